@@ -1,0 +1,58 @@
+# Everything runs inside .venv, which these rules make with pip alone. `make help` lists the commands.
+.DEFAULT_GOAL := help
+.SUFFIXES:
+.DELETE_ON_ERROR:
+SHELL  := /bin/bash
+PYTHON ?= python3
+ENV    := .venv
+BIN    := $(ENV)/bin
+STAMP  := $(ENV)/installed
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help test format pretty lint types unit test-gpu pictures tables bench clean
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+# An installation that fails or is interrupted takes its environment with it; one that is killed leaves no stamp,
+# and the next call starts afresh. The stamp makes later calls quick until pyproject.toml changes.
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or newer is needed, found {v.major}.{v.minor}: try  make PYTHON=python3.12 test")'
+	@echo "making $(ENV) (a few minutes the first time)"
+	@set -e; rm -rf $(ENV); trap 'rm -rf $(ENV)' ERR INT TERM; \
+	  $(PYTHON) -m venv $(ENV); \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	  touch $(STAMP)
+
+test: format lint types unit ## format check, lint, types and tests: what CI runs
+
+format: $(STAMP) ## check the formatting (make pretty mends it)
+	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }
+
+pretty: $(STAMP) ## format the code and mend what the linter can
+	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+lint: $(STAMP) ## lint
+	$(BIN)/ruff check .
+
+types: $(STAMP) ## check the types
+	$(BIN)/mypy
+
+unit: $(STAMP) ## the tests alone
+	$(BIN)/python -m pytest
+
+test-gpu: ## the tests that need a GPU, with the Python at hand (PYTHON=...)
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu
+
+pictures: $(STAMP) ## run the guides and redraw the pictures in docs/
+	$(BIN)/python docs/run.py docs/attention.md
+
+tables: $(STAMP) ## rewrite the tables in README and docs from benchmarks/results
+	$(BIN)/python benchmarks/tables.py
+
+bench: $(STAMP) ## measure the kernels on this machine's CPU
+	$(BIN)/python benchmarks/attention.py --device cpu
+
+clean: ## remove the environment and all caches
+	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,24 @@
+"""The user's mistakes, answered with what was expected, what was found and what to do next."""
+
+
+class UserError(ValueError):
+    """A mistake the user can mend; mistakes of the library itself are assertions."""
+
+    def __init__(self, expected: str, found: str, advice: str = "") -> None:
+        self.expected, self.found, self.advice = expected, found, advice
+        super().__init__(f"expected {expected}; found {found}" + (f". {advice}" if advice else ""))
+
+
+def one_of(what: str, value: object, names: object) -> None:
+    """Refuse a `value` that is not among the `names`, naming the nearest."""
+    import difflib
+
+    known = [str(name) for name in names]  # type: ignore[attr-defined]
+    if value in known:
+        return
+    near = difflib.get_close_matches(str(value), known, n=1)
+    raise UserError(
+        f"{what} to be one of {', '.join(known)}",
+        repr(value),
+        f"Did you mean {near[0]!r}?" if near else "",
+    )

@@ -1,0 +1,151 @@
+"""The one Attention: self or cross, any number of heads, any score, any kernel."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UserError, one_of
+from .cache import Store
+from .kernels import KERNELS, choose, compute
+from .kernels.reference import mix, repeat_heads, weigh
+from .norms import make_norm
+from .patterns import Sight
+from .positions import Rotation, rotate
+from .scores import Score, make_score
+from .watch import Watch
+
+
+class AttentionOptions(TypedDict, total=False):
+    """The choices of an Attention that a block or a trunk passes on."""
+
+    groups: int | None
+    head_dim: int | None
+    score: str
+    length: int
+    qk_norm: str
+    bias: bool
+    kernel: str
+
+
+class Attention(nn.Module):
+    """Multi-head attention (arXiv 1706.03762).
+
+        q, k, v = x W_q, m W_k, m W_v            m = memory, or x itself: self-attention
+        head_h  = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
+        out     = [s_1 head_1, ..., s_H head_H] W_o
+
+    groups      key-value heads: H (one each, the default), 1 (multi-query, arXiv 1911.02150), or any divisor of H
+                (grouped, arXiv 2305.13245)
+    score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
+    qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
+    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
+    kernel      auto, reference, sdpa, chunked or flex
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        groups: int | None = None,
+        head_dim: int | None = None,
+        score: str = "scaled_dot",
+        length: int = 512,
+        qk_norm: str = "none",
+        head_scale: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+        kernel: str = "auto",
+    ) -> None:
+        super().__init__()
+        one_of("the kernel", kernel, ["auto", *KERNELS])
+        groups = heads if groups is None else groups
+        if head_dim is None:
+            if dim % heads:
+                raise UserError("a width that the heads divide", f"width {dim} and {heads} heads", "Or give head_dim.")
+            head_dim = dim // heads
+        if groups < 1 or heads % groups:
+            raise UserError("groups that divide the heads", f"{groups} groups and {heads} heads")
+        self.dim, self.heads, self.groups, self.head_dim = dim, heads, groups, head_dim
+        self.dropout, self.kernel = dropout, kernel
+        self.widths = [heads * head_dim, groups * head_dim, groups * head_dim]
+        self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
+        self.out = nn.Linear(heads * head_dim, dim, bias=bias)
+        self.score: Score = make_score(score, head_dim, heads, length)
+        self.query_norm = make_norm(qk_norm, head_dim)
+        self.key_norm = make_norm(qk_norm, head_dim)
+        self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        sight: Sight | None = None,
+        *,
+        rotation: Rotation | None = None,
+        store: Store | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) for queries x (B, N, D) and memory (B, M, D), seen through `sight`.
+
+        rotation  of queries and keys by their position, as `Rotary` makes it
+        store     keys and values of earlier tokens (self) or of the memory (cross)
+        """
+        sight = sight or Sight()
+        if memory is None:
+            q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
+            q, k = self.query_norm(q), self.key_norm(k)
+            if rotation is not None:
+                q, k = rotate(q, rotation), rotate(k, rotation)
+            k = self._key(k)
+            if store is not None:
+                k, v = store.extend(k, v, sight.start)
+        else:
+            q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
+            k, v = self._memory(memory, store)
+        q = self.score.query(q)
+        sight.check(q, k)
+        out = self._attend(q, k, v, sight, watch)
+        if self.scale is not None:
+            out = out * self.scale
+        return self.out(out.transpose(1, 2).flatten(2))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, watch: Watch | None) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        if watch is None or not watch.wants_attention:
+            return compute(q, k, v, sight, self.score, dropout, self.kernel)
+        weights = weigh(q, k, sight, self.score)
+        kernel = choose(q, k, sight, self.score, dropout) if self.kernel == "auto" else self.kernel
+        watch.saw_attention(weights, kernel)
+        if kernel == "reference":  # the weights shown are the weights used
+            return mix(weights, v, dropout)
+        return compute(q, k, v, sight, self.score, dropout, kernel)
+
+    def _memory(self, memory: Tensor, store: Store | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of another sequence; a store computes them once."""
+        if store is not None and store.memory is not None:
+            return store.memory
+        both = self._project(memory, slice(self.widths[0], None))
+        k, v = (self._split(part) for part in both.chunk(2, -1))
+        k = self._key(self.key_norm(k))
+        if store is not None:
+            store.memory = (k, v)
+        return k, v
+
+    def _key(self, k: Tensor) -> Tensor:
+        """Keys as the score compares them; scores that are no product have weights for every query head."""
+        return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
+
+    def _project(self, x: Tensor, rows: slice) -> Tensor:
+        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
+        return F.linear(x, self.qkv.weight[rows], bias)
+
+    def _split(self, x: Tensor) -> Tensor:  # (B, N, heads * E) -> (B, heads, N, E)
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, heads={self.heads}, groups={self.groups}, kernel={self.kernel!r}"

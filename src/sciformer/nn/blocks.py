@@ -1,0 +1,198 @@
+"""Attention, MLP, norm, residual: the block that is stacked, and the block that asks with a class token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import one_of
+from .attention import Attention, AttentionOptions
+from .cache import Store
+from .norms import DropPath, make_norm
+from .patterns import Documents, Sight
+from .positions import Rotation
+from .watch import Watch, look
+
+ORDERS = ("pre", "post")
+NORMFORMER = ("head_scale", "attention_norm", "hidden_norm", "residual_scale")
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+    "tanh": torch.tanh,
+    "swiglu": F.silu,  # of the gate; see MLP
+}
+
+
+class MLP(nn.Module):
+    """y = W_2 act(W_1 x), or with `swiglu` y = W_2 (silu(W_g x) * W_1 x) (arXiv 2002.05202).
+
+    `norm` stands between the activation and W_2 (NormFormer, arXiv 2110.09456).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        hidden: int,
+        activation: str = "gelu",
+        dropout: float = 0.0,
+        bias: bool = True,
+        norm: str = "none",
+    ) -> None:
+        super().__init__()
+        one_of("the activation", activation, ACTIVATIONS)
+        self.activation, self.gated = activation, activation == "swiglu"
+        self.up = nn.Linear(dim, 2 * hidden if self.gated else hidden, bias=bias)
+        self.norm = make_norm(norm, hidden)
+        self.dropout = nn.Dropout(dropout)
+        self.down = nn.Linear(hidden, dim, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.up(x)
+        if self.gated:
+            gate, x = x.chunk(2, -1)
+            x = F.silu(gate) * x
+        else:
+            x = ACTIVATIONS[self.activation](x)
+        return self.down(self.norm(self.dropout(x)))
+
+
+class BlockOptions(AttentionOptions, total=False):
+    """The choices of a Block that a trunk passes on."""
+
+    order: str
+    norm: str
+    activation: str
+    ratio: float
+    dropout: float
+    extras: tuple[str, ...]
+
+
+class Block(nn.Module):
+    """One layer of a transformer.
+
+        pre:   x <- x + attention(norm(x));   x <- x + cross(norm(x), memory);   x <- x + mlp(norm(x))
+        post:  x <- norm(x + attention(x));   x <- norm(x + cross(x, memory));   x <- norm(x + mlp(x))
+
+    cross    whether there is attention to a memory (a decoder's)
+    ratio    width of the MLP's hidden layer over the width of the block
+    dropout  of attention weights, hidden activations and both branches; `drop_path` leaves out whole branches
+    extras   of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
+             `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a scale
+             of the residual beside the MLP
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        cross: bool = False,
+        order: str = "pre",
+        norm: str = "layer",
+        activation: str = "gelu",
+        ratio: float = 4.0,
+        dropout: float = 0.0,
+        drop_path: float = 0.0,
+        extras: tuple[str, ...] = (),
+        **options: Unpack[AttentionOptions],
+    ) -> None:
+        super().__init__()
+        one_of("the order", order, ORDERS)
+        for extra in extras:
+            one_of("extras", extra, NORMFORMER)
+        self.pre = order == "pre"
+        bias = options.get("bias", True)
+        head_scale = "head_scale" in extras
+        self.attention = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options)
+        self.attention_norm = make_norm(norm, dim)
+        self.attention_out_norm = make_norm(norm if "attention_norm" in extras else "none", dim)
+        self.cross = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options) if cross else None
+        self.cross_norm = make_norm(norm, dim) if cross else None
+        inner = norm if "hidden_norm" in extras else "none"
+        self.mlp = MLP(dim, int(ratio * dim), activation, dropout, bias, inner)
+        self.mlp_norm = make_norm(norm, dim)
+        self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
+        self.dropout = nn.Dropout(dropout)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(
+        self,
+        x: Tensor,
+        sight: Sight | None = None,
+        memory: Tensor | None = None,
+        memory_sight: Sight | None = None,
+        *,
+        rotation: Rotation | None = None,
+        store: Store | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) -> (B, N, D); x sees itself through `sight`, and the memory (B, M, D) through `memory_sight`."""
+        sample = _samples(sight)
+        y = self.attention(
+            self.attention_norm(x) if self.pre else x,
+            sight=sight,
+            rotation=rotation,
+            store=store,
+            watch=look(watch, "attention"),
+        )
+        x = self.join(x, self.attention_out_norm(y), self.attention_norm, sample)
+        if self.cross is not None and self.cross_norm is not None:
+            assert memory is not None, "a block with cross-attention needs a memory"
+            y = self.cross(
+                self.cross_norm(x) if self.pre else x,
+                memory,
+                memory_sight,
+                store=store,
+                watch=look(watch, "cross"),
+            )
+            x = self.join(x, y, self.cross_norm, sample)
+        return self.feed(x, sample)
+
+    def join(self, x: Tensor, y: Tensor, norm: nn.Module, sample: Tensor | None = None) -> Tensor:
+        """The residual sum of x and a branch y, normalised here when the order is post."""
+        x = x + self.drop_path(self.dropout(y), sample)
+        return x if self.pre else norm(x)
+
+    def feed(self, x: Tensor, sample: Tensor | None = None) -> Tensor:
+        """The MLP and its residual."""
+        y = self.mlp(self.mlp_norm(x) if self.pre else x)
+        return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, sample)
+
+
+class ClassBlock(nn.Module):
+    """Class attention (CaiT, arXiv 2103.17239): only the class token asks, of itself and the sequence.
+
+        u = norm([c; x]);   c <- c + attention(query = u_0, keys and values = u);   c <- c + mlp(norm(c))
+
+    `raw_query` asks with c as it is instead of u_0, as the Particle Transformer does (arXiv 2202.03772).
+    """
+
+    def __init__(self, dim: int, heads: int, *, raw_query: bool = False, **options: Unpack[BlockOptions]) -> None:
+        super().__init__()
+        self.raw_query = raw_query
+        self.block = Block(dim, heads, **options)
+
+    def forward(self, token: Tensor, x: Tensor, valid: Tensor | None = None, *, watch: Watch | None = None) -> Tensor:
+        """The new class token (B, 1, D) from the old one and the sequence x (B, N, D) with `valid` (B, N)."""
+        block = self.block
+        both = torch.cat([token, x], 1)
+        keys = block.attention_norm(both) if block.pre else both
+        if valid is not None:
+            valid = F.pad(valid, (1, 0), value=True)
+        query = token if self.raw_query else keys[:, :1]
+        y = block.attention(query, keys, Sight(valid=valid), watch=look(watch, "attention"))
+        return block.feed(block.join(token, block.attention_out_norm(y), block.attention_norm))
+
+
+def _samples(sight: Sight | None) -> Tensor | None:
+    """For packed tokens, the sample each belongs to."""
+    if sight is not None and isinstance(sight.pattern, Documents):
+        return sight.pattern.queries.sample
+    return None

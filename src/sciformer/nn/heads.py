@@ -1,0 +1,68 @@
+"""The last layer: classes, values with their uncertainty, tags."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .blocks import MLP
+
+
+def _layer(dim: int, outputs: int, hidden: int | None, dropout: float) -> nn.Module:
+    if hidden is None:
+        return nn.Sequential(nn.Dropout(dropout), nn.Linear(dim, outputs))
+    mlp = MLP(dim, hidden, dropout=dropout)
+    mlp.down = nn.Linear(hidden, outputs)
+    return mlp
+
+
+class ClassHead(nn.Module):
+    """Logits (B, classes) of a pooled vector (B, D): W y + b, or an MLP with a `hidden` layer."""
+
+    def __init__(self, dim: int, classes: int, hidden: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.layer = _layer(dim, classes, hidden, dropout)
+
+    def forward(self, y: Tensor) -> Tensor:
+        return self.layer(y)
+
+
+class TagHead(nn.Module):
+    """Logits (..., N, tags) of every token (..., N, D)."""
+
+    def __init__(self, dim: int, tags: int, hidden: int | None = None, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.layer = _layer(dim, tags, hidden, dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class Gaussian(NamedTuple):
+    """A value and its standard deviation, each (B, values)."""
+
+    mean: Tensor
+    std: Tensor
+
+    def loss(self, target: Tensor) -> Tensor:
+        """The negative log likelihood: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2, for each value."""
+        return self.std.log() + 0.5 * ((target - self.mean) / self.std) ** 2 + 0.5 * math.log(2 * math.pi)
+
+
+class ValueHead(nn.Module):
+    """Values with uncertainty: mean = W y + b, std = softplus(V y + c) + `floor`."""
+
+    def __init__(
+        self, dim: int, values: int = 1, hidden: int | None = None, dropout: float = 0.0, floor: float = 1e-3
+    ) -> None:
+        super().__init__()
+        self.floor = floor
+        self.layer = _layer(dim, 2 * values, hidden, dropout)
+
+    def forward(self, y: Tensor) -> Gaussian:
+        mean, raw = self.layer(y).chunk(2, -1)
+        return Gaussian(mean, F.softplus(raw.to(torch.promote_types(raw.dtype, torch.float32))) + self.floor)

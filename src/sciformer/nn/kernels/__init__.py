@@ -1,0 +1,89 @@
+"""How attention is computed: one definition, several kernels, all in agreement.
+
+    reference   the definition, short and readable; takes every score and every option
+    sdpa        PyTorch's fused kernels, CPU and CUDA
+    chunked     windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
+    flex        FlexAttention: sparse patterns on CUDA
+
+`attend` chooses one, or takes the one it is told to; a kernel that cannot do what is asked says why.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from ...errors import UserError, one_of
+from ..patterns import Causal, Full, Sight
+from ..scores import ScaledDot, Score
+from . import chunked, flex, reference, sdpa
+
+__all__ = ["KERNELS", "Kernel", "attend", "choose", "compute"]
+
+
+class Kernel(Protocol):
+    """What every module of this folder offers."""
+
+    def refuse(self, q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+        """Why this kernel cannot do it, or None."""
+
+    def run(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+        """(B, H, N, E) from prepared queries (B, H, N, E), keys and values (B, G, M, E)."""
+
+
+KERNELS: dict[str, Kernel] = {"reference": reference, "sdpa": sdpa, "chunked": chunked, "flex": flex}
+PLAIN = ScaledDot()
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sight: Sight | None = None,
+    *,
+    score: Score = PLAIN,
+    dropout: float = 0.0,
+    kernel: str = "auto",
+) -> Tensor:
+    """out_i = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j over the keys that `sight` lets query i see.
+
+    q (B, H, N, E), k and v (B, G, M, E) with G dividing H: shared key-value heads. Returns (B, H, N, E).
+    """
+    sight = sight or Sight()
+    if q.shape[1] % k.shape[1] or k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0]:
+        raise UserError(
+            "queries (B, H, N, E) with keys and values (B, G, M, E), G dividing H",
+            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}",
+        )
+    sight.check(q, k)
+    k = k if score.fused else reference.repeat_heads(k, q.shape[1])
+    return compute(score.query(q), score.key(k), v, sight, score, dropout, kernel)
+
+
+def compute(
+    q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float = 0.0, kernel: str = "auto"
+) -> Tensor:
+    """`attend` for queries and keys that the score has prepared."""
+    if q.shape[2] == 0 or k.shape[2] == 0:  # a sum over no keys
+        return v[:, :1, :0].sum(2, keepdim=True).expand(-1, q.shape[1], q.shape[2], -1)
+    if kernel == "auto":
+        kernel = choose(q, k, sight, score, dropout)
+    else:
+        one_of("the kernel", kernel, ["auto", *KERNELS])
+        if (why := KERNELS[kernel].refuse(q, k, sight, score, dropout)) is not None:
+            raise UserError(f"something the kernel {kernel!r} can do", why, "Take kernel='auto'.")
+    return KERNELS[kernel].run(q, k, v, sight, score, dropout)
+
+
+def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.0) -> str:
+    """The name of the fastest kernel that can do it."""
+    if not score.fused:
+        return "reference"
+    if isinstance(sight.pattern, (Full, Causal)):
+        return "sdpa"
+    n, m = q.shape[2], k.shape[2]
+    if q.is_cuda:
+        sparse = n * m >= 1 << 18 and flex.refuse(q, k, sight, score, dropout) is None
+        return "flex" if sparse else "sdpa"
+    return "chunked" if chunked.refuse(q, k, sight, score, dropout) is None and chunked.saves(n, sight) else "sdpa"

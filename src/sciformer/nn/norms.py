@@ -1,0 +1,39 @@
+"""The norms, and the residual that may be dropped."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import one_of
+
+NORMS = ("layer", "rms", "none")
+
+
+def make_norm(name: str, dim: int) -> nn.Module:
+    """`layer`: g (x - mean) / std + b (arXiv 1607.06450); `rms`: g x / rms (arXiv 1910.07467); `none`."""
+    one_of("the norm", name, NORMS)
+    if name == "none":
+        return nn.Identity()
+    return nn.LayerNorm(dim) if name == "layer" else nn.RMSNorm(dim, eps=1e-6)
+
+
+class DropPath(nn.Module):
+    """Leave a branch out for whole samples (arXiv 1603.09382): y = x b / (1 - p), b ~ Bernoulli(1 - p)."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor, sample: Tensor | None = None) -> Tensor:
+        """x (B, N, D), or packed (1, T, D) with the sample (T,) of each token."""
+        if not self.training or self.p == 0:
+            return x
+        if sample is None:
+            kept = torch.rand(x.shape[0], 1, 1, device=x.device) >= self.p
+        else:
+            kept = (torch.rand(x.shape[1] + 1, device=x.device) >= self.p)[sample][None, :, None]
+        return x * kept / (1 - self.p)
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"

@@ -1,0 +1,264 @@
+"""Which token may see which.
+
+A pattern is a rule over two positions: query i may see key j where `allows(i, j)` is True. Rules combine with
+`&` and `|`; kernels ask a rule for a dense mask, for how far it reaches, or evaluate it block by block.
+
+    Causal() & Window(128)        the last 128 tokens
+    Window(64) | Global(1)        a neighbourhood, and a class token that sees and is seen by all
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+from .ragged import Ragged
+
+Reach = tuple[float, float]
+Made = TypeVar("Made")
+
+
+class Pattern:
+    """A rule over positions; abstract. `uniform` rules depend on j - i alone."""
+
+    uniform: bool = True
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        """True where the query at position i may see the key at position j (broadcast)."""
+        raise NotImplementedError
+
+    def reach(self) -> Reach:
+        """How far to the left and to the right a query can see at most, in tokens."""
+        return math.inf, math.inf
+
+    def mask(self, n: int, m: int, start: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
+        """(n, m) the rule for queries at start, start + 1, ... and keys at 0, 1, ..."""
+        i = torch.arange(n, device=device)[:, None] + start
+        return self.allows(i, torch.arange(m, device=device)[None, :])
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return Both(self, other)
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Either(self, other)
+
+
+@dataclass(frozen=True)
+class Full(Pattern):
+    """Every token sees every token."""
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ones_like(i - j, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Causal(Pattern):
+    """The future mask: j <= i."""
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return j <= i
+
+    def reach(self) -> Reach:
+        return math.inf, 0
+
+
+@dataclass(frozen=True)
+class Window(Pattern):
+    """A neighbourhood: i - left <= j <= i + right; `right` equals `left` unless given."""
+
+    left: int
+    right: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.left < 0 or (self.right is not None and self.right < 0):
+            raise UserError("a window of 0 or more tokens to each side", f"{self.left} and {self.right}")
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        left, right = self.reach()
+        return (i - j <= left) & (j - i <= right)
+
+    def reach(self) -> Reach:
+        return self.left, self.left if self.right is None else self.right
+
+
+@dataclass(frozen=True)
+class Strided(Pattern):
+    """The neighbourhood within a stride, and every stride-th token beyond (arXiv 1904.10509).
+
+    |i - j| < stride  or  (i - j) mod stride = 0; add `& Causal()` for the paper's form.
+    """
+
+    stride: int
+
+    def __post_init__(self) -> None:
+        if self.stride < 1:
+            raise UserError("a stride of 1 or more", f"{self.stride}")
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        distance = (i - j).abs()
+        return (distance < self.stride) | (distance % self.stride == 0)
+
+
+@dataclass(frozen=True)
+class Global(Pattern):
+    """The first `count` tokens see and are seen by all (arXiv 2004.05150): i < count or j < count."""
+
+    count: int
+    uniform = False
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i < self.count) | (j < self.count)
+
+
+@dataclass(frozen=True)
+class Both(Pattern):
+    """What the first rule and the second allow."""
+
+    first: Pattern
+    second: Pattern
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.first.allows(i, j) & self.second.allows(i, j)
+
+    def reach(self) -> Reach:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return min(a, c), min(b, d)
+
+
+@dataclass(frozen=True)
+class Either(Pattern):
+    """What the first rule or the second allows."""
+
+    first: Pattern
+    second: Pattern
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.first.allows(i, j) | self.second.allows(i, j)
+
+    def reach(self) -> Reach:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return max(a, c), max(b, d)
+
+
+@dataclass(frozen=True, eq=False)
+class Documents(Pattern):
+    """Packed sequences: a token sees its own sequence only, by the rule `within` over positions in the sequence.
+
+    Here i and j are places in the flat run. For cross-attention the keys have their own lengths, `keys`.
+    """
+
+    queries: Ragged
+    within: Pattern = field(default_factory=Full)
+    keys: Ragged | None = None
+    uniform = False
+
+    def __post_init__(self) -> None:
+        if self.keys is not None and len(self.keys) != len(self.queries):
+            raise UserError(f"{len(self.queries)} sequences of keys, one for each of queries", f"{len(self.keys)}")
+
+    @property
+    def memory(self) -> Ragged:
+        """The layout of the keys."""
+        return self.queries if self.keys is None else self.keys
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        queries, keys = self.queries, self.memory
+        same = (queries.sample[i] == keys.sample[j]) & (queries.sample[i] < len(queries))
+        return same & self.within.allows(queries.position[i], keys.position[j])
+
+
+FULL = Full()
+
+
+@lru_cache(maxsize=32)
+def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # a mask first asked for in inference must also serve training
+        return pattern.mask(n, m, start, device)
+
+
+@dataclass(eq=False)
+class Sight:
+    """What the queries of one attention may see, and how much they lean towards it.
+
+    pattern   the rule over positions
+    valid     (B, M) True where the key is real; None: all are
+    bias      (B or 1, H or 1, N, M) added to the scores; gradients flow into it
+    start     the position of the first query, when the keys began before it (a cache)
+
+    Blocks of one stack share a Sight, so what a kernel prepares from it is prepared once (`once`).
+    """
+
+    pattern: Pattern = FULL
+    valid: Tensor | None = None
+    bias: Tensor | None = None
+    start: int | Tensor = 0
+    prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """The value stored under `key`, made on first use."""
+        if key not in self.prepared:
+            self.prepared[key] = make()
+        return self.prepared[key]
+
+    def check(self, q: Tensor, k: Tensor) -> None:
+        """Refuse a mask or bias that does not fit queries (B, H, N, E) and keys (B, G, M, E)."""
+        (batch, heads, n, _), m = q.shape, k.shape[2]
+        if self.valid is not None:
+            if self.valid.dtype != torch.bool:
+                raise UserError("`valid` as booleans, True where the key is real", f"{self.valid.dtype}")
+            if self.valid.shape != (batch, m):
+                raise UserError(f"`valid` of shape {(batch, m)} (batch, keys)", f"{tuple(self.valid.shape)}")
+        if self.bias is not None:
+            b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
+            if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
+                raise UserError(
+                    f"`bias` of shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys)",
+                    f"{tuple(self.bias.shape)}",
+                )
+        if isinstance(self.pattern, Documents):
+            expected = (1, self.pattern.queries.total, self.pattern.memory.total)
+            if (batch, n, m) != expected:
+                raise UserError(
+                    "a batch of {} with {} packed queries and {} packed keys".format(*expected), f"{(batch, n, m)}"
+                )
+
+    def simplified(self, n: int, m: int) -> Pattern:
+        """The pattern, or FULL where it cannot hide any of m keys from n queries."""
+        start = self.start
+        if isinstance(self.pattern, (Causal, Window)) and isinstance(start, int):
+            left, right = self.pattern.reach()
+            if start + right >= m - 1 and start + n - 1 - left <= 0:
+                return FULL
+        return self.pattern
+
+    def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
+        """Booleans that broadcast to (B, 1, N, M), or None where everything is allowed."""
+        return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
+
+    def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
+        pattern, mask = self.simplified(n, m), None
+        if not isinstance(pattern, Full):
+            small = n * m <= 1 << 22 and isinstance(self.start, int) and not torch.compiler.is_compiling()
+            if small and not isinstance(pattern, Documents):
+                assert isinstance(self.start, int)
+                mask = _small_mask(pattern, n, m, self.start, device)
+            else:
+                mask = pattern.mask(n, m, self.start, device)
+            mask = mask[None, None]
+        if self.valid is not None:
+            keys = self.valid[:, None, None, :]
+            mask = keys if mask is None else mask & keys
+        return mask

@@ -1,0 +1,154 @@
+"""From tokens to one vector a sample: mean, last, class token, class attention, attention pooling.
+
+Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D); a sample without tokens is finite.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .attention import Attention
+from .blocks import BlockOptions, ClassBlock
+from .norms import make_norm
+from .patterns import Sight
+from .ragged import Ragged
+from .transformer import Valid, check_layout
+from .watch import Watch, look
+
+
+class MeanPool(nn.Module):
+    """y = sum over real tokens of x_i / their number; zeros where there is none."""
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        check_layout(x, valid)
+        if isinstance(valid, Ragged):
+            sums = x.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, x)[:-1]
+            return sums / valid.lengths.clamp(min=1)[:, None]
+        if valid is None:
+            return x.sum(1) / max(1, x.shape[1])
+        return x.masked_fill(~valid[..., None], 0).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
+
+
+class LastPool(nn.Module):
+    """The last real token: many-to-one for a trunk that reads forwards.
+
+    With `bidirectional` the second half of the width comes from the first real token, where the backward direction
+    ends.
+    """
+
+    def __init__(self, bidirectional: bool = False) -> None:
+        super().__init__()
+        self.bidirectional = bidirectional
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        x, mask = _padded(x, valid)
+        if x.shape[1] == 0:
+            return x.new_zeros(x.shape[0], x.shape[2])
+        place = torch.arange(x.shape[1], device=x.device)
+        last = place[-1:].expand(len(x)) if mask is None else (mask * place).amax(1)
+        row = torch.arange(len(x), device=x.device)
+        y = x[row, last]
+        if self.bidirectional:
+            first = place[:1].expand(len(x)) if mask is None else mask.long().argmax(1)
+            half = x.shape[2] // 2
+            y = torch.cat([y[:, :half], x[row, first][:, half:]], 1)
+        return y if mask is None else y.masked_fill(~mask.any(1, keepdim=True), 0)
+
+
+class ClassToken(nn.Module):
+    """A learned token in front of every sequence (arXiv 1810.04805), read after the trunk.
+
+    x, valid, at = token.prepend(x, valid, at)
+    y = token(trunk(x, valid, at=at), valid)
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
+
+    def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
+        """Tokens, validity and coordinates with the class token first; it stands at coordinate 0."""
+        check_layout(x, valid)
+        if isinstance(valid, Ragged):
+            longer = Ragged(valid.lengths + 1, valid.total + len(valid))
+            first = longer.position == 0
+            source = (torch.arange(longer.total, device=x.device) - longer.sample - 1).clamp(min=0)
+            source = source.clamp(max=max(0, valid.total - 1))
+            first = first & (longer.sample < len(longer))
+            if valid.total == 0:
+                x, at = x.new_zeros(1, x.shape[1]), None if at is None else at.new_zeros(1, *at.shape[1:])
+            wide = torch.where(first[:, None], self.token.to(x.dtype), x[source])
+            if at is not None:
+                at = at[source].masked_fill(first.view(-1, *[1] * (at.dim() - 1)), 0)
+            return wide, longer, at
+        token = self.token.to(x.dtype).expand(len(x), 1, -1)
+        if at is not None:
+            axis = 1 if at.shape[:2] == x.shape[:2] else 0
+            at = torch.cat([at.narrow(axis, 0, 1) * 0, at], axis) if at.shape[axis] else at
+        return torch.cat([token, x], 1), None if valid is None else F.pad(valid, (1, 0), value=True), at
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        """The class token (B, D) of tokens that came through `prepend`."""
+        check_layout(x, valid)
+        if isinstance(valid, Ragged):
+            return x[valid.ends - valid.lengths]
+        return x[:, 0]
+
+
+class ClassAttention(nn.Module):
+    """A class token that asks the sequence through `depth` class-attention blocks (arXiv 2103.17239, 2202.03772)."""
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        depth: int = 2,
+        *,
+        raw_query: bool = False,
+        **options: Unpack[BlockOptions],
+    ) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.empty(1, 1, dim))
+        nn.init.trunc_normal_(self.token, std=0.02)
+        self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
+        self.norm = make_norm(options.get("norm", "layer"), dim)
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        x, mask = _padded(x, valid)
+        token = self.token.to(x.dtype).expand(len(x), -1, -1)
+        for i, block in enumerate(self.blocks):
+            token = block(token, x, mask, watch=look(watch, f"blocks.{i}"))
+        return self.norm(token[:, 0])
+
+
+class AttentionPool(nn.Module):
+    """y = norm(s + attention(query = s, keys and values = x)) with `seeds` learned queries s (arXiv 1810.00825).
+
+    Returns (B, D) for one seed, (B, seeds, D) for several.
+    """
+
+    def __init__(self, dim: int, heads: int, seeds: int = 1, norm: str = "layer") -> None:
+        super().__init__()
+        if seeds < 1:
+            raise UserError("one seed or more", f"{seeds}")
+        self.seeds = nn.Parameter(torch.empty(1, seeds, dim).normal_(std=0.02))
+        self.attention = Attention(dim, heads)
+        self.norm = make_norm(norm, dim)
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        x, mask = _padded(x, valid)
+        seeds = self.seeds.to(x.dtype).expand(len(x), -1, -1)
+        y = self.norm(seeds + self.attention(seeds, x, Sight(valid=mask), watch=look(watch, "attention")))
+        return y[:, 0] if y.shape[1] == 1 else y
+
+
+def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
+    check_layout(x, valid)
+    if isinstance(valid, Ragged):
+        return valid.pad(x), valid.valid
+    return (x if valid is None else x.masked_fill(~valid[..., None], 0)), valid

@@ -1,0 +1,224 @@
+"""Where is a token? The ways a position enters the model.
+
+A position code may act in three places, and a trunk asks it for all three:
+
+    embed(x, at)             added to the embedding before the first block
+    rotation(at, dtype)      turns queries and keys inside every attention
+    bias(at, memory_at)      added to the attention scores
+
+`at` holds the coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) with A axes; integers or real
+numbers. Without it, tokens stand at 0, 1, 2, ...
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError, one_of
+
+Rotation = tuple[Tensor, Tensor, bool]
+
+
+class Position(nn.Module):
+    """No position at all; the ground of every other one. Tokens are a set."""
+
+    axes: int = 1
+
+    def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
+        """The coordinates of tokens start, start + 1, ... when the caller gives none."""
+        if self.axes > 1:
+            raise UserError(
+                f"coordinates on {self.axes} axes for {type(self).__name__}",
+                "none",
+                "Pass at=grid((height, width)).",
+            )
+        return torch.arange(n, device=device) + start
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        """x (B, N, D) with its position."""
+        return x
+
+    def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation | None:
+        """What turns queries and keys of `dtype`, or None."""
+        return None
+
+    def bias(self, at: Tensor, memory_at: Tensor) -> Tensor | None:
+        """(B or 1, H, N, M) to add to the scores, or None."""
+        return None
+
+    def columns(self, at: Tensor) -> Tensor:
+        """Coordinates as (..., N, A), refused where the number of axes does not fit."""
+        if self.axes == 1 and at.dim() < 3:
+            at = at[..., None]
+        if at.shape[-1] != self.axes:
+            raise UserError(f"coordinates on {self.axes} axes, shape (..., N, {self.axes})", f"{tuple(at.shape)}")
+        return at
+
+
+def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
+    """The coordinates of the cells of a grid, row by row: (N, A) with N the product of the shape.
+
+    With `span`, the cells are spread over another grid of that shape, so that codes learned on `span` serve images of
+    other sizes.
+    """
+    lines = [torch.arange(size) for size in shape]
+    if span is not None:
+        lines = [(line + 0.5) * (wide / len(line)) - 0.5 for line, wide in zip(lines, span)]
+    return torch.stack(torch.meshgrid(*lines, indexing="ij"), -1).flatten(0, -2)
+
+
+class Learned(Position):
+    """PE(p) = table[p], learned; `shape` is the number of places, or (height, width) on a grid.
+
+    Real-valued coordinates are interpolated between the neighbouring places.
+    """
+
+    def __init__(self, dim: int, shape: int | tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.axes = len(self.shape)
+        self.table = nn.Parameter(torch.empty(math.prod(self.shape), dim).normal_(std=0.02))
+
+    def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
+        if isinstance(start, int) and start + n > len(self.table):
+            raise UserError(
+                f"at most {len(self.table)} tokens, the places that were learned",
+                f"{start + n}",
+                "Learn more places, or pass coordinates with at=grid(shape, span=learned_shape).",
+            )
+        index = torch.arange(n, device=device) + start
+        if self.axes == 1:
+            return index
+        sizes = [math.prod(self.shape[axis + 1 :]) for axis in range(self.axes)]
+        return torch.stack([index // size % whole for size, whole in zip(sizes, self.shape)], -1)
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        return x + self.code(self.columns(at)).to(x.dtype)
+
+    def code(self, at: Tensor) -> Tensor:
+        """(..., N, D) for coordinates (..., N, A)."""
+        if not at.is_floating_point():
+            if not at.is_cuda and at.numel() and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
+                raise UserError(f"places inside {self.shape}", f"places from {int(at.min())} to {int(at.max())}")
+            return self.table[self._flat(at)]
+        low = at.floor()
+        part = at - low
+        code = torch.zeros((), device=at.device)
+        for corner in itertools.product((0, 1), repeat=self.axes):
+            step = at.new_tensor(corner)
+            weight = torch.where(step == 1, part, 1 - part).prod(-1, keepdim=True)
+            last = at.new_tensor(self.shape) - 1
+            index = torch.minimum((low + step).clamp(min=0), last).long()
+            code = code + weight.to(self.table.dtype) * self.table[self._flat(index)]
+        return code
+
+    def _flat(self, at: Tensor) -> Tensor:
+        index = at[..., 0]
+        for axis in range(1, self.axes):
+            index = index * self.shape[axis] + at[..., axis]
+        return index
+
+
+class Sinusoidal(Position):
+    """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d))   (arXiv 1706.03762).
+
+    p may be any real number. With several axes each takes an equal share of the width.
+    """
+
+    def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
+        super().__init__()
+        if dim % (2 * axes):
+            raise UserError(f"a width that {2 * axes} divides, for sines and cosines on {axes} axes", f"{dim}")
+        self.dim, self.axes, self.base = dim, axes, base
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        return x + self.code(self.columns(at)).to(x.dtype)
+
+    def code(self, at: Tensor) -> Tensor:
+        """(..., N, D) for coordinates (..., N, A)."""
+        angle = angles(at, self.dim // self.axes, self.base)  # (..., N, A, d / 2)
+        return torch.stack([angle.sin(), angle.cos()], -1).flatten(-3)
+
+
+class Rotary(Position):
+    """RoPE (arXiv 2104.09864): the pair (x_2i, x_2i+1) of a query or key at p is turned by p / base^(2i / d).
+
+    The product of query and key then depends on their distance alone. p may be any real number. With several axes each
+    takes an equal share of the head. `pairs="halves"` couples (x_i, x_i+d/2) instead, as LLaMA's weights have it.
+    """
+
+    def __init__(self, head_dim: int, axes: int = 1, base: float = 10_000.0, pairs: str = "neighbours") -> None:
+        super().__init__()
+        one_of("pairs", pairs, ("neighbours", "halves"))
+        if head_dim % (2 * axes):
+            raise UserError(f"a head width that {2 * axes} divides, to turn pairs on {axes} axes", f"{head_dim}")
+        self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
+
+    def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation:
+        """cos and sin, each (B or 1, 1, N, E / 2), in single precision or better."""
+        angle = angles(self.columns(at), self.head_dim // self.axes, self.base).flatten(-2)
+        angle = angle[:, None] if angle.dim() == 3 else angle[None, None]
+        exact = torch.promote_types(dtype, torch.float32)
+        return angle.cos().to(exact), angle.sin().to(exact), self.pairs == "halves"
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """x (B, H, N, E) turned pair by pair: (a, b) -> (a cos - b sin, a sin + b cos)."""
+    cos, sin, halves = rotation
+    a, b = x.chunk(2, -1) if halves else x.unflatten(-1, (-1, 2)).unbind(-1)
+    turned = a * cos - b * sin, a * sin + b * cos
+    out = torch.cat(turned, -1) if halves else torch.stack(turned, -1).flatten(-2)
+    return out.to(x.dtype)
+
+
+def angles(at: Tensor, dim: int, base: float) -> Tensor:
+    """p / base^(2i / dim) for i < dim / 2, in double precision where the device has it."""
+    exact = torch.float32 if at.device.type == "mps" else torch.float64
+    power = torch.arange(0, dim, 2, dtype=exact, device=at.device) / dim
+    return at.to(exact)[..., None] * base**-power
+
+
+class Fourier(Position):
+    """Continuous coordinates through learned frequencies: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
+
+    For real-valued time or space, also irregular. F starts as normal numbers of standard deviation `scale`: choose it
+    near one over the shortest distance that matters. Centre large coordinates before they come here.
+    """
+
+    def __init__(self, dim: int, axes: int = 1, features: int = 64, scale: float = 1.0) -> None:
+        super().__init__()
+        self.axes = axes
+        self.frequency = nn.Parameter(torch.empty(axes, features).normal_(std=scale))
+        self.linear = nn.Linear(2 * features, dim)
+
+    def embed(self, x: Tensor, at: Tensor) -> Tensor:
+        at = self.columns(at)
+        exact = at.dtype if at.is_floating_point() else self.frequency.dtype
+        angle = 2 * math.pi * (at.to(exact) @ self.frequency.to(exact))
+        waves = torch.cat([angle.sin(), angle.cos()], -1).to(self.linear.weight.dtype)
+        return x + self.linear(waves).to(x.dtype)
+
+
+class RelativeBias(Position):
+    """bias_ij = table[head, clip(p_j - p_i, -span, span)], learned (in the manner of arXiv 1910.10683).
+
+    p are integers: the place in a sequence or, with several axes, on a grid.
+    """
+
+    def __init__(self, heads: int, span: int, axes: int = 1) -> None:
+        super().__init__()
+        self.span, self.axes = span, axes
+        self.table = nn.Parameter(torch.zeros((2 * span + 1) ** axes, heads))
+
+    def bias(self, at: Tensor, memory_at: Tensor) -> Tensor:
+        i, j = self.columns(at), self.columns(memory_at)
+        offset = (j[..., None, :, :] - i[..., :, None, :]).round().clamp(-self.span, self.span).long() + self.span
+        index = offset[..., 0]
+        for axis in range(1, self.axes):
+            index = index * (2 * self.span + 1) + offset[..., axis]
+        bias = self.table[index].movedim(-1, -3)
+        return bias if bias.dim() == 4 else bias[None]

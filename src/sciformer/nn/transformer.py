@@ -1,0 +1,248 @@
+"""Stacks of blocks: Encoder, Decoder, and the two together.
+
+Every trunk is called alike. Tokens come padded or packed; `valid` says which layout it is:
+
+    x (B, N, D)    valid (B, N), True where the token is real, or None
+    x (T, D)       valid = Ragged(lengths): B sequences end to end
+
+and the result has the shape of x, with zeros where there is no token.
+"""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .blocks import Block, BlockOptions
+from .cache import Cache
+from .norms import make_norm
+from .patterns import FULL, Causal, Documents, Pattern, Sight
+from .positions import Position
+from .ragged import Ragged
+from .watch import Watch, look
+
+Valid = Tensor | Ragged | None
+
+
+class Transformer(nn.Module):
+    """`depth` blocks of width `dim` with `heads` heads: embed positions, run the blocks, normalise.
+
+    position  how the place of a token enters; None: tokens are a set
+    pattern   which token may see which, over positions in a sequence
+    cross     whether every block also attends to a memory, of width `memory_dim` (`dim` unless given)
+    drop_path the rate at the last block; it grows linearly with depth
+    Every further option is the block's (order, norm, activation, ratio, dropout, extras) or the attention's (groups,
+    head_dim, score, length, qk_norm, bias, kernel).
+
+    Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
+    sqrt(2 depth) (GPT-2).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        heads: int,
+        *,
+        position: Position | None = None,
+        pattern: Pattern = FULL,
+        cross: bool = False,
+        memory_dim: int | None = None,
+        drop_path: float = 0.0,
+        **options: Unpack[BlockOptions],
+    ) -> None:
+        super().__init__()
+        self.dim, self.depth, self.pattern = dim, depth, pattern
+        self.position = Position() if position is None else position
+        self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
+        self.blocks = nn.ModuleList(
+            Block(dim, heads, cross=cross, drop_path=drop_path * i / max(1, depth - 1), **options) for i in range(depth)
+        )
+        pre = options.get("order", "pre") == "pre"
+        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim)
+        self.cross = cross
+        self.reset()
+
+    def reset(self) -> None:
+        """Draw the weights of the blocks afresh."""
+        for name, module in self.blocks.named_modules():
+            if isinstance(module, nn.Linear):
+                residual = name.endswith((".out", ".down"))
+                nn.init.normal_(module.weight, std=0.02 / (2 * self.depth) ** 0.5 if residual else 0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_valid: Valid = None,
+        cache: Cache | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """The tokens x, each informed by those it may see.
+
+        at      coordinates of the tokens (N,), (B, N) or with axes (B, N, A); packed (T,) or (T, A)
+        bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block
+        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`
+        cache   keys and values of earlier tokens; x then holds only the new ones
+        """
+        check_layout(x, valid)
+        ragged = valid if isinstance(valid, Ragged) else None
+        mask = None if isinstance(valid, Ragged) else valid
+        hidden = mask if ragged is None else ragged.sample < len(ragged)
+        if hidden is not None:
+            x = x.masked_fill(~hidden[..., None], 0)  # whatever stands at padding, even NaN, stays out
+        if ragged is not None:
+            x = x[None]
+        start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
+        sight, at = self._sight(x, ragged, keys_valid, start, at, bias, cache)
+        memory, memory_sight = self._memory(memory, memory_valid, ragged)
+        x = self.position.embed(x, at)
+        rotation = self.position.rotation(at, x.dtype)
+        if watch is not None:
+            watch.saw_hidden(x, "input")
+        for i, block in enumerate(self.blocks):
+            watched = look(watch, f"blocks.{i}")
+            store = None if cache is None else cache.blocks[i]
+            x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=watched)
+            if watched is not None:
+                watched.saw_hidden(x)
+        if cache is not None:
+            cache.finish(x.shape[1])
+        x = self.norm(x)
+        x = x if ragged is None else x[0]
+        return x if hidden is None else x.masked_fill(~hidden[..., None], 0)
+
+    def _sight(
+        self,
+        x: Tensor,
+        ragged: Ragged | None,
+        valid: Tensor | None,
+        start: int | Tensor,
+        at: Tensor | None,
+        bias: Tensor | None,
+        cache: Cache | None,
+    ) -> tuple[Sight, Tensor]:
+        """What the blocks see of their own sequence, and where the tokens are."""
+        n, explicit = x.shape[1], at is not None
+        if at is None and ragged is not None:
+            at = self.position.place(ragged.longest, 0, x.device)[ragged.position.clamp(max=max(0, ragged.longest - 1))]
+        elif at is None:
+            at = self.position.place(n, start, x.device)
+        keys_at = at
+        if cache is not None:
+            if ragged is not None:
+                raise UserError("padded tokens with a cache", "packed ones")
+            count = n + cache.length if cache.capacity is None else cache.capacity
+            keys_at = torch.arange(count, device=x.device)
+        leaning = self.position.bias(at, keys_at)
+        if leaning is not None:
+            if cache is not None and explicit:
+                raise UserError("a relative bias over places in the cache", "explicit coordinates `at`")
+            bias = leaning if bias is None else bias + leaning
+        pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
+        return Sight(pattern, valid, bias, start), at
+
+    def _memory(
+        self, memory: Tensor | None, valid: Valid, queries: Ragged | None
+    ) -> tuple[Tensor | None, Sight | None]:
+        """The memory in the width and layout of the queries, and what is seen of it."""
+        if (memory is not None) != self.cross:
+            there = "with" if self.cross else "without"
+            found = "none" if memory is None else f"one of shape {tuple(memory.shape)}"
+            raise UserError(f"a memory exactly for a trunk made with cross=True; this one is {there} it", found)
+        if memory is None:
+            return None, None
+        check_layout(memory, valid)
+        if queries is not None:
+            if not isinstance(valid, Ragged):
+                raise UserError("a packed memory beside packed tokens", "a padded one", "Pass Ragged(lengths).")
+            return self.adapt(memory)[None], Sight(Documents(queries, keys=valid))
+        if isinstance(valid, Ragged):
+            memory, valid = valid.pad(memory), valid.valid
+        if valid is not None:
+            memory = memory.masked_fill(~valid[..., None], 0)
+        return self.adapt(memory), Sight(valid=valid)
+
+
+class Encoder(Transformer):
+    """A stack whose tokens all see each other, unless a `pattern` says otherwise."""
+
+
+class Decoder(Transformer):
+    """A stack whose tokens see the past alone; with `cross=True` they also see a memory."""
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        heads: int,
+        *,
+        position: Position | None = None,
+        pattern: Pattern | None = None,
+        cross: bool = False,
+        memory_dim: int | None = None,
+        drop_path: float = 0.0,
+        **options: Unpack[BlockOptions],
+    ) -> None:
+        past = Causal() if pattern is None else Causal() & pattern
+        super().__init__(
+            dim,
+            depth,
+            heads,
+            position=position,
+            pattern=past,
+            cross=cross,
+            memory_dim=memory_dim,
+            drop_path=drop_path,
+            **options,
+        )
+
+    def cache(self, capacity: int | None = None) -> Cache:
+        """An empty cache for step by step decoding: growing, or of a fixed capacity."""
+        return Cache(self.depth, capacity)
+
+
+class EncoderDecoder(nn.Module):
+    """The Transformer of 2017: the decoder reads what the encoder made of the source (arXiv 1706.03762)."""
+
+    def __init__(self, encoder: nn.Module, decoder: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.decoder = encoder, decoder
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_valid: Valid = None,
+        target_valid: Valid = None,
+        *,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """The target tokens (B, N, D), each informed by the source and by the target up to itself."""
+        memory = self.encoder(source, source_valid, watch=look(watch, "encoder"))
+        return self.decoder(
+            target, target_valid, memory=memory, memory_valid=source_valid, watch=look(watch, "decoder")
+        )
+
+
+def check_layout(x: Tensor, valid: Valid) -> None:
+    """Refuse tokens that are neither padded (B, N, D) nor packed (T, D) as `valid` says."""
+    if isinstance(valid, Ragged):
+        if x.dim() != 2 or x.shape[0] != valid.total:
+            raise UserError(f"packed tokens of shape ({valid.total}, D), as Ragged says", f"{tuple(x.shape)}")
+    elif x.dim() != 3:
+        raise UserError("tokens of shape (B, N, D), or packed with Ragged(lengths)", f"{tuple(x.shape)}")
+    elif valid is not None and (valid.shape != x.shape[:2] or valid.dtype != torch.bool):
+        raise UserError(
+            f"`valid` as booleans of shape {tuple(x.shape[:2])}, True where the token is real",
+            f"{valid.dtype} {tuple(valid.shape)}",
+        )
