@@ -36,16 +36,18 @@ class Store:
 
     def reorder(self, index: Tensor) -> None:
         """Take the samples `index` (B,), as beam search wants it."""
-        for name in ("keys", "values"):
-            kept = getattr(self, name)
-            if kept is not None:
-                chosen = kept.index_select(0, index)
-                if self.capacity is not None and chosen.shape == kept.shape:
-                    kept.copy_(chosen)  # the place in memory stays, as a captured graph needs it
-                else:
-                    setattr(self, name, chosen)
+        fixed = self.capacity is not None
+        self.keys, self.values = _chosen(self.keys, index, fixed), _chosen(self.values, index, fixed)
         if self.memory is not None:
             self.memory = (self.memory[0].index_select(0, index), self.memory[1].index_select(0, index))
+
+
+def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
+    """The rows `index` of what was kept; a fixed buffer keeps its place in memory, as a captured graph needs it."""
+    if kept is None:
+        return None
+    rows = kept.index_select(0, index)
+    return kept.copy_(rows) if fixed and rows.shape == kept.shape else rows
 
 
 class Cache:
@@ -95,6 +97,4 @@ class Cache:
         """Take the samples `index` (B,), as beam search wants it."""
         for store in self.blocks:
             store.reorder(index)
-        if self.valid is not None:
-            chosen = self.valid.index_select(0, index)
-            self.valid = self.valid.copy_(chosen) if chosen.shape == self.valid.shape else chosen
+        self.valid = _chosen(self.valid, index, self.capacity is not None)

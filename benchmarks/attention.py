@@ -1,0 +1,215 @@
+"""The kernels: time and memory of `attend` beside the raw call it stands on.
+
+    python benchmarks/attention.py --device cpu       1k to 16k tokens, full, causal and window
+    python benchmarks/attention.py --device cuda      1k to 64k tokens
+
+Each cell is measured in three fresh processes, the sides in turns. `raw` is what one would write without the library:
+F.scaled_dot_product_attention for full and causal; for windows SDPA with a dense mask on the CPU, and a compiled
+flex_attention with its block mask made beforehand on CUDA. Ours makes its Sight anew in every call, as a model does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
+from sciformer.nn import Causal, Full, Pattern, Sight, Window, attend
+
+WINDOW = 128
+SIZES = {"cpu": [1024, 4096, 16384], "cuda": [1024, 4096, 16384, 65536]}
+SHAPES = {"cpu": (1, 4, 64), "cuda": (65536, 12, 64)}  # CPU: batch, heads, width; CUDA: tokens in all
+PATTERNS: dict[str, Pattern] = {"full": Full(), "causal": Causal(), "window": Window(WINDOW)}
+DIRECTIONS = ("forward", "training")
+Call = Callable[[], Any]
+
+
+def cell(device: str, name: str, n: int) -> list[Row]:
+    """One pattern at one size: forward alone, and forward with backward."""
+    first, heads, width = SHAPES[device]
+    batch = first if device == "cpu" else first // n
+    dtype = torch.float32 if device == "cpu" else torch.bfloat16
+    q, k, v = (torch.randn(batch, heads, n, width, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    upstream = torch.randn_like(q)
+    pattern = PATTERNS[name]
+
+    def ours() -> Tensor:
+        return attend(q, k, v, Sight(pattern))
+
+    # Memory of a training step. Our side is taken before the other exists: on the CPU a process only knows the
+    # highest it has ever had.
+    base = peak(lambda: None, device)
+    memory = {"ours": peak(directed(ours, "training", upstream), device) - base}
+    sides: dict[str, Call] = {"ours": ours, "raw": raw(device, name, q, k, v)}
+    memory["raw"] = peak(directed(sides["raw"], "training", upstream), device) - base
+    found = {side: call().detach() for side, call in sides.items()}
+    error = (found["ours"] - found["raw"]).abs().max().item()
+    assert error < (1e-4 if device == "cpu" else 2e-2), f"{name} at {n} differs from the raw call by {error}"
+    del found
+    if device == "cpu" and name == "window":
+        sides["full"] = lambda: F.scaled_dot_product_attention(q, k, v)
+    work = batch * n * n if name != "window" else batch * n * 2 * WINDOW
+    repeats = max(5, min(30, round((3e9 if device == "cpu" else 1e11) / work)))
+    rows: list[Row] = []
+    for kind in DIRECTIONS:
+        times = interleave({side: directed(call, kind, upstream) for side, call in sides.items()}, repeats, device)
+        for side, seconds in times.items():
+            row = {"pattern": name, "n": n, "direction": kind, "side": side, "seconds": seconds}
+            rows.append({**row, "memory": memory.get(side, 0.0) if kind == "training" else 0.0})
+    return rows
+
+
+def raw(device: str, name: str, q: Tensor, k: Tensor, v: Tensor) -> Call:
+    """The call without the library."""
+    n = q.shape[2]
+    if name != "window":
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=name == "causal")
+    if device == "cpu":
+        place = torch.arange(n, dtype=torch.int16 if n <= 1 << 14 else torch.int32)
+        mask = (place[:, None] - place).abs() <= WINDOW
+        return lambda: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+    def near(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return (i - j <= WINDOW) & (j - i <= WINDOW)
+
+    block_mask = torch.compile(create_block_mask)(near, None, None, n, n, device=device)
+    compiled = torch.compile(flex_attention)
+    return lambda: compiled(q, k, v, block_mask=block_mask)
+
+
+def directed(call: Call, kind: str, upstream: Tensor) -> Call:
+    """The call forward alone without gradients, or forward and backward."""
+
+    def forward() -> None:
+        with torch.no_grad():
+            call()
+
+    return forward if kind == "forward" else lambda: call().backward(upstream)
+
+
+def peak(call: Call, device: str) -> float:
+    """The highest memory so far, after a call, in MiB: allocated on the device, or the process's on the CPU."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        call()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() / 2**20
+    call()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def summarise(cells: list[list[Row]], device: str) -> tuple[list[Row], list[Row]]:
+    """Pool the processes: a table, and the rows of the issue."""
+    pooled: dict[tuple[str, int, str, str], list[float]] = {}
+    memory: dict[tuple[str, int, str, str], float] = {}
+    for rows in cells:
+        for row in rows:
+            key = row["pattern"], row["n"], row["direction"], row["side"]
+            pooled.setdefault(key, []).extend(row["seconds"])
+            memory[key] = max(memory.get(key, 0.0), row["memory"])
+    table = []
+    for (pattern, n, direction, side), seconds in pooled.items():
+        base = statistics.median(pooled[pattern, n, direction, "raw"])
+        middle = statistics.median(seconds)
+        row = {"pattern": pattern, "n": n, "direction": direction, "side": side, "ratio": middle / base}
+        row |= {"ms": 1e3 * middle, "spread": [1e3 * x for x in spread(seconds)]}
+        table.append(row | {"MiB": memory[pattern, n, direction, side]})
+    return table, figures(table, device)
+
+
+def figures(table: list[Row], device: str) -> list[Row]:
+    """The rows that go to the results file."""
+    about = {
+        "settings": f"B x H x E = {SHAPES[device]}, float32" if device == "cpu" else "65,536 tokens, 12 x 64, bfloat16",
+        "command": f"python benchmarks/attention.py --device {device}",
+        "hardware": hardware(device),
+        "versions": versions(),
+        "commit": commit(),
+        "seeds": 3,
+    }
+    find = {(r["pattern"], r["n"], r["direction"], r["side"]): r for r in table}
+    tag, compared = ("cpu", ("full", "causal")) if device == "cpu" else ("gpu", tuple(PATTERNS))
+    ours = [r for r in table if r["side"] == "ours"]
+    over = [100 * (r["ratio"] - 1) for r in ours if r["pattern"] in compared]
+    row = {"id": f"attention_{tag}.overhead", "value": round(max(over), 2), "unit": "% over the raw call, worst cell"}
+    row |= {"better": "lower", "spread": [round(x, 2) for x in spread(over)], "cells": len(over)}
+    rows: list[Row] = [row | about]
+    for r in ours:
+        other = find[r["pattern"], r["n"], r["direction"], "raw"]
+        row = {"id": f"attention_{tag}.{r['pattern']}.{r['n'] // 1024}k.{r['direction']}", "value": round(r["ms"], 4)}
+        row |= {"unit": "ms", "better": "lower", "spread": [round(x, 4) for x in r["spread"]]}
+        row |= {"ratio_raw": round(r["ratio"], 4), "raw_ms": round(other["ms"], 4)}
+        if r["direction"] == "training":
+            row |= {"MiB": round(r["MiB"], 1), "raw_MiB": round(other["MiB"], 1)}
+        rows.append(row | about)
+    if ("window", 16384, "training", "full") in find:
+        mine = find["window", 16384, "training", "ours"]
+        what = {"raw": ("dense", "SDPA with the window as a dense mask"), "full": ("full", "SDPA without a mask")}
+        for side, (name, words) in what.items():
+            other = find["window", 16384, "training", side]
+            low, high = other["spread"][0] / mine["spread"][1], other["spread"][1] / mine["spread"][0]
+            row = {"id": f"window_cpu.16k.ratio_{name}", "value": round(other["ms"] / mine["ms"], 2)}
+            row |= {"unit": f"times faster than {words}", "better": "higher", "spread": [round(low, 2), round(high, 2)]}
+            rows.append(row | about | {"settings": f"{WINDOW} to each side, forward and backward; {about['settings']}"})
+    return rows
+
+
+def show(table: list[Row]) -> None:
+    print(f"{'pattern':8} {'tokens':>7} {'':9} {'side':5} {'ms':>10} {'10-90 %':>21} {'ratio':>7} {'MiB':>9}")
+    for r in table:
+        low, high = r["spread"]
+        print(
+            f"{r['pattern']:8} {r['n']:7} {r['direction']:9} {r['side']:5} {r['ms']:10.3f} "
+            f"{low:10.3f} {high:10.3f} {r['ratio']:7.3f} {r['MiB']:9.0f}"
+        )
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    options.add_argument("--threads", type=int, default=1, help="CPU threads (one is fastest on small machines)")
+    options.add_argument("--processes", type=int, default=3)
+    options.add_argument("--largest", type=int, default=1 << 30, help="leave out sizes above this")
+    options.add_argument("--out", type=Path, default=RESULTS / "core.json")
+    options.add_argument("--cell", nargs=2, metavar=("PATTERN", "N"), help="measure one cell and print it as JSON")
+    chosen = options.parse_args()
+    torch.set_num_threads(chosen.threads)
+    torch.manual_seed(0)
+    if chosen.cell:
+        print(json.dumps(cell(chosen.device, chosen.cell[0], int(chosen.cell[1]))))
+        return
+    cells = []
+    for n in [n for n in SIZES[chosen.device] if n <= chosen.largest]:
+        for name in PATTERNS:
+            for turn in range(chosen.processes):
+                print(f"\r{name} {n} process {turn + 1} of {chosen.processes} ", end="", file=sys.stderr, flush=True)
+                command = [sys.executable, __file__, "--device", chosen.device, "--threads", str(chosen.threads)]
+                done = subprocess.run([*command, "--cell", name, str(n)], capture_output=True, text=True, check=False)
+                if done.returncode:
+                    sys.exit(f"\n{done.stderr}\n{name} at {n} failed")
+                cells.append(json.loads(done.stdout.splitlines()[-1]))
+    print(file=sys.stderr)
+    table, rows = summarise(cells, chosen.device)
+    show(table)
+    record(chosen.out, rows)
+    worst = next(row for row in rows if row["id"].endswith(".overhead"))
+    print(f"\nworst overhead {worst['value']} % of {worst['cells']} cells (bar: 5 %); rows in {chosen.out.name}")
+    assert not math.isnan(worst["value"])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What the benchmarks share: interleaved timing, and rows of results with what is needed to trust them."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+Row = dict[str, Any]
+
+
+def interleave(
+    calls: Mapping[str, Callable[[], Any]], repeats: int, device: str, warm_up: int = 3
+) -> dict[str, list[float]]:
+    """Seconds of each call, taken in turns: a slow moment of the machine strikes all of them."""
+    for call in calls.values():
+        for _ in range(warm_up):
+            call()
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    names = list(calls)
+    for turn in range(repeats):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody always goes first
+            times[name].append(_clock(calls[name], device))
+    return times
+
+
+def _clock(call: Callable[[], Any], device: str) -> float:
+    if device == "cuda":
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        return float(begin.elapsed_time(end)) / 1000
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def spread(values: list[float]) -> list[float]:
+    """The 10 % and 90 % quantiles."""
+    if len(values) < 2:
+        return [values[0], values[0]]
+    cuts = statistics.quantiles(values, n=10, method="inclusive")
+    return [cuts[0], cuts[-1]]
+
+
+def hardware(device: str) -> str:
+    """The machine in words."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    model = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+        model = f"{names[0]}, {len(names)} cores" if names else model
+    return f"{model}, {torch.get_num_threads()} threads"
+
+
+def versions() -> dict[str, str]:
+    """Of the packages that decide the speed."""
+    found = {"python": platform.python_version(), "torch": torch.__version__}
+    if importlib.util.find_spec("triton"):
+        found["triton"] = importlib.metadata.version("triton")
+    return found
+
+
+def commit() -> str:
+    """The commit measured, with a plus where the tree differs from it."""
+    try:
+        head = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "src"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return head.stdout.strip() + ("+" if dirty.stdout.strip() else "")
+
+
+def record(path: Path, rows: list[Row]) -> None:
+    """Write rows into a results file; rows of the same id are replaced, the others stay."""
+    kept = {row["id"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    kept |= {row["id"]: row for row in rows}
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(sorted(kept.values(), key=lambda row: str(row["id"])), indent=1) + "\n")
+    partial.replace(path)

@@ -1,0 +1,18 @@
+"""One thread, one seed, and GPU tests only where there is a GPU."""
+
+import pytest
+import torch
+
+
+def pytest_collection_modifyitems(config, items):
+    if torch.cuda.is_available():
+        return
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    config.hook.pytest_deselected(items=gpu)
+    items[:] = [item for item in items if item not in gpu]
+
+
+@pytest.fixture(autouse=True)
+def _quiet_and_repeatable():
+    torch.set_num_threads(1)
+    torch.manual_seed(0)

@@ -1,0 +1,172 @@
+"""The kernels on CUDA against the definition in float64 on the CPU: values and gradients."""
+
+import pytest
+import torch
+
+from sciformer.nn import (
+    Causal,
+    Decoder,
+    Documents,
+    Encoder,
+    Full,
+    Global,
+    Ragged,
+    Rotary,
+    Sight,
+    Strided,
+    Window,
+    attend,
+)
+from sciformer.nn.kernels import choose, flex
+from sciformer.nn.scores import ScaledDot
+
+pytestmark = pytest.mark.gpu
+N = 300
+LENGTHS = torch.tensor([131, 0, 1, 100, 60])
+PATTERNS = {
+    "full": Full(),
+    "causal": Causal(),
+    "window": Window(40),
+    "last": Causal() & Window(70),
+    "sparse": Causal() & Strided(16),
+    "global": Window(20) | Global(2),
+    "documents": Documents(Ragged(LENGTHS, total=N)),
+    "documents_causal": Documents(Ragged(LENGTHS, total=N), Causal()),
+}
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 3e-2}
+
+
+def on_cuda(pattern):
+    if isinstance(pattern, Documents):
+        return Documents(Ragged(pattern.queries.lengths.cuda(), N), pattern.within)
+    return pattern
+
+
+def both(kernel, pattern, dtype, groups, valid, bias, width=32):
+    """Ours on CUDA, and the definition in float64, from the same numbers."""
+    batch = 1 if isinstance(pattern, Documents) else 3
+    shapes = [(batch, 4, N, width), (batch, groups, N, width), (batch, groups, N, width)]
+    inputs = [torch.randn(shape).to(dtype) for shape in shapes]
+    mask = None
+    if valid:
+        mask = torch.rand(batch, N) > 0.3
+        mask[-1] = batch == 1
+    lean = torch.randn(batch, 4, N, N).to(dtype) if bias else None
+    upstream = torch.randn(batch, 4, N, width).to(dtype)
+    results = []
+    for device, precision, name, rule in (
+        ("cuda", dtype, kernel, on_cuda(pattern)),
+        ("cpu", torch.float64, "reference", pattern),
+    ):
+        q, k, v, b = (None if x is None else x.to(device, precision).requires_grad_() for x in (*inputs, lean))
+        sight = Sight(rule, None if mask is None else mask.to(device), b)
+        out = attend(q, k, v, sight, kernel=name)
+        wanted = [x for x in (q, k, v, b) if x is not None]
+        results.append([out.detach(), *torch.autograd.grad(out, wanted, upstream.to(device, precision))])
+    return results
+
+
+def assert_same(found, expected, dtype):
+    for mine, definition in zip(found, expected):
+        assert mine.isfinite().all()
+        error = (mine.cpu().double() - definition).norm() / definition.norm().clamp(min=1e-9)
+        assert error < TOLERANCE[dtype], error.item()
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("name", PATTERNS)
+def test_sdpa_agrees(name, dtype):
+    for groups, valid, bias in [(4, False, False), (2, True, False), (1, False, True), (4, True, True)]:
+        assert_same(*both("sdpa", PATTERNS[name], dtype, groups, valid, bias), dtype)
+
+
+@pytest.mark.parametrize("name", [name for name in PATTERNS if name != "full"])
+def test_flex_agrees(name):
+    for dtype, groups, valid, bias in [(torch.bfloat16, 2, True, False), (torch.float32, 4, False, True)]:
+        assert_same(*both("flex", PATTERNS[name], dtype, groups, valid, bias), dtype)
+
+
+def test_chunked_agrees_on_cuda_too():
+    for name in ("window", "global", "documents_causal"):
+        assert_same(*both("chunked", PATTERNS[name], torch.float32, 2, True, True), torch.float32)
+
+
+def test_a_query_that_sees_nothing_gets_zeros():
+    hidden = torch.zeros(2, 64, dtype=torch.bool, device="cuda")
+    shut = torch.full((1, 1, 64, 64), -torch.inf, device="cuda", dtype=torch.bfloat16)
+    for kernel in ("reference", "sdpa", "flex"):
+        q, k, v = (torch.randn(2, 4, 64, 32, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        for sight in (Sight(Window(4), valid=hidden), Sight(bias=shut)):
+            if kernel == "flex" and sight.bias is not None:
+                continue  # a bias of -inf is a value, not a mask, and FlexAttention takes it as such
+            out = attend(q, k, v, sight, kernel=kernel)
+            assert not out.any(), kernel
+            assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v))), kernel
+
+
+def test_the_unfused_fallback_is_an_error():
+    with torch._dynamo.config.patch(recompile_limit=1, automatic_dynamic_shapes=False):
+        call = flex.compiled("a kind of its own", False, False)
+        with pytest.raises(Exception, match="recompile_limit"):
+            for n in (128, 256, 384):
+                q = torch.randn(1, 1, n, 32, device="cuda")
+                call(q, q, q)
+
+
+def test_many_lengths_do_not_exhaust_the_compiler():
+    for n in range(256, 256 + 12 * 64, 64):
+        q = torch.randn(1, 2, n, 32, device="cuda")
+        found = attend(q, q, q, Sight(Window(30)), kernel="flex")
+        torch.testing.assert_close(found, attend(q, q, q, Sight(Window(30)), kernel="reference"), atol=1e-3, rtol=1e-3)
+
+
+def test_the_choice_on_cuda():
+    q = torch.zeros(1, 1, 2048, 64, device="cuda")
+    assert choose(q, q, Sight(Causal()), ScaledDot()) == "sdpa"
+    assert choose(q, q, Sight(Window(64)), ScaledDot()) == "flex"
+    assert choose(q, q, Sight(Window(64)), ScaledDot(), dropout=0.1) == "sdpa"
+
+
+def test_a_compiled_encoder_equals_the_eager_one():
+    for pattern in (Full(), Window(40)):
+        encoder = Encoder(64, 2, 2, position=Rotary(32), pattern=pattern).cuda()
+        x = torch.randn(2, 640, 64, device="cuda")
+        expected = encoder(x)
+        found = torch.compile(encoder, fullgraph=True)(x)
+        torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+        found.square().mean().backward()
+        assert all(p.grad.isfinite().all() for p in encoder.parameters())
+
+
+@torch.no_grad()
+def test_a_decoding_step_can_be_captured_as_a_graph():
+    decoder = Decoder(64, 2, 2, position=Rotary(32), groups=1).cuda().eval()
+    x = torch.randn(2, 40, 64, device="cuda")
+    expected = decoder(x)
+    cache = decoder.cache(64)
+    parts = [decoder(x[:, :8], cache=cache)]
+    token = x[:, 8:9].clone()
+    warm = decoder.cache(64)
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        decoder(token, cache=warm)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    start = cache.slot.clone()
+    with torch.cuda.graph(graph):
+        out = decoder(token, cache=cache)
+    cache.slot.copy_(start)  # capturing records the step, it does not take it
+    for i in range(8, 40):
+        token.copy_(x[:, i : i + 1])
+        graph.replay()
+        parts.append(out.clone())
+    torch.testing.assert_close(torch.cat(parts, 1), expected, atol=1e-3, rtol=1e-3)
+
+
+def test_packed_equals_padded_on_cuda():
+    encoder = Encoder(64, 2, 2, position=Rotary(32)).cuda().eval()
+    ragged = Ragged(LENGTHS.cuda() * 3)
+    x = torch.randn(ragged.total, 64, device="cuda")
+    with torch.no_grad():
+        packed, padded = encoder(x, ragged), encoder(ragged.pad(x), ragged.valid)
+    torch.testing.assert_close(packed, ragged.flatten(padded), atol=2e-3, rtol=2e-3)

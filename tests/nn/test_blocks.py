@@ -1,0 +1,113 @@
+import pytest
+import torch
+from torch import nn
+
+from sciformer.errors import UserError
+from sciformer.nn import MLP, NORMFORMER, Block, Causal, ClassBlock, Documents, DropPath, Ragged, Sight, make_norm
+
+from .parity import CLOSE, assert_close, copy_block, shake
+
+LAYER = {"batch_first": True, "dropout": 0.0, "dim_feedforward": 40}
+
+
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_parity_with_torch_encoder_layer(dtype, order, activation):
+    theirs = nn.TransformerEncoderLayer(16, 4, norm_first=order == "pre", activation=activation, dtype=dtype, **LAYER)
+    ours = Block(16, 4, order=order, activation=activation, ratio=2.5).to(dtype)
+    copy_block(ours, shake(theirs))
+    x = torch.randn(2, 6, 16, dtype=dtype)
+    valid = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]).bool()
+    expected = theirs(x, src_key_padding_mask=~valid)
+    assert_close(ours(x, Sight(valid=valid))[valid], expected[valid])
+
+
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_parity_with_torch_decoder_layer(dtype, order):
+    theirs = nn.TransformerDecoderLayer(16, 4, norm_first=order == "pre", activation="relu", dtype=dtype, **LAYER)
+    ours = Block(16, 4, cross=True, order=order, activation="relu", ratio=2.5).to(dtype)
+    copy_block(ours, shake(theirs))
+    x, memory = torch.randn(2, 6, 16, dtype=dtype), torch.randn(2, 5, 16, dtype=dtype)
+    valid = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
+    causal = nn.Transformer.generate_square_subsequent_mask(6, dtype=dtype)
+    expected = theirs(x, memory, tgt_mask=causal, memory_key_padding_mask=~valid, tgt_is_causal=True)
+    assert_close(ours(x, Sight(Causal()), memory, Sight(valid=valid)), expected)
+
+
+def test_normformer_extras_stand_where_the_paper_puts_them():
+    block = shake(Block(12, 3, extras=NORMFORMER).double())
+    x = torch.randn(2, 5, 12).double()
+    a = block.attention
+    heads = [part.unflatten(-1, (3, 4)).transpose(1, 2) for part in a.qkv(block.attention_norm(x)).split(12, -1)]
+    mixed = nn.functional.scaled_dot_product_attention(*heads) * a.scale
+    y = x + block.attention_out_norm(a.out(mixed.transpose(1, 2).flatten(2)))
+    hidden = block.mlp.norm(nn.functional.gelu(block.mlp.up(block.mlp_norm(y))))
+    expected = y * block.residual_scale + block.mlp.down(hidden)
+    torch.testing.assert_close(block(x), expected)
+    names = {name for name, _ in block.named_parameters()}
+    plain = {name for name, _ in Block(12, 3).named_parameters()}
+    assert names - plain == {
+        "residual_scale", "attention.scale", "mlp.norm.weight", "mlp.norm.bias",
+        "attention_out_norm.weight", "attention_out_norm.bias",
+    }  # fmt: skip
+
+
+def test_swiglu_and_norms_are_their_equations():
+    x = torch.randn(3, 8).double()
+    mlp = shake(MLP(8, 10, "swiglu").double())
+    gate, value = mlp.up(x).chunk(2, -1)
+    torch.testing.assert_close(mlp(x), mlp.down(gate * torch.sigmoid(gate) * value))
+    rms, layer = shake(make_norm("rms", 8).double()), shake(make_norm("layer", 8).double())
+    torch.testing.assert_close(rms(x), rms.weight * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+    spread = (x.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+    torch.testing.assert_close(layer(x), layer.weight * (x - x.mean(-1, keepdim=True)) / spread + layer.bias)
+
+
+def test_class_attention_asks_with_the_class_token_alone():
+    token, x = torch.randn(2, 1, 12).double(), torch.randn(2, 5, 12).double()
+    valid = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 0, 1, 0]]).bool()
+    for raw in (False, True):
+        block = shake(ClassBlock(12, 3, raw_query=raw).double())
+        inner = block.block
+        keys = inner.attention_norm(torch.cat([token, x], 1))
+        seen = torch.cat([torch.ones(2, 1, dtype=torch.bool), valid], 1)
+        asked = inner.attention(token if raw else keys[:, :1], keys, Sight(valid=seen))
+        y = token + asked
+        torch.testing.assert_close(block(token, x, valid), y + inner.mlp(inner.mlp_norm(y)))
+        changed = x.masked_fill(~valid[..., None], 9.0)
+        torch.testing.assert_close(block(token, changed, valid), block(token, x, valid))
+
+
+def test_drop_path_leaves_out_whole_samples():
+    drop = DropPath(0.4)
+    y = drop(torch.ones(1000, 3, 2))
+    assert torch.equal(y.amin((1, 2)), y.amax((1, 2)))
+    assert sorted(set(y[:, 0, 0].tolist())) == pytest.approx([0, 1 / 0.6])
+    assert y.mean().item() == pytest.approx(1, abs=0.1)
+    assert torch.equal(drop.eval()(torch.ones(4, 3, 2)), torch.ones(4, 3, 2))
+    ragged = Ragged(torch.tensor([3] * 200))
+    packed = DropPath(0.4)(torch.ones(1, 600, 2), ragged.sample)[0]
+    by_sample = packed.view(200, 3, 2)
+    assert torch.equal(by_sample.amin((1, 2)), by_sample.amax((1, 2)))
+    assert 0 < (by_sample[:, 0, 0] == 0).sum() < 200
+
+
+def test_packed_training_drops_paths_by_sample():
+    block = Block(8, 2, drop_path=0.5)
+    ragged = Ragged(torch.tensor([2, 3]))
+    torch.manual_seed(3)
+    x = torch.randn(1, 5, 8)
+    kept = {tuple((block(x, Sight(Documents(ragged))) == x).all(-1)[0].tolist()) for _ in range(60)}
+    assert (True, True, False, False, False) in kept
+    assert all(pattern[0] == pattern[1] and len(set(pattern[2:])) == 1 for pattern in kept)
+
+
+def test_mistakes_are_answered():
+    with pytest.raises(UserError, match="'post'"):
+        Block(8, 2, order="posst")
+    with pytest.raises(UserError, match="'head_scale'"):
+        Block(8, 2, extras=("headscale",))
+    with pytest.raises(UserError, match="'swiglu'"):
+        Block(8, 2, activation="swigul")

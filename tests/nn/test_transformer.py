@@ -1,0 +1,215 @@
+import pytest
+import torch
+from torch import nn
+
+from sciformer.errors import UserError
+from sciformer.nn import (
+    Causal,
+    Decoder,
+    Encoder,
+    EncoderDecoder,
+    Learned,
+    MeanPool,
+    Ragged,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    Watch,
+    Window,
+)
+
+from .parity import CLOSE, assert_close, copy_block, shake
+
+
+@pytest.mark.parametrize("score", ["scaled_dot", "additive", "content", "general", "dot"])
+def test_without_positions_the_encoder_is_equivariant_and_the_pool_invariant(score):
+    encoder = shake(Encoder(16, 2, 4, score=score)).double().eval()
+    x, valid = torch.randn(3, 8, 16).double(), torch.rand(3, 8) > 0.3
+    order = torch.randperm(8)
+    y = encoder(x, valid)
+    torch.testing.assert_close(encoder(x[:, order], valid[:, order]), y[:, order])
+    pool = MeanPool()
+    torch.testing.assert_close(pool(encoder(x[:, order], valid[:, order]), valid[:, order]), pool(y, valid))
+    ordered = shake(Encoder(16, 2, 4, score=score, position=Sinusoidal(16))).double().eval()
+    assert not torch.allclose(ordered(x[:, order]), ordered(x)[:, order])
+
+
+@pytest.mark.parametrize("position", [None, Learned(16, 9), Rotary(4), RelativeBias(4, 3)])
+@pytest.mark.parametrize("score", ["scaled_dot", "additive", "location"])
+def test_the_decoder_does_not_see_the_future(position, score):
+    decoder = shake(Decoder(16, 2, 4, position=position, score=score)).double().eval()
+    x = torch.randn(2, 9, 16).double()
+    y = decoder(x)
+    for i in range(8):
+        changed = torch.cat([x[:, : i + 1], torch.randn(2, 8 - i, 16).double()], 1)
+        torch.testing.assert_close(decoder(changed)[:, : i + 1], y[:, : i + 1])
+        assert not torch.allclose(decoder(changed)[:, i + 1], y[:, i + 1])
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_parity_with_a_whole_torch_transformer(dtype, order):
+    pre = order == "pre"
+    theirs = nn.Transformer(16, 4, 2, 2, 32, 0.0, activation="relu", batch_first=True, norm_first=pre, dtype=dtype)
+    if not pre:  # torch adds a last norm to both orders; the paper's post-norm has none
+        theirs.encoder.norm = theirs.decoder.norm = None
+    shake(theirs)
+    options = {"order": order, "activation": "relu", "ratio": 2.0}
+    ours = EncoderDecoder(Encoder(16, 2, 4, **options), Decoder(16, 2, 4, cross=True, **options)).to(dtype)
+    for mine, layers in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
+        for block, layer in zip(mine.blocks, layers.layers):
+            copy_block(block, layer)
+        if pre:
+            mine.norm.load_state_dict(layers.norm.state_dict())
+    source, target = torch.randn(2, 7, 16, dtype=dtype), torch.randn(2, 5, 16, dtype=dtype)
+    valid = torch.tensor([[1] * 7, [1] * 4 + [0] * 3]).bool()
+    causal = nn.Transformer.generate_square_subsequent_mask(5, dtype=dtype)
+    expected = theirs(source, target, tgt_mask=causal, src_key_padding_mask=~valid, memory_key_padding_mask=~valid)
+    assert_close(ours(source, target, valid), expected)
+
+
+def test_packed_cross_attention_equals_padded():
+    model = shake(EncoderDecoder(Encoder(16, 1, 4), Decoder(16, 2, 4, cross=True))).double().eval()
+    source, target = Ragged(torch.tensor([4, 0, 6])), Ragged(torch.tensor([3, 2, 5]))
+    s, t = torch.randn(10, 16).double(), torch.randn(10, 16).double()
+    watch = Watch()
+    padded = model(source.pad(s), target.pad(t), source.valid, target.valid, watch=watch)
+    torch.testing.assert_close(model(s, t, source, target), target.flatten(padded))
+    assert list(watch.attention) == [
+        "encoder.blocks.0.attention", "decoder.blocks.0.attention", "decoder.blocks.0.cross",
+        "decoder.blocks.1.attention", "decoder.blocks.1.cross",
+    ]  # fmt: skip
+    assert watch.attention["decoder.blocks.1.cross"].shape == (3, 4, 5, 6)
+    assert not watch.attention["decoder.blocks.1.cross"][1].any()  # its source is empty
+    mixed = model.decoder(target.pad(t), target.valid, memory=model.encoder(s, source), memory_valid=source)
+    torch.testing.assert_close(mixed, padded)
+
+
+def decode(decoder, x, capacity, chunks, **options):
+    cache, parts, begin = decoder.cache(capacity), [], 0
+    for size in chunks:
+        piece = {k: v[:, begin : begin + size] if k in ("valid", "at") else v for k, v in options.items()}
+        parts.append(decoder(x[:, begin : begin + size], cache=cache, **piece))
+        begin += size
+    return torch.cat(parts, 1)
+
+
+@pytest.mark.parametrize("capacity", [None, 9, 15])
+@pytest.mark.parametrize("chunks", [[1] * 9, [4, 1, 1, 3], [9]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"position": Rotary(4), "groups": 2},
+        {"position": Learned(16, 15), "score": "additive"},
+        {"position": RelativeBias(4, 3), "pattern": Window(3), "groups": 1},
+        {"position": Sinusoidal(16), "cross": True, "memory_dim": 6},
+    ],
+    ids=["rotary", "additive", "window", "cross"],
+)
+@torch.no_grad()
+def test_cached_decoding_equals_uncached(capacity, chunks, options):
+    decoder = shake(Decoder(16, 2, 4, **options)).double().eval()
+    x = torch.randn(2, 9, 16).double()
+    memory = {}
+    if options.get("cross"):
+        memory = {"memory": torch.randn(2, 5, 6).double(), "memory_valid": torch.rand(2, 5) > 0.3}
+    expected = decoder(x, **memory)
+    torch.testing.assert_close(decode(decoder, x, capacity, chunks, **memory), expected, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("capacity", [None, 12])
+@torch.no_grad()
+def test_prompts_of_different_length_decode_together(capacity):
+    """Padding to the left, coordinates from the first real token: as if each were alone."""
+    decoder = shake(Decoder(16, 2, 4, position=Rotary(4))).double().eval()
+    x = torch.randn(2, 9, 16).double()
+    valid = torch.ones(2, 9, dtype=torch.bool)
+    valid[1, :3] = False
+    at = torch.stack([torch.arange(9), (torch.arange(9) - 3).clamp(min=0)])
+    found = decode(decoder, x, capacity, [5, 1, 1, 1, 1], valid=valid, at=at)
+    torch.testing.assert_close(found[0], decoder(x[:1])[0])
+    torch.testing.assert_close(found[1, 3:], decoder(x[1:, 3:])[0])
+    late = decode(decoder, x, None, [5, 4])  # validity may also begin late
+    torch.testing.assert_close(late, decoder(x))
+
+
+@pytest.mark.parametrize("capacity", [None, 9])
+@torch.no_grad()
+def test_a_reordered_cache_goes_on_with_the_chosen_samples(capacity):
+    decoder = shake(Decoder(16, 2, 4, position=Rotary(4), cross=True)).double().eval()
+    x, memory = torch.randn(3, 6, 16).double(), torch.randn(3, 4, 16).double()
+    valid = torch.rand(3, 6) > 0.2
+    unchanged, index = valid.clone(), torch.tensor([2, 0, 2])
+    cache = decoder.cache(capacity)
+    decoder(x[:, :5], valid[:, :5], memory=memory, cache=cache)
+    cache.reorder(index)
+    last = decoder(x[index, 5:], valid[index, 5:], memory=memory[index], cache=cache)
+    expected = decoder(x[index], valid[index], memory=memory[index])[:, 5:]
+    torch.testing.assert_close(last, expected)
+    assert torch.equal(valid, unchanged)  # what the caller passed is the caller's
+
+
+@torch.no_grad()
+def test_a_fixed_cache_stays_where_it_is_and_says_when_it_is_full():
+    decoder = Decoder(16, 1, 4).eval()
+    cache = decoder.cache(4)
+    decoder(torch.randn(2, 1, 16), cache=cache)
+    place = cache.blocks[0].keys.data_ptr()
+    decoder(torch.randn(2, 3, 16), cache=cache)
+    cache.reorder(torch.tensor([1, 0]))
+    assert cache.blocks[0].keys.data_ptr() == place
+    with pytest.raises(UserError, match=r"at most 4 tokens.*found 5"):
+        decoder(torch.randn(2, 1, 16), cache=cache)
+
+
+def test_a_growing_cache_carries_gradients():
+    decoder = shake(Decoder(16, 2, 4)).double()
+    x = torch.randn(1, 5, 16).double().requires_grad_()
+    whole = torch.autograd.grad(decoder(x)[:, -1].sum(), x)[0]
+    stepwise = torch.autograd.grad(decode(decoder, x, None, [2, 3])[:, -1].sum(), x)[0]
+    torch.testing.assert_close(stepwise, whole)
+
+
+def test_pair_bias_is_learned_through_every_block():
+    encoder = Encoder(16, 2, 4).double()
+    x, bias = torch.randn(2, 5, 16).double(), torch.randn(2, 4, 5, 5).double().requires_grad_()
+    encoder(x, bias=bias).square().sum().backward()
+    assert (bias.grad != 0).all()
+    shut = torch.zeros(1, 1, 5, 5).double()
+    shut[..., 2] = -torch.inf  # nobody sees token 2
+    changed = x.clone()
+    changed[:, 2] = 7.0
+    seen = [i for i in range(5) if i != 2]
+    torch.testing.assert_close(encoder(changed, bias=shut)[:, seen], encoder(x, bias=shut)[:, seen])
+
+
+def test_the_whole_traces_without_a_break():
+    torch._dynamo.reset()
+    for trunk in (Encoder(16, 2, 4, position=Rotary(4)), Decoder(16, 2, 4, pattern=Window(3), groups=2)):
+        x, valid = torch.randn(2, 6, 16), torch.rand(2, 6) > 0.3
+        compiled = torch.compile(trunk, backend="eager", fullgraph=True)
+        torch.testing.assert_close(compiled(x, valid), trunk(x, valid))
+
+
+def test_initial_weights_are_gpt2s():
+    encoder = Encoder(256, 8, 4)
+    block = encoder.blocks[0]
+    assert block.attention.qkv.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert block.mlp.down.weight.std().item() == pytest.approx(0.02 / 4, rel=0.02)
+    assert not block.mlp.up.bias.any()
+
+
+def test_mistakes_are_answered():
+    x = torch.randn(2, 5, 16)
+    with pytest.raises(UserError, match="cross=True"):
+        Decoder(16, 1, 4)(x, memory=x)
+    with pytest.raises(UserError, match="found none"):
+        Decoder(16, 1, 4, cross=True)(x)
+    packed = Ragged(torch.tensor([5, 5]))
+    with pytest.raises(UserError, match="packed memory"):
+        Decoder(16, 1, 4, cross=True)(x.flatten(0, 1), packed, memory=x)
+    decoder = Decoder(16, 1, 4)
+    with pytest.raises(UserError, match="padded tokens with a cache"):
+        decoder(x.flatten(0, 1), packed, cache=decoder.cache())
+    assert isinstance(Decoder(16, 1, 4).pattern, Causal)
