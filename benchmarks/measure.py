@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+import os
 import platform
 import statistics
 import subprocess
@@ -78,7 +79,9 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit measured, with a plus where the tree differs from it."""
+    """The commit measured, with a plus where the tree differs from it; COMMIT names it where there is no git."""
+    if "COMMIT" in os.environ:
+        return os.environ["COMMIT"]
     try:
         head = subprocess.run(
             ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
