@@ -22,32 +22,43 @@ Row = dict[str, Any]
 
 
 def interleave(
-    calls: Mapping[str, Callable[[], Any]], repeats: int, device: str, warm_up: int = 3
+    calls: Mapping[str, Callable[[], Any]], repeats: int, device: str, stream: float = 0.0
 ) -> dict[str, list[float]]:
-    """Seconds of each call, taken in turns: a slow moment of the machine strikes all of them."""
+    """Seconds of each call, taken in turns: a slow moment of the machine strikes all of them.
+
+    On a GPU a `stream` of calls of about so many seconds is queued for each time taken, as a model queues its layers;
+    without it a time is that of one call on an idle GPU, the host's part included.
+    """
     for call in calls.values():
-        for _ in range(warm_up):
+        for _ in range(3):
             call()
-    times: dict[str, list[float]] = {name: [] for name in calls}
     names = list(calls)
+    inner = 1
+    if stream:
+        longest = max(_clock(calls[name], device, 3) for name in names)
+        inner = max(1, round(stream / longest))
+    times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(repeats):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:  # nobody always goes first
-            times[name].append(_clock(calls[name], device))
+            times[name].append(_clock(calls[name], device, inner))
     return times
 
 
-def _clock(call: Callable[[], Any], device: str) -> float:
+def _clock(call: Callable[[], Any], device: str, inner: int) -> float:
+    """Seconds of one of `inner` calls in a row."""
     if device == "cuda":
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         torch.cuda.synchronize()
         begin.record()
-        call()
+        for _ in range(inner):
+            call()
         end.record()
         torch.cuda.synchronize()
-        return float(begin.elapsed_time(end)) / 1000
+        return float(begin.elapsed_time(end)) / 1000 / inner
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    for _ in range(inner):
+        call()
+    return (time.perf_counter() - start) / inner
 
 
 def spread(values: list[float]) -> list[float]:

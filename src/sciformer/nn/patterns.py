@@ -189,11 +189,10 @@ def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.devi
         return pattern.mask(n, m, start, device)
 
 
-@dataclass(eq=False)
 class Sight:
     """What the queries of one attention may see, and how much they lean towards it.
 
-    pattern   the rule over positions
+    pattern   the rule over positions; None: every key
     valid     (B, M) True where the key is real; None: all are
     bias      (B or 1, H or 1, N, M) added to the scores; gradients flow into it
     start     the position of the first query, when the keys began before it (a cache)
@@ -201,11 +200,22 @@ class Sight:
     Blocks of one stack share a Sight, so what a kernel prepares from it is prepared once (`once`).
     """
 
-    pattern: Pattern = FULL
-    valid: Tensor | None = None
-    bias: Tensor | None = None
-    start: int | Tensor = 0
-    prepared: dict[Any, Any] = field(default_factory=dict, repr=False)
+    def __init__(
+        self,
+        pattern: Pattern | None = None,
+        valid: Tensor | None = None,
+        bias: Tensor | None = None,
+        start: int | Tensor = 0,
+    ) -> None:
+        self.pattern = FULL if pattern is None else pattern
+        self.valid, self.bias, self.start = valid, bias, start
+        self.prepared: dict[Any, Any] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is full or causal sight from the beginning, and nothing else."""
+        begins = isinstance(self.start, int) and self.start == 0
+        return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """The value stored under `key`, made on first use."""
@@ -215,6 +225,8 @@ class Sight:
 
     def check(self, q: Tensor, k: Tensor) -> None:
         """Refuse a mask or bias that does not fit queries (B, H, N, E) and keys (B, G, M, E)."""
+        if self.valid is None and self.bias is None and not isinstance(self.pattern, Documents):
+            return
         (batch, heads, n, _), m = q.shape, k.shape[2]
         if self.valid is not None:
             if self.valid.dtype != torch.bool:

@@ -51,13 +51,14 @@ def attend(
     q (B, H, N, E), k and v (B, G, M, E) with G dividing H: shared key-value heads. Returns (B, H, N, E).
     """
     sight = sight or Sight()
-    if q.shape[1] % k.shape[1] or k.shape[:3] != v.shape[:3] or q.shape[0] != k.shape[0]:
+    queries, keys, values = q.shape, k.shape, v.shape
+    if queries[0] != keys[0] or keys[:3] != values[:3] or queries[1] % keys[1]:
         raise UserError(
             "queries (B, H, N, E) with keys and values (B, G, M, E), G dividing H",
-            f"{tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}",
+            f"{tuple(queries)}, {tuple(keys)} and {tuple(values)}",
         )
     sight.check(q, k)
-    k = k if score.fused else reference.repeat_heads(k, q.shape[1])
+    k = k if score.fused else reference.repeat_heads(k, queries[1])
     return compute(score.query(q), score.key(k), v, sight, score, dropout, kernel)
 
 
@@ -65,8 +66,9 @@ def compute(
     q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float = 0.0, kernel: str = "auto"
 ) -> Tensor:
     """`attend` for queries and keys that the score has prepared."""
-    if q.shape[2] == 0 or k.shape[2] == 0:  # a sum over no keys
-        return v[:, :1, :0].sum(2, keepdim=True).expand(-1, q.shape[1], q.shape[2], -1)
+    _, heads, n, _ = q.shape
+    if n == 0 or k.shape[2] == 0:  # a sum over no keys
+        return v[:, :1, :0].sum(2, keepdim=True).expand(-1, heads, n, -1)
     if kernel == "auto":
         kernel = choose(q, k, sight, score, dropout)
     else:

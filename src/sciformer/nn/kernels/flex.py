@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
+from ...errors import UserError
 from ..patterns import Documents, Full, Pattern, Sight
 from ..scores import Score
 
@@ -41,13 +42,22 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
 
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(B, H, N, E) from prepared queries, keys and values."""
-    mask = sight.once(("flex", q.shape[2], k.shape[2]), lambda: block_mask(sight, q, k))
+    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
+    lean = None if sight.bias is None else _lean(sight.bias.expand(q.shape[0], heads, n, m))
     call: Callable[..., Tensor] = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
-        call = compiled(_kind(sight.pattern), sight.valid is not None, sight.bias is not None)
-    shared = k.shape[1] != q.shape[1]
-    modify = None if sight.bias is None else _lean(sight.bias.expand(q.shape[0], q.shape[1], -1, -1))
-    return call(q, k, v, score_mod=modify, block_mask=mask, scale=score.scale(q.shape[-1]), enable_gqa=shared)
+        call = compiled(_kind(sight.pattern), sight.valid is not None, lean is not None)
+    try:
+        return call(q, k, v, lean, mask, score.scale(width), groups != heads)
+    except Exception as error:
+        if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: importing torch._dynamo takes a second
+            raise
+        raise UserError(
+            f"at most {torch._dynamo.config.recompile_limit} compilations for one pattern",
+            f"one more, for queries of shape {tuple(q.shape)}",
+            "Bring the lengths to fewer sizes, or raise torch._dynamo.config.recompile_limit.",
+        ) from error
 
 
 def _lean(bias: Tensor) -> Modify:
@@ -70,8 +80,10 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
     fallback at the limit into an error.
     """
 
-    def call(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
-        return flex_attention(q, k, v, **options)
+    def call(
+        q: Tensor, k: Tensor, v: Tensor, lean: Modify | None, mask: BlockMask | None, scale: float, shared: bool
+    ) -> Tensor:
+        return flex_attention(q, k, v, lean, mask, scale, shared)
 
     own = FunctionType(call.__code__.replace(co_name=f"flex_{abs(hash((kind, valid, bias)))}"), globals())
     return torch.compile(own, fullgraph=True)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..patterns import Causal, Full, Sight
+from ..patterns import Causal, Sight
 from ..scores import Score
 from .reference import repeat_heads
 
@@ -21,28 +21,30 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
 
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(B, H, N, E) from prepared queries, keys and values."""
-    n, m = q.shape[2], k.shape[2]
-    pattern, mask, causal = sight.simplified(n, m), None, False
-    if sight.valid is None and sight.bias is None and isinstance(pattern, (Full, Causal)) and _is_zero(sight.start):
-        causal = isinstance(pattern, Causal)
-    else:
-        mask = sight.once(("sdpa", n, m, q.dtype), lambda: _mask(sight, n, m, q))
-    # With a mask, the CUDA kernels do not share heads and would fall back to the unfused path.
-    shared = k.shape[1] != q.shape[1]
+    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    scale, shared = score.scale(width), groups != heads
+    if sight.plain:
+        causal = isinstance(sight.pattern, Causal)
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=shared)
+    mask, empty = sight.once(("sdpa", n, m, q.dtype), lambda: _mask(sight, n, m, q))
     if shared and mask is not None and q.is_cuda:
-        k, v, shared = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1]), False
-    return F.scaled_dot_product_attention(
-        q, k, v, mask, dropout, causal, scale=score.scale(q.shape[-1]), enable_gqa=shared
-    )
+        # With a mask the CUDA kernels do not share heads and would fall back to the unfused path.
+        k, v, shared = repeat_heads(k, heads), repeat_heads(v, heads), False
+    out = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
+    return out if empty is None else out.masked_fill(empty, 0)
 
 
-def _is_zero(start: int | Tensor) -> bool:
-    return isinstance(start, int) and start == 0
+def _mask(sight: Sight, n: int, m: int, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """The mask, and on CUDA the queries without any key.
 
-
-def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
-    allowed = sight.allowed(n, m, q.device)
-    if sight.bias is None:
-        return allowed
-    bias = sight.bias.to(q.dtype)
-    return bias if allowed is None else bias.masked_fill(~allowed, -torch.inf)
+    Some CUDA kernels make NaN of a row that is hidden whole, so there it is opened, and its output is zeroed.
+    """
+    mask = sight.allowed(n, m, q.device)
+    if sight.bias is not None:
+        bias = sight.bias.to(q.dtype)
+        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
+    if mask is None or not q.is_cuda:
+        return mask, None
+    seen = mask if mask.dtype == torch.bool else mask > -torch.inf
+    empty = ~seen.any(-1, keepdim=True)
+    return (mask | empty if mask.dtype == torch.bool else mask.masked_fill(empty, 0)), empty
