@@ -13,6 +13,7 @@ backward); `latency` is one forward call on an idle GPU, the host's part include
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import resource
@@ -30,6 +31,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from sciformer.nn import Causal, Full, Pattern, Sight, Window, attend
+from sciformer.nn.kernels import flex
 
 WINDOW = 128
 SIZES = {"cpu": [1024, 4096, 16384], "cuda": [1024, 4096, 16384, 65536]}
@@ -191,24 +193,28 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=3)
     options.add_argument("--largest", type=int, default=1 << 30, help="leave out sizes above this")
     options.add_argument("--out", type=Path, default=RESULTS / "core.json")
-    options.add_argument("--cell", nargs=2, metavar=("PATTERN", "N"), help="measure one cell and print it as JSON")
+    options.add_argument("--cells", nargs="+", metavar="PATTERN:N", help="measure these here and print them as JSON")
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
     torch.manual_seed(0)
-    if chosen.cell:
-        print(json.dumps(cell(chosen.device, chosen.cell[0], int(chosen.cell[1]))))
+    if chosen.cells:
+        for name, n in (one.split(":") for one in chosen.cells):
+            print(json.dumps(cell(chosen.device, name, int(n))), flush=True)
+            torch._dynamo.reset()
+            flex.compiled.cache_clear()
         return
+    sizes = [n for n in SIZES[chosen.device] if n <= chosen.largest]
+    wanted = [f"{name}:{n}" for n in sizes for name in PATTERNS]
+    # On the CPU each cell has a process of its own, for the sake of its memory; a CUDA process takes long to start.
+    groups = [[one] for one in wanted] if chosen.device == "cpu" else [wanted]
     cells = []
-    for n in [n for n in SIZES[chosen.device] if n <= chosen.largest]:
-        for name in PATTERNS:
-            for turn in range(chosen.processes):
-                print(f"\r{name} {n} process {turn + 1} of {chosen.processes} ", end="", file=sys.stderr, flush=True)
-                command = [sys.executable, __file__, "--device", chosen.device, "--threads", str(chosen.threads)]
-                done = subprocess.run([*command, "--cell", name, str(n)], capture_output=True, text=True, check=False)
-                if done.returncode:
-                    sys.exit(f"\n{done.stderr}\n{name} at {n} failed")
-                cells.append(json.loads(done.stdout.splitlines()[-1]))
-    print(file=sys.stderr)
+    for group, turn in itertools.product(groups, range(chosen.processes)):
+        print(f"process {turn + 1} of {chosen.processes}: {' '.join(group)}", file=sys.stderr, flush=True)
+        command = [sys.executable, __file__, "--device", chosen.device, "--threads", str(chosen.threads)]
+        done = subprocess.run([*command, "--cells", *group], capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"{done.stderr}\n{' '.join(group)} failed")
+        cells += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     table, rows = summarise(cells, chosen.device)
     show(table)
     record(chosen.out, rows)
