@@ -20,6 +20,7 @@ import resource
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -65,9 +66,9 @@ def cell(device: str, name: str, n: int) -> list[Row]:
     if device == "cpu" and name == "window":
         sides["full"] = lambda: F.scaled_dot_product_attention(q, k, v)
     work = batch * n * n if name != "window" else batch * n * 2 * WINDOW
-    repeats = max(5, min(30, round((3e9 if device == "cpu" else 1e11) / work)))
+    repeats = max(5, min(20, round((3e9 if device == "cpu" else 1e11) / work)))
     rows: list[Row] = []
-    for kind in ("forward", "training") if device == "cpu" else ("forward", "training", "latency"):
+    for kind in ("forward", "training") if device == "cpu" or n > 4096 else ("forward", "training", "latency"):
         stream = 0.01 if device == "cuda" and kind != "latency" else 0.0
         calls = {side: directed(call, kind, upstream) for side, call in sides.items()}
         times = interleave(calls, repeats, device, stream)
@@ -118,7 +119,8 @@ def peak(call: Call, device: str) -> float:
 
 
 def summarise(cells: list[list[Row]], device: str) -> tuple[list[Row], list[Row]]:
-    """Pool the processes: a table, and the rows of the issue."""
+    """Pool the processes: a table, and the rows for the results file."""
+    processes = min(Counter((rows[0]["pattern"], rows[0]["n"]) for rows in cells).values())
     pooled: dict[tuple[str, int, str, str], list[float]] = {}
     memory: dict[tuple[str, int, str, str], float] = {}
     for rows in cells:
@@ -133,10 +135,10 @@ def summarise(cells: list[list[Row]], device: str) -> tuple[list[Row], list[Row]
         row = {"pattern": pattern, "n": n, "direction": direction, "side": side, "ratio": middle / base}
         row |= {"ms": 1e3 * middle, "spread": [1e3 * x for x in spread(seconds)]}
         table.append(row | {"MiB": memory[pattern, n, direction, side]})
-    return table, figures(table, device)
+    return table, figures(table, device, processes)
 
 
-def figures(table: list[Row], device: str) -> list[Row]:
+def figures(table: list[Row], device: str, processes: int) -> list[Row]:
     """The rows that go to the results file."""
     about = {
         "settings": f"B x H x E = {SHAPES[device]}, float32" if device == "cpu" else "65,536 tokens, 12 x 64, bfloat16",
@@ -144,7 +146,8 @@ def figures(table: list[Row], device: str) -> list[Row]:
         "hardware": hardware(device),
         "versions": versions(),
         "commit": commit(),
-        "seeds": 3,
+        "seeds": 1,
+        "processes": processes,
     }
     find = {(r["pattern"], r["n"], r["direction"], r["side"]): r for r in table}
     tag, compared = ("cpu", ("full", "causal")) if device == "cpu" else ("gpu", tuple(PATTERNS))
@@ -193,12 +196,14 @@ def main() -> None:
     options.add_argument("--processes", type=int, default=3)
     options.add_argument("--largest", type=int, default=1 << 30, help="leave out sizes above this")
     options.add_argument("--out", type=Path, default=RESULTS / "core.json")
+    options.add_argument("--log", type=Path, help="append the raw times here, and count in what it already holds")
     options.add_argument("--cells", nargs="+", metavar="PATTERN:N", help="measure these here and print them as JSON")
     chosen = options.parse_args()
     torch.set_num_threads(chosen.threads)
     torch.manual_seed(0)
     if chosen.cells:
         for name, n in (one.split(":") for one in chosen.cells):
+            print(f"  {name} {n}", file=sys.stderr, flush=True)
             print(json.dumps(cell(chosen.device, name, int(n))), flush=True)
             torch._dynamo.reset()
             flex.compiled.cache_clear()
@@ -207,14 +212,19 @@ def main() -> None:
     wanted = [f"{name}:{n}" for n in sizes for name in PATTERNS]
     # On the CPU each cell has a process of its own, for the sake of its memory; a CUDA process takes long to start.
     groups = [[one] for one in wanted] if chosen.device == "cpu" else [wanted]
-    cells = []
-    for group, turn in itertools.product(groups, range(chosen.processes)):
+    log = chosen.log
+    cells = [json.loads(line) for line in log.read_text().splitlines()] if log and log.exists() else []
+    for turn, group in itertools.product(range(chosen.processes), groups):
         print(f"process {turn + 1} of {chosen.processes}: {' '.join(group)}", file=sys.stderr, flush=True)
         command = [sys.executable, __file__, "--device", chosen.device, "--threads", str(chosen.threads)]
-        done = subprocess.run([*command, "--cells", *group], capture_output=True, text=True, check=False)
+        done = subprocess.run([*command, "--cells", *group], stdout=subprocess.PIPE, text=True, check=False)
         if done.returncode:
-            sys.exit(f"{done.stderr}\n{' '.join(group)} failed")
-        cells += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+            sys.exit(f"{' '.join(group)} failed")
+        lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
+        cells += [json.loads(line) for line in lines]
+        if log:
+            with log.open("a") as file:
+                file.writelines(line + "\n" for line in lines)
     table, rows = summarise(cells, chosen.device)
     show(table)
     record(chosen.out, rows)
