@@ -53,11 +53,16 @@ def cell(device: str, name: str, n: int) -> list[Row]:
     def ours() -> Tensor:
         return attend(q, k, v, Sight(pattern))
 
+    def clear() -> None:
+        for x in (q, k, v):
+            x.grad = None
+
     # Memory of a training step. Our side is taken before the other exists: on the CPU a process only knows the
     # highest it has ever had.
     base = peak(lambda: None, device)
     memory = {"ours": peak(directed(ours, "training", upstream), device) - base}
     sides: dict[str, Call] = {"ours": ours, "raw": raw(device, name, q, k, v)}
+    clear()
     memory["raw"] = peak(directed(sides["raw"], "training", upstream), device) - base
     found = {side: call().detach() for side, call in sides.items()}
     error = (found["ours"] - found["raw"]).abs().max().item()

@@ -24,7 +24,7 @@ def test_parity_with_torch_multihead_attention(dtype, bias, kernel):
     hidden = torch.zeros(3, 1, 1, 5, dtype=dtype).masked_fill(~valid[:, None, None], -torch.inf)
     expected, weights = theirs(x, memory, memory, attn_mask=(lean + hidden).flatten(0, 1), average_attn_weights=False)
     assert_close(found, expected)
-    assert_close(watch.attention[""], weights)
+    assert_close(watch.attention["attention"], weights)
     causal = nn.Transformer.generate_square_subsequent_mask(7, dtype=dtype)
     assert_close(ours(x, sight=Sight(Causal())), theirs(x, x, x, attn_mask=causal)[0])
 
@@ -51,7 +51,7 @@ def test_qk_norm_bounds_the_scores():
     watch = Watch()
     layer(x, watch=watch)
     # |q||k| / sqrt(E) <= sqrt(E) for normalised heads, so no weight can be below exp(-2 sqrt(E)) / N.
-    assert watch.attention[""].min() > torch.exp(torch.tensor(-2 * 8**0.5)) / 6
+    assert watch.attention["attention"].min() > torch.exp(torch.tensor(-2 * 8**0.5)) / 6
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -64,7 +64,7 @@ def test_every_score_aligns_over_the_valid_keys_alone(name, cross):
     valid[0] = False
     watch = Watch()
     out = layer(x, memory, Sight(valid=valid), watch=watch)
-    weights = watch.attention[""]
+    weights = watch.attention["attention"]
     assert (weights >= 0).all()
     assert not weights.masked_select(~valid[:, None, None]).any()
     torch.testing.assert_close(weights[1].sum(-1), torch.ones(3, 5).double())
@@ -78,8 +78,8 @@ def test_watching_does_not_change_the_output_and_names_the_kernel():
     for pattern, kernel in [(Causal(), "sdpa"), (Window(8), "chunked")]:
         watch = Watch()
         assert torch.equal(layer(x, sight=Sight(pattern)), layer(x, sight=Sight(pattern), watch=watch))
-        assert watch.kernels == {"": kernel}
-        weights = watch.attention[""]
+        assert watch.kernels == {"attention": kernel}
+        weights = watch.attention["attention"]
         assert weights.shape == (1, 2, 300, 300)
         assert not weights[..., ~pattern.mask(300, 300)].any()
 
@@ -87,7 +87,7 @@ def test_watching_does_not_change_the_output_and_names_the_kernel():
 def test_reference_weights_can_be_asked_for_gradients():
     layer, watch = Attention(16, 2, kernel="reference"), Watch()
     out = layer(torch.randn(2, 4, 16), watch=watch)
-    (gradient,) = torch.autograd.grad(out.square().sum(), watch.attention[""])
+    (gradient,) = torch.autograd.grad(out.square().sum(), watch.attention["attention"])
     assert gradient.abs().sum() > 0
 
 
@@ -128,5 +128,8 @@ def test_mistakes_are_answered():
         Attention(12, 6, groups=4)
     with pytest.raises(UserError, match="'scaled_dot'"):
         Attention(12, 6, score="scaled-dot")
+    for wrong in (torch.randn(2, 12), torch.randn(1, 2, 11)):
+        with pytest.raises(UserError, match=r"\(B, N, 12\)"):
+            Attention(12, 6)(wrong)
     with pytest.raises(UserError, match="no_grad"):
         Attention(12, 6)(torch.randn(1, 2, 12), store=Store(4))

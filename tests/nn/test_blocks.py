@@ -109,5 +109,7 @@ def test_mistakes_are_answered():
         Block(8, 2, order="posst")
     with pytest.raises(UserError, match="'head_scale'"):
         Block(8, 2, extras=("headscale",))
+    with pytest.raises(UserError, match="'ratio'"):
+        Block(8, 2, ration=3)
     with pytest.raises(UserError, match="'swiglu'"):
         Block(8, 2, activation="swigul")

@@ -210,7 +210,9 @@ def test_mistakes_are_answered():
         attend(q, k, v, Sight(bias=torch.zeros(5, 5)))
     with pytest.raises(UserError, match="dividing"):
         attend(q, k[:, :3], v[:, :3])
-    with pytest.raises(UserError, match="no bounded reach"):
+    with pytest.raises(UserError, match=r"x\[None, None\]"):
+        attend(q[0, 0], k[0, 0], v[0, 0])
+    with pytest.raises(UserError, match=r"Strided\(2\) has no bounded reach"):
         attend(q, k, v, Sight(Strided(2)), kernel="chunked")
     with pytest.raises(UserError, match="backward"):
         attend(q, k, v, Sight(Window(2)), kernel="flex")

@@ -79,7 +79,15 @@ def test_a_mask_made_in_inference_serves_training():
     assert not mask.is_inference()
 
 
+def test_patterns_read_as_they_are_written():
+    for text in ("Full()", "Causal() & Window(3)", "Window(1, 2) | Global(1)", "(Causal() & Strided(2)) | Window(0)"):
+        names = {"Full": Full, "Causal": Causal, "Window": Window, "Global": Global, "Strided": Strided}
+        assert repr(eval(text, names)) == text
+
+
 def test_mistakes_are_answered():
+    with pytest.raises(UserError, match="0 or more global"):
+        Global(-1)
     with pytest.raises(UserError, match="0 or more"):
         Window(-1)
     with pytest.raises(UserError, match="stride of 1"):

@@ -31,7 +31,7 @@ def test_sinusoidal_takes_real_times_in_double_precision():
 def test_on_a_grid_each_axis_has_its_share():
     at = grid((3, 4))
     assert at.tolist()[:5] == [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]]
-    flat, line = Sinusoidal(12, axes=2).code(at), Sinusoidal(6).code(torch.arange(4)[:, None])
+    flat, line = Sinusoidal(12, axes=2).code(at), Sinusoidal(6).code(torch.arange(4))
     torch.testing.assert_close(flat[:, :6], line[at[:, 0]])
     torch.testing.assert_close(flat[:, 6:], line[at[:, 1]])
 
@@ -124,6 +124,9 @@ def test_mistakes_are_answered():
         Encoder(16, 1, 2, position=Learned(16, 5))(torch.randn(1, 6, 16), at=torch.arange(6))
     with pytest.raises(UserError, match="2 axes"):
         Encoder(16, 1, 2, position=Fourier(16, axes=2))(torch.randn(1, 6, 16), at=torch.rand(1, 6, 3))
+    for position in (Learned(8, 5), Sinusoidal(8), Fourier(8), Rotary(4), RelativeBias(3, 2)):
+        with pytest.raises(UserError, match=f"{type(position).__name__} was made for"):
+            Encoder(16, 1, 2, position=position)
     with pytest.raises(UserError, match="4 divides"):
         Sinusoidal(10, axes=2)
     with pytest.raises(UserError, match="head width that 2 divides"):

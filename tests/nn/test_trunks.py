@@ -139,6 +139,8 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
         trunk(tokens)
     with pytest.raises(UserError, match=r"\(18, D\)"):
         trunk(tokens[:-1], ragged)
+    with pytest.raises(UserError, match="tokens of width 16"):
+        trunk(tokens[None, :, :15])
     with pytest.raises(UserError, match=r"booleans of shape \(1, 18\)"):
         trunk(tokens[None], torch.ones(1, 18))
     if not isinstance(trunk, (Encoder, Decoder)):

@@ -9,11 +9,12 @@ from .blocks import MLP, NORMFORMER, Block, ClassBlock
 from .cache import Cache
 from .convolution import ConvNet
 from .heads import ClassHead, Gaussian, TagHead, ValueHead
-from .kernels import attend
+from .kernels import attend, choose
+from .kernels.reference import weigh
 from .norms import DropPath, make_norm
 from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
 from .pooling import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool
-from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid
+from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
 from .ragged import Ragged
 from .recurrent import Cell, Recurrent, RecurrentDecoder
 from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
@@ -70,7 +71,10 @@ __all__ = [
     "Watch",
     "Window",
     "attend",
+    "choose",
     "grid",
     "make_norm",
     "make_score",
+    "rotate",
+    "weigh",
 ]

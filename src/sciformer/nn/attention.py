@@ -96,6 +96,9 @@ class Attention(nn.Module):
         store     keys and values of earlier tokens (self) or of the memory (cross)
         """
         sight = sight or Sight()
+        for tokens in (x, x if memory is None else memory):
+            if tokens.dim() != 3 or tokens.shape[-1] != self.dim:
+                raise UserError(f"tokens of shape (B, N, {self.dim})", f"{tuple(tokens.shape)}")
         if memory is None:
             q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
             q, k = self.query_norm(q), self.key_norm(k)

@@ -105,6 +105,8 @@ class Block(nn.Module):
     ) -> None:
         super().__init__()
         one_of("the order", order, ORDERS)
+        for option in options:
+            one_of("options", option, BlockOptions.__annotations__)
         for extra in extras:
             one_of("extras", extra, NORMFORMER)
         self.pre = order == "pre"

@@ -60,6 +60,7 @@ class ConvNet(nn.Module):
             raise UserError("an odd kernel, so that a token stays in the middle", f"{kernel}")
         self.dim, self.shape = dim, shape
         self.position = Position() if position is None else position
+        self.position.fits(dim, 1, dim)
         axes = 1 if shape is None else 2
         self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, growth**i, dropout) for i in range(depth))
         self.norm = nn.LayerNorm(dim)
@@ -75,7 +76,7 @@ class ConvNet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same; on a grid N is height times width, of `shape` if given here."""
-        check_layout(x, valid)
+        check_layout(x, valid, self.dim)
         no_bias(bias, self)
         if isinstance(valid, Ragged):
             at = None if at is None else valid.pad(at)

@@ -43,6 +43,11 @@ class Pattern:
         i = torch.arange(n, device=device)[:, None] + start
         return self.allows(i, torch.arange(m, device=device)[None, :])
 
+    def __repr__(self) -> str:
+        """As one writes it: Causal() & Window(128)."""
+        given = [getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())]
+        return f"{type(self).__name__}({', '.join(repr(value) for value in given if value is not None)})"
+
     def __and__(self, other: Pattern) -> Pattern:
         return Both(self, other)
 
@@ -50,7 +55,7 @@ class Pattern:
         return Either(self, other)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Full(Pattern):
     """Every token sees every token."""
 
@@ -58,7 +63,7 @@ class Full(Pattern):
         return torch.ones_like(i - j, dtype=torch.bool)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Causal(Pattern):
     """The future mask: j <= i."""
 
@@ -69,7 +74,7 @@ class Causal(Pattern):
         return math.inf, 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Window(Pattern):
     """A neighbourhood: i - left <= j <= i + right; `right` equals `left` unless given."""
 
@@ -88,7 +93,7 @@ class Window(Pattern):
         return self.left, self.left if self.right is None else self.right
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Strided(Pattern):
     """The neighbourhood within a stride, and every stride-th token beyond (arXiv 1904.10509).
 
@@ -106,18 +111,22 @@ class Strided(Pattern):
         return (distance < self.stride) | (distance % self.stride == 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Global(Pattern):
     """The first `count` tokens see and are seen by all (arXiv 2004.05150): i < count or j < count."""
 
     count: int
     uniform = False
 
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise UserError("0 or more global tokens", f"{self.count}")
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i < self.count) | (j < self.count)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Both(Pattern):
     """What the first rule and the second allow."""
 
@@ -127,6 +136,9 @@ class Both(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
 
+    def __repr__(self) -> str:
+        return " & ".join(_bracketed(part) for part in (self.first, self.second))
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) & self.second.allows(i, j)
 
@@ -135,7 +147,7 @@ class Both(Pattern):
         return min(a, c), min(b, d)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Either(Pattern):
     """What the first rule or the second allows."""
 
@@ -145,6 +157,9 @@ class Either(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
 
+    def __repr__(self) -> str:
+        return " | ".join(_bracketed(part) for part in (self.first, self.second))
+
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) | self.second.allows(i, j)
 
@@ -153,7 +168,7 @@ class Either(Pattern):
         return max(a, c), max(b, d)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Documents(Pattern):
     """Packed sequences: a token sees its own sequence only, by the rule `within` over positions in the sequence.
 
@@ -178,6 +193,10 @@ class Documents(Pattern):
         queries, keys = self.queries, self.memory
         same = (queries.sample[i] == keys.sample[j]) & (queries.sample[i] < len(queries))
         return same & self.within.allows(queries.position[i], keys.position[j])
+
+
+def _bracketed(pattern: Pattern) -> str:
+    return f"({pattern!r})" if isinstance(pattern, (Both, Either)) else repr(pattern)
 
 
 FULL = Full()

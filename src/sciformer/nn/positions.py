@@ -28,6 +28,13 @@ class Position(nn.Module):
 
     axes: int = 1
 
+    def fits(self, dim: int, heads: int, head_dim: int) -> None:
+        """Refuse a trunk of other widths than this code was made for."""
+        for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
+            made_for = getattr(self, name, found)
+            if made_for != found:
+                raise UserError(f"a trunk with {name} {made_for}, which {type(self).__name__} was made for", f"{found}")
+
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         """The coordinates of tokens start, start + 1, ... when the caller gives none."""
         if self.axes > 1:
@@ -79,7 +86,7 @@ class Learned(Position):
 
     def __init__(self, dim: int, shape: int | tuple[int, ...]) -> None:
         super().__init__()
-        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.dim, self.shape = dim, (shape,) if isinstance(shape, int) else tuple(shape)
         self.axes = len(self.shape)
         self.table = nn.Parameter(torch.empty(math.prod(self.shape), dim).normal_(std=0.02))
 
@@ -97,10 +104,11 @@ class Learned(Position):
         return torch.stack([index // size % whole for size, whole in zip(sizes, self.shape)], -1)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.code(self.columns(at)).to(x.dtype)
+        return x + self.code(at).to(x.dtype)
 
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N, A)."""
+        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
+        at = self.columns(at)
         if not at.is_floating_point():
             if not at.is_cuda and at.numel() and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
                 raise UserError(f"places inside {self.shape}", f"places from {int(at.min())} to {int(at.max())}")
@@ -136,11 +144,11 @@ class Sinusoidal(Position):
         self.dim, self.axes, self.base = dim, axes, base
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
-        return x + self.code(self.columns(at)).to(x.dtype)
+        return x + self.code(at).to(x.dtype)
 
     def code(self, at: Tensor) -> Tensor:
-        """(..., N, D) for coordinates (..., N, A)."""
-        angle = angles(at, self.dim // self.axes, self.base)  # (..., N, A, d / 2)
+        """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
+        angle = angles(self.columns(at), self.dim // self.axes, self.base)  # (..., N, A, d / 2)
         return torch.stack([angle.sin(), angle.cos()], -1).flatten(-3)
 
 
@@ -191,7 +199,7 @@ class Fourier(Position):
 
     def __init__(self, dim: int, axes: int = 1, features: int = 64, scale: float = 1.0) -> None:
         super().__init__()
-        self.axes = axes
+        self.dim, self.axes = dim, axes
         self.frequency = nn.Parameter(torch.empty(axes, features).normal_(std=scale))
         self.linear = nn.Linear(2 * features, dim)
 
@@ -211,7 +219,7 @@ class RelativeBias(Position):
 
     def __init__(self, heads: int, span: int, axes: int = 1) -> None:
         super().__init__()
-        self.span, self.axes = span, axes
+        self.heads, self.span, self.axes = heads, span, axes
         self.table = nn.Parameter(torch.zeros((2 * span + 1) ** axes, heads))
 
     def bias(self, at: Tensor, memory_at: Tensor) -> Tensor:

@@ -99,8 +99,9 @@ class Recurrent(nn.Module):
             if dim % self.directions:
                 raise UserError("an even width for two directions", f"{dim}", "Or give hidden.")
             hidden = dim // self.directions
-        self.hidden, self.dim = hidden, hidden * self.directions
+        self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
         self.position = Position() if position is None else position
+        self.position.fits(dim, 1, dim)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 LAYERS[kind](dim if i == 0 else self.dim, hidden, batch_first=True) for _ in range(self.directions)
@@ -119,7 +120,7 @@ class Recurrent(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid)
+        check_layout(x, valid, self.inputs)
         no_bias(bias, self)
         if isinstance(valid, Ragged):
             at = None if at is None else valid.pad(at)
@@ -234,7 +235,7 @@ class RecurrentDecoder(nn.Module):
         memory  (B, M, D') states of an encoder, asked at every step if there is a score
         start   (B, D') the vector to begin from; the mean of the memory unless given, zeros if there is none
         """
-        check_layout(x, valid)
+        check_layout(x, valid, self.dim)
         if isinstance(valid, Ragged):
             padded = self(valid.pad(x), memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
             return valid.flatten(padded)

@@ -64,6 +64,8 @@ class Transformer(nn.Module):
         pre = options.get("order", "pre") == "pre"
         self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim)
         self.cross = cross
+        head_dim = options.get("head_dim") or dim // heads
+        self.position.fits(dim, heads, head_dim)
         self.reset()
 
     def reset(self) -> None:
@@ -94,7 +96,7 @@ class Transformer(nn.Module):
         memory  (B, M, D') or packed (S, D'), with its own `memory_valid`
         cache   keys and values of earlier tokens; x then holds only the new ones
         """
-        check_layout(x, valid)
+        check_layout(x, valid, self.dim)
         ragged = valid if isinstance(valid, Ragged) else None
         mask = None if isinstance(valid, Ragged) else valid
         hidden = mask if ragged is None else ragged.sample < len(ragged)
@@ -234,8 +236,8 @@ class EncoderDecoder(nn.Module):
         )
 
 
-def check_layout(x: Tensor, valid: Valid) -> None:
-    """Refuse tokens that are neither padded (B, N, D) nor packed (T, D) as `valid` says."""
+def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
+    """Refuse tokens that are neither padded (B, N, D) nor packed (T, D) as `valid` says, or not of width `dim`."""
     if isinstance(valid, Ragged):
         if x.dim() != 2 or x.shape[0] != valid.total:
             raise UserError(f"packed tokens of shape ({valid.total}, D), as Ragged says", f"{tuple(x.shape)}")
@@ -246,3 +248,5 @@ def check_layout(x: Tensor, valid: Valid) -> None:
             f"`valid` as booleans of shape {tuple(x.shape[:2])}, True where the token is real",
             f"{valid.dtype} {tuple(valid.shape)}",
         )
+    if dim is not None and x.shape[-1] != dim:
+        raise UserError(f"tokens of width {dim}", f"{x.shape[-1]}, in a tensor of shape {tuple(x.shape)}")

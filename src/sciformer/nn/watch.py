@@ -34,8 +34,9 @@ class Watch:
 
     def saw_attention(self, weights: Tensor, kernel: str, name: str = "") -> None:
         """Store attention weights (B, H, N, M) and the kernel that ran beside them."""
-        self.attention[self._full(name)] = weights
-        self.kernels[self._full(name)] = kernel
+        name = self._full(name) or "attention"
+        self.attention[name] = weights
+        self.kernels[name] = kernel
 
     def saw_hidden(self, x: Tensor, name: str = "") -> None:
         """Store a hidden state (B, N, D)."""

@@ -52,10 +52,16 @@ def attend(
     """
     sight = sight or Sight()
     queries, keys, values = q.shape, k.shape, v.shape
-    if queries[0] != keys[0] or keys[:3] != values[:3] or queries[1] % keys[1]:
+    if (
+        not len(queries) == len(keys) == len(values) == 4
+        or queries[0] != keys[0]
+        or keys[:3] != values[:3]
+        or queries[1] % keys[1]
+    ):
         raise UserError(
             "queries (B, H, N, E) with keys and values (B, G, M, E), G dividing H",
             f"{tuple(queries)}, {tuple(keys)} and {tuple(values)}",
+            "One head of one sample is x[None, None].",
         )
     sight.check(q, k)
     k = k if score.fused else reference.repeat_heads(k, queries[1])

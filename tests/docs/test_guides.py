@@ -1,0 +1,108 @@
+"""The guides run, print what they say, and draw the pictures they show."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+GUIDE = DOCS / "attention.md"
+TEXT = GUIDE.read_text(encoding="utf-8")
+
+
+def load():
+    spec = importlib.util.spec_from_file_location("guide_runner", DOCS / "run.py")
+    module = sys.modules["guide_runner"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+runner = load()
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    return runner.run(GUIDE, folder), folder
+
+
+def test_every_block_ran_and_printed_what_the_guide_says(ran):
+    results, _ = ran
+    assert [result.problem for result in results if result.problem] == []
+    assert len(results) == TEXT.count("```python\n") >= 15
+    assert sum(bool(result.expected) for result in results) == TEXT.count("```text\n") >= 12
+
+
+def test_every_picture_is_drawn_and_shown(ran):
+    shown = re.findall(r"!\[[^\]]+\]\(pictures/([^)]+)\)", TEXT)
+    drawn = {path.name for path in ran[1].iterdir()}
+    assert len(shown) == len(set(shown)) >= 9
+    assert set(shown) == drawn
+    kept = {path.name: path.stat().st_size for path in (DOCS / "pictures").iterdir()}
+    assert set(shown) <= set(kept)
+    assert all(1_000 < kept[name] < 80_000 for name in shown)
+
+
+def guide(folder, text):
+    path = folder / "guide.md"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+RIGHT = "Words.\n\n```python\nx = 2\n```\n\n```python\nprint(x + 2)\n```\n\n```text\n4\n```\n"
+
+
+def call(path, *options):
+    return runner.main([str(path), "--pictures", str(path.parent / "pictures"), *options])
+
+
+def test_a_right_guide_passes(tmp_path, capsys):
+    assert call(guide(tmp_path, RIGHT)) == 0
+    assert "2 blocks ran, 0 failed" in capsys.readouterr().out
+
+
+def test_a_wrong_output_fails_with_its_line_and_the_difference(tmp_path, capsys):
+    assert call(guide(tmp_path, RIGHT.replace("\n4\n", "\n5\n"))) == 1
+    answer = capsys.readouterr().err
+    assert "guide.md:7: " in answer
+    assert "\n-5\n+4\n" in answer
+
+
+@pytest.mark.parametrize("text", [RIGHT.replace("\n\n```text\n4\n```", ""), RIGHT.replace("print(x + 2)", "x")])
+def test_output_without_a_place_and_a_place_without_output_fail(tmp_path, text):
+    assert call(guide(tmp_path, text)) == 1
+
+
+def test_a_block_that_raises_is_named_and_ends_the_run(tmp_path, capsys):
+    assert call(guide(tmp_path, RIGHT.replace("x = 2", "x = 1\nx / 0")), "--write") == 1
+    captured = capsys.readouterr()
+    assert 'guide.md", line 5' in captured.err
+    assert "ZeroDivisionError" in captured.err
+    assert "1 blocks ran, 1 failed" in captured.out
+
+
+def test_a_guide_without_code_fails(tmp_path):
+    assert call(guide(tmp_path, "Words alone.\n")) == 1
+
+
+@pytest.mark.parametrize("text", [RIGHT.rstrip(), RIGHT.replace("print(x + 2)", "print(x + 2, end='')")])
+def test_a_missing_last_newline_is_forgiven(tmp_path, text, capsys):
+    assert call(guide(tmp_path, text)) == 0
+    assert "2 blocks ran" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", [RIGHT.replace("\n4\n", "\n5\n"), RIGHT.replace("\n\n```text\n4\n```", "")])
+def test_write_puts_the_output_into_the_guide(tmp_path, text):
+    path = guide(tmp_path, text)
+    assert call(path, "--write") == 0
+    assert path.read_text(encoding="utf-8") == RIGHT
+
+
+def test_pictures_land_in_their_folder(tmp_path):
+    code = "from pathlib import Path\nPath('here.png').write_text('x')\n"
+    here = Path.cwd()
+    assert call(guide(tmp_path, f"```python\n{code}```\n")) == 0
+    assert (tmp_path / "pictures" / "here.png").exists()
+    assert Path.cwd() == here
