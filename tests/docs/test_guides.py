@@ -45,6 +45,19 @@ def test_every_picture_is_drawn_and_shown(ran):
     assert all(1_000 < kept[name] < 80_000 for name in shown)
 
 
+@pytest.mark.parametrize("page", ["../README.md", "architecture.md"])
+def test_code_on_other_pages_runs_too(page, tmp_path):
+    results = runner.run(DOCS / page, tmp_path)
+    assert [result.problem for result in results if result.problem] == []
+    assert len(results) >= 1
+
+
+def test_no_page_with_code_is_forgotten():
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
+    assert coded == {"README.md", "architecture.md", "attention.md"}
+
+
 def guide(folder, text):
     path = folder / "guide.md"
     path.write_text(text, encoding="utf-8")

@@ -1,0 +1,116 @@
+"""Copy measured figures into README and docs: `python benchmarks/tables.py`, or `--check` to see whether they differ.
+
+A page holds `<!-- table: NAME -->` and `<!-- /table -->`; what stands between is made here from benchmarks/results.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from measure import RESULTS, ROOT, Row
+
+MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
+
+
+def rows(file: str) -> dict[str, Row]:
+    """The rows of a results file by id."""
+    return {row["id"]: row for row in json.loads((RESULTS / f"{file}.json").read_text())}
+
+
+def markdown(head: list[str], lines: list[list[str]]) -> str:
+    """A table whose first column is text and whose others are numbers."""
+    rule = ["---"] + ["---:"] * (len(head) - 1)
+    return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *lines])
+
+
+def core() -> str:
+    """The figures of the core, with their bars."""
+    found = rows("core")
+    wanted = {
+        "attention_cpu.overhead": ("`attend` over raw SDPA on the CPU, worst of {cells} cells", "{value} %", "5 %"),
+        "attention_gpu.overhead": (
+            "`attend` over raw SDPA and FlexAttention, worst of {cells} cells",
+            "{value} %",
+            "5 %",
+        ),
+        "attention_gpu.latency_overhead": (
+            "the same for one call on an idle GPU, worst of {cells} cells",
+            "{value} %",
+            "",
+        ),
+        "window_cpu.16k.ratio_dense": (
+            "window at 16k tokens, training, against SDPA with a dense mask",
+            "{value} x",
+            "",
+        ),
+        "window_cpu.16k.ratio_full": ("the same against SDPA over all pairs", "{value} x", ""),
+        "gpu_tests.passed": ("tests on a GPU ({failed} failed)", "{value}", ""),
+    }
+    lines = []
+    for name, (text, figure, bar) in wanted.items():
+        row = found[name]
+        lines.append(
+            [text.format(**row), figure.format(**row), bar, row["hardware"].split(",")[0], f"`{row['command']}`"]
+        )
+    return markdown(["", "measured", "at most", "hardware", "command"], lines)
+
+
+def kernels(tag: str) -> Callable[[], str]:
+    """The cells of the kernel benchmark on one device."""
+
+    def table() -> str:
+        found = {key: row for key, row in rows("core").items() if re.match(rf"attention_{tag}\.\w+\.\d+k", key)}
+        latency = any(key.endswith("latency") for key in found)
+        head = ["pattern, tokens", "forward ms", "ratio", "training ms", "ratio", "MiB"]
+        lines = []
+        for size in sorted({int(key.split(".")[2][:-1]) for key in found}):
+            for pattern in ("full", "causal", "window"):
+                forward, training = (found[f"attention_{tag}.{pattern}.{size}k.{d}"] for d in ("forward", "training"))
+                line = [f"{pattern}, {size}k"]
+                for row in (forward, training):
+                    line += [f"{row['value']:.3g}", f"{row['ratio_raw']:.3f}"]
+                line += [f"{training['MiB']:.0f} / {training['raw_MiB']:.0f}"]
+                if latency:
+                    one = found.get(f"attention_{tag}.{pattern}.{size}k.latency")
+                    line += [f"{one['value']:.3g}", f"{one['ratio_raw']:.3f}"] if one else ["", ""]
+                lines.append(line)
+        return markdown(head + (["latency ms", "ratio"] if latency else []), lines)
+
+    return table
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "core": core,
+    "attention_cpu": kernels("cpu"),
+    "attention_gpu": kernels("gpu"),
+}
+
+
+def pages() -> list[Path]:
+    """Every page that may hold a table."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def filled(text: str) -> str:
+    """A page with its tables made anew."""
+    return MARKED.sub(lambda match: match[1] + TABLES[match[2]]() + match[3], text)
+
+
+def main() -> int:
+    stale = [page for page in pages() if filled(page.read_text("utf-8")) != page.read_text("utf-8")]
+    if "--check" not in sys.argv[1:]:
+        for page in stale:
+            page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    for page in stale:
+        print(
+            f"{page.relative_to(ROOT)}: {'differs from' if '--check' in sys.argv[1:] else 'rewritten from'} the results"
+        )
+    return 1 if stale and "--check" in sys.argv[1:] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The repository keeps its own promises: the map is true, the pages are short, nothing odd is shipped."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import sciformer
+from sciformer import nn
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_readme_is_short_and_its_links_lead_somewhere():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text())]
+    assert len(links) >= 15
+    assert [f"{page.name}: {link}" for page, link in links if not (page.parent / link).exists()] == []
+
+
+def test_the_map_of_the_architecture_names_every_module():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    modules = [path for path in (ROOT / "src" / "sciformer" / "nn").glob("*.py") if path.name != "__init__.py"]
+    assert len(modules) >= 14
+    assert [path.name for path in modules if path.name not in text] == []
+
+
+def test_public_names_are_what_the_package_says():
+    assert nn.__all__ == sorted(nn.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    assert all(hasattr(nn, name) for name in nn.__all__)
+    for name in nn.__all__:
+        thing = getattr(nn, name)
+        assert thing.__doc__ or isinstance(thing, (dict, tuple)), name
+
+
+def test_nothing_runs_at_import():
+    """No output, no change of global state, and no torch where only the version is wanted."""
+    code = "import sys, sciformer; assert 'torch' not in sys.modules; import torch; s = torch.initial_seed(); "
+    code += "r = torch.get_rng_state(); t = torch.get_num_threads(); import sciformer.nn, sciformer.inspect; "
+    code += (
+        "assert torch.equal(r, torch.get_rng_state()) and t == torch.get_num_threads() and s == torch.initial_seed()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_versions_agree():
+    assert f"version: {sciformer.__version__}" in (ROOT / "CITATION.cff").read_text()
+    assert f"## {sciformer.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_file_of_tests_and_source_is_readable_in_one_sitting():
+    long = {p.name: n for p in ROOT.glob("tests/**/*.py") if (n := len(p.read_text().splitlines())) > 300}
+    long |= {p.name: n for p in ROOT.glob("src/**/*.py") if (n := len(p.read_text().splitlines())) > 350}
+    assert long == {}
