@@ -138,6 +138,19 @@ def test_a_compiled_encoder_equals_the_eager_one():
         assert all(p.grad.isfinite().all() for p in encoder.parameters())
 
 
+@pytest.mark.parametrize("options", [{"qk_norm": "layer"}, {"score": "content"}, {"position": Rotary(32)}], ids=str)
+@pytest.mark.parametrize("pattern", [Full(), Window(60)], ids=repr)
+def test_autocast_is_near_and_trains(pattern, options):
+    encoder = Encoder(64, 2, 2, pattern=pattern, norm="rms", **options).cuda()
+    x, valid = torch.randn(2, 640, 64, device="cuda"), torch.rand(2, 640, device="cuda") > 0.2
+    expected = encoder(x, valid)
+    with torch.autocast("cuda", torch.bfloat16):
+        found = encoder(x, valid)
+    assert (found - expected).abs().mean() < 0.05 * expected.abs().mean()
+    found.float().square().mean().backward()
+    assert all(p.grad.isfinite().all() for p in encoder.parameters())
+
+
 @torch.no_grad()
 def test_a_decoding_step_can_be_captured_as_a_graph():
     decoder = Decoder(64, 2, 2, position=Rotary(32), groups=1).cuda().eval()

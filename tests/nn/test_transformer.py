@@ -184,6 +184,26 @@ def test_pair_bias_is_learned_through_every_block():
     torch.testing.assert_close(encoder(changed, bias=shut)[:, seen], encoder(x, bias=shut)[:, seen])
 
 
+def test_what_the_bias_says_about_padding_changes_nothing():
+    encoder = shake(Encoder(16, 2, 4, position=RelativeBias(4, 2))).double()
+    x, valid = torch.randn(2, 5, 16).double(), torch.tensor([[1] * 5, [1, 1, 0, 0, 0]]).bool()
+    bias = torch.randn(2, 4, 5, 5).double()
+    pairs = valid[:, None, :, None] & valid[:, None, None, :]
+    poisoned = bias.masked_fill(~pairs, torch.nan).requires_grad_()
+    found = encoder(x, valid, bias=poisoned)
+    torch.testing.assert_close(found, encoder(x, valid, bias=bias))
+    found.square().sum().backward()
+    assert poisoned.grad.isfinite().all()
+
+
+def test_published_sizes_are_counted_without_memory():
+    with torch.device("meta"):
+        base = Encoder(768, 12, 12)  # the blocks of BERT-base and ViT-B/16
+        small = Decoder(768, 12, 12, bias=False)  # of GPT-2, as nanoGPT counts it without biases
+    count = [sum(parameter.numel() for parameter in trunk.parameters()) for trunk in (base, small)]
+    assert count == [12 * (4 * 768**2 + 8 * 768**2 + 13 * 768) + 2 * 768, 12 * (12 * 768**2 + 2 * 768) + 768]
+
+
 def test_the_whole_traces_without_a_break():
     torch._dynamo.reset()
     for trunk in (Encoder(16, 2, 4, position=Rotary(4)), Decoder(16, 2, 4, pattern=Window(3), groups=2)):

@@ -1,5 +1,7 @@
 """What every trunk promises: padding, packing and company change nothing, nothing is NaN, everything learns."""
 
+import copy
+
 import pytest
 import torch
 
@@ -100,6 +102,22 @@ def test_coordinates_travel_with_both_layouts(trunk, ragged, tokens):
     at = torch.randint(0, 12, (ragged.total,))
     packed, padded = trunk(tokens, ragged, at=at), trunk(ragged.pad(tokens), ragged.valid, at=ragged.pad(at))
     torch.testing.assert_close(packed, ragged.flatten(padded), atol=1e-12, rtol=1e-12)
+
+
+def test_coordinates_at_padding_change_nothing(trunk, ragged, tokens):
+    x, valid, at = ragged.pad(tokens), ragged.valid, torch.rand(5, 9).double() * 9
+    poisoned = at.masked_fill(~valid, torch.nan)
+    torch.testing.assert_close(trunk(x, valid, at=poisoned), trunk(x, valid, at=at), atol=1e-12, rtol=1e-12)
+
+
+def test_copies_are_independent_and_equal(trunk, ragged, tokens):
+    other = copy.deepcopy(trunk)
+    other.load_state_dict(trunk.state_dict())
+    torch.testing.assert_close(other(tokens, ragged), trunk(tokens, ragged))
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert all(parameter.any() for parameter in trunk.parameters())
 
 
 def test_nothing_at_all_is_legal(trunk):

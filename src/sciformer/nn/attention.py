@@ -43,6 +43,7 @@ class Attention(nn.Module):
     score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
+    bias        of the projections, and of the norms of queries and keys
     kernel      auto, reference, sdpa, chunked or flex
     """
 
@@ -76,8 +77,8 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
         self.out = nn.Linear(heads * head_dim, dim, bias=bias)
         self.score: Score = make_score(score, head_dim, heads, length)
-        self.query_norm = make_norm(qk_norm, head_dim)
-        self.key_norm = make_norm(qk_norm, head_dim)
+        self.query_norm = make_norm(qk_norm, head_dim, bias)
+        self.key_norm = make_norm(qk_norm, head_dim, bias)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -96,21 +97,19 @@ class Attention(nn.Module):
         store     keys and values of earlier tokens (self) or of the memory (cross)
         """
         sight = sight or Sight()
-        for tokens in (x, x if memory is None else memory):
-            if tokens.dim() != 3 or tokens.shape[-1] != self.dim:
-                raise UserError(f"tokens of shape (B, N, {self.dim})", f"{tuple(tokens.shape)}")
+        self._check(x)
         if memory is None:
             q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
             q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
                 q, k = rotate(q, rotation), rotate(k, rotation)
-            k = self._key(k)
+            k = self._key(k).to(v.dtype)  # norms under autocast return float32
             if store is not None:
                 k, v = store.extend(k, v, sight.start)
         else:
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
             k, v = self._memory(memory, store)
-        q = self.score.query(q)
+        q = self.score.query(q).to(v.dtype)
         sight.check(q, k)
         out = self._attend(q, k, v, sight, watch)
         if self.scale is not None:
@@ -132,12 +131,17 @@ class Attention(nn.Module):
         """Keys and values of another sequence; a store computes them once."""
         if store is not None and store.memory is not None:
             return store.memory
+        self._check(memory)
         both = self._project(memory, slice(self.widths[0], None))
         k, v = (self._split(part) for part in both.chunk(2, -1))
-        k = self._key(self.key_norm(k))
+        k = self._key(self.key_norm(k)).to(v.dtype)
         if store is not None:
             store.memory = (k, v)
         return k, v
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 3 or x.shape[-1] != self.dim:
+            raise UserError(f"tokens of shape (B, N, {self.dim})", f"{tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
         """Keys as the score compares them; scores that are no product have weights for every query head."""

@@ -49,7 +49,7 @@ class MLP(nn.Module):
         one_of("the activation", activation, ACTIVATIONS)
         self.activation, self.gated = activation, activation == "swiglu"
         self.up = nn.Linear(dim, 2 * hidden if self.gated else hidden, bias=bias)
-        self.norm = make_norm(norm, hidden)
+        self.norm = make_norm(norm, hidden, bias)
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(hidden, dim, bias=bias)
 
@@ -113,13 +113,13 @@ class Block(nn.Module):
         bias = options.get("bias", True)
         head_scale = "head_scale" in extras
         self.attention = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options)
-        self.attention_norm = make_norm(norm, dim)
-        self.attention_out_norm = make_norm(norm if "attention_norm" in extras else "none", dim)
+        self.attention_norm = make_norm(norm, dim, bias)
+        self.attention_out_norm = make_norm(norm if "attention_norm" in extras else "none", dim, bias)
         self.cross = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options) if cross else None
-        self.cross_norm = make_norm(norm, dim) if cross else None
+        self.cross_norm = make_norm(norm, dim, bias) if cross else None
         inner = norm if "hidden_norm" in extras else "none"
         self.mlp = MLP(dim, int(ratio * dim), activation, dropout, bias, inner)
-        self.mlp_norm = make_norm(norm, dim)
+        self.mlp_norm = make_norm(norm, dim, bias)
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path)

@@ -88,9 +88,9 @@ class ConvNet(nn.Module):
             raise UserError(f"{math.prod(shape)} tokens on a grid of {shape}", f"{x.shape[1]}")
         place = shape or (x.shape[1],)
         at = self.position.place(x.shape[1], 0, x.device) if at is None else at
+        x = self.position.embed(x, at)
         if valid is not None:
             x = x.masked_fill(~valid[..., None], 0)
-        x = self.position.embed(x, at)
         real = None if valid is None else valid.unflatten(1, place)[:, None]
         if watch is not None:
             watch.saw_hidden(x, "input")

@@ -10,12 +10,12 @@ from ..errors import one_of
 NORMS = ("layer", "rms", "none")
 
 
-def make_norm(name: str, dim: int) -> nn.Module:
-    """`layer`: g (x - mean) / std + b (arXiv 1607.06450); `rms`: g x / rms (arXiv 1910.07467); `none`."""
+def make_norm(name: str, dim: int, bias: bool = True) -> nn.Module:
+    """`layer`: g (x - mean) / std + b (arXiv 1607.06450), b if `bias`; `rms`: g x / rms (arXiv 1910.07467); `none`."""
     one_of("the norm", name, NORMS)
     if name == "none":
         return nn.Identity()
-    return nn.LayerNorm(dim) if name == "layer" else nn.RMSNorm(dim, eps=1e-6)
+    return nn.LayerNorm(dim, bias=bias) if name == "layer" else nn.RMSNorm(dim, eps=1e-6)
 
 
 class DropPath(nn.Module):

@@ -62,7 +62,7 @@ class Transformer(nn.Module):
             Block(dim, heads, cross=cross, drop_path=drop_path * i / max(1, depth - 1), **options) for i in range(depth)
         )
         pre = options.get("order", "pre") == "pre"
-        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim)
+        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim, options.get("bias", True))
         self.cross = cross
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
@@ -97,17 +97,21 @@ class Transformer(nn.Module):
         cache   keys and values of earlier tokens; x then holds only the new ones
         """
         check_layout(x, valid, self.dim)
-        ragged = valid if isinstance(valid, Ragged) else None
-        mask = None if isinstance(valid, Ragged) else valid
-        hidden = mask if ragged is None else ragged.sample < len(ragged)
-        if hidden is not None:
-            x = x.masked_fill(~hidden[..., None], 0)  # whatever stands at padding, even NaN, stays out
+        ragged, mask = (valid, None) if isinstance(valid, Ragged) else (None, valid)
+        real = mask if ragged is None else ragged.sample < len(ragged)
         if ragged is not None:
             x = x[None]
+            if cache is not None:
+                raise UserError("padded tokens with a cache", "packed ones")
+        memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
         start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
-        sight, at = self._sight(x, ragged, keys_valid, start, at, bias, cache)
-        memory, memory_sight = self._memory(memory, memory_valid, ragged)
+        at = self._place(x, ragged, real, start, at, cache)
+        bias = self._lean(x, mask, at, bias, cache)
+        pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
+        sight = Sight(pattern, keys_valid, bias, start)
         x = self.position.embed(x, at)
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)  # whatever stands at padding, even NaN, stays out
         rotation = self.position.rotation(at, x.dtype)
         if watch is not None:
             watch.saw_hidden(x, "input")
@@ -121,40 +125,44 @@ class Transformer(nn.Module):
             cache.finish(x.shape[1])
         x = self.norm(x)
         x = x if ragged is None else x[0]
-        return x if hidden is None else x.masked_fill(~hidden[..., None], 0)
+        return x if real is None else x.masked_fill(~real[..., None], 0)
 
-    def _sight(
+    def _place(
         self,
         x: Tensor,
         ragged: Ragged | None,
-        valid: Tensor | None,
+        real: Tensor | None,
         start: int | Tensor,
         at: Tensor | None,
-        bias: Tensor | None,
         cache: Cache | None,
-    ) -> tuple[Sight, Tensor]:
-        """What the blocks see of their own sequence, and where the tokens are."""
-        n, explicit = x.shape[1], at is not None
-        if at is None and ragged is not None:
-            at = self.position.place(ragged.longest, 0, x.device)[ragged.position.clamp(max=max(0, ragged.longest - 1))]
-        elif at is None:
-            at = self.position.place(n, start, x.device)
-        keys_at = at
-        if cache is not None:
-            if ragged is not None:
-                raise UserError("padded tokens with a cache", "packed ones")
-            count = n + cache.length if cache.capacity is None else cache.capacity
-            keys_at = torch.arange(count, device=x.device)
-        leaning = self.position.bias(at, keys_at)
-        if leaning is not None:
-            if cache is not None and explicit:
-                raise UserError("a relative bias over places in the cache", "explicit coordinates `at`")
-            bias = leaning if bias is None else bias + leaning
-        pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
-        return Sight(pattern, valid, bias, start), at
+    ) -> Tensor:
+        """Where the tokens are: `at` where it is given, 0 at padding; otherwise 0, 1, 2, ... in each sequence."""
+        if at is not None:
+            if real is not None and at.shape[: real.dim()] == real.shape:
+                at = at.masked_fill(~real.view(*real.shape, *[1] * (at.dim() - real.dim())), 0)
+            return at
+        if ragged is None:
+            return self.position.place(x.shape[1], start, x.device)
+        places = self.position.place(ragged.longest, 0, x.device)
+        return places[ragged.position.clamp(max=max(0, ragged.longest - 1))] if len(places) else ragged.position * 0
+
+    def _lean(
+        self, x: Tensor, mask: Tensor | None, at: Tensor, bias: Tensor | None, cache: Cache | None
+    ) -> Tensor | None:
+        """The pair bias of the caller and that of the position together."""
+        if bias is not None and mask is not None:
+            bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
+        if cache is None:
+            leaning = self.position.bias(at, at)
+        else:  # keys stand at their places in the cache
+            count = x.shape[1] + cache.length if cache.capacity is None else cache.capacity
+            leaning = self.position.bias(at, torch.arange(count, device=x.device))
+        if leaning is None or bias is None:
+            return bias if leaning is None else leaning
+        return bias + leaning
 
     def _memory(
-        self, memory: Tensor | None, valid: Valid, queries: Ragged | None
+        self, memory: Tensor | None, valid: Valid, queries: Ragged | None, cache: Cache | None
     ) -> tuple[Tensor | None, Sight | None]:
         """The memory in the width and layout of the queries, and what is seen of it."""
         if (memory is not None) != self.cross:
@@ -164,12 +172,15 @@ class Transformer(nn.Module):
         if memory is None:
             return None, None
         check_layout(memory, valid)
+        if isinstance(valid, Ragged) and queries is not None:
+            real = valid.sample < len(valid)
+            return self.adapt(memory.masked_fill(~real[:, None], 0))[None], Sight(Documents(queries, keys=valid))
         if queries is not None:
-            if not isinstance(valid, Ragged):
-                raise UserError("a packed memory beside packed tokens", "a padded one", "Pass Ragged(lengths).")
-            return self.adapt(memory)[None], Sight(Documents(queries, keys=valid))
+            raise UserError("a packed memory beside packed tokens", "a padded one", "Pass Ragged(lengths).")
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
+        if cache is not None and cache.blocks and cache.blocks[0].memory is not None:
+            return memory, Sight(valid=valid)  # its keys and values are in the cache
         if valid is not None:
             memory = memory.masked_fill(~valid[..., None], 0)
         return self.adapt(memory), Sight(valid=valid)
