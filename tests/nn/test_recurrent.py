@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from sciformer.errors import UserError
-from sciformer.nn import Cell, LastPool, Ragged, Recurrent, RecurrentDecoder, Watch
+from sciformer.nn import Cell, LastPool, Ragged, Recurrent, RecurrentDecoder, Sinusoidal, Watch
 from sciformer.nn.recurrent import LAYERS, step
 
 from .parity import CLOSE, assert_close, shake
@@ -72,6 +72,33 @@ def test_decoding_step_by_step_equals_the_whole(kind, score):
     state = decoder.cache()
     parts = [decoder(x[:, i : i + 1], memory=memory, cache=state) for i in range(5)]
     torch.testing.assert_close(torch.cat(parts, 1), whole)
+
+
+@pytest.mark.parametrize("score", [None, "additive", "dot"])
+def test_a_reordered_cache_goes_on_with_the_chosen_samples(score):
+    decoder = shake(RecurrentDecoder(6, 2, "lstm", score=score)).double().eval()
+    x, memory, index = torch.randn(3, 5, 6).double(), torch.randn(3, 7, 6).double(), torch.tensor([2, 0, 2, 1])
+    valid = torch.rand(3, 7) > 0.3
+    state = decoder.cache()
+    decoder(x[:, :4], memory=memory, memory_valid=valid, cache=state)
+    state.reorder(index)
+    last = decoder(x[index, 4:], memory=memory[index], memory_valid=valid[index], cache=state)
+    torch.testing.assert_close(last, decoder(x[index], memory=memory[index], memory_valid=valid[index])[:, 4:])
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+def test_reading_step_by_step_equals_the_whole(kind):
+    trunk = shake(Recurrent(6, 2, kind, position=Sinusoidal(6))).double().eval()
+    x, index = torch.randn(3, 7, 6).double(), torch.tensor([1, 1, 0])
+    state = trunk.cache()
+    parts = [trunk(x[:, :3], cache=state), trunk(x[:, 3:6], cache=state)]
+    torch.testing.assert_close(torch.cat(parts, 1), trunk(x)[:, :6])
+    state.reorder(index)
+    torch.testing.assert_close(trunk(x[index, 6:], cache=state), trunk(x[index])[:, 6:])
+    with pytest.raises(UserError, match="found two directions"):
+        Recurrent(6, bidirectional=True)(x.float(), cache=state)
+    with pytest.raises(UserError, match="no padding"):
+        trunk(x, torch.ones(3, 7, dtype=torch.bool), cache=trunk.cache())
 
 
 def test_additive_decoder_is_bahdanaus():

@@ -3,7 +3,7 @@ import torch
 
 from sciformer.errors import UserError
 from sciformer.nn import SCORES, Additive, Content, Dot, General, Location, ScaledDot, make_score
-from sciformer.nn.recurrent import RecurrentDecoder
+from sciformer.nn.recurrent_decoder import RecurrentDecoder
 from sciformer.nn.watch import Watch
 
 from .parity import shake

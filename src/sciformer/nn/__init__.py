@@ -16,7 +16,8 @@ from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, 
 from .pooling import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool
 from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
 from .ragged import Ragged
-from .recurrent import Cell, Recurrent, RecurrentDecoder
+from .recurrent import Cell, Recurrent
+from .recurrent_decoder import RecurrentDecoder
 from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from .watch import Watch

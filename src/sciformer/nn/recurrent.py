@@ -1,4 +1,4 @@
-"""RNN, GRU and LSTM: the trunks that the transformer replaced, and the decoder in which attention was born.
+"""RNN, GRU and LSTM: the trunks that the transformer replaced.
 
 The four shapes: one-to-one is a cell; many-to-many is `Recurrent`; many-to-one is `Recurrent` and `LastPool`;
 one-to-many is `RecurrentDecoder` started from a vector.
@@ -6,20 +6,17 @@ one-to-many is `RecurrentDecoder` started from a vector.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
-from .kernels import compute
-from .kernels.reference import mix, weigh
-from .patterns import Sight
 from .positions import Position
 from .ragged import Ragged
-from .scores import make_score
 from .transformer import Valid, check_layout
 from .watch import Watch
+
+if TYPE_CHECKING:
+    from .recurrent_decoder import Memory
 
 LAYERS: dict[str, type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]] = {
     "rnn": nn.RNN,
@@ -74,11 +71,27 @@ class Cell(nn.Module):
         return step(self.kind, list(self.weights), x, state)
 
 
+class RecurrentCache:
+    """Where a recurrent trunk stands: the state of every layer, and for a decoder its memory with keys prepared."""
+
+    def __init__(self) -> None:
+        self.states: list[State] = []
+        self.memory: Memory | None = None
+        self.length = 0
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the samples `index` (B,), as beam search wants it."""
+        self.states = [tuple(part.index_select(0, index) for part in state) for state in self.states]
+        if self.memory is not None:
+            self.memory = self.memory.chosen(index)
+
+
 class Recurrent(nn.Module):
     """`depth` recurrent layers; with `bidirectional` each reads the sequence both ways (arXiv 1303.5778).
 
     The output has width `hidden` for each direction; `hidden` is chosen so that the whole is `dim`, unless given.
-    Padding is never read: the backward direction starts at the last real token, wherever it is.
+    Padding is never read: the backward direction starts at the last real token, wherever it is. One direction is causal
+    and can go on from a cache.
     """
 
     def __init__(
@@ -117,31 +130,53 @@ class Recurrent(nn.Module):
         *,
         at: Tensor | None = None,
         bias: Tensor | None = None,
+        cache: RecurrentCache | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
         check_layout(x, valid, self.inputs)
         no_bias(bias, self)
+        if cache is not None and (self.directions == 2 or valid is not None):
+            found = "two directions" if self.directions == 2 else "`valid`"
+            raise UserError("one direction and no padding with a cache", found)
         if isinstance(valid, Ragged):
             at = None if at is None else valid.pad(at)
             return valid.flatten(self(valid.pad(x), valid.valid, at=at, watch=watch))
         if x.numel() == 0:
             return x.new_zeros(*x.shape[:2], self.dim)
-        at = self.position.place(x.shape[1], 0, x.device) if at is None else at
+        at = self.position.place(x.shape[1], 0 if cache is None else cache.length, x.device) if at is None else at
         x = self.position.embed(x, at)
         order = _Order(x, valid)
         x = order.gather(x)
         if watch is not None:
             watch.saw_hidden(order.scatter(x), "input")
+        before, after = cache.states if cache is not None else [], []
         for i, layer in enumerate(self.layers):
             x = self.dropout(x) if i else x
-            ways = [layer[0](x)[0]]  # type: ignore[index]
+            way, state = self._read(layer[0], x, before[i] if before else None)  # type: ignore[index]
+            after.append(state)
             if self.directions == 2:
-                ways.append(order.reverse(layer[1](order.reverse(x))[0]))  # type: ignore[index]
-            x = torch.cat(ways, -1)
+                back, _ = self._read(layer[1], order.reverse(x), None)  # type: ignore[index]
+                way = torch.cat([way, order.reverse(back)], -1)
+            x = way
             if watch is not None:
                 watch.saw_hidden(order.scatter(x), f"blocks.{i}")
+        if cache is not None:
+            cache.states, cache.length = after, cache.length + x.shape[1]
         return order.scatter(x)
+
+    def cache(self) -> RecurrentCache:
+        """An empty state for step by step reading."""
+        return RecurrentCache()
+
+    def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The outputs of one layer in one direction, and its last state, from the state (B, hidden) before."""
+        first = None
+        if state is not None:
+            parts = tuple(part[None].contiguous() for part in state)
+            first = parts if self.kind == "lstm" else parts[0]
+        out, last = layer(x, first)
+        return out, tuple(part[0] for part in last) if self.kind == "lstm" else (last[0],)
 
 
 class _Order:
@@ -180,141 +215,3 @@ def no_bias(bias: Tensor | None, trunk: nn.Module) -> None:
         raise UserError(
             "no pair bias", f"one of shape {tuple(bias.shape)}", f"{type(trunk).__name__} has no attention."
         )
-
-
-class RecurrentDecoder(nn.Module):
-    """A recurrent decoder, which at every step looks back at the memory through an alignment score.
-
-        a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
-        out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
-
-    score   content, additive, location, general, dot or scaled_dot; None: no attention, the memory enters only as the
-            vector the decoder starts from
-    `depth` cells are stacked; the top one asks.
-    """
-
-    def __init__(
-        self,
-        dim: int,
-        depth: int = 1,
-        kind: str = "gru",
-        *,
-        score: str | None = "additive",
-        memory_dim: int | None = None,
-        length: int = 512,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.dim, self.kind = dim, kind
-        memory_dim = dim if memory_dim is None else memory_dim
-        self.score = None if score is None else make_score(score, dim, 1, length)
-        self.adapt = nn.Linear(memory_dim, dim) if memory_dim != dim else nn.Identity()
-        context = 0 if score is None else dim
-        self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim) for i in range(depth))
-        self.begin = nn.Linear(memory_dim, depth * dim)
-        self.out = nn.Linear(dim + context, dim)
-        self.dropout = nn.Dropout(dropout)
-
-    def cache(self) -> list[State]:
-        """An empty state for step by step decoding; `forward` fills it and goes on from it."""
-        return []
-
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        memory: Tensor | None = None,
-        memory_valid: Valid = None,
-        start: Tensor | None = None,
-        cache: list[State] | None = None,
-        watch: Watch | None = None,
-    ) -> Tensor:
-        """The outputs (B, N, D) for inputs x (B, N, D), each knowing the memory and the inputs up to itself.
-
-        memory  (B, M, D') states of an encoder, asked at every step if there is a score
-        start   (B, D') the vector to begin from; the mean of the memory unless given, zeros if there is none
-        """
-        check_layout(x, valid, self.dim)
-        if isinstance(valid, Ragged):
-            padded = self(valid.pad(x), memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
-            return valid.flatten(padded)
-        if self.score is not None and memory is None:
-            raise UserError("a memory to attend to", "none", "Or make the decoder with score=None.")
-        look_back = _LookBack(self, memory, memory_valid) if memory is not None else None
-        states = cache if cache else self._begin(x, start, look_back)
-        outputs, weights = [], []
-        for i in range(x.shape[1]):
-            out, states, seen = self._step(x[:, i], states, look_back, watch is not None)
-            outputs.append(out)
-            weights.append(seen)
-        if cache is not None:
-            cache[:] = states
-        y = torch.stack(outputs, 1) if outputs else x.new_zeros(*x.shape[:2], self.dim)
-        if watch is not None:
-            if self.score is not None and weights:
-                watch.at("attention").saw_attention(torch.cat([w for w in weights if w is not None], 2), "reference")
-            watch.saw_hidden(y, "output")
-        return y if valid is None else y.masked_fill(~valid[..., None], 0)
-
-    def unroll(
-        self, start: Tensor, first: Tensor, steps: int, feed: Callable[[Tensor], Tensor] = lambda y: y
-    ) -> Tensor:
-        """One to many: `steps` outputs (B, steps, D) from one vector `start` (B, D'), each fed back as the next input.
-
-        `first` (B, D) is the first input, `feed` turns an output (B, D) into the next one.
-        """
-        state, outputs = self.cache(), []
-        for _ in range(steps):
-            y = self(first[:, None], start=start, cache=state)[:, 0]
-            outputs.append(y)
-            first = feed(y)
-        return torch.stack(outputs, 1) if outputs else first.new_zeros(len(first), 0, self.dim)
-
-    def _begin(self, x: Tensor, start: Tensor | None, look_back: _LookBack | None) -> list[State]:
-        if start is None and look_back is not None:
-            start = look_back.mean
-        states = [cell.start(x) for cell in self.cells]  # type: ignore[operator]
-        if start is not None:
-            parts = torch.tanh(self.begin(start)).chunk(len(states), -1)
-            states = [(part, *state[1:]) for part, state in zip(parts, states)]
-        return states
-
-    def _step(
-        self, y: Tensor, states: list[State], look_back: _LookBack | None, watched: bool
-    ) -> tuple[Tensor, list[State], Tensor | None]:
-        context, seen, above = [], None, []
-        if self.score is not None and look_back is not None:
-            c, seen = look_back(states[-1][0], watched)
-            context = [c]
-        x = torch.cat([y, *context], -1)
-        for i, cell in enumerate(self.cells):
-            above.append(cell(self.dropout(x) if i else x, states[i]))
-            x = above[-1][0]
-        return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
-
-
-class _LookBack:
-    """The memory with its keys prepared once, asked with one query at a time."""
-
-    def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
-        check_layout(memory, valid)
-        if isinstance(valid, Ragged):
-            memory, valid = valid.pad(memory), valid.valid
-        if valid is not None:
-            memory = memory.masked_fill(~valid[..., None], 0)
-        count = memory.shape[1] if valid is None else valid.sum(1, keepdim=True).clamp(min=1)
-        self.mean = memory.sum(1) / max(count, 1) if isinstance(count, int) else memory.sum(1) / count
-        self.score = decoder.score
-        self.sight = Sight(valid=valid)
-        if self.score is not None:
-            self.values = decoder.adapt(memory)[:, None]
-            self.keys = self.score.key(self.values)
-
-    def __call__(self, state: Tensor, watched: bool) -> tuple[Tensor, Tensor | None]:
-        assert self.score is not None
-        q = self.score.query(state[:, None, None])
-        if watched or not self.score.fused:
-            weights = weigh(q, self.keys, self.sight, self.score)
-            return mix(weights, self.values)[:, 0, 0], weights
-        return compute(q, self.keys, self.values, self.sight, self.score)[:, 0, 0], None
