@@ -6,6 +6,8 @@ one-to-many is `RecurrentDecoder` started from a vector.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor, nn
 
