@@ -65,76 +65,72 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     """(B, H, N, E) from prepared queries, keys and values."""
     if isinstance(sight.pattern, Documents):
         return _documents(q, k, v, sight, sight.pattern, score, dropout)
-    local, count = split(sight.pattern)
-    count = min(count, q.shape[2])
-    out = _blocks(q, k, v, sight, local, count, score, dropout)
-    if count:
-        bias = None if sight.bias is None else sight.bias[:, :, :count]
-        whole = Sight(valid=sight.valid, bias=bias)
-        out = torch.cat([sdpa.run(q[:, :, :count], k, v, whole, score, dropout), out[:, :, count:]], 2)
+    n, scale = q.shape[2], score.scale(q.shape[3])
+    cut = Cut(sight.pattern, n)
+    mask = sight.once(("chunked", n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
+    out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
+    if cut.count:  # the rows of the global tokens see everything
+        bias = None if sight.bias is None else sight.bias[:, :, : cut.count]
+        whole = sdpa.run(q[:, :, : cut.count], k, v, Sight(None, sight.valid, bias), score, dropout)
+        out = torch.cat([whole, out[:, :, cut.count :]], 2)
     return out
 
 
-def _blocks(
-    q: Tensor, k: Tensor, v: Tensor, sight: Sight, local: Pattern, count: int, score: Score, dropout: float
-) -> Tensor:
-    batch, heads, n, width = q.shape
-    if q.numel() == 0:
-        return q.new_zeros(batch, heads, n, v.shape[-1])
-    left, right = (int(side) for side in local.reach())
-    size = min(block_size(left, right), n)
-    blocks = -(-n // size)
-    rest = blocks * size - n
+class Cut:
+    """N tokens cut into blocks of `size` queries, each with its halo and the `count` global tokens as keys."""
 
-    def halo(x: Tensor) -> Tensor:  # (B, G, N, E) -> (B * blocks, G, size + left + right, E)
-        around = F.pad(x, (0, 0, left, right + rest)).unfold(2, left + size + right, size)
+    def __init__(self, pattern: Pattern, n: int) -> None:
+        self.local, count = split(pattern)
+        self.n, self.count = n, min(count, n)
+        self.left, self.right = (int(side) for side in self.local.reach())
+        self.size = min(block_size(self.left, self.right), n)
+        self.blocks = -(-n // self.size)
+        self.rest = self.blocks * self.size - n  # queries that fill the last block
+        self.span = self.left + self.size + self.right
+
+    def queries(self, q: Tensor) -> Tensor:
+        """(B, H, N, E) -> (B * blocks, H, size, E)."""
+        cut = F.pad(q, (0, 0, 0, self.rest)).unflatten(2, (self.blocks, self.size))
+        return cut.transpose(1, 2).flatten(0, 1)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """(B, G, N, E) -> (B * blocks, G, count + span, E)."""
+        around = F.pad(x, (0, 0, self.left, self.right + self.rest)).unfold(2, self.span, self.size)
         around = around.permute(0, 2, 1, 4, 3)
-        if count:
-            around = torch.cat([x[:, None, :, :count].expand(-1, blocks, -1, -1, -1), around], 3)
+        if self.count:
+            first = x[:, None, :, : self.count].expand(-1, self.blocks, -1, -1, -1)
+            around = torch.cat([first, around], 3)
         return around.flatten(0, 1)
 
-    queries = F.pad(q, (0, 0, 0, rest)).view(batch, heads, blocks, size, width).transpose(1, 2).flatten(0, 1)
-    mask = sight.once(("chunked", n, q.dtype), lambda: _mask(sight, local, count, q, left, right, size, blocks, rest))
-    keys, values = halo(k), halo(v)
-    out = F.scaled_dot_product_attention(
-        queries, keys, values, mask, dropout, scale=score.scale(width), enable_gqa=k.shape[1] != heads
-    )
-    out = out.unflatten(0, (batch, blocks)).transpose(1, 2).flatten(2, 3)
-    return out[:, :, :n]
+    def join(self, out: Tensor, batch: int) -> Tensor:
+        """(B * blocks, H, size, E) -> (B, H, N, E)."""
+        return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
 
+    def mask(self, sight: Sight, q: Tensor) -> Tensor:
+        """(B * blocks, H or 1, size, count + span) what each block may see, with the bias where there is one."""
+        first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
+        i = first + torch.arange(self.size, device=q.device)[:, None]
+        j = first - self.left + torch.arange(self.span, device=q.device)
+        allowed = self.local.allows(i, j) & (j >= self.count) & (j < self.n)
+        if self.count:
+            j = torch.cat([torch.arange(self.count, device=q.device).expand(self.blocks, 1, -1), j], 2)
+            allowed = torch.cat([allowed.new_ones(self.blocks, self.size, self.count), allowed], 2)
+        mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
+        if sight.valid is not None:
+            mask = mask & sight.valid[:, j.clamp(0, self.n - 1)][:, :, None]
+        if sight.bias is not None:
+            mask = self.band(sight.bias).to(q.dtype).masked_fill(~mask, -torch.inf)
+        return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
 
-def _mask(
-    sight: Sight,
-    local: Pattern,
-    count: int,
-    q: Tensor,
-    left: int,
-    right: int,
-    size: int,
-    blocks: int,
-    rest: int,
-) -> Tensor:
-    """(B * blocks or blocks, H or 1, size, keys) what each block may see, with the bias where there is one."""
-    n, span = q.shape[2], left + size + right
-    first = torch.arange(blocks, device=q.device)[:, None, None] * size
-    i = first + torch.arange(size, device=q.device)[:, None]
-    j = first - left + torch.arange(span, device=q.device)
-    allowed = local.allows(i, j) & (j >= count) & (j < n)
-    if count:
-        j = torch.cat([torch.arange(count, device=q.device).expand(blocks, 1, count), j], 2)
-        allowed = torch.cat([allowed.new_ones(blocks, size, count), allowed], 2)
-    mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
-    if sight.valid is not None:
-        mask = mask & sight.valid[:, j.clamp(0, n - 1)][:, :, None]
-    if sight.bias is not None:
-        wide = F.pad(sight.bias, (left, right + rest, 0, rest)).unflatten(2, (blocks, size))
-        band = wide.unfold(4, span, size).diagonal(dim1=2, dim2=4)  # (B, H, size, span, blocks)
-        band = band.permute(0, 4, 1, 2, 3)
-        if count:
-            first_columns = wide[..., left : left + count].transpose(1, 2)
-            band = torch.cat([first_columns, band], 4)
-        mask = band.to(q.dtype).masked_fill(~mask, -torch.inf)
-    return mask.expand(q.shape[0], *mask.shape[1:]).flatten(0, 1)
+    def band(self, bias: Tensor) -> Tensor:
+        """The bias (B, H, N, N) along the blocks: (B, blocks, H, size, count + span)."""
+        wide = F.pad(bias, (self.left, self.right + self.rest, 0, self.rest))
+        wide = wide.unflatten(2, (self.blocks, self.size))
+        band = wide.unfold(4, self.span, self.size).diagonal(dim1=2, dim2=4).permute(0, 4, 1, 2, 3)
+        if self.count:
+            first = wide[..., self.left : self.left + self.count].transpose(1, 2)
+            band = torch.cat([first, band], 4)
+        return band
 
 
 def _documents(

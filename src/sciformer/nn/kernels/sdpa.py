@@ -13,6 +13,8 @@ from ..patterns import Causal, Sight
 from ..scores import Score
 from .reference import repeat_heads
 
+Mask = tuple[Tensor | None, Tensor | None]
+
 
 def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
     """Why this kernel cannot do it, or None."""
@@ -22,29 +24,43 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(B, H, N, E) from prepared queries, keys and values."""
     (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
-    scale, shared = score.scale(width), groups != heads
+    scale = score.scale(width)
     if sight.plain:
         causal = isinstance(sight.pattern, Causal)
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=shared)
-    mask, empty = sight.once(("sdpa", n, m, q.dtype), lambda: _mask(sight, n, m, q))
-    if shared and mask is not None and q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=groups != heads)
+    mask = sight.once(("sdpa", n, m, q.dtype), lambda: opened(_mask(sight, n, m, q)))
+    return masked(q, k, v, mask, scale, dropout)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
+    """The fused call with a mask that was `opened`."""
+    heads, allowed, empty = q.shape[1], *mask
+    shared = k.shape[1] != heads
+    if shared and allowed is not None and q.is_cuda:
         # With a mask the CUDA kernels do not share heads and would fall back to the unfused path.
         k, v, shared = repeat_heads(k, heads), repeat_heads(v, heads), False
-    out = F.scaled_dot_product_attention(q, k, v, mask, dropout, scale=scale, enable_gqa=shared)
+    out = F.scaled_dot_product_attention(q, k, v, allowed, dropout, scale=scale, enable_gqa=shared)
     return out if empty is None else out.masked_fill(empty, 0)
 
 
-def _mask(sight: Sight, n: int, m: int, q: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """The mask, and on CUDA the queries without any key.
+def opened(mask: Tensor | None) -> Mask:
+    """A mask, and on CUDA the queries without any key.
 
-    Some CUDA kernels make NaN of a row that is hidden whole, so there it is opened, and its output is zeroed.
+    Some CUDA kernels make NaN of a row that is hidden whole, so there it is opened, and its output is zeroed later.
     """
-    mask = sight.allowed(n, m, q.device)
-    if sight.bias is not None:
-        bias = sight.bias.to(q.dtype)
-        mask = bias if mask is None else bias.masked_fill(~mask, -torch.inf)
-    if mask is None or not q.is_cuda:
+    if mask is None or not mask.is_cuda:
         return mask, None
-    seen = mask if mask.dtype == torch.bool else mask > -torch.inf
-    empty = ~seen.any(-1, keepdim=True)
-    return (mask | empty if mask.dtype == torch.bool else mask.masked_fill(empty, 0)), empty
+    if mask.dtype == torch.bool:
+        empty = ~mask.any(-1, keepdim=True)
+        return mask | empty, empty
+    empty = (mask == -torch.inf).all(-1, keepdim=True)
+    return mask.masked_fill(empty, 0), empty
+
+
+def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
+    """Booleans, or the bias with -inf where nothing may be seen."""
+    mask = sight.allowed(n, m, q.device)
+    if sight.bias is None:
+        return mask
+    bias = sight.bias.to(q.dtype)
+    return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
