@@ -88,7 +88,7 @@ def test_drop_path_leaves_out_whole_samples():
     assert y.mean().item() == pytest.approx(1, abs=0.1)
     assert torch.equal(drop.eval()(torch.ones(4, 3, 2)), torch.ones(4, 3, 2))
     ragged = Ragged(torch.tensor([3] * 200))
-    packed = DropPath(0.4)(torch.ones(1, 600, 2), ragged.sample)[0]
+    packed = DropPath(0.4)(torch.ones(1, 600, 2), ragged)[0]
     by_sample = packed.view(200, 3, 2)
     assert torch.equal(by_sample.amin((1, 2)), by_sample.amax((1, 2)))
     assert 0 < (by_sample[:, 0, 0] == 0).sum() < 200
@@ -109,6 +109,11 @@ def test_mistakes_are_answered():
         Block(8, 2, order="posst")
     with pytest.raises(UserError, match="'head_scale'"):
         Block(8, 2, extras=("headscale",))
+    with pytest.raises(UserError, match=r"extras=\('head_scale',\)"):
+        Block(8, 2, extras="head_scale")
+    for rate in (1.0, -0.1):
+        with pytest.raises(UserError, match="from 0 to below 1"):
+            DropPath(rate)
     with pytest.raises(UserError, match="'ratio'"):
         Block(8, 2, ration=3)
     with pytest.raises(UserError, match="'swiglu'"):

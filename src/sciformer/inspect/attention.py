@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..errors import UserError
-from ..nn.patterns import Pattern
+from ..nn.patterns import Documents, Pattern
 
 Numbers = Tensor | NDArray[Any] | Sequence[Any]
 Labels = Sequence[str] | None
@@ -112,6 +112,9 @@ def draw_pattern(
     keys = n if keys is None else keys
     if n < 1 or keys < 1:
         raise UserError("one token or more", f"{n} queries and {keys} keys")
+    if isinstance(pattern, Documents) and (pattern.queries.total, pattern.memory.total) != (n, keys):
+        total = (pattern.queries.total, pattern.memory.total)
+        raise UserError("{} packed queries and {} keys".format(*total), f"{n} and {keys}")
     allowed = pattern.mask(n, keys).cpu().numpy().astype(np.float64)
     if axes is None:
         axes = _figure(allowed.shape, None, None).subplots()

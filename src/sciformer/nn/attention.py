@@ -64,6 +64,8 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         one_of("the kernel", kernel, ["auto", *KERNELS])
+        if heads < 1:
+            raise UserError("one head or more", f"{heads}")
         groups = heads if groups is None else groups
         if head_dim is None:
             if dim % heads:
@@ -96,9 +98,11 @@ class Attention(nn.Module):
         rotation  of queries and keys by their position, as `Rotary` makes it
         store     keys and values of earlier tokens (self) or of the memory (cross)
         """
-        sight = sight or Sight()
+        sight = Sight() if sight is None else sight
         self._check(x)
+        batch, n, _ = x.shape
         if memory is None:
+            sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
             q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
             q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
@@ -109,8 +113,10 @@ class Attention(nn.Module):
         else:
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
             k, v = self._memory(memory, store)
+            if len(k) != batch:
+                raise UserError(f"a memory of {batch} samples, as there are queries", f"{len(k)}")
+            sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
-        sight.check(q, k)
         out = self._attend(q, k, v, sight, watch)
         if self.scale is not None:
             out = out * self.scale

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Unpack
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import one_of
+from ..errors import UserError, one_of
 from .attention import Attention, AttentionOptions
 from .cache import Store
 from .norms import DropPath, make_norm
 from .patterns import Documents, Sight
 from .positions import Rotation
+from .ragged import Ragged
 from .watch import Watch, look
 
 ORDERS = ("pre", "post")
@@ -71,7 +72,7 @@ class BlockOptions(AttentionOptions, total=False):
     activation: str
     ratio: float
     dropout: float
-    extras: tuple[str, ...]
+    extras: Sequence[str]
 
 
 class Block(nn.Module):
@@ -100,13 +101,15 @@ class Block(nn.Module):
         ratio: float = 4.0,
         dropout: float = 0.0,
         drop_path: float = 0.0,
-        extras: tuple[str, ...] = (),
+        extras: Sequence[str] = (),
         **options: Unpack[AttentionOptions],
     ) -> None:
         super().__init__()
         one_of("the order", order, ORDERS)
         for option in options:
             one_of("options", option, BlockOptions.__annotations__)
+        if isinstance(extras, str):
+            raise UserError("extras as a tuple of names", repr(extras), f"Write extras=({extras!r},).")
         for extra in extras:
             one_of("extras", extra, NORMFORMER)
         self.pre = order == "pre"
@@ -118,7 +121,7 @@ class Block(nn.Module):
         self.cross = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options) if cross else None
         self.cross_norm = make_norm(norm, dim, bias) if cross else None
         inner = norm if "hidden_norm" in extras else "none"
-        self.mlp = MLP(dim, int(ratio * dim), activation, dropout, bias, inner)
+        self.mlp = MLP(dim, round(ratio * dim), activation, dropout, bias, inner)
         self.mlp_norm = make_norm(norm, dim, bias)
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
         self.dropout = nn.Dropout(dropout)
@@ -136,7 +139,7 @@ class Block(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) -> (B, N, D); x sees itself through `sight`, and the memory (B, M, D) through `memory_sight`."""
-        sample = _samples(sight)
+        ragged = _layout(sight)
         y = self.attention(
             self.attention_norm(x) if self.pre else x,
             sight=sight,
@@ -144,7 +147,7 @@ class Block(nn.Module):
             store=store,
             watch=look(watch, "attention"),
         )
-        x = self.join(x, self.attention_out_norm(y), self.attention_norm, sample)
+        x = self.join(x, self.attention_out_norm(y), self.attention_norm, ragged)
         if self.cross is not None and self.cross_norm is not None:
             assert memory is not None, "a block with cross-attention needs a memory"
             y = self.cross(
@@ -154,18 +157,18 @@ class Block(nn.Module):
                 store=store,
                 watch=look(watch, "cross"),
             )
-            x = self.join(x, y, self.cross_norm, sample)
-        return self.feed(x, sample)
+            x = self.join(x, y, self.cross_norm, ragged)
+        return self.feed(x, ragged)
 
-    def join(self, x: Tensor, y: Tensor, norm: nn.Module, sample: Tensor | None = None) -> Tensor:
+    def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
         """The residual sum of x and a branch y, normalised here when the order is post."""
-        x = x + self.drop_path(self.dropout(y), sample)
+        x = x + self.drop_path(self.dropout(y), ragged)
         return x if self.pre else norm(x)
 
-    def feed(self, x: Tensor, sample: Tensor | None = None) -> Tensor:
+    def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
         """The MLP and its residual."""
         y = self.mlp(self.mlp_norm(x) if self.pre else x)
-        return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, sample)
+        return self.join(x if self.residual_scale is None else x * self.residual_scale, y, self.mlp_norm, ragged)
 
 
 class ClassBlock(nn.Module):
@@ -193,8 +196,8 @@ class ClassBlock(nn.Module):
         return block.feed(block.join(token, block.attention_out_norm(y), block.attention_norm))
 
 
-def _samples(sight: Sight | None) -> Tensor | None:
-    """For packed tokens, the sample each belongs to."""
+def _layout(sight: Sight | None) -> Ragged | None:
+    """How the tokens are packed, if they are."""
     if sight is not None and isinstance(sight.pattern, Documents):
-        return sight.pattern.queries.sample
+        return sight.pattern.queries
     return None

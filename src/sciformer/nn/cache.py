@@ -17,18 +17,27 @@ class Store:
         self.values: Tensor | None = None
         self.memory: tuple[Tensor, Tensor] | None = None  # of cross-attention; the same at every step
 
+    def size(self, n: int, start: int | Tensor) -> int:
+        """How many keys there will be with n more from `start` on."""
+        if self.capacity is not None:
+            return self.capacity
+        assert isinstance(start, int)
+        return start + n
+
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
         """k, v (B, G, N, E) at positions start, start + 1, ... -> all keys and values (B, G, M, E)."""
         if self.capacity is None:
             if self.keys is not None and self.values is not None:
-                k, v = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
+                # What a failed pass may have left behind `start` is forgotten.
+                k, v = torch.cat([self.keys[:, :, :start], k], 2), torch.cat([self.values[:, :, :start], v], 2)
             self.keys, self.values = k, v
             return k, v
         if torch.is_grad_enabled() and k.requires_grad:
             raise UserError("a fixed cache under torch.no_grad()", "gradients", "Take a growing cache.")
         if self.keys is None or self.values is None:
-            self.keys = k.new_zeros(*k.shape[:2], self.capacity, k.shape[3])
-            self.values = v.new_zeros(*v.shape[:2], self.capacity, v.shape[3])
+            with torch.inference_mode(False):
+                self.keys = k.new_zeros(*k.shape[:2], self.capacity, k.shape[3])
+                self.values = v.new_zeros(*v.shape[:2], self.capacity, v.shape[3])
         place = start + torch.arange(k.shape[2], device=k.device)
         self.keys.index_copy_(2, place, k)
         self.values.index_copy_(2, place, v)
@@ -54,7 +63,8 @@ class Cache:
     """The stores of all blocks of a decoder, and what of them is valid.
 
     Growing (the default) or, with `capacity`, fixed: buffers are allocated at the first step and written in place,
-    and the position advances on the device, so that a decoding step can be compiled or captured as a CUDA graph.
+    and the position advances on the device, so that a decoding step can be compiled or captured as a CUDA graph. The
+    host's `length` does not see steps that a graph or a compiled call takes.
     """
 
     def __init__(self, depth: int, capacity: int | None = None) -> None:
@@ -63,16 +73,27 @@ class Cache:
         self.length = 0
         self.slot: Tensor | None = None
         self.valid: Tensor | None = None
+        self.at: Tensor | None = None
+        self.memory_valid: Tensor | None = None
+        self.pending: tuple[Tensor | None, Tensor | None] = (None, None)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the keys and values of a memory are here already."""
+        return bool(self.blocks) and self.blocks[0].memory is not None
 
     def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
         """For new tokens x (B, N, D): the position of the first, and the validity (B, M) of all keys."""
         batch, n, _ = x.shape
+        kept = self.blocks[0].keys if self.blocks else None
+        if kept is not None and len(kept) != batch:
+            raise UserError(f"a batch of {len(kept)}, as in the cache", f"{batch}", "Use cache.reorder to change it.")
         fresh = torch.ones(batch, n, dtype=torch.bool, device=x.device) if valid is None else valid
         if self.capacity is None:
             if self.valid is not None or (valid is not None and self.length):
                 before = self.valid if self.valid is not None else fresh.new_ones(batch, self.length)
                 valid = torch.cat([before, fresh], 1)
-            self.valid = valid
+            self.pending = (valid, self.at)
             return self.length, valid
         if not torch.compiler.is_compiling() and self.length + n > self.capacity:
             raise UserError(
@@ -81,20 +102,41 @@ class Cache:
                 "Make the cache larger, or let it grow: cache().",
             )
         if self.slot is None or self.valid is None:
-            self.slot = torch.zeros((), dtype=torch.long, device=x.device)
-            self.valid = fresh.new_zeros(batch, self.capacity)
+            with torch.inference_mode(False):
+                self.slot = torch.zeros((), dtype=torch.long, device=x.device)
+                self.valid = torch.zeros(batch, self.capacity, dtype=torch.bool, device=x.device)
         self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), fresh)
         return self.slot, self.valid
 
+    def place(self, at: Tensor, batch: int) -> Tensor:
+        """The coordinates (B, M, A) of all keys, from those of the new tokens (B or 1, N, A)."""
+        at = at.expand(batch, -1, -1)
+        if self.capacity is None:
+            at = at if self.at is None else torch.cat([self.at, at], 1)
+            self.pending = (self.pending[0], at)
+            return at
+        assert self.slot is not None
+        if self.at is None:
+            with torch.inference_mode(False):
+                self.at = torch.zeros(batch, self.capacity, at.shape[2], dtype=at.dtype, device=at.device)
+        self.at.index_copy_(1, self.slot + torch.arange(at.shape[1], device=at.device), at)
+        return self.at
+
     def finish(self, n: int) -> None:
         """Advance by n tokens, after all blocks have stored theirs."""
-        if self.slot is not None:
-            self.slot += n
+        if self.capacity is None:
+            self.valid, self.at = self.pending
+            self.length += n
+            return
+        assert self.slot is not None
+        self.slot += n
         if not torch.compiler.is_compiling():
             self.length += n
 
     def reorder(self, index: Tensor) -> None:
         """Take the samples `index` (B,), as beam search wants it."""
+        fixed = self.capacity is not None
         for store in self.blocks:
             store.reorder(index)
-        self.valid = _chosen(self.valid, index, self.capacity is not None)
+        self.valid, self.at = _chosen(self.valid, index, fixed), _chosen(self.at, index, fixed)
+        self.memory_valid = _chosen(self.memory_valid, index, False)

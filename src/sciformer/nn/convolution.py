@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .positions import Position
+from .positions import Position, grid
 from .ragged import Ragged
 from .recurrent import no_bias
 from .transformer import Valid, check_layout
@@ -60,7 +60,7 @@ class ConvNet(nn.Module):
             raise UserError("an odd kernel, so that a token stays in the middle", f"{kernel}")
         self.dim, self.shape = dim, shape
         self.position = Position() if position is None else position
-        self.position.fits(dim, 1, dim)
+        self.position.fits_without_attention(dim, self)
         axes = 1 if shape is None else 2
         self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, growth**i, dropout) for i in range(depth))
         self.norm = nn.LayerNorm(dim)
@@ -87,8 +87,9 @@ class ConvNet(nn.Module):
         if shape is not None and math.prod(shape) != x.shape[1]:
             raise UserError(f"{math.prod(shape)} tokens on a grid of {shape}", f"{x.shape[1]}")
         place = shape or (x.shape[1],)
-        at = self.position.place(x.shape[1], 0, x.device) if at is None else at
-        x = self.position.embed(x, at)
+        if at is None and shape is not None and self.position.axes == 2:
+            at = grid(shape).to(x.device)
+        x = self.position.embed(x, self.position.locate(x, at, valid))
         if valid is not None:
             x = x.masked_fill(~valid[..., None], 0)
         real = None if valid is None else valid.unflatten(1, place)[:, None]

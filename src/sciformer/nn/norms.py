@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ..errors import one_of
+from ..errors import UserError, one_of
+from .ragged import Ragged
 
 NORMS = ("layer", "rms", "none")
 
@@ -23,16 +24,18 @@ class DropPath(nn.Module):
 
     def __init__(self, p: float) -> None:
         super().__init__()
+        if not 0 <= p < 1:
+            raise UserError("a drop path rate from 0 to below 1", f"{p}")
         self.p = p
 
-    def forward(self, x: Tensor, sample: Tensor | None = None) -> Tensor:
-        """x (B, N, D), or packed (1, T, D) with the sample (T,) of each token."""
+    def forward(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
+        """x (B, N, D), or packed (1, T, D) with its layout."""
         if not self.training or self.p == 0:
             return x
-        if sample is None:
+        if ragged is None:
             kept = torch.rand(x.shape[0], 1, 1, device=x.device) >= self.p
         else:
-            kept = (torch.rand(x.shape[1] + 1, device=x.device) >= self.p)[sample][None, :, None]
+            kept = (torch.rand(len(ragged) + 1, device=x.device) >= self.p)[ragged.sample][None, :, None]
         return x * kept / (1 - self.p)
 
     def extra_repr(self) -> str:

@@ -191,7 +191,7 @@ class Documents(Pattern):
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         queries, keys = self.queries, self.memory
-        same = (queries.sample[i] == keys.sample[j]) & (queries.sample[i] < len(queries))
+        same = (queries.sample[i] == keys.sample[j]) & queries.inside[i]
         return same & self.within.allows(queries.position[i], keys.position[j])
 
 
@@ -200,6 +200,12 @@ def _bracketed(pattern: Pattern) -> str:
 
 
 FULL = Full()
+
+
+def _may_keep(pattern: Pattern) -> bool:
+    """Whether a mask may outlive the pass: not while a compiler or a fake mode is at work, nor of packed sequences."""
+    quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+    return quiet and not isinstance(pattern, Documents)
 
 
 @lru_cache(maxsize=32)
@@ -216,7 +222,8 @@ class Sight:
     bias      (B or 1, H or 1, N, M) added to the scores; gradients flow into it
     start     the position of the first query, when the keys began before it (a cache)
 
-    Blocks of one stack share a Sight, so what a kernel prepares from it is prepared once (`once`).
+    A Sight lives for one forward pass. Blocks of a stack share it, so what a kernel prepares from it is prepared once
+    (`once`); change nothing in it afterwards, and make a new one for the next pass.
     """
 
     def __init__(
@@ -237,22 +244,23 @@ class Sight:
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
-        """The value stored under `key`, made on first use."""
+        """The value stored under `key`, made on first use; a compiler makes it each time and keeps one by itself."""
+        if torch.compiler.is_compiling():  # sizes in a key would compile anew for every length
+            return make()
         if key not in self.prepared:
             self.prepared[key] = make()
         return self.prepared[key]
 
-    def check(self, q: Tensor, k: Tensor) -> None:
-        """Refuse a mask or bias that does not fit queries (B, H, N, E) and keys (B, G, M, E)."""
-        if self.valid is None and self.bias is None and not isinstance(self.pattern, Documents):
-            return
-        (batch, heads, n, _), m = q.shape, k.shape[2]
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        """Refuse a mask or bias that does not fit B samples of H heads with N queries and M keys."""
         if self.valid is not None:
             if self.valid.dtype != torch.bool:
                 raise UserError("`valid` as booleans, True where the key is real", f"{self.valid.dtype}")
             if self.valid.shape != (batch, m):
                 raise UserError(f"`valid` of shape {(batch, m)} (batch, keys)", f"{tuple(self.valid.shape)}")
         if self.bias is not None:
+            if not self.bias.is_floating_point():
+                raise UserError("`bias` as real numbers to add to the scores", f"{self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
                 raise UserError(
@@ -282,9 +290,7 @@ class Sight:
     def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
         pattern, mask = self.simplified(n, m), None
         if not isinstance(pattern, Full):
-            small = n * m <= 1 << 22 and isinstance(self.start, int) and not torch.compiler.is_compiling()
-            if small and not isinstance(pattern, Documents):
-                assert isinstance(self.start, int)
+            if isinstance(self.start, int) and n * m <= 1 << 22 and _may_keep(pattern):
                 mask = _small_mask(pattern, n, m, self.start, device)
             else:
                 mask = pattern.mask(n, m, self.start, device)

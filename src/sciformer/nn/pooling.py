@@ -26,12 +26,14 @@ class MeanPool(nn.Module):
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         check_layout(x, valid)
+        y = x.to(torch.promote_types(x.dtype, torch.float32))  # long sums overflow in half precision
         if isinstance(valid, Ragged):
-            sums = x.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, x)[:-1]
-            return sums / valid.lengths.clamp(min=1)[:, None]
+            sums = y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
+            return (sums / valid.lengths.clamp(min=1)[:, None]).to(x.dtype)
         if valid is None:
-            return x.sum(1) / max(1, x.shape[1])
-        return x.masked_fill(~valid[..., None], 0).sum(1) / valid.sum(1, keepdim=True).clamp(min=1)
+            return (y.sum(1) / max(1, x.shape[1])).to(x.dtype)
+        sums = y.masked_fill(~valid[..., None], 0).sum(1)
+        return (sums / valid.sum(1, keepdim=True).clamp(min=1)).to(x.dtype)
 
 
 class LastPool(nn.Module):
@@ -72,7 +74,11 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Tokens, validity and coordinates with the class token first; it stands at coordinate 0."""
+        """Tokens, validity and coordinates with the class token first; it stands at coordinate 0.
+
+        Coordinates (N, A) of as many tokens as samples on as many axes as tokens look like (B, N): expand them to
+        (B, N, A).
+        """
         check_layout(x, valid)
         if isinstance(valid, Ragged):
             longer = Ragged(valid.lengths + 1, valid.total + len(valid))
@@ -88,8 +94,9 @@ class ClassToken(nn.Module):
             return wide, longer, at
         token = self.token.to(x.dtype).expand(len(x), 1, -1)
         if at is not None:
-            axis = 1 if at.shape[:2] == x.shape[:2] else 0
-            at = torch.cat([at.narrow(axis, 0, 1) * 0, at], axis) if at.shape[axis] else at
+            axis = 1 if at.dim() == 3 or (at.dim() == 2 and at.shape == x.shape[:2]) else 0
+            shape = [1 if i == axis else size for i, size in enumerate(at.shape)]
+            at = torch.cat([at.new_zeros(shape), at], axis)
         return torch.cat([token, x], 1), None if valid is None else F.pad(valid, (1, 0), value=True), at
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
@@ -116,7 +123,8 @@ class ClassAttention(nn.Module):
         self.token = nn.Parameter(torch.empty(1, 1, dim))
         nn.init.trunc_normal_(self.token, std=0.02)
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
-        self.norm = make_norm(options.get("norm", "layer"), dim)
+        pre = options.get("order", "pre") == "pre"
+        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim, options.get("bias", True))
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         x, mask = _padded(x, valid)

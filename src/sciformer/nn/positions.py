@@ -24,9 +24,14 @@ Rotation = tuple[Tensor, Tensor, bool]
 
 
 class Position(nn.Module):
-    """No position at all; the ground of every other one. Tokens are a set."""
+    """No position at all; the ground of every other one. Tokens are a set.
+
+    `axes` is the number of coordinates; `inside` is True where the code acts inside attention, which a trunk without
+    attention refuses.
+    """
 
     axes: int = 1
+    inside: bool = False
 
     def fits(self, dim: int, heads: int, head_dim: int) -> None:
         """Refuse a trunk of other widths than this code was made for."""
@@ -35,15 +40,44 @@ class Position(nn.Module):
             if made_for != found:
                 raise UserError(f"a trunk with {name} {made_for}, which {type(self).__name__} was made for", f"{found}")
 
+    def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
+        """Refuse a trunk that has no attention to act in."""
+        if self.inside:
+            raise UserError(
+                "a position code that is added to the tokens",
+                f"{type(self).__name__}, which acts inside attention",
+                f"{type(trunk).__name__} has none.",
+            )
+        self.fits(dim, 1, dim)
+
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         """The coordinates of tokens start, start + 1, ... when the caller gives none."""
         if self.axes > 1:
             raise UserError(
-                f"coordinates on {self.axes} axes for {type(self).__name__}",
-                "none",
-                "Pass at=grid((height, width)).",
+                f"coordinates on {self.axes} axes for {type(self).__name__}", "none", "Pass at=grid((height, width))."
             )
         return torch.arange(n, device=device) + start
+
+    def locate(self, x: Tensor, at: Tensor | None, real: Tensor | None = None, start: int | Tensor = 0) -> Tensor:
+        """The coordinates (B or 1, N, A) of the tokens x (B, N, D): `at`, 0 where they are not `real`, or the default.
+
+        at    (N,) or (B, N) on one axis, (N, A) or (B, N, A) on several
+        real  (B, N)
+        """
+        batch, n = x.shape[:2]
+        if at is None:
+            at = self.place(n, start, x.device)
+        shape = tuple(at.shape)
+        if type(self) is Position:  # nobody asks where the tokens are
+            return torch.zeros(1, n, 1, device=x.device)
+        if self.axes == 1 and shape in ((n,), (batch, n), (1, n)):
+            at = at.expand(1, n)[..., None] if at.dim() == 1 else at[..., None]
+        elif shape == (n, self.axes):
+            at = at[None]
+        elif shape not in ((batch, n, self.axes), (1, n, self.axes)):
+            one = f"({n},), ({batch}, {n})" if self.axes == 1 else f"({n}, {self.axes}), ({batch}, {n}, {self.axes})"
+            raise UserError(f"coordinates `at` of shape {one}, for {self.axes} axes", f"{shape}")
+        return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
         """x (B, N, D) with its position."""
@@ -59,7 +93,7 @@ class Position(nn.Module):
 
     def columns(self, at: Tensor) -> Tensor:
         """Coordinates as (..., N, A), refused where the number of axes does not fit."""
-        if self.axes == 1 and at.dim() < 3:
+        if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
             raise UserError(f"coordinates on {self.axes} axes, shape (..., N, {self.axes})", f"{tuple(at.shape)}")
@@ -110,7 +144,8 @@ class Learned(Position):
         """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
         at = self.columns(at)
         if not at.is_floating_point():
-            if not at.is_cuda and at.numel() and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
+            checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
+            if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
                 raise UserError(f"places inside {self.shape}", f"places from {int(at.min())} to {int(at.max())}")
             return self.table[self._flat(at)]
         low = at.floor()
@@ -159,6 +194,8 @@ class Rotary(Position):
     takes an equal share of the head. `pairs="halves"` couples (x_i, x_i+d/2) instead, as LLaMA's weights have it.
     """
 
+    inside = True
+
     def __init__(self, head_dim: int, axes: int = 1, base: float = 10_000.0, pairs: str = "neighbours") -> None:
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
@@ -206,7 +243,8 @@ class Fourier(Position):
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
         at = self.columns(at)
         exact = at.dtype if at.is_floating_point() else self.frequency.dtype
-        angle = 2 * math.pi * (at.to(exact) @ self.frequency.to(exact))
+        # A sum instead of a matrix product: autocast must not round the coordinates.
+        angle = 2 * math.pi * (at.to(exact)[..., None] * self.frequency.to(exact)).sum(-2)
         waves = torch.cat([angle.sin(), angle.cos()], -1).to(self.linear.weight.dtype)
         return x + self.linear(waves).to(x.dtype)
 
@@ -216,6 +254,8 @@ class RelativeBias(Position):
 
     p are integers: the place in a sequence or, with several axes, on a grid.
     """
+
+    inside = True
 
     def __init__(self, heads: int, span: int, axes: int = 1) -> None:
         super().__init__()

@@ -116,7 +116,7 @@ class Recurrent(nn.Module):
             hidden = dim // self.directions
         self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
         self.position = Position() if position is None else position
-        self.position.fits(dim, 1, dim)
+        self.position.fits_without_attention(dim, self)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 LAYERS[kind](dim if i == 0 else self.dim, hidden, batch_first=True) for _ in range(self.directions)
@@ -146,8 +146,7 @@ class Recurrent(nn.Module):
             return valid.flatten(self(valid.pad(x), valid.valid, at=at, watch=watch))
         if x.numel() == 0:
             return x.new_zeros(*x.shape[:2], self.dim)
-        at = self.position.place(x.shape[1], 0 if cache is None else cache.length, x.device) if at is None else at
-        x = self.position.embed(x, at)
+        x = self.position.embed(x, self.position.locate(x, at, valid, 0 if cache is None else cache.length))
         order = _Order(x, valid)
         x = order.gather(x)
         if watch is not None:

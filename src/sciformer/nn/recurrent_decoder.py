@@ -69,14 +69,15 @@ class RecurrentDecoder(nn.Module):
     ) -> Tensor:
         """The outputs (B, N, D) for inputs x (B, N, D), each knowing the memory and the inputs up to itself.
 
-        memory  (B, M, D') states of an encoder, asked at every step if there is a score
+        memory  (B, M, D') states of an encoder, asked at every step if there is a score; with a cache, needed at the
+                first step alone
         start   (B, D') the vector to begin from; the mean of the memory unless given, zeros if there is none
         """
         check_layout(x, valid, self.dim)
         if isinstance(valid, Ragged):
             padded = self(valid.pad(x), memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
             return valid.flatten(padded)
-        if self.score is not None and memory is None:
+        if self.score is not None and memory is None and (cache is None or cache.memory is None):
             raise UserError("a memory to attend to", "none", "Or make the decoder with score=None.")
         asked = cache.memory if cache is not None else None
         if asked is None and memory is not None:
@@ -84,7 +85,11 @@ class RecurrentDecoder(nn.Module):
         states = cache.states if cache is not None and cache.states else self._begin(x, start, asked)
         outputs, weights = [], []
         for i in range(x.shape[1]):
-            out, states, seen = self._step(x[:, i], states, asked, watch is not None)
+            out, after, seen = self._step(x[:, i], states, asked, watch is not None)
+            if valid is not None:  # padding is not read: the state stays what it was
+                real = valid[:, i, None]
+                after = [_where(real, new, old) for new, old in zip(after, states)]
+            states = after
             outputs.append(out)
             weights.append(seen)
         if cache is not None:
@@ -131,6 +136,10 @@ class RecurrentDecoder(nn.Module):
             above.append(cell(self.dropout(x) if i else x, states[i]))
             x = above[-1][0]
         return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
+
+
+def _where(real: Tensor, new: State, old: State) -> State:
+    return tuple(torch.where(real, a, b) for a, b in zip(new, old))
 
 
 class Memory:

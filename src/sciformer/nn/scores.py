@@ -124,13 +124,15 @@ class Location(Score):
         places = self.weight.shape[1]
         if position is None:
             position = torch.arange(k.shape[-2], device=k.device)
+        if torch.compiler.is_compiling():
+            return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
         if len(position) and (last := int(position.max())) >= places:
             raise UserError(
                 f"at most {places} keys, the length the Location score was made for",
                 f"{last + 1}",
                 f"Make it longer: Location(dim, heads, length={last + 1}).",
             )
-        return q @ self.weight[:, position].transpose(-2, -1)
+        return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
 
 
 SCORES: dict[str, type[Score]] = {

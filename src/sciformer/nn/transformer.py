@@ -19,12 +19,13 @@ from ..errors import UserError
 from .blocks import Block, BlockOptions
 from .cache import Cache
 from .norms import make_norm
-from .patterns import FULL, Causal, Documents, Pattern, Sight
+from .patterns import FULL, Causal, Documents, Full, Pattern, Sight
 from .positions import Position
 from .ragged import Ragged
 from .watch import Watch, look
 
 Valid = Tensor | Ragged | None
+EXAMPLES = {"position": "Rotary(head_dim) or Sinusoidal(dim)", "pattern": "Causal() or Window(128)"}
 
 
 class Transformer(nn.Module):
@@ -55,11 +56,14 @@ class Transformer(nn.Module):
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
+        for name, given, kind in (("position", position, Position), ("pattern", pattern, Pattern)):
+            if given is not None and not isinstance(given, kind):
+                raise UserError(f"a {name} such as {EXAMPLES[name]}", repr(given))
         self.dim, self.depth, self.pattern = dim, depth, pattern
         self.position = Position() if position is None else position
         self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
         self.blocks = nn.ModuleList(
-            Block(dim, heads, cross=cross, drop_path=drop_path * i / max(1, depth - 1), **options) for i in range(depth)
+            Block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
         )
         pre = options.get("order", "pre") == "pre"
         self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim, options.get("bias", True))
@@ -91,21 +95,22 @@ class Transformer(nn.Module):
     ) -> Tensor:
         """The tokens x, each informed by those it may see.
 
-        at      coordinates of the tokens (N,), (B, N) or with axes (B, N, A); packed (T,) or (T, A)
+        at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on axes; packed (T,), (T, A)
         bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block
-        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`
+        memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed at the first step alone
         cache   keys and values of earlier tokens; x then holds only the new ones
         """
         check_layout(x, valid, self.dim)
         ragged, mask = (valid, None) if isinstance(valid, Ragged) else (None, valid)
-        real = mask if ragged is None else ragged.sample < len(ragged)
+        real = mask
         if ragged is not None:
-            x = x[None]
             if cache is not None:
                 raise UserError("padded tokens with a cache", "packed ones")
+            x, real = x[None], ragged.inside[None]
+            at = self._packed_place(ragged, x.device) if at is None else at
         memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
         start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
-        at = self._place(x, ragged, real, start, at, cache)
+        at = self.position.locate(x, at, real, start)
         bias = self._lean(x, mask, at, bias, cache)
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
         sight = Sight(pattern, keys_valid, bias, start)
@@ -124,39 +129,30 @@ class Transformer(nn.Module):
         if cache is not None:
             cache.finish(x.shape[1])
         x = self.norm(x)
-        x = x if ragged is None else x[0]
-        return x if real is None else x.masked_fill(~real[..., None], 0)
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)
+        return x if ragged is None else x[0]
 
-    def _place(
-        self,
-        x: Tensor,
-        ragged: Ragged | None,
-        real: Tensor | None,
-        start: int | Tensor,
-        at: Tensor | None,
-        cache: Cache | None,
-    ) -> Tensor:
-        """Where the tokens are: `at` where it is given, 0 at padding; otherwise 0, 1, 2, ... in each sequence."""
-        if at is not None:
-            if real is not None and at.shape[: real.dim()] == real.shape:
-                at = at.masked_fill(~real.view(*real.shape, *[1] * (at.dim() - real.dim())), 0)
-            return at
-        if ragged is None:
-            return self.position.place(x.shape[1], start, x.device)
-        places = self.position.place(ragged.longest, 0, x.device)
-        return places[ragged.position.clamp(max=max(0, ragged.longest - 1))] if len(places) else ragged.position * 0
+    def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
+        """Coordinates 0, 1, 2, ... in each of the packed sequences."""
+        places = self.position.place(ragged.longest, 0, device)
+        if not len(places):
+            return places.new_zeros(ragged.total, *places.shape[1:])
+        return places[ragged.position.clamp(max=len(places) - 1)]
 
     def _lean(
         self, x: Tensor, mask: Tensor | None, at: Tensor, bias: Tensor | None, cache: Cache | None
     ) -> Tensor | None:
         """The pair bias of the caller and that of the position together."""
-        if bias is not None and mask is not None:
-            bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
-        if cache is None:
-            leaning = self.position.bias(at, at)
-        else:  # keys stand at their places in the cache
-            count = x.shape[1] + cache.length if cache.capacity is None else cache.capacity
-            leaning = self.position.bias(at, torch.arange(count, device=x.device))
+        if bias is not None:
+            if bias.dim() != 4:
+                raise UserError("`bias` of shape (B or 1, heads or 1, N, M)", f"{tuple(bias.shape)}")
+            if mask is not None:
+                bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
+        leaning = None
+        if self.position.inside:
+            keys_at = at if cache is None else cache.place(at, x.shape[0])
+            leaning = self.position.bias(at, keys_at)
         if leaning is None or bias is None:
             return bias if leaning is None else leaning
         return bias + leaning
@@ -165,25 +161,34 @@ class Transformer(nn.Module):
         self, memory: Tensor | None, valid: Valid, queries: Ragged | None, cache: Cache | None
     ) -> tuple[Tensor | None, Sight | None]:
         """The memory in the width and layout of the queries, and what is seen of it."""
+        if self.cross and cache is not None and cache.has_memory:  # given at the first step
+            kept = cache.blocks[0].memory
+            assert kept is not None
+            return kept[0], Sight(valid=cache.memory_valid)
         if (memory is not None) != self.cross:
             there = "with" if self.cross else "without"
             found = "none" if memory is None else f"one of shape {tuple(memory.shape)}"
             raise UserError(f"a memory exactly for a trunk made with cross=True; this one is {there} it", found)
         if memory is None:
             return None, None
-        check_layout(memory, valid)
+        check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
-            real = valid.sample < len(valid)
-            return self.adapt(memory.masked_fill(~real[:, None], 0))[None], Sight(Documents(queries, keys=valid))
+            memory = memory.masked_fill(~valid.inside[:, None], 0)
+            return self.adapt(memory)[None], Sight(Documents(queries, keys=valid))
         if queries is not None:
             raise UserError("a packed memory beside packed tokens", "a padded one", "Pass Ragged(lengths).")
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
-        if cache is not None and cache.blocks and cache.blocks[0].memory is not None:
-            return memory, Sight(valid=valid)  # its keys and values are in the cache
         if valid is not None:
             memory = memory.masked_fill(~valid[..., None], 0)
+        if cache is not None:
+            cache.memory_valid = valid
         return self.adapt(memory), Sight(valid=valid)
+
+
+def _rates(last: float, depth: int) -> list[float]:
+    """Drop path rates that grow linearly from 0 at the first block to `last` at the last."""
+    return [last * i / (depth - 1) for i in range(depth)] if depth > 1 else [last] * depth
 
 
 class Encoder(Transformer):
@@ -206,7 +211,7 @@ class Decoder(Transformer):
         drop_path: float = 0.0,
         **options: Unpack[BlockOptions],
     ) -> None:
-        past = Causal() if pattern is None else Causal() & pattern
+        past = Causal() if pattern is None or isinstance(pattern, (Full, Causal)) else Causal() & pattern
         super().__init__(
             dim,
             depth,
@@ -238,12 +243,18 @@ class EncoderDecoder(nn.Module):
         source_valid: Valid = None,
         target_valid: Valid = None,
         *,
+        source_at: Tensor | None = None,
+        target_at: Tensor | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """The target tokens (B, N, D), each informed by the source and by the target up to itself."""
-        memory = self.encoder(source, source_valid, watch=look(watch, "encoder"))
+        """The target tokens (B, N, D), each informed by the source and by the target up to itself.
+
+        To decode step by step, call `encoder` once and `decoder` with a cache.
+        """
+        memory = self.encoder(source, source_valid, at=source_at, watch=look(watch, "encoder"))
+        where = {} if target_at is None else {"at": target_at}
         return self.decoder(
-            target, target_valid, memory=memory, memory_valid=source_valid, watch=look(watch, "decoder")
+            target, target_valid, memory=memory, memory_valid=source_valid, watch=look(watch, "decoder"), **where
         )
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from torch import Tensor
 
 from ...errors import UserError, one_of
-from ..patterns import Causal, Full, Sight
+from ..patterns import Causal, Documents, Full, Sight
 from ..scores import ScaledDot, Score
 from . import chunked, flex, reference, sdpa
 
@@ -63,7 +63,7 @@ def attend(
             f"{tuple(queries)}, {tuple(keys)} and {tuple(values)}",
             "One head of one sample is x[None, None].",
         )
-    sight.check(q, k)
+    sight.check(queries[0], queries[1], queries[2], keys[2])
     k = k if score.fused else reference.repeat_heads(k, queries[1])
     return compute(score.query(q), score.key(k), v, sight, score, dropout, kernel)
 
@@ -92,6 +92,8 @@ def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.
         return "sdpa"
     n, m = q.shape[2], k.shape[2]
     if q.is_cuda:
-        sparse = n * m >= 1 << 18 and flex.refuse(q, k, sight, score, dropout) is None
-        return "flex" if sparse else "sdpa"
-    return "chunked" if chunked.refuse(q, k, sight, score, dropout) is None and chunked.saves(n, sight) else "sdpa"
+        if n * m >= 1 << 18 and flex.refuse(q, k, sight, score, dropout) is None:
+            return "flex"
+        return "chunked" if isinstance(sight.pattern, Documents) else "sdpa"
+    cheap = chunked.refuse(q, k, sight, score, dropout) is None and chunked.saves(n, sight)
+    return "chunked" if cheap else "sdpa"

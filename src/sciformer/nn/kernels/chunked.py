@@ -67,7 +67,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
         return _documents(q, k, v, sight, sight.pattern, score, dropout)
     n, scale = q.shape[2], score.scale(q.shape[3])
     cut = Cut(sight.pattern, n)
-    mask = sight.once(("chunked", n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
+    mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
     out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
     if cut.count:  # the rows of the global tokens see everything
         bias = None if sight.bias is None else sight.bias[:, :, : cut.count]
@@ -82,7 +82,7 @@ class Cut:
     def __init__(self, pattern: Pattern, n: int) -> None:
         self.local, count = split(pattern)
         self.n, self.count = n, min(count, n)
-        self.left, self.right = (int(side) for side in self.local.reach())
+        self.left, self.right = (int(min(side, n - 1)) for side in self.local.reach())
         self.size = min(block_size(self.left, self.right), n)
         self.blocks = -(-n // self.size)
         self.rest = self.blocks * self.size - n  # queries that fill the last block
@@ -111,13 +111,14 @@ class Cut:
         first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
         i = first + torch.arange(self.size, device=q.device)[:, None]
         j = first - self.left + torch.arange(self.span, device=q.device)
-        allowed = self.local.allows(i, j) & (j >= self.count) & (j < self.n)
+        last = self.n - 1
+        allowed = self.local.allows(i.clamp(max=last), j.clamp(0, last)) & (j >= self.count) & (j <= last)
         if self.count:
             j = torch.cat([torch.arange(self.count, device=q.device).expand(self.blocks, 1, -1), j], 2)
             allowed = torch.cat([allowed.new_ones(self.blocks, self.size, self.count), allowed], 2)
         mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
         if sight.valid is not None:
-            mask = mask & sight.valid[:, j.clamp(0, self.n - 1)][:, :, None]
+            mask = mask & sight.valid[:, j.clamp(0, last)][:, :, None]
         if sight.bias is not None:
             mask = self.band(sight.bias).to(q.dtype).masked_fill(~mask, -torch.inf)
         return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)

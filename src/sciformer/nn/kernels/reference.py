@@ -24,20 +24,26 @@ def repeat_heads(x: Tensor, heads: int) -> Tensor:
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
     """The attention weights (B, H, N, M) of prepared queries and keys; each row sums to one, or to zero."""
     k = repeat_heads(k, q.shape[1])
-    pattern = sight.pattern
-    position = pattern.memory.position if isinstance(pattern, Documents) else None
-    logits = score.compare(q, k, position)
-    if logits.dtype in (torch.float16, torch.bfloat16):
-        logits = logits.float()
+    dtype, exact = q.dtype, torch.promote_types(q.dtype, torch.float32)  # half precision overflows before it is scaled
+    logits = score.compare(q.to(exact), k.to(exact), _key_positions(sight))
     if sight.bias is not None:
         logits = logits + sight.bias
     hidden = logits == -torch.inf
     allowed = sight.allowed(q.shape[2], k.shape[2], q.device)
     if allowed is not None:
         hidden = hidden | ~allowed
-    # The lowest finite number instead of -inf: a row without keys stays finite, also in the backward pass.
-    logits = logits.masked_fill(hidden, torch.finfo(logits.dtype).min)
-    return logits.softmax(-1).masked_fill(hidden, 0.0).to(q.dtype)
+    # A row without keys is opened and then zeroed, so that it stays finite, also in the backward pass.
+    empty = hidden.all(-1, keepdim=True)
+    logits = logits.masked_fill(hidden, -torch.inf).masked_fill(empty, 0.0)
+    return logits.softmax(-1).masked_fill(hidden, 0.0).to(dtype)
+
+
+def _key_positions(sight: Sight) -> Tensor | None:
+    """The place of each key in its own sequence, where sequences are packed."""
+    if not isinstance(sight.pattern, Documents):
+        return None
+    keys = sight.pattern.memory
+    return keys.position.masked_fill(~keys.inside, 0)
 
 
 def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
