@@ -19,7 +19,7 @@ help: ## list the commands
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or newer is needed, found {v.major}.{v.minor}: try  make PYTHON=python3.12 test")'
 	@echo "making $(ENV) (a few minutes the first time)"
-	@set -e; rm -rf $(ENV); trap 'rm -rf $(ENV)' ERR INT TERM; \
+	@set -e; rm -rf $(ENV); trap 'rm -rf $(ENV)' ERR INT TERM HUP; \
 	  $(PYTHON) -m venv $(ENV); \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
 	  touch $(STAMP)

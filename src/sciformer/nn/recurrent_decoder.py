@@ -75,8 +75,11 @@ class RecurrentDecoder(nn.Module):
         """
         check_layout(x, valid, self.dim)
         if isinstance(valid, Ragged):
-            padded = self(valid.pad(x), memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
+            x, mask = valid.pad(x), valid.valid
+            padded = self(x, mask, memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
             return valid.flatten(padded)
+        if valid is not None:
+            x = x.masked_fill(~valid[..., None], 0)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
             raise UserError("a memory to attend to", "none", "Or make the decoder with score=None.")
         asked = cache.memory if cache is not None else None

@@ -59,7 +59,7 @@ class Transformer(nn.Module):
         for name, given, kind in (("position", position, Position), ("pattern", pattern, Pattern)):
             if given is not None and not isinstance(given, kind):
                 raise UserError(f"a {name} such as {EXAMPLES[name]}", repr(given))
-        self.dim, self.depth, self.pattern = dim, depth, pattern
+        self.dim, self.depth, self.heads, self.pattern = dim, depth, heads, pattern
         self.position = Position() if position is None else position
         self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
         self.blocks = nn.ModuleList(
@@ -145,8 +145,9 @@ class Transformer(nn.Module):
     ) -> Tensor | None:
         """The pair bias of the caller and that of the position together."""
         if bias is not None:
-            if bias.dim() != 4:
-                raise UserError("`bias` of shape (B or 1, heads or 1, N, M)", f"{tuple(bias.shape)}")
+            batch, n, _ = x.shape
+            keys = n if cache is None else cache.capacity or cache.length + n
+            Sight(bias=bias).check(batch, self.heads, n, keys)
             if mask is not None:
                 bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
         leaning = None

@@ -50,11 +50,15 @@ def attend(
 
     q (B, H, N, E), k and v (B, G, M, E) with G dividing H: shared key-value heads. Returns (B, H, N, E).
     """
-    sight = sight or Sight()
+    sight = Sight() if sight is None else sight
+    if not isinstance(sight, Sight) or not isinstance(score, Score):
+        found = type(sight if isinstance(score, Score) else score).__name__
+        raise UserError("a Sight and a Score", found, "A mask is Sight(valid=mask), a score is ScaledDot().")
     queries, keys, values = q.shape, k.shape, v.shape
     if (
         not len(queries) == len(keys) == len(values) == 4
         or queries[0] != keys[0]
+        or queries[3] != keys[3]
         or keys[:3] != values[:3]
         or queries[1] % keys[1]
     ):

@@ -1,0 +1,113 @@
+"""Decoding step by step, where it is easy to go wrong."""
+
+import pytest
+import torch
+
+from sciformer.errors import UserError
+from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal, Window, grid
+
+from .parity import shake
+
+CAPACITIES = [None, 12]
+
+
+def left_padded(position):
+    decoder = shake(Decoder(16, 2, 4, position=position)).double().eval()
+    x, valid = torch.randn(2, 9, 16).double(), torch.ones(2, 9, dtype=torch.bool)
+    valid[1, :3] = False
+    at = torch.stack([torch.arange(9), (torch.arange(9) - 3).clamp(min=0)])
+    return decoder, x, valid, at
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@pytest.mark.parametrize(
+    "position", [Rotary(4), RelativeBias(4, 3), Sinusoidal(16), Learned(16, 9)], ids=lambda p: type(p).__name__
+)
+@torch.no_grad()
+def test_every_position_decodes_prompts_of_different_length_together(position, capacity):
+    decoder, x, valid, at = left_padded(position)
+    cache, parts = decoder.cache(capacity), []
+    for piece in (slice(0, 5), slice(5, 6), slice(6, 9)):
+        parts.append(decoder(x[:, piece], valid[:, piece], at=at[:, piece], cache=cache))
+    found = torch.cat(parts, 1)
+    torch.testing.assert_close(found[0], decoder(x[:1])[0])
+    torch.testing.assert_close(found[1, 3:], decoder(x[1:, 3:])[0])
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@torch.no_grad()
+def test_a_bias_over_a_grid_decodes_too(capacity):
+    decoder = shake(Decoder(16, 1, 4, position=RelativeBias(4, 2, axes=2))).double().eval()
+    x, at = torch.randn(2, 6, 16).double(), grid((2, 3))
+    cache = decoder.cache(capacity)
+    parts = [decoder(x[:, :4], at=at[:4], cache=cache), decoder(x[:, 4:], at=at[4:], cache=cache)]
+    torch.testing.assert_close(torch.cat(parts, 1), decoder(x, at=at))
+    cache.reorder(torch.tensor([1, 0]))
+    assert cache.at.shape[0] == 2
+
+
+@torch.no_grad()
+def test_validity_may_begin_late():
+    decoder = shake(Decoder(16, 2, 4)).double().eval()
+    x, valid = torch.randn(2, 8, 16).double(), torch.ones(2, 8, dtype=torch.bool)
+    valid[0, 6] = False
+    cache = decoder.cache()
+    parts = [decoder(x[:, :4], cache=cache), decoder(x[:, 4:], valid[:, 4:], cache=cache)]
+    torch.testing.assert_close(torch.cat(parts, 1), decoder(x, valid))
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@torch.no_grad()
+def test_a_refused_call_leaves_the_cache_as_it_was(capacity):
+    decoder = shake(Decoder(16, 2, 4, position=RelativeBias(4, 3))).double().eval()
+    x, cache = torch.randn(2, 6, 16).double(), decoder.cache(capacity)
+    parts = [decoder(x[:, :4], cache=cache)]
+    for _ in range(2):
+        with pytest.raises(UserError, match="bias"):
+            decoder(x[:, 4:5], bias=torch.zeros(1, 1, 1, 3).double(), cache=cache)
+    parts += [decoder(x[:, 4:5], cache=cache), decoder(x[:, 5:], cache=cache)]
+    torch.testing.assert_close(torch.cat(parts, 1), decoder(x))
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@torch.no_grad()
+def test_the_memory_and_its_validity_are_given_once(capacity):
+    decoder = shake(Decoder(16, 2, 4, cross=True, memory_dim=6)).double().eval()
+    x, memory, valid = torch.randn(3, 5, 16).double(), torch.randn(3, 4, 6).double(), torch.rand(3, 4) > 0.4
+    cache = decoder.cache(capacity)
+    parts = [decoder(x[:, :2], memory=memory, memory_valid=valid, cache=cache), decoder(x[:, 2:4], cache=cache)]
+    expected = decoder(x, memory=memory, memory_valid=valid)
+    torch.testing.assert_close(torch.cat(parts, 1), expected[:, :4])
+    index = torch.tensor([2, 0, 1])
+    cache.reorder(index)
+    torch.testing.assert_close(decoder(x[index, 4:], cache=cache), expected[index, 4:])
+
+
+def test_inference_and_no_grad_may_follow_each_other():
+    decoder = shake(Decoder(16, 1, 4, position=RelativeBias(4, 3))).eval()
+    x, cache = torch.randn(2, 4, 16), decoder.cache(4)
+    with torch.inference_mode():
+        first = decoder(x[:, :3], cache=cache)
+    with torch.no_grad():
+        last = decoder(x[:, 3:], cache=cache)
+        torch.testing.assert_close(torch.cat([first, last], 1), decoder(x))
+
+
+@torch.no_grad()
+def test_another_batch_is_refused():
+    decoder = Decoder(16, 1, 4).eval()
+    cache = decoder.cache()
+    decoder(torch.randn(2, 3, 16), cache=cache)
+    with pytest.raises(UserError, match=r"batch of 2.*found 3.*reorder"):
+        decoder(torch.randn(3, 1, 16), cache=cache)
+
+
+@pytest.mark.parametrize("capacity", CAPACITIES)
+@torch.no_grad()
+def test_compiled_steps_equal_eager_ones(capacity):
+    torch._dynamo.reset()
+    decoder = shake(Decoder(16, 2, 4, position=Rotary(4), pattern=Window(5))).double().eval()
+    x, cache = torch.randn(2, 9, 16).double(), decoder.cache(capacity)
+    step = torch.compile(decoder, backend="eager")
+    parts = [decoder(x[:, :4], cache=cache)] + [step(x[:, i : i + 1], cache=cache) for i in range(4, 9)]
+    torch.testing.assert_close(torch.cat(parts, 1), decoder(x))

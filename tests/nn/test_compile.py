@@ -1,0 +1,48 @@
+"""torch.compile: one graph, few compilations, and nothing left behind."""
+
+import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from sciformer.nn import Decoder, Encoder, Learned, Ragged, Rotary, Sight, Strided, Window, attend
+
+TRUNKS = {
+    "full": lambda: Encoder(16, 2, 4, position=Rotary(4)),
+    "causal": lambda: Decoder(16, 2, 4, position=Learned(16, 64)),
+    "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
+    "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
+}
+
+
+@pytest.mark.parametrize("name", TRUNKS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_many_lengths_need_few_compilations(name, masked):
+    torch._dynamo.reset()
+    trunk, counter = TRUNKS[name]().eval(), CompileCounter()
+    compiled = torch.compile(trunk, backend=counter, fullgraph=True)
+    for n in range(6, 18):
+        x, valid = torch.randn(2, n, 16), torch.rand(2, n) > 0.3 if masked else None
+        torch.testing.assert_close(compiled(x, valid), trunk(x, valid))
+    assert counter.frame_count <= 4
+
+
+def test_packed_sequences_trace_when_their_layout_is_made_before():
+    torch._dynamo.reset()
+    trunk = Encoder(16, 2, 4, position=Rotary(4), kernel="sdpa").eval()
+    ragged = Ragged(torch.tensor([3, 0, 5]), total=10, longest=5)
+    x = torch.randn(10, 16)
+    compiled = torch.compile(trunk, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x, ragged), trunk(x, ragged))
+
+
+def test_a_fake_pass_leaves_no_fake_mask_behind():
+    pattern = Window(2, 11)
+    with FakeTensorMode():
+        q = torch.zeros(1, 1, 7, 8)
+        attend(q, q, q, Sight(pattern), kernel="sdpa")
+    q = torch.randn(1, 1, 7, 8)
+    assert attend(q, q, q, Sight(pattern), kernel="sdpa").isfinite().all()
+    with FakeTensorMode():  # nor does a real one disturb the next fake pass
+        q = torch.zeros(1, 1, 7, 8)
+        attend(q, q, q, Sight(pattern), kernel="sdpa")
