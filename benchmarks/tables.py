@@ -73,7 +73,8 @@ def kernels(tag: str) -> Callable[[], str]:
                 line = [f"{pattern}, {size}k"]
                 for row in (forward, training):
                     line += [f"{row['value']:.3g}", f"{row['ratio_raw']:.3f}"]
-                line += [f"{training['MiB']:.0f} / {training['raw_MiB']:.0f}"]
+                raw = f" / {training['raw_MiB']:.0f}" if "raw_MiB" in training else ""
+                line += [f"{training['MiB']:.0f}{raw}"]
                 if latency:
                     one = found.get(f"attention_{tag}.{pattern}.{size}k.latency")
                     line += [f"{one['value']:.3g}", f"{one['ratio_raw']:.3f}"] if one else ["", ""]

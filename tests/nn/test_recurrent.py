@@ -72,6 +72,8 @@ def test_decoding_step_by_step_equals_the_whole(kind, score):
     state = decoder.cache()
     parts = [decoder(x[:, i : i + 1], memory=memory, cache=state) for i in range(5)]
     torch.testing.assert_close(torch.cat(parts, 1), whole)
+    whole.sum().backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in decoder.parameters())
 
 
 @pytest.mark.parametrize("score", [None, "additive", "dot"])

@@ -45,7 +45,8 @@ class RecurrentDecoder(nn.Module):
         self.dim, self.kind = dim, kind
         memory_dim = dim if memory_dim is None else memory_dim
         self.score = None if score is None else make_score(score, dim, 1, length)
-        self.adapt = nn.Linear(memory_dim, dim) if memory_dim != dim else nn.Identity()
+        adapted = score is not None and memory_dim != dim
+        self.adapt = nn.Linear(memory_dim, dim) if adapted else nn.Identity()
         context = 0 if score is None else dim
         self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim) for i in range(depth))
         self.begin = nn.Linear(memory_dim, depth * dim)
