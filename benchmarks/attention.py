@@ -70,8 +70,9 @@ def cell(device: str, name: str, n: int) -> list[Row]:
     del found
     if device == "cpu" and name == "window":
         sides["full"] = lambda: F.scaled_dot_product_attention(q, k, v)
-    work = batch * n * n if name != "window" else batch * n * 2 * WINDOW
-    repeats = max(3, min(20, round((3e9 if device == "cpu" else 1e11) / work)))
+    dense = name != "window" or device == "cpu"  # the window's rivals on the CPU are dense
+    work = batch * n * (n if dense else 2 * WINDOW)
+    repeats = max(3, min(60, round((3e8 if device == "cpu" else 1e11) / work)))
     rows: list[Row] = []
     for kind in ("forward", "training") if device == "cpu" or n > 4096 else ("forward", "training", "latency"):
         stream = 0.01 if device == "cuda" and kind != "latency" else 0.0

@@ -46,7 +46,7 @@ def test_a_cell_compares_the_same_numbers(monkeypatch):
     assert {(row["direction"], row["side"]) for row in rows} == {
         (d, s) for d in ("forward", "training") for s in ("ours", "raw", "full")
     }
-    assert all(len(row["seconds"]) == 20 and min(row["seconds"]) > 0 for row in rows)
+    assert all(len(row["seconds"]) == 60 and min(row["seconds"]) > 0 for row in rows)
     monkeypatch.setattr(attention, "attend", lambda q, k, v, sight: torch.zeros_like(q) + 0 * q)
     with pytest.raises(AssertionError, match="window at 300 differs"):
         attention.cell("cpu", "window", 300)
