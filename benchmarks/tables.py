@@ -27,6 +27,11 @@ def markdown(head: list[str], lines: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *lines])
 
 
+def milliseconds(value: float) -> str:
+    """Three digits, never an exponent."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
 def core() -> str:
     """The figures of the core, with their bars."""
     found = rows("core")
@@ -72,12 +77,12 @@ def kernels(tag: str) -> Callable[[], str]:
                 forward, training = (found[f"attention_{tag}.{pattern}.{size}k.{d}"] for d in ("forward", "training"))
                 line = [f"{pattern}, {size}k"]
                 for row in (forward, training):
-                    line += [f"{row['value']:.3g}", f"{row['ratio_raw']:.3f}"]
+                    line += [milliseconds(row["value"]), f"{row['ratio_raw']:.3f}"]
                 raw = f" / {training['raw_MiB']:.0f}" if "raw_MiB" in training else ""
                 line += [f"{training['MiB']:.0f}{raw}"]
                 if latency:
                     one = found.get(f"attention_{tag}.{pattern}.{size}k.latency")
-                    line += [f"{one['value']:.3g}", f"{one['ratio_raw']:.3f}"] if one else ["", ""]
+                    line += [milliseconds(one["value"]), f"{one['ratio_raw']:.3f}"] if one else ["", ""]
                 lines.append(line)
         return markdown(head + (["latency ms", "ratio"] if latency else []), lines)
 
