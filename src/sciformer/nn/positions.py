@@ -65,11 +65,11 @@ class Position(nn.Module):
         real  (B, N)
         """
         batch, n = x.shape[:2]
+        if type(self) is Position:  # nobody asks where the tokens are
+            return torch.zeros(1, n, 1, device=x.device)
         if at is None:
             at = self.place(n, start, x.device)
         shape = tuple(at.shape)
-        if type(self) is Position:  # nobody asks where the tokens are
-            return torch.zeros(1, n, 1, device=x.device)
         if self.axes == 1 and shape in ((n,), (batch, n), (1, n)):
             at = at.expand(1, n)[..., None] if at.dim() == 1 else at[..., None]
         elif shape == (n, self.axes):

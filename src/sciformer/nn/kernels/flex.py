@@ -1,7 +1,7 @@
 """FlexAttention: sparse patterns on CUDA, fused, forward and backward.
 
 One callable is compiled for each pattern. The compiled kernel skips the blocks of 128 x 128 that a pattern hides, so a
-window costs N rather than N^2. PyTorch quietly falls back to an unfused path (a hundred times the memory) when it has
+window costs N rather than N^2. PyTorch quietly falls back to an unfused path (all pairs in memory) when it has
 compiled too often; here that is an error.
 """
 
@@ -51,7 +51,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     try:
         return call(q, k, v, lean, mask, score.scale(width), groups != heads)
     except Exception as error:
-        if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: importing torch._dynamo takes a second
+        if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
         raise UserError(
             f"at most {torch._dynamo.config.recompile_limit} compilations for one pattern",
