@@ -1,0 +1,113 @@
+"""A recipe put together: data opened, tokens and objective fitted, the network built."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .data.dataset import Dataset
+from .data.source import Memory, Source, Splits, Table, pieces
+from .errors import UserError, one_of
+from .objectives.base import Objective
+from .recipe import Recipe
+from .tokens.base import Tokens
+
+Say = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """Say nothing."""
+
+
+class Assembly:
+    """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.stored` needs none."""
+
+    def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
+        self.recipe, self.splits = recipe, splits
+        found = recipe.tokens if isinstance(recipe.tokens, Mapping) else {"tokens": recipe.tokens}
+        self.tokens: dict[str, Tokens] = {name: tokens.fresh() for name, tokens in found.items()}
+        self.objective: Objective = recipe.objective.fresh()
+        self._datasets: dict[str, Dataset] = {}
+
+    @classmethod
+    def open(cls, recipe: Recipe, state: Mapping[str, Any] | None = None, say: Say = silent) -> Assembly:
+        """Open the data, and fit what is learned from the training part, or take it from a stored `state`."""
+        splits = recipe.data.open(say)
+        if "train" not in splits.sources:
+            raise UserError("a part of the data to train on", f"only {', '.join(splits.sources)}")
+        made = cls(recipe, splits)
+        if state is not None:
+            made.restore(state)
+            return made
+        for tokens in made.tokens.values():
+            tokens.fit(pieces(splits.sources["train"]))
+        made.objective.fit(made.dataset("train"))
+        return made
+
+    @classmethod
+    def stored(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
+        """Without data, from what was learned before."""
+        made = cls(recipe, None)
+        made.restore(state)
+        return made
+
+    def state(self) -> dict[str, Any]:
+        """What was learned from the data, as plain JSON."""
+        return {
+            "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
+            "objective": self.objective.state,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The way back from `state`."""
+        for name, tokens in self.tokens.items():
+            one_of("a stream of tokens in the stored state", name, state["tokens"])
+            tokens.state.update(copy.deepcopy(state["tokens"][name]))
+        self.objective.state.update(copy.deepcopy(state["objective"]))
+
+    @property
+    def window(self) -> int | None:
+        """Tokens of a window, with those that an objective wants beyond it."""
+        if len(self.tokens) > 1:
+            return None
+        (only,) = self.tokens.values()
+        return None if only.window is None else only.window + self.objective.lookahead
+
+    def dataset(self, part: str) -> Dataset:
+        """The samples of a part of the data; windows of the training may overlap, others follow each other."""
+        assert self.splits is not None
+        if part not in self._datasets:
+            one_of("a part of the data", part, self.splits.sources)
+            self._datasets[part] = self.samples(self.splits.sources[part], training=part == "train")
+        return self._datasets[part]
+
+    def samples(self, source: Source | Table, training: bool = False) -> Dataset:
+        """The samples of any source or table, tokenised as the recipe says."""
+        if isinstance(source, Mapping):
+            source = Memory(source)
+        window = self.window
+        if window is None:
+            return Dataset(source, self.tokens)
+        (only,) = self.tokens.values()
+        stride = only.stride if training else window - self.objective.lookahead
+        return Dataset(source, self.tokens, window=window, stride=stride, tail=not training)
+
+    def parts(self) -> list[str]:
+        """The names of the parts of the data."""
+        return [] if self.splits is None else list(self.splits.sources)
+
+    def network(self, seed: int | None = None) -> nn.Module:
+        """The network, its first weights drawn with the seed of the recipe unless another is given."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.recipe.train.seed if seed is None else seed)
+            built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
+        return built
+
+    def read(self, files: list[str] | list[Path]) -> Dataset:
+        """The samples of other files of the same form."""
+        return self.samples(self.recipe.data.read(files))

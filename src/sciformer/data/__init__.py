@@ -1,0 +1,1 @@
+"""From files to batches: sources, splits, tokenised samples, their order and their randomness."""

@@ -1,0 +1,91 @@
+"""Randomness of samples as a pure function: of the seed, the epoch, the sample's id, a name and a place in the sample.
+
+Whoever asks, in whatever order, in whichever process, gets the same numbers. They come from a counter through the mixing
+function of SplitMix64 (Steele, Lea, Flood 2014), for a whole batch at once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def mix(words: Any) -> Words:
+    """Scramble 64-bit words: each output bit depends on every input bit."""
+    z = np.atleast_1d(np.asarray(words)).astype(np.uint64) + GOLDEN
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def key(*parts: int | str) -> Words:
+    """One word (1,) from integers and names."""
+    word = np.zeros(1, np.uint64)
+    for part in parts:
+        number = zlib.crc32(part.encode()) if isinstance(part, str) else part & 0xFFFFFFFFFFFFFFFF
+        word = mix(word ^ np.uint64(number))
+    return word
+
+
+def permute(index: Any, count: int, word: Words) -> Integers:
+    """Where a keyed shuffle of 0 .. count - 1 sends each index, without making the whole shuffle.
+
+    A Feistel network over the next power of four permutes its whole range; indices that land beyond `count` go round
+    again until they are inside.
+    """
+    half = max(1, (max(count - 1, 1).bit_length() + 1) // 2)
+    mask, shift = np.uint64((1 << half) - 1), np.uint64(half)
+    rounds = [mix(word + np.uint64(i)) for i in range(6)]
+    x = np.atleast_1d(np.asarray(index)).astype(np.uint64)
+    todo = np.ones(len(x), bool)
+    while todo.any():
+        left, right = x[todo] >> shift, x[todo] & mask
+        for turn in rounds:
+            left, right = right, left ^ (mix(right ^ turn) & mask)
+        x[todo] = (left << shift) | right
+        todo[todo] = x[todo] >= count
+    return x.astype(np.int64)
+
+
+class Chance:
+    """The random numbers of a batch of samples with these ids, in this epoch of a run with this seed."""
+
+    def __init__(self, seed: int, epoch: int, ids: Any) -> None:
+        self.words = mix(key(seed, epoch) ^ mix(np.asarray(ids, np.int64)))
+
+    def _draw(self, name: str, lengths: Integers | None) -> Words:
+        words = mix(self.words ^ key(name))
+        if lengths is None:
+            return words
+        place = np.arange(int(lengths.sum())) - np.repeat(lengths.cumsum() - lengths, lengths)
+        return mix(np.repeat(words, lengths) + mix(place))
+
+    def uniform(self, name: str, lengths: Integers | None = None) -> Floats:
+        """In [0, 1): one for each sample (B,), or with lengths (B,) one for each of their tokens (T,)."""
+        return (self._draw(name, lengths) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def integers(self, name: str, high: int, lengths: Integers | None = None) -> Integers:
+        """In 0 .. high - 1."""
+        return np.minimum((self.uniform(name, lengths) * high).astype(np.int64), high - 1)
+
+    def normal(self, name: str, lengths: Integers | None = None) -> Floats:
+        """Of mean 0 and variance 1, by Box and Muller."""
+        radius = np.sqrt(-2 * np.log1p(-self.uniform(name + " radius", lengths)))
+        return radius * np.cos(2 * np.pi * self.uniform(name + " angle", lengths))
+
+    def ranks(self, name: str, lengths: Integers) -> Integers:
+        """A shuffle within each sample: the rank (T,) of each token among those of its sample, from 0."""
+        sample = np.repeat(np.arange(len(lengths)), lengths)
+        order = np.lexsort((self.uniform(name, lengths), sample))
+        ranks = np.empty(len(sample), np.int64)
+        ranks[order] = np.arange(len(sample)) - np.repeat(lengths.cumsum() - lengths, lengths)
+        return ranks

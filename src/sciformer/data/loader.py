@@ -1,0 +1,138 @@
+"""Batches of a training, one after the other, prepared here, in a thread or in worker processes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from torch.utils.data import DataLoader
+from torch.utils.data import Dataset as TorchDataset
+
+from ..errors import UserError
+from .batch import Batch
+from .chance import Chance
+from .dataset import Dataset
+from .order import Order, share
+
+if TYPE_CHECKING:
+    from ..objectives.base import Objective
+    from ..tokens.base import Tokens
+
+RETRIES = 3  # times in a row that lost workers are started again
+
+
+class Fetch(TorchDataset[Batch]):
+    """The share of one rank of the batch of a step: `fetch[step]`, a pure function."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        order: Order,
+        tokens: Mapping[str, Tokens],
+        objective: Objective,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.dataset, self.order, self.tokens, self.objective = dataset, order, tokens, objective
+        self.rank, self.world = rank, world
+        if order.batch < world:
+            raise UserError(f"a batch of {world} samples or more, one for each process", f"{order.batch}")
+
+    def __getitem__(self, step: int) -> Batch:
+        from ..objectives.base import prepare
+
+        epoch, inside = self.order.at(step)
+        ids = share(self.order(epoch, inside), self.rank, self.world)
+        chance = Chance(self.order.seed, epoch, ids)
+        return prepare(self.dataset.batch(ids), self.tokens, self.objective, chance, training=True)
+
+
+def load(
+    fetch: Fetch,
+    first: int,
+    last: int,
+    *,
+    workers: int = 0,
+    ahead: bool = False,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[Batch]:
+    """The batches of the steps first .. last - 1.
+
+    workers  processes that prepare them; one that dies is replaced, and the batches go on where they were
+    ahead    prepare the next ones in a thread meanwhile
+    """
+    if workers == 0:
+        steps: Iterator[Batch] = (fetch[step] for step in range(first, last))
+        yield from _threaded(steps) if ahead else steps
+        return
+    step, failures = first, 0
+    while step < last:
+        try:
+            for batch in _processes(fetch, range(step, last), workers):
+                yield batch
+                step, failures = step + 1, 0
+        except RuntimeError as error:
+            if "DataLoader worker" not in str(error):
+                raise
+            failures += 1
+            if failures > RETRIES:
+                raise UserError(
+                    "data workers that live",
+                    f"{failures} losses in a row: {error}",
+                    "Often memory ran out: try fewer train.workers, or 0.",
+                ) from error
+            say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
+
+
+def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch]:
+    return iter(
+        DataLoader(
+            fetch,
+            batch_size=None,
+            sampler=steps,
+            num_workers=workers,
+            prefetch_factor=2,
+            collate_fn=_same,
+        )
+    )
+
+
+def _same(batch: Any) -> Any:
+    return batch
+
+
+def _threaded(batches: Iterator[Batch], depth: int = 2) -> Iterator[Batch]:
+    """The same batches, made in a thread a little ahead."""
+    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
+    stopped = threading.Event()
+
+    def put(thing: Batch | BaseException | None) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(thing, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        try:
+            for batch in batches:
+                if not put(batch):
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while (thing := ready.get()) is not None:
+            if isinstance(thing, BaseException):
+                raise thing
+            yield thing
+    finally:
+        stopped.set()
+        thread.join()

@@ -1,0 +1,1 @@
+"""Readers of files, one for each format: the `data:` sections of recipes."""

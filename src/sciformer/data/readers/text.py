@@ -1,0 +1,161 @@
+"""Text files, plain or gzip, as long running texts or line by line."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ...errors import UserError
+from ..source import Chosen, Data, Memory, Source, Splits, Table, find_files, fingerprint
+from ..split import Split
+
+
+class TextFiles(Data):
+    """Text files in UTF-8."""
+
+    files: list[str] = []
+    """Names or globs of the files; .gz is unpacked."""
+    documents: Literal["file", "line", "paragraph"] = "file"
+    """What one text is: a whole file, a line, or lines between empty ones."""
+    split: Split = Split(valid=0.1, test=0.0)
+    """Shares kept apart: of whole files the last part of the text, else whole lines or paragraphs, drawn."""
+    piece: int = Field(default=1 << 24, ge=1 << 10)
+    """Bytes read at a time: a longer file is read in pieces, so that it need not fit into memory."""
+
+    def open(self, say: Any = None) -> Splits:
+        """Find the files and divide the text."""
+        paths = find_files(self.files, "text files")
+        prints = {str(path): fingerprint(path) for path in paths}
+        if self.documents == "file":
+            return Splits(self._by_position(paths), prints)
+        table = _table([text for path in paths for text in self._documents(read_text(path))])
+        whole = Memory(table)
+        if not len(table["text"]):
+            raise UserError(f"text with at least one {self.documents}", "none")
+        rows = self.split.divide(len(table["text"]))
+        return Splits({name: Chosen(whole, kept) for name, kept in rows.items()}, prints)
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """Each document of these files as a sample."""
+        paths = find_files(files, "text files")
+        return Memory(_table([text for path in paths for text in self._documents(read_text(path))]))
+
+    def _documents(self, text: str) -> list[str]:
+        if self.documents == "file":
+            return [text]
+        parts = text.split("\n") if self.documents == "line" else text.split("\n\n")
+        return [part.strip("\n") for part in parts if part.strip()]
+
+    def _by_position(self, paths: list[Path]) -> dict[str, Source]:
+        """Train on the beginning, choose on what follows, judge on the end."""
+        if self.split.by:
+            raise UserError("no data.split.by for whole files, which have no columns", repr(self.split.by))
+        sizes = [_size(path) for path in paths]
+        total = sum(sizes)
+        ends = {
+            "train": int(total * (1 - self.split.valid - self.split.test)),
+            "valid": int(total * (1 - self.split.test)) if self.split.test else total,
+            "test": total,
+        }
+        sources: dict[str, Source] = {}
+        start = 0
+        for name, end in ends.items():
+            if end > start:
+                sources[name] = TextPieces(_stretch(paths, sizes, start, end), self.piece)
+            start = end
+        if "train" not in sources:
+            raise UserError("some text to train on", f"{total} bytes in all")
+        return sources
+
+
+class TextPieces:
+    """Stretches (file, first byte, last byte) of text, read a piece at a time, cut between characters."""
+
+    def __init__(self, stretches: list[tuple[Path, int, int]], piece: int) -> None:
+        self.pieces = []
+        for path, start, end in stretches:
+            cuts = [_boundary(path, place) for place in range(start, end, piece)] + [_boundary(path, end)]
+            self.pieces += [(path, low, high) for low, high in zip(cuts, cuts[1:]) if high > low]
+        self.sizes = [1] * len(self.pieces)
+
+    def load(self, piece: int) -> Table:
+        """One text."""
+        path, low, high = self.pieces[piece]
+        return _table([_decode(_bytes(path, low, high), path, low)])
+
+
+def read_text(path: Path) -> str:
+    """The whole text of a file."""
+    return _decode(_bytes(path, 0, None), path, 0)
+
+
+def _table(texts: list[str]) -> dict[str, Any]:
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return {"text": column}
+
+
+def _open(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _bytes(path: Path, start: int, end: int | None) -> bytes:
+    try:
+        with _open(path) as file:
+            file.seek(start)
+            return bytes(file.read(-1 if end is None else end - start))
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
+
+
+def _size(path: Path) -> int:
+    """Bytes of text in a file."""
+    if path.suffix != ".gz":
+        return path.stat().st_size
+    size = 0
+    try:
+        with gzip.open(path, "rb") as file:
+            while block := file.read(1 << 20):
+                size += len(block)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
+    return size
+
+
+def _boundary(path: Path, place: int) -> int:
+    """The first byte at `place` or after it that begins a character."""
+    ahead = _bytes(path, place, place + 4)
+    for skip, byte in enumerate(ahead):
+        if byte & 0xC0 != 0x80:
+            return place + skip
+    return place + len(ahead) if len(ahead) < 4 else place
+
+
+def _decode(raw: bytes, path: Path, start: int) -> str:
+    if b"\0" in raw[:65536]:
+        raise UserError(f"text in {path}", "a binary file (it holds zero bytes)")
+    try:
+        return raw.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        where = f"byte {start + error.start}" + (f", line {line}" if start == 0 else "")
+        bad = raw[error.start : error.start + 4].hex(" ")
+        advice = "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW"
+        raise UserError(f"UTF-8 text in {path}", f"{bad} at {where}", advice) from error
+
+
+def _stretch(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:
+    """The parts of the files between two places of the whole text."""
+    found, first = [], 0
+    for path, size in zip(paths, sizes):
+        low, high = max(start, first) - first, min(end, first + size) - first
+        if high > low:
+            found.append((path, low, high))
+        first += size
+    return found

@@ -1,0 +1,164 @@
+"""Where samples come from: tables of columns, in one piece or in many."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import UserError
+from ..registry import Section
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Lists:
+    """A column of lists of different length: all `values` end to end, and the `lengths` (n,)."""
+
+    values: Array
+    lengths: Array
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def take(self, rows: Array) -> Lists:
+        """The lists of these rows."""
+        starts, lengths = (self.lengths.cumsum() - self.lengths)[rows], self.lengths[rows]
+        index = np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
+        return Lists(self.values[index], lengths)
+
+
+Table = Mapping[str, Array | Lists]
+"""Columns by name, each with one entry (a number, an array, a string, a list) for every sample."""
+
+
+def rows_of(table: Table) -> int:
+    """How many samples a table has."""
+    sizes = {name: len(column) for name, column in table.items()}
+    if len(set(sizes.values())) > 1:
+        raise UserError("columns of equal length", ", ".join(f"`{name}` with {size}" for name, size in sizes.items()))
+    return next(iter(sizes.values()), 0)
+
+
+def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
+    """The samples of these rows."""
+    return {name: column.take(rows) if isinstance(column, Lists) else column[rows] for name, column in table.items()}
+
+
+class Source(Protocol):
+    """Samples in pieces that fit into memory."""
+
+    sizes: list[int]
+    """Samples in each piece."""
+
+    def load(self, piece: int) -> Table:
+        """Read one piece."""
+        ...
+
+
+class Memory:
+    """A table that is in memory already."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.sizes = [rows_of(table)]
+
+    def load(self, piece: int) -> Table:
+        """The table."""
+        return self.table
+
+
+class Chosen:
+    """Some samples of another source."""
+
+    def __init__(self, source: Source, rows: Array) -> None:
+        """`rows` are sorted numbers of samples, counted over all pieces."""
+        self.source = source
+        stops = np.cumsum(source.sizes)
+        piece = np.searchsorted(stops, rows, side="right")
+        first = stops - np.asarray(source.sizes)
+        self.pieces = [int(p) for p in np.unique(piece)]
+        self.rows = [rows[piece == p] - first[p] for p in self.pieces]
+        self.sizes = [len(kept) for kept in self.rows]
+
+    def load(self, piece: int) -> Table:
+        """The chosen samples of a piece."""
+        return select(self.source.load(self.pieces[piece]), self.rows[piece])
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Opened data: a source for each part (train, valid, test and others), and what identifies the files."""
+
+    sources: dict[str, Source]
+    fingerprint: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class Data(Section):
+    """The `data:` section: which files or which simulation, and how they are divided."""
+
+    section = "data"
+
+    def open(self, say: Any = None) -> Splits:
+        """Find and check the data; `say(text)` hears what takes time."""
+        raise NotImplementedError
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """Other files of the same form, undivided: what `predict` is given."""
+        raise UserError("data that can be read from files", f"`data.kind: {self.kind}`, which makes its own")
+
+
+def fingerprint(path: Path) -> str:
+    """What tells whether a file changed: its size, and a hash of its first, middle and last 64 KiB."""
+    size = path.stat().st_size
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for place in (0, max(0, size // 2 - 32768), max(0, size - 65536)):
+            file.seek(place)
+            digest.update(file.read(65536))
+    return f"{size} bytes, {digest.hexdigest()[:16]}"
+
+
+def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
+    """The files that names and globs mean, in order; none, or a missing one, is an error that says where it looked."""
+    if not patterns:
+        raise UserError(f"names of {what}", "none", "Give some with --data.files NAME ...")
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(pattern).expanduser()
+        if any(mark in str(pattern) for mark in "*?["):
+            hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        else:
+            hits = [path] if path.exists() else []
+        if not hits:
+            raise UserError(f"{what} named {str(pattern)!r}", _beside(path), "Names are relative to this folder.")
+        for hit in hits:
+            if hit.is_dir():
+                raise UserError(f"a file at {hit}", "a folder", f"Name its files: {hit}/*")
+            if hit.stat().st_size == 0:
+                raise UserError(f"data in {hit}", "an empty file")
+        found += hits
+    return found
+
+
+def _beside(path: Path) -> str:
+    """What there is instead of a missing file."""
+    import difflib
+
+    folder = path.parent if path.parent.is_dir() else Path(".")
+    names = [entry.name for entry in folder.iterdir()]
+    near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
+    return f"no such file; {folder}/{near[0]} is there" if near else f"no such file in {folder.resolve()}"
+
+
+def pieces(source: Source) -> Iterator[Table]:
+    """All pieces, one after the other."""
+    for piece in range(len(source.sizes)):
+        yield source.load(piece)

@@ -1,0 +1,104 @@
+"""Judging a model on samples it was not trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from .assembly import Assembly
+from .data.chance import Chance
+from .data.dataset import Dataset
+from .data.order import share
+from .objectives.base import prepare
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Scores over all samples, the outputs they were made from, and the columns of the samples beside them."""
+
+    scores: dict[str, float]
+    outputs: dict[str, Array] = field(default_factory=dict)
+    samples: dict[str, Array] = field(default_factory=dict)
+    count: float = 0.0
+
+
+@torch.no_grad()
+def judge(
+    step: nn.Module,
+    assembly: Assembly,
+    dataset: Dataset,
+    *,
+    ranks: Any = None,
+    device: torch.device | str = "cpu",
+    batch: int = 64,
+    limit: int | None = None,
+    precision: torch.dtype | None = None,
+) -> Judgement:
+    """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work."""
+    rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
+    was = step.training
+    step.eval()
+    total = counted = 0.0
+    kept: list[tuple[dict[str, Array], dict[str, Array]]] = []
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+    for start in range(0, count, batch):
+        ids = np.arange(start, min(start + batch, count))
+        alone = len(ids) < world  # too few to divide: all work on them, the first one counts
+        mine = ids if alone else share(ids, rank, world)
+        chance = Chance(assembly.recipe.train.seed, -1, mine)
+        made = prepare(dataset.batch(mine), assembly.tokens, assembly.objective, chance, training=False)
+        with cast(torch.device(device), precision):
+            loss, outputs = step(made.inputs(device), True)
+        if alone and rank:
+            continue
+        total, counted = total + float(loss), counted + made.count
+        kept.append(({name: value.float().cpu().numpy() for name, value in outputs.items()}, _columns(made.samples)))
+    step.train(was)
+    if ranks is not None and world > 1:
+        gathered = ranks.gather((total, counted, kept))
+        total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
+        longest = max(len(part[2]) for part in gathered)
+        kept = [part[2][i] for i in range(longest) for part in gathered if i < len(part[2])]
+    outputs = _joined([pair[0] for pair in kept])
+    for name in ("label", "correct", "count"):
+        if name in outputs:
+            outputs[name] = outputs[name].astype(np.int64)
+    scores = {"loss": total / max(counted, 1e-12)}
+    scores |= assembly.objective.score(outputs) if kept else {}
+    return Judgement(scores, outputs, _joined([pair[1] for pair in kept]), counted)
+
+
+@torch.no_grad()
+def answer(
+    step: nn.Module, assembly: Assembly, dataset: Dataset, device: torch.device | str = "cpu", batch: int = 64
+) -> Judgement:
+    """Answers for samples whose truth may be unknown."""
+    step.eval()
+    kept = []
+    for start in range(0, len(dataset), batch):
+        ids = np.arange(start, min(start + batch, len(dataset)))
+        raw = dataset.batch(ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False)
+        outputs = assembly.objective.answer(step.model, made.inputs(device))
+        kept.append(({name: value.float().cpu().numpy() for name, value in outputs.items()}, _columns(raw.samples)))
+    return Judgement({}, _joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept]))
+
+
+def cast(device: torch.device, precision: torch.dtype | None) -> Any:
+    """Products of matrices in another precision, where one is asked for."""
+    return torch.autocast(device.type, precision, enabled=precision is not None)
+
+
+def _columns(samples: dict[str, Array]) -> dict[str, Array]:
+    return {name: column for name, column in samples.items() if column.ndim == 1}
+
+
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

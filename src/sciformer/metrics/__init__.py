@@ -1,0 +1,80 @@
+"""Metrics: functions of whole arrays of a model's outputs, in NumPy alone.
+
+`METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. What is neither better when
+higher nor when lower (coverage), or is no single number (confusion, roc, reliability, crossing), is a function only.
+The rules for nan, empty input and single classes are those of `arrays` and of each docstring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from numpy.typing import ArrayLike
+
+from ..errors import UserError
+from .calibration import Reliability, calibration_error, reliability
+from .classification import Roc, accuracy, auc, confusion, macro_f1, roc
+from .crossing import Crossing, crossing
+from .regression import coverage, mae, negative_log_likelihood, quantile_error, rmse
+from .text import perplexity, token_accuracy
+
+__all__ = [
+    "METRICS",
+    "Crossing",
+    "Metric",
+    "Reliability",
+    "Roc",
+    "accuracy",
+    "auc",
+    "calibration_error",
+    "confusion",
+    "coverage",
+    "crossing",
+    "macro_f1",
+    "mae",
+    "negative_log_likelihood",
+    "perplexity",
+    "quantile_error",
+    "reliability",
+    "rmse",
+    "roc",
+    "token_accuracy",
+]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that says how good a model is, and how it is read."""
+
+    function: Callable[..., float]
+    better: Literal["higher", "lower"]
+    needs: tuple[str, ...]
+    help: str
+
+    def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
+        """The metric of the outputs it needs; the others are left alone."""
+        if missing := [name for name in self.needs if name not in outputs]:
+            found = ", ".join(outputs) or "no outputs"
+            raise UserError(f"{' and '.join(missing)} for {self.function.__name__}", found)
+        return self.function(**{name: outputs[name] for name in self.needs})
+
+
+CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("mean", "std", "target")
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric(accuracy, "higher", CLASSES, "share of samples whose class is right"),
+    "auc": Metric(
+        auc, "higher", CLASSES, "area under the ROC curve; over more than two classes, each against the rest"
+    ),
+    "calibration_error": Metric(calibration_error, "lower", CLASSES, "mean of |accuracy − confidence| over 15 bins"),
+    "macro_f1": Metric(macro_f1, "higher", CLASSES, "F1, the mean over classes"),
+    "mae": Metric(mae, "lower", NUMBERS, "mean absolute error"),
+    "negative_log_likelihood": Metric(negative_log_likelihood, "lower", SPREADS, "of Gaussians, in nats per number"),
+    "perplexity": Metric(perplexity, "lower", ("loss", "count"), "exp of the mean loss of a token"),
+    "quantile_error": Metric(
+        quantile_error, "lower", SPREADS, "how far the predicted quantiles are from the true ones"
+    ),
+    "rmse": Metric(rmse, "lower", NUMBERS, "root of the mean squared error"),
+    "token_accuracy": Metric(token_accuracy, "higher", ("correct", "count"), "share of tokens that are right"),
+}

@@ -1,0 +1,101 @@
+"""How well classes are told apart: accuracy, F1, confusion, ROC and the area under it.
+
+The predicted class is the one with the greatest probability, the first of them where several are equal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..errors import UserError
+from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers, weights
+
+
+class Roc(NamedTuple):
+    """The rates of false and true positives as the threshold falls, from (0, 0) to (1, 1)."""
+
+    false_positive: Floats
+    true_positive: Floats
+
+    @property
+    def area(self) -> float:
+        """∫ true positive d(false positive), by trapezes: ties count half."""
+        return float(np.trapezoid(self.true_positive, self.false_positive))
+
+
+def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """Σ w [argmax p = label] / Σ w: the share of samples whose predicted class is right."""
+    p, truth = classes(probabilities, label)
+    w = weights(weight, len(p))
+    return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
+
+
+def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
+    """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
+
+    Over the classes that occur in the labels or in the predictions. A class that is predicted and never true, or true
+    and never predicted, counts with an F1 of 0; one that is neither does not count.
+    """
+    p, truth = classes(probabilities, label)
+    if not numbers(p):
+        return NAN
+    table = _table(p, truth)
+    sizes = table.sum(axis=0) + table.sum(axis=1)  # 2 TP + FP + FN
+    occur = sizes > 0
+    return float(np.mean(2 * np.diag(table)[occur] / sizes[occur]))
+
+
+def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻): how often a sample of the class has a greater score than one of the others.
+
+    With two classes the score is the probability of class 1. With more it is the mean over classes of each against the
+    rest, over the classes that occur in the labels. nan where all labels are of one class, for then there is no pair.
+    A sample's weight counts in every pair it is part of; a class whose weights are all 0 does not occur.
+    """
+    p, truth = classes(probabilities, label)
+    w = weights(weight, len(p))
+    occur = np.flatnonzero(np.bincount(truth, weights=w, minlength=p.shape[1]))
+    if not numbers(p) or len(occur) < 2:
+        return NAN
+    positive = [1] if p.shape[1] == 2 else occur
+    return float(np.mean([_roc(p[:, c], truth == c, w).area for c in positive]))
+
+
+def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
+    """(P(s ≥ t | 0), P(s ≥ t | 1)) for every threshold t, of two classes with the score s = p of class 1."""
+    p, truth = classes(probabilities, label)
+    w = weights(weight, len(p))
+    demand_numbers("a ROC curve", p)
+    if p.shape[1] != 2:
+        raise UserError("two classes for a ROC curve", f"{p.shape[1]}")
+    if not (w[truth == 0].sum() > 0 and w[truth == 1].sum() > 0):
+        raise UserError("both classes among the labels", f"class {truth[w > 0][0]} only")
+    return _roc(p[:, 1], truth == 1, w)
+
+
+def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:
+    """n[i, j] = #{label = i, argmax p = j}: counts (C, C), a row for each true class, a column for each predicted one.
+
+    Probabilities that are not numbers are refused: a count cannot be nan.
+    """
+    p, truth = classes(probabilities, label)
+    demand_numbers("a confusion matrix", p)
+    return _table(p, truth)
+
+
+def _table(p: Floats, truth: Integers) -> Integers:
+    c = p.shape[1]
+    return np.bincount(truth * c + p.argmax(axis=1), minlength=c * c).reshape(c, c).astype(np.int64)
+
+
+def _roc(score: Floats, positive: NDArray[np.bool_], weight: Floats) -> Roc:
+    """One point for each distinct score, in O(n log n): equal scores are passed by the threshold together."""
+    values, place = np.unique(-score, return_inverse=True)
+    rates = []
+    for chosen in (~positive, positive):
+        passed = np.cumsum(np.bincount(place, weights=weight * chosen, minlength=len(values)))
+        rates.append(np.concatenate([[0.0], passed / passed[-1]]))
+    return Roc(*rates)

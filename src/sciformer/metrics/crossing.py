@@ -1,0 +1,99 @@
+"""Where an output passes a level, such as the temperature at which a classifier is of two minds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..errors import UserError
+from .arrays import NAN, Floats, floats, known, numbers
+
+LOST = 0.1  # share of the bootstrap's draws that may fail to cross before their spread is no longer an error
+
+
+class Crossing(NamedTuple):
+    """A place and its standard error; both nan where the level is never passed."""
+
+    value: float
+    error: float
+
+
+def crossing(
+    x: ArrayLike,
+    p: ArrayLike,
+    level: float = 0.5,
+    *,
+    group: ArrayLike | None = None,
+    draws: int = 200,
+    seed: int = 0,
+) -> Crossing:
+    """x* with ⟨p⟩(x*) = level, where ⟨p⟩ is the mean over samples of equal x, linear between neighbouring x.
+
+    x, p   (n,) a column of the samples and an output of the model
+    group  (n,) what was drawn together (a simulation, a patient); the bootstrap draws groups instead of samples
+
+    The level must be passed, from below to above or from above to below: a curve that only touches it, or ends on it,
+    does not cross. If it stays on the level in between, x* is the middle of that stretch.
+
+    A noisy curve may cross several times. Then x* is the crossing that divides the samples best, the one with the
+    greatest |Σ_{x > x*} (p − level) − Σ_{x < x*} (p − level)|, where every sample counts once; the first of equals.
+
+    The error is the standard deviation of x* over `draws` bootstrap draws of the samples (or groups), from a generator
+    with the `seed`. It is nan where more than one draw in ten never crosses, or where there is one group only. Both
+    value and error are nan where p never crosses, or where it is not a number.
+    """
+    place, output = known("x", x), floats("p", p)
+    if place.ndim != 1 or place.shape != output.shape:
+        raise UserError("`x` and `p` of one shape (n,)", f"{place.shape} and {output.shape}")
+    if not np.isfinite(level) or draws < 2:
+        raise UserError("a finite level and two draws or more", f"level {level}, {draws} draws")
+    units, unit = place.size, np.arange(place.size)
+    if group is not None:
+        names, unit = np.unique(np.asarray(group), return_inverse=True)
+        if unit.shape != place.shape:
+            raise UserError(f"`group` of shape {place.shape}", f"{unit.shape}")
+        units = len(names)
+    if not numbers(output):
+        return Crossing(NAN, NAN)
+    places, index = np.unique(place, return_inverse=True)
+    excess = output - level
+    rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
+
+    def found(times: Floats) -> float:
+        """The crossing where each sample is taken so many times."""
+        count: Floats = np.bincount(index, weights=times, minlength=len(places)).astype(np.float64)
+        total: Floats = np.bincount(index, weights=times * excess, minlength=len(places)).astype(np.float64)
+        total[np.abs(total) <= rounding * count] = 0.0
+        return _cross(places[count > 0], total[count > 0], count[count > 0])
+
+    value = found(np.ones(place.size))
+    if np.isnan(value) or units < 2:
+        return Crossing(value, NAN)
+    generator = np.random.default_rng(seed)
+    tries = np.array(
+        [
+            found(np.bincount(generator.integers(units, size=units), minlength=units)[unit].astype(np.float64))
+            for _ in range(draws)
+        ]
+    )
+    crossed = tries[~np.isnan(tries)]
+    enough = len(crossed) >= max(2, (1 - LOST) * draws)
+    return Crossing(value, float(crossed.std(ddof=1)) if enough else NAN)
+
+
+def _cross(places: Floats, total: Floats, count: Floats) -> float:
+    """The best crossing of zero by the means `total / count` at rising `places`; nan where there is none."""
+    mean = total / count
+    off = np.flatnonzero(mean)
+    change = np.flatnonzero(np.diff(np.sign(mean[off])))
+    if not len(change):
+        return NAN
+    left, right = off[change], off[change + 1]
+    below = np.cumsum(total)[left]  # Σ (p − level) on the left; what lies on the level adds nothing
+    best = np.argmax(np.abs(total.sum() - 2 * below))
+    i, j = left[best], right[best]
+    if j > i + 1:
+        return float((places[i + 1] + places[j - 1]) / 2)
+    return float(places[i] + (places[j] - places[i]) * mean[i] / (mean[i] - mean[j]))

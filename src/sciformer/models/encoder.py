@@ -1,0 +1,93 @@
+"""Encoder: every token informed by all others; one answer for the sample or one for each token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..data.batch import Valid, View
+from ..nn import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool, Ragged, Watch
+from ..nn.positions import Learned, grid
+from ..nn.watch import look
+from ..tokens.base import Tokens
+from .base import RECURRENT, Model, Network
+
+
+class Encoder(Model):
+    """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
+
+    pool: Literal["auto", "mean", "last", "class_token", "class_attention", "attention"] = "auto"
+    """From tokens to one vector. auto: mean, or last for recurrent trunks."""
+    bidirectional: bool = True
+    """Whether recurrent trunks read both ways."""
+
+    def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
+        """The network."""
+        (only,) = tokens.values()
+        trunk = self.make_trunk(only, causal=False, bidirectional=self.bidirectional)
+        return EncoderNetwork(self, only, objective, trunk, self.make_pool(trunk.dim))  # type: ignore[arg-type]
+
+    def make_pool(self, dim: int) -> nn.Module:
+        """The pooling of this name."""
+        name = self.pool
+        if name == "auto":
+            name = "last" if self.trunk in RECURRENT else "mean"
+        if name == "last":
+            return LastPool(self.bidirectional and self.trunk in RECURRENT)
+        if name == "class_token":
+            return ClassToken(dim)
+        if name == "class_attention":
+            return ClassAttention(dim, self.heads)
+        return AttentionPool(dim, self.heads) if name == "attention" else MeanPool()
+
+
+class Encoded(NamedTuple):
+    """What an encoder made of tokens; with a class token in front, if there is one."""
+
+    x: Tensor
+    valid: Valid
+
+
+class EncoderNetwork(Network):
+    """embed -> trunk -> pool -> heads, or -> readout."""
+
+    def __init__(self, section: Encoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module) -> None:
+        super().__init__(section, tokens, objective, trunk)
+        self.pooling = pool
+
+    def encode(self, view: View, watch: Watch | None = None) -> Encoded:
+        """Every token informed by all others."""
+        x = self.embed(view)
+        if not isinstance(self.pooling, ClassToken):
+            return Encoded(self.run(x, view, watch), view.valid)
+        at = view.columns.get("at")
+        if at is None:
+            at = self._places(x, view.valid)
+        x, valid, at = self.pooling.prepend(x, view.valid, at)
+        bias = self.entrance.lean(view)
+        more = {} if bias is None else {"bias": nn.functional.pad(bias, (1, 0, 1, 0))}
+        return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
+
+    def _places(self, x: Tensor, valid: Valid) -> Tensor:
+        """The places 0, 1, 2, ... of tokens, before a class token comes in front."""
+        if isinstance(valid, Ragged):
+            return valid.position
+        shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None  # type: ignore[union-attr]
+        if shape is not None and len(shape) > 1:
+            return grid(shape).to(x.device)
+        return torch.arange(x.shape[1], device=x.device)
+
+    def tokens(self, encoded: Encoded) -> Tensor:
+        """The tokens alone, (B, N, D) or (T, D)."""
+        if not isinstance(self.pooling, ClassToken):
+            return encoded.x
+        if isinstance(encoded.valid, Ragged):
+            return encoded.x[encoded.valid.position > 0]
+        return encoded.x[:, 1:]
+
+    def pool(self, encoded: Encoded, watch: Watch | None = None) -> Tensor:
+        """One vector (B, D) for each sample."""
+        return self.pooling(encoded.x, encoded.valid, watch=look(watch, "pool"))

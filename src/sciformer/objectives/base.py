@@ -1,0 +1,102 @@
+"""What an objective is: what it hides, what it asks of a model, how it judges the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..data.batch import Batch, Inputs
+from ..data.chance import Chance
+from ..data.dataset import Dataset
+from ..errors import one_of
+from ..metrics import METRICS
+from ..registry import Section
+from ..tokens.base import Tokens
+
+Array = NDArray[Any]
+Outputs = dict[str, Tensor]
+PREFIX = "target "  # before the name of a column that holds what was hidden
+
+
+class Objective(Section):
+    """The `objective:` section. The loss is a sum over samples or tokens, divided once by their number in all."""
+
+    section = "objective"
+    unit: ClassVar[str] = "samples"
+    """What is counted."""
+    hides: ClassVar[bool] = False
+    """Whether tokens are hidden, so that the model needs something to stand for them."""
+    reads_out: ClassVar[bool] = False
+    """Whether tokens are asked for, so that the model needs a way back to them."""
+    lookahead: ClassVar[int] = 0
+    """Tokens wanted beyond a window."""
+    standard: ClassVar[tuple[str, ...]] = ()
+    """Metrics shown unless a recipe names others."""
+
+    metrics: list[str] = []
+    """What to measure beside the loss; empty: what is usual for this objective."""
+    along: str = ""
+    """Column of samples against which the report draws the answers (a temperature, an energy)."""
+    reference: float | None = None
+    """Known value on that axis, drawn for comparison."""
+
+    def chosen(self) -> list[str]:
+        """The names of the metrics."""
+        for name in self.metrics:
+            one_of("objective.metrics", name, METRICS)
+        return self.metrics or list(self.standard)
+
+    def fit(self, train: Dataset) -> None:
+        """Learn from the training data what the question is (the classes, the scale of a value)."""
+
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+        """Hide what is to be found; runs before tokens are normalised. Targets are columns named «target ...»."""
+        return batch
+
+    def count(self, batch: Batch) -> float:
+        """What the sum of the loss is divided by."""
+        return float(len(batch))
+
+    def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
+        """Last layers for the pooled vector."""
+        return {}
+
+    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+        """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
+        raise NotImplementedError
+
+    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+        """Predictions, one entry for each sample, where the truth is not known."""
+        raise NotImplementedError
+
+    def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
+        """The metrics of all outputs together."""
+        return {name: float(METRICS[name](outputs)) for name in self.chosen()}
+
+
+def prepare(batch: Batch, tokens: Mapping[str, Tokens], objective: Objective, chance: Chance, training: bool) -> Batch:
+    """A batch ready for the model: varied (in training), corrupted, then normalised, and counted."""
+    streams = batch.streams
+    if training:
+        streams = {name: tokens[name].augment(stream, chance) for name, stream in streams.items()}
+    batch = objective.corrupt(replace(batch, streams=streams), tokens, chance)
+    streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
+    batch = replace(batch, streams=streams)
+    return replace(batch, count=objective.count(batch))
+
+
+class Step(nn.Module):
+    """Model and objective as one module: what is compiled, and wrapped for many devices."""
+
+    def __init__(self, model: nn.Module, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, inputs: Inputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
+        """The sum of the loss over the batch, and outputs for the metrics if wanted."""
+        return self.objective.step(self.model, inputs, outputs)

@@ -1,0 +1,61 @@
+"""Which token comes next? (GPT)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.batch import Batch, Inputs
+from ..data.chance import Chance
+from ..nn.ragged import Ragged
+from ..tokens.base import Tokens
+from .base import PREFIX, Objective, Outputs
+
+
+class NextToken(Objective):
+    """-sum_i ln p(token i + 1 | tokens up to i), over all tokens but the first of each window."""
+
+    unit: ClassVar[str] = "tokens"
+    reads_out: ClassVar[bool] = True
+    lookahead: ClassVar[int] = 1
+    standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
+
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+        """Each token but the last is an input, each but the first a target."""
+        ((name, stream),) = batch.streams.items()
+        position = stream.position
+        last = position == np.repeat(stream.lengths, stream.lengths) - 1
+        following = {PREFIX + column: stream.columns[column][position > 0] for column in tokens[name].hides}
+        return batch.but(stream.keep(~last).but(**following))
+
+    def count(self, batch: Batch) -> float:
+        """Tokens asked for."""
+        return float(batch.stream.lengths.sum())
+
+    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+        """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
+        view = inputs.stream
+        hidden = model.decode(view)
+        flat = hidden.flatten(0, -2)
+        target = {
+            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
+            for name, column in view.columns.items()
+            if name.startswith(PREFIX)
+        }
+        wanted = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
+        wanted = None if wanted is None else wanted.flatten()
+        if not outputs:
+            return model.readout.total(flat, target, wanted), {}
+        real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
+        loss = model.readout.loss(flat, target).masked_fill(~real, 0)
+        best = model.readout.answer(flat)
+        right = torch.stack([(best[name] == target[name]) for name in target]).all(0) & real
+        if isinstance(view.valid, Ragged):
+            parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
+        else:
+            parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
+        return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}

@@ -1,0 +1,76 @@
+"""Which value is it, and how sure?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..data.batch import Batch, Inputs
+from ..data.chance import Chance
+from ..data.dataset import Dataset
+from ..errors import UserError
+from ..nn import Gaussian, ValueHead
+from ..tokens.base import Tokens
+from .base import Objective, Outputs
+
+
+class Regress(Objective):
+    """sum_b of ln s + (y - m)^2 / (2 s^2): a Gaussian of mean m and deviation s for each value, both learned."""
+
+    standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error")
+
+    targets: list[str] = ["target"]
+    """Columns with the values of each sample."""
+    hidden: int | None = Field(default=None, ge=1)
+    """Width of an inner layer of the head; none unless given."""
+
+    def fit(self, train: Dataset) -> None:
+        """Learn mean and deviation of the values, so that the model works with numbers near one."""
+        values = np.stack([train.sample_column(name).astype(np.float64) for name in self.targets], 1)
+        if not np.isfinite(values).all():
+            bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
+            raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity, first in sample {bad}")
+        deviation = values.std(0)
+        if (deviation == 0).any():
+            name = self.targets[int(np.argmin(deviation))]
+            raise UserError(
+                f"values that differ in column `{name}`", f"{values[0, int(np.argmin(deviation))]} everywhere"
+            )
+        self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
+
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+        """Scale the values; nothing is hidden."""
+        if any(name not in batch.samples for name in self.targets):
+            return batch
+        values = np.stack([batch.samples[name].astype(np.float64) for name in self.targets], 1)
+        scaled = (values - np.asarray(self.state["mean"])) / np.asarray(self.state["deviation"])
+        return batch.but(answer=scaled)
+
+    def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
+        """Mean and deviation of each value."""
+        return {"value": ValueHead(dim, len(self.targets), self.hidden)}
+
+    def _units(self, value: Gaussian) -> Outputs:
+        mean, deviation = (torch.as_tensor(self.state[key], device=value.mean.device) for key in ("mean", "deviation"))
+        return {"mean": value.mean.float() * deviation + mean, "std": value.std * deviation}
+
+    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+        """Negative log likelihood of the scaled values, summed over values and samples."""
+        value = model.heads["value"](model.pool(model.encode(inputs.stream)))
+        value = Gaussian(value.mean.float(), value.std)
+        target = inputs.samples["answer"]
+        loss = value.loss(target).sum(-1)
+        if not outputs:
+            return loss.sum(), {}
+        found = self._units(value)
+        truth = self._units(Gaussian(target, value.std))["mean"]
+        return loss.sum(), {**found, "target": truth, "loss": loss}
+
+    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+        """Means and deviations in the units of the columns."""
+        return self._units(model.heads["value"](model.pool(model.encode(inputs.stream))))

@@ -1,0 +1,94 @@
+"""Names in a recipe: where each leads, and how a user's file adds its own.
+
+A recipe says `kind: text`; only what was registered can be meant by it. Nothing in a recipe or a checkpoint is ever an
+import path, so neither can run code.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from .errors import UserError, one_of
+
+# The library's own classes are imported when a recipe names them.
+BUILT_IN: dict[str, dict[str, str]] = {
+    "data": {
+        "arrays": "sciformer.data.readers.arrays:Arrays",
+        "lattices": "sciformer.data.readers.lattices:Lattices",
+        "text": "sciformer.data.readers.text:TextFiles",
+    },
+    "tokens": {
+        "patches": "sciformer.tokens.patches:Patches",
+        "text": "sciformer.tokens.text:Text",
+    },
+    "model": {
+        "decoder": "sciformer.models.decoder:Decoder",
+        "encoder": "sciformer.models.encoder:Encoder",
+    },
+    "objective": {
+        "classify": "sciformer.objectives.classify:Classify",
+        "masked": "sciformer.objectives.masked:Masked",
+        "next_token": "sciformer.objectives.next_token:NextToken",
+        "regress": "sciformer.objectives.regress:Regress",
+    },
+}
+REGISTERED: dict[str, dict[str, type[Section]]] = {section: {} for section in BUILT_IN}
+Class = TypeVar("Class", bound="type[Section]")
+
+
+class Section(BaseModel):
+    """A section of a recipe: its fields are the keys, the text under a field is its help.
+
+    Instances are frozen: what a section learns from data (a vocabulary, a mean) it keeps in `state`, plain JSON that is
+    stored with the model.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    section: ClassVar[str] = ""
+
+    kind: str = ""
+    """Which one, by its registered name."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Give every instance its own empty state."""
+        object.__setattr__(self, "state", {})
+
+    state: ClassVar[dict[str, Any]]
+
+    def fresh(self) -> Self:
+        """The same section with a state of its own, empty as yet."""
+        twin = self.model_copy()
+        object.__setattr__(twin, "state", {})
+        return twin
+
+
+def register(section: str, name: str) -> Callable[[Class], Class]:
+    """Make a class known under a name: `@register("tokens", "beads")` above it, in a file given with --plugin."""
+    one_of("the section of a recipe", section, BUILT_IN)
+
+    def keep(found: Class) -> Class:
+        if name in BUILT_IN[section]:
+            raise UserError(f"a name of your own for {found.__name__}", f"{name!r}, which Sciformer has already")
+        REGISTERED[section][name] = found
+        return found
+
+    return keep
+
+
+def names(section: str) -> list[str]:
+    """All names a recipe may use in this section."""
+    return sorted({**BUILT_IN[section], **REGISTERED[section]})
+
+
+def find(section: str, name: str) -> type[Section]:
+    """The class behind a name."""
+    if name in REGISTERED[section]:
+        return REGISTERED[section][name]
+    one_of(f"`{section}.kind`", name, names(section))
+    module, _, attribute = BUILT_IN[section][name].partition(":")
+    found: type[Section] = getattr(importlib.import_module(module), attribute)
+    return found

@@ -1,0 +1,301 @@
+"""A run: the folder of a training, and what can be done with it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from . import plugin
+from ._version import __version__
+from .assembly import Assembly
+from .data.dataset import Dataset
+from .data.source import Table
+from .document import differences
+from .errors import UserError
+from .evaluate import Judgement, answer, judge
+from .objectives.base import Step
+from .recipe import Recipe
+from .train import checkpoint
+from .train.engine import Engine
+from .train.folder import Folder
+from .train.parallel import Ranks, find_device, place
+from .train.progress import Teller, duration
+from .train.settings import NEUTRAL
+from .train.weights import load_weights, put
+
+OURS = ("recipe.yaml", "run.json", "metrics.jsonl", "checkpoints", "model", "report.html", "tensorboard")
+
+
+class Run:
+    """The folder of a training. `Run("runs/mine")` opens one; nothing is read before it is wanted."""
+
+    def __init__(self, path: str | Path, plugins: Sequence[plugin.Plugin] = (), accept_changes: bool = False) -> None:
+        self.folder = Folder(path)
+        self.path = self.folder.path
+        if not self.folder.recipe.exists():
+            raise UserError(f"a run folder at {self.path}", "none", "Train one: sciformer train RECIPE --run FOLDER")
+        self.about: dict[str, Any] = _json(self.path / "run.json")
+        plugin.required(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The recipe as it was run, every value explicit."""
+        return Recipe.load(self.folder.recipe)
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
+        return self.folder.records()
+
+    @cached_property
+    def assembly(self) -> Assembly:
+        """Tokens and objective with what they learned, without the data."""
+        return Assembly.stored(self.recipe, _json(self.folder.model / "statistics.json"))
+
+    @cached_property
+    def step(self) -> Step:
+        """The best model with its objective, ready to judge."""
+        weights, self.kept = load_weights(self.folder.model)
+        step = Step(self.assembly.network(), self.assembly.objective)
+        put(step.model, weights, place, f"a model in {self.folder.model}")
+        return step.to(self.device).eval()
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The best model."""
+        model: torch.nn.Module = self.step.model
+        return model
+
+    @cached_property
+    def device(self) -> torch.device:
+        """Where the model works."""
+        return find_device("auto")
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """The scores of the best model on the validation part."""
+        return dict(load_weights(self.folder.model)[1].get("scores", {}))
+
+    def data(self) -> Assembly:
+        """The data of the run opened again, with what was learned from them then."""
+        return Assembly.open(self.recipe, self.assembly.state())
+
+    def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Judgement:
+        """Scores on a part of the run's data, or on other files of the same form."""
+        if files:
+            dataset = self.assembly.read(list(files))
+        else:
+            opened = self.data()
+            parts = opened.parts()
+            if part not in parts and part == "test":
+                part = "valid" if "valid" in parts else "train"
+            dataset = opened.dataset(part)
+        return judge(self.step, self.assembly, dataset, device=self.device, limit=limit)
+
+    def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
+        """Answers for files or for a table of columns: probabilities and classes, values and deviations."""
+        found = answer(self.step, self.assembly, self._dataset(what), self.device)
+        answers: dict[str, Any] = dict(found.outputs)
+        if "probabilities" in answers:
+            names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
+            answers["class"] = names[answers["probabilities"].argmax(1)]
+        return {**found.samples, **answers}
+
+    def _dataset(self, what: Table | Sequence[str | Path] | str | Path) -> Dataset:
+        if isinstance(what, Mapping):
+            return self.assembly.samples(what)
+        return self.assembly.read([what] if isinstance(what, (str, Path)) else list(what))  # type: ignore[arg-type]
+
+    def report(self) -> Path:
+        """Write report.html anew, and say where."""
+        from .inspect.report import write_report
+
+        return write_report(self)
+
+
+def train(
+    recipe: Recipe | str | Path,
+    run: str | Path | None = None,
+    *,
+    fresh: bool = False,
+    accept_changes: bool = False,
+    plugins: Sequence[plugin.Plugin] = (),
+    show: bool = True,
+    report: bool = True,
+    stop_after: int | None = None,
+) -> Run:
+    """Train a recipe in a run folder; where one was begun, go on from its last checkpoint.
+
+    fresh           start over: what an earlier training left in the folder is removed
+    accept_changes  go on although the recipe, the data or a plugin changed since the beginning
+    stop_after      pause after so many steps, as if asked to stop
+    """
+    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
+    ranks = Ranks(find_device(recipe.train.device))
+    teller = Teller(show and ranks.first)
+    try:
+        if ranks.first:
+            folder.create()
+        ranks.wait()
+        if not ranks.first:
+            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+        with folder.lock():
+            if fresh:
+                _clear(folder)
+            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+    finally:
+        ranks.end()
+
+
+def _train(
+    recipe: Recipe,
+    folder: Folder,
+    ranks: Ranks,
+    teller: Teller,
+    accept_changes: bool,
+    plugins: Sequence[plugin.Plugin],
+    report: bool,
+    stop_after: int | None,
+) -> Run:
+    ranks.wait()
+    began = time.monotonic()
+    old = _json(folder.path / "run.json") if (folder.path / "run.json").exists() else None
+    if old is not None:
+        plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
+        _same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller)
+    for key in recipe.model.unused():
+        teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
+    stored = folder.model / "statistics.json"
+    known = _json(stored) if old is not None and stored.exists() else None
+    if not ranks.first:
+        ranks.wait()  # the first one may simulate or download what the others then find
+    assembly = Assembly.open(recipe, known, teller.say)
+    if ranks.first:
+        ranks.wait()
+    assert assembly.splits is not None
+    prints = assembly.splits.fingerprint
+    if old is not None:
+        _same_data(old.get("data", {}), prints, accept_changes, teller)
+    engine = Engine(assembly, folder, ranks, teller)
+    saved = checkpoint.load(folder.checkpoints, say=teller.say)
+    if saved is not None:
+        engine.restore(saved)
+    if ranks.first:
+        about = {
+            "sciformer": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": _device_name(ranks.device),
+            "ranks": ranks.world,
+            "plugins": plugin.recorded(plugins),
+            "data": prints,
+            "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+            "parameters": sum(weight.numel() for weight in engine.step.parameters()),
+            "seconds": (old or {}).get("seconds", 0.0) if saved is not None else 0.0,
+        }
+        folder.write("recipe.yaml", recipe.text())
+        folder.model.mkdir(exist_ok=True)
+        folder.write("model/statistics.json", json.dumps(assembly.state()))
+        folder.write("run.json", json.dumps(about, indent=1))
+        folder.rewind(engine.number)
+    if engine.complete:
+        teller.say(f"already complete: {engine.number} steps in {folder.path}")
+    else:
+        _introduce(recipe, assembly, engine, teller, saved is not None)
+        try:
+            engine.run(stop_after)
+        finally:
+            if ranks.first:
+                about["seconds"] += time.monotonic() - began
+                folder.write("run.json", json.dumps(about, indent=1))
+        if engine.complete:
+            engine.average_checkpoints()
+    ranks.wait()
+    done = Run(folder.path, plugins, accept_changes)
+    if engine.complete and ranks.first:
+        if report:
+            done.report()
+        teller.say(f"done in {duration(time.monotonic() - began)}: {folder.path}")
+    return done
+
+
+def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller, resumed: bool) -> None:
+    count = sum(weight.numel() for weight in engine.step.parameters())
+    samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
+    where = _device_name(engine.ranks.device)
+    teller.say(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
+    if resumed:
+        teller.say(f"going on from step {engine.number}")
+
+
+def _same_recipe(old: Recipe, new: Recipe, accepted: bool, teller: Teller) -> None:
+    found = differences(old.dump(), new.dump(), NEUTRAL)
+    if not found:
+        return
+    lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
+    if not accepted:
+        raise UserError(
+            "the recipe this run was begun with",
+            f"one that differs:\n{lines}",
+            "Use another --run, start over with --fresh, or go on with --accept-changes.",
+        )
+    teller.say(f"the recipe changed since this run was begun:\n{lines}")
+
+
+def _same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, teller: Teller) -> None:
+    names = sorted({*old, *new})
+    changed = [name for name in names if old.get(name) != new.get(name)]
+    if not changed:
+        return
+    words = ", ".join(f"{name} ({old.get(name, 'not there')} -> {new.get(name, 'not there')})" for name in changed[:4])
+    if not accepted:
+        raise UserError(
+            "the data this run was begun with",
+            f"others: {words}",
+            "Use another --run, start over with --fresh, or go on with --accept-changes.",
+        )
+    teller.say(f"the data changed since this run was begun: {words}")
+
+
+def _clear(folder: Folder) -> None:
+    """Remove what a training leaves, and nothing else."""
+    for name in OURS:
+        path = folder.path / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+    folder.create()
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"a file {path}", "none", "Is the run folder whole?") from error
+    except ValueError as error:
+        raise UserError(f"plain JSON in {path}", f"{error}", "Is the run folder whole?") from error
+
+
+def load_plugins(paths: Iterable[str | Path]) -> list[plugin.Plugin]:
+    """The users' own files, by explicit choice."""
+    return [plugin.load(path) for path in paths]

@@ -1,0 +1,1 @@
+"""Where the domains live: one file for each kind of token."""

@@ -1,0 +1,141 @@
+"""What belongs to a domain: what is a token, how does it enter the model, how does a person look at it?
+
+A domain is one class with these answers, and its fields are the `tokens:` section of a recipe. Nothing else in the
+library knows what the tokens mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..data.batch import Batch, Stream
+from ..data.chance import Chance
+from ..data.source import Table
+from ..errors import UserError
+from ..registry import Section
+
+Array = NDArray[Any]
+Columns = dict[str, Tensor]
+
+
+class Readout(nn.Module):
+    """The way back from hidden vectors to tokens; it owns their likelihood."""
+
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
+        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D)."""
+        raise NotImplementedError
+
+    def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None) -> Tensor:
+        """The sum of the loss, over the tokens where `wanted` (n,) is True."""
+        loss = self.loss(hidden, target)
+        return loss.sum() if wanted is None else (loss * wanted).sum()
+
+    def answer(self, hidden: Tensor) -> Columns:
+        """The likeliest tokens, as columns."""
+        raise NotImplementedError
+
+
+class Tokens(Section):
+    """The ground of every domain: the answers a domain gives, with those that can be guessed."""
+
+    section = "tokens"
+    reads: ClassVar[tuple[str, ...]] = ()
+    """Columns of the table that tokens are made of."""
+    hides: ClassVar[tuple[str, ...]] = ()
+    """Columns of tokens that an objective hides and asks for."""
+
+    stand_in: ClassVar[bool] = True
+    """Whether the model learns a vector that stands for a hidden token; otherwise `blank` names one of the tokens."""
+
+    # What is a token, and where is it?
+
+    def fit(self, tables: Iterable[Table]) -> None:
+        """Learn from the training data what tokenising and scaling need; keep it in `state`, as plain JSON."""
+
+    def tokenize(self, table: Table) -> Stream:
+        """The tokens of all samples of a table: columnar NumPy, raw values."""
+        raise NotImplementedError
+
+    def augment(self, stream: Stream, chance: Chance) -> Stream:
+        """A variation of the training samples, as a pure function of (seed, epoch, sample); none unless given."""
+        return stream
+
+    def normalise(self, stream: Stream) -> Stream:
+        """Scaling and centring, after an objective has hidden what it hides."""
+        return stream
+
+    @property
+    def window(self) -> int | None:
+        """The most tokens a model sees at once, where samples are cut into windows of that length."""
+        return None
+
+    @property
+    def stride(self) -> int:
+        """How far apart the windows of the training begin."""
+        return 1
+
+    @property
+    def axes(self) -> int:
+        """The number of coordinates of a token in its column `at`; without such a column, one: its place."""
+        return 1
+
+    @property
+    def places(self) -> int | tuple[int, ...] | None:
+        """How many places there are for tokens, on a line or a grid; None where they are not counted."""
+        return self.window
+
+    # How does it enter the model, and how does it come back?
+
+    def embedding(self, dim: int) -> nn.Module:
+        """A module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
+        raise NotImplementedError
+
+    def pairs(self, heads: int) -> nn.Module | None:
+        """What is known about two tokens: a module from columns to a bias (B, H, N, N), or None."""
+        return None
+
+    def readout(self, dim: int, embedding: nn.Module) -> Readout:
+        """The way back, for objectives that ask for tokens."""
+        raise UserError(f"tokens with a readout for this objective; `{self.kind}` has none", "none")
+
+    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+        """Columns of `hides` with nothing left of the tokens where the mask (T,) is True."""
+        return {name: _blank(stream.columns[name], tokens) for name in self.hides}
+
+    def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
+        """Columns of `hides` in which the tokens where the mask (T,) is True are random ones."""
+        raise UserError(f"tokens that can be replaced by random ones; `{self.kind}` cannot", "none")
+
+    # How does a person look at it?
+
+    def words(self, stream: Stream) -> list[str]:
+        """A short name for each token of one sample, for the axes of an attention matrix."""
+        return [str(i) for i in range(int(stream.lengths.sum()))]
+
+    def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
+        """One sample in its natural form, with a weight (N,) for each token drawn on it if given."""
+        n = int(sample.stream.lengths[0])
+        axes.bar(np.arange(n), np.ones(n) if weights is None else weights, color="#4477aa")
+        axes.set_xlabel("token")
+        if weights is not None:
+            axes.set_ylabel("attention")
+
+    def distance(self, stream: Stream) -> Array | None:
+        """How far two tokens of one sample are apart (N, N), in the domain's units; their places unless given."""
+        if "at" in stream.columns:
+            at = stream.columns["at"].reshape(int(stream.lengths.sum()), -1).astype(np.float64)
+        else:
+            at = np.arange(int(stream.lengths.sum()), dtype=np.float64)[:, None]
+        return np.sqrt(((at[:, None] - at[None]) ** 2).sum(-1))
+
+
+def _blank(column: Array, tokens: Array) -> Array:
+    column = column.copy()
+    column[tokens] = 0
+    return column

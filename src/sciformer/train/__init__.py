@@ -1,0 +1,1 @@
+"""Training: the loop, its updates, checkpoints, ranks and progress."""

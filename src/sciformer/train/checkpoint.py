@@ -1,0 +1,291 @@
+"""Checkpoints that are whole or not there: safetensors and JSON, hashed in a manifest, put in place by one rename.
+
+    step-0000040/weights.safetensors, optimizer.safetensors, ..., state.json, manifest.json
+    latest                       names the newest, for people; the folders decide
+
+Written under another name, synced, hashed, renamed, synced: at every instant the older or the newer one is whole. The
+hashes are there because safetensors notices a short file, but not a flipped bit. Nothing here unpickles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from ..errors import UserError
+from .folder import alive, assert_plain, remove, replace, sync
+
+FORMAT = 1
+MARGIN = 1 << 20  # bytes to leave free beside a checkpoint
+WHOLE = 2 << 30  # files up to this size are read once, and what was hashed is what is loaded
+STEP = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{7,})")
+PARTIAL = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """What was saved at a step: tensors by file and name, and plain JSON."""
+
+    step: int
+    tensors: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+    path: Path
+
+
+class Unsound(Exception):
+    """Why a checkpoint cannot be trusted."""
+
+
+def save(
+    folder: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: dict[str, Any],
+    *,
+    keep: int = 2,
+    protect: Collection[int] = (),
+) -> Path:
+    """Write the checkpoint of a step; when it is on the disk, remove all but the newest `keep` and the protected.
+
+    Checkpoints of later steps go too: they belong to a future that a run resumed before them has left.
+    """
+    assert min(step + 1, keep) >= 1, (step, keep)
+    assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
+    assert_plain(state, "state")
+    text = json.dumps(state)
+    files = {f"{stem}.safetensors": _storable(named) for stem, named in tensors.items()}
+    needed = sum(tensor.nbytes + 256 for named in files.values() for tensor in named.values()) + len(text) + MARGIN
+    final = folder / f"step-{step:07d}"
+    partial = folder / f".partial-{final.name}-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        sync(folder.parent)
+        _tidy(folder)
+        if shutil.disk_usage(folder).free < needed:
+            raise OSError("too little room on the disk")
+        partial.mkdir()
+        (partial / "state.json").write_text(text)
+        for name, named in files.items():
+            safetensors.torch.save_file(named, partial / name)
+            shutil.copymode(partial / "state.json", partial / name)  # safetensors makes files for the owner only
+        seals = {name: _seal(partial / name) for name in ["state.json", *files]}
+        manifest = {"format": FORMAT, "step": step, "files": seals}
+        replace(partial / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+        _swap(partial, final)
+        sync(folder)
+        replace(folder / "latest", f"{final.name}\n")
+    except BaseException as error:
+        remove(partial)
+        if isinstance(error, (OSError, SafetensorError)):
+            raise _unwritten(folder, final, needed, error) from error
+        raise
+    _prune(folder, step, keep, protect)
+    return final
+
+
+def load(folder: Path, *, say: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
+    """The newest sound checkpoint, or that of `step`; None where there is none at all.
+
+    What is wrong with a newer one is told through `say`, and the one before is tried.
+    """
+    there = _there(folder)
+    if not there and step is None:
+        return None
+    faults = []
+    for number, path in reversed(there):
+        if step not in (None, number):
+            continue
+        try:
+            return _read(path, number, say)
+        except Unsound as fault:
+            faults.append(f"{path.name}: {fault}")
+            say(f"The checkpoint {path.name} cannot be used: {fault}.")
+    if not faults:
+        found = ", ".join(map(str, steps(folder))) or "none"
+        raise UserError(f"a checkpoint of step {step} in {folder}", found, "Name a step that is there.")
+    what = "" if step is None else f" of step {step}"
+    advice = "Restore one from a copy, or move the folder away to start afresh."
+    raise UserError(f"a sound checkpoint{what} in {folder}", "; ".join(faults), advice)
+
+
+def steps(folder: Path) -> list[int]:
+    """The steps of which there is a checkpoint, sound or not, oldest first."""
+    return sorted({step for step, _ in _there(folder)})
+
+
+def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Detached, contiguous, on the CPU, each with its own memory: tied weights are stored under both names."""
+    seen: set[int] = set()
+    result = {}
+    for name, tensor in named.items():
+        assert tensor.dtype != torch.complex128, f"{name}: safetensors has no complex128; give torch.view_as_real"
+        tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        memory = tensor.untyped_storage().data_ptr()
+        result[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
+    return result
+
+
+def _seal(path: Path) -> dict[str, int | str]:
+    """Sync a file; its size and hash."""
+    sync(path)
+    with open(path, "rb") as file:
+        return {"bytes": os.fstat(file.fileno()).st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+
+
+def _swap(partial: Path, final: Path) -> None:
+    """Give the new checkpoint its name. One of the same step steps aside before, under a name that `load` knows."""
+    if os.path.lexists(final):
+        os.rename(final, final.with_name(f".replaced-{final.name}"))
+    os.rename(partial, final)
+
+
+def _tidy(folder: Path) -> None:
+    """Clean up after processes that were killed: half-written folders, and a swap that was not finished."""
+    for path in list(folder.iterdir()):
+        partial = PARTIAL.fullmatch(path.name)
+        if partial and not alive(int(partial["pid"])):
+            remove(path)
+    for step, path in _there(folder):
+        if path.name.startswith("."):
+            final = path.with_name(path.name.removeprefix(".replaced-"))
+            try:
+                _read(final, step, lambda _: None)
+                remove(path)
+            except Unsound:
+                remove(final)
+                os.rename(path, final)
+
+
+def _prune(folder: Path, step: int, keep: int, protect: Collection[int]) -> None:
+    """Remove what is neither among the newest nor protected, and what was replaced."""
+    kept = {*[number for number in steps(folder) if number <= step][-keep:], *protect}
+    for number, path in _there(folder):
+        if number not in kept or path.name.startswith("."):
+            gone = folder / f".partial-step-{number:07d}-{os.getpid()}"
+            with suppress(OSError):  # `remove` tells
+                path = path.rename(gone)  # gone at once, not file by file
+            remove(path)
+
+
+def _unwritten(folder: Path, final: Path, needed: int, error: Exception) -> UserError:
+    reason = getattr(error, "strerror", None) or str(error)
+    try:
+        free = f"{shutil.disk_usage(folder).free:,} bytes free"
+        older = [f"step {step}" for step in steps(folder)]
+    except (OSError, UserError):
+        free, older = "free space unknown", []
+    intact = f"The older checkpoints ({', '.join(older)}) are intact" if older else "There is no older checkpoint"
+    advice = f"{intact}; make room or mend the disk, and run the same command again."
+    return UserError(f"to write {final}, {needed:,} bytes needed with a margin", f"{reason}, {free}", advice)
+
+
+def _there(folder: Path) -> list[tuple[int, Path]]:
+    """All that has the name of a checkpoint, oldest first; the replaced one before that which replaced it."""
+    try:
+        matches = [(match, path) for path in folder.iterdir() if (match := STEP.fullmatch(path.name))]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(f"a folder of checkpoints at {folder}", error.strerror or str(error)) from error
+    found = sorted((int(match["step"]), not match["replaced"], path) for match, path in matches)
+    return [(step, path) for step, _, path in found]
+
+
+def _read(path: Path, step: int, say: Callable[[str], None]) -> Checkpoint:
+    """Verify a checkpoint against its manifest and load it."""
+    try:
+        if path.is_symlink() or not path.is_dir():
+            raise Unsound("it is a link or a file, where a folder was written")
+        files = _listed(path, step)
+        tensors: dict[str, dict[str, Tensor]] = {}
+        state: Any = None
+        for name, seal in files.items():
+            data = _verified(path / name, seal)
+            if name == "state.json":
+                state = _parse(data, name)
+            else:
+                tensors[name.removesuffix(".safetensors")] = _tensors(path / name, data)
+        others = sorted(entry.name for entry in path.iterdir() if entry.name not in {*files, "manifest.json"})
+    except OSError as error:
+        raise Unsound(f"it cannot be read ({error})") from error
+    if others:
+        names = ", ".join(map(ascii, others[:5])) + (" and more" if len(others) > 5 else "")
+        say(f"The checkpoint {path.name} also holds {names}: no part of it, and never opened.")
+    return Checkpoint(step, tensors, state, path)
+
+
+def _listed(path: Path, step: int) -> dict[str, dict[str, Any]]:
+    """The files of the manifest, after a look at all that it claims."""
+    with _plain_file(path / "manifest.json") as file:
+        manifest = _parse(file.read(1 << 20), "manifest.json")
+    form, files = manifest.get("format"), manifest.get("files")
+    if type(form) is int and form > FORMAT:
+        expected, advice = f"a checkpoint of format {FORMAT} in {path}", "A newer Sciformer wrote it: update Sciformer."
+        raise UserError(expected, f"format {form}", advice)
+    if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
+        raise Unsound("its manifest.json is not that of this step")
+    for name, seal in files.items():
+        # No separators, and only the two kinds of file that are written here: nothing else is ever opened.
+        if not re.fullmatch(r"state\.json|\w[\w.-]*\.safetensors", name):
+            raise Unsound(f"its manifest.json names {name!a}, which no checkpoint holds")
+        if type(seal) is not dict or type(seal.get("bytes")) is not int or type(seal.get("sha256")) is not str:
+            raise Unsound(f"its manifest.json has no size and hash of {name}")
+    return files
+
+
+def _verified(path: Path, seal: dict[str, Any]) -> bytes:
+    """The very bytes that were verified; none where they are too many to hold, though verified."""
+    with _plain_file(path) as file:
+        short = seal["bytes"] - os.fstat(file.fileno()).st_size
+        if short:
+            raise Unsound(f"{path.name} is {abs(short):,} bytes too {'short' if short > 0 else 'long'}")
+        data = file.read() if seal["bytes"] <= WHOLE else b""
+        found = hashlib.sha256(data) if data else hashlib.file_digest(file, "sha256")
+        if found.hexdigest() != seal["sha256"]:
+            raise Unsound(f"{path.name} is not what was written, its hash differs")
+    return data
+
+
+def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
+    """From the bytes that were verified, or from the file where they are too many."""
+    try:
+        return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)
+    except (SafetensorError, KeyError, ValueError, RuntimeError, AssertionError) as error:
+        raise Unsound(f"{path.name} is no safetensors file ({error})") from error
+
+
+def _plain_file(path: Path) -> BufferedReader:
+    """Open a file that is no link out of the folder, and no pipe that would make us wait."""
+    try:
+        kind = os.lstat(path).st_mode
+    except FileNotFoundError:
+        raise Unsound(f"{path.name} is missing") from None
+    if not stat.S_ISREG(kind):
+        raise Unsound(f"{path.name} is {'a link' if stat.S_ISLNK(kind) else 'no plain file'} and is not opened")
+    return open(path, "rb")
+
+
+def _parse(data: bytes, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise Unsound(f"{name} is no readable JSON ({error})") from error
+    if type(value) is not dict:
+        raise Unsound(f"{name} holds no JSON object")
+    return value

@@ -1,0 +1,128 @@
+"""One process or many: ranks, sums over them, and the whole of what they share."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+from ..errors import UserError
+
+PATIENCE = datetime.timedelta(minutes=10)  # a rank that is silent for so long is given up
+
+
+class Ranks:
+    """The processes of a run: this one's rank, their number, and what they do together.
+
+    Under torchrun there are several (WORLD_SIZE); alone, every method does the obvious with one.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.world = int(os.environ.get("WORLD_SIZE", "1"))
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.local = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = device
+        if device.type == "cuda" and self.world > 1:
+            self.device = torch.device("cuda", self.local)
+        if device.type == "cuda":
+            torch.cuda.set_device(self.device)
+        self.began = False
+        if self.world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+            self.began = True
+
+    @property
+    def first(self) -> bool:
+        """Whether this rank speaks and writes for all."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Sums over all ranks."""
+        if self.world == 1:
+            return list(values)
+        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(shared)
+        return [float(value) for value in shared.tolist()]
+
+    def gather(self, thing: Any) -> list[Any]:
+        """What every rank has, in the order of ranks."""
+        if self.world == 1:
+            return [thing]
+        everything: list[Any] = [None] * self.world
+        dist.all_gather_object(everything, thing)
+        return everything
+
+    def agree(self, thing: Any) -> Any:
+        """What the first rank has."""
+        if self.world == 1:
+            return thing
+        box = [thing]
+        dist.broadcast_object_list(box, src=0)
+        return box[0]
+
+    def wait(self) -> None:
+        """Until all are here."""
+        if self.world > 1:
+            dist.barrier()
+
+    def wrap(self, step: nn.Module, shard: str) -> nn.Module:
+        """The step for these ranks: as it is, with summed gradients (DDP), or with divided weights (FSDP2)."""
+        if shard == "full":
+            if self.world == 1:
+                return step
+            from torch.distributed.device_mesh import init_device_mesh
+            from torch.distributed.fsdp import fully_shard
+
+            mesh = init_device_mesh(self.device.type, (self.world,))
+            for module in list(step.modules()):
+                blocks = getattr(module, "blocks", None)
+                for block in blocks if isinstance(blocks, nn.ModuleList) else ():
+                    fully_shard(block, mesh=mesh)
+            fully_shard(step, mesh=mesh)
+            return step
+        return step if self.world == 1 else DistributedDataParallel(step)
+
+    def end(self) -> None:
+        """Leave the group, if this object joined it."""
+        if self.began and dist.is_initialized():
+            dist.destroy_process_group()
+            self.began = False
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """A tensor with all its shares, detached; every rank must ask."""
+    tensor = tensor.detach()
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def place(value: Tensor, like: Tensor) -> Tensor:
+    """A whole tensor where and how another one is; numbers such as a step count stay as they are."""
+    value = value.to(like.device)
+    if isinstance(like, DTensor) and value.shape == like.shape:
+        return distribute_tensor(value, like.device_mesh, like.placements)
+    return value
+
+
+def find_device(name: str) -> torch.device:
+    """The device of this name; auto is the fastest there is."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError("train.device as auto, cpu, cuda, cuda:1 or mps", repr(name)) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError("a CUDA device", "none on this machine", "Use train.device: cpu or auto.")
+    if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
+        raise UserError(f"one of {torch.cuda.device_count()} CUDA devices", name)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise UserError("an MPS device", "none on this machine", "Use train.device: cpu or auto.")
+    return device

@@ -1,0 +1,110 @@
+"""The `train:` section of a recipe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from ..registry import Section
+
+# What may differ between the beginning of a run and its resumption, because the weights do not depend on it.
+NEUTRAL = (
+    "about",
+    "train.device",
+    "train.workers",
+    "train.micro",
+    "train.log_every",
+    "train.save_every",
+    "train.keep",
+    "train.compile",
+    "train.shard",
+    "train.bad_steps",
+)
+
+
+class Train(Section):
+    """How long, how fast, how often."""
+
+    section = "train"
+
+    steps: int | None = Field(default=None, ge=1)
+    """Updates of the weights; 1000 unless steps or epochs are given."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Passes over the training data, instead of steps."""
+    batch: int = Field(default=64, ge=1)
+    """Samples in an update, over all devices."""
+    micro: int | None = Field(default=None, ge=1)
+    """Samples at once on a device; the others of a batch follow before the update. All unless given."""
+    seed: int = Field(default=0, ge=0)
+    """Of the first weights, the order of the data and all that is random in training."""
+
+    rate: float = Field(default=1e-3, gt=0)
+    """Highest learning rate."""
+    warmup: int = Field(default=100, ge=0)
+    """Steps over which the rate rises from zero."""
+    schedule: Literal["cosine", "inverse_sqrt", "flat", "constant"] = "cosine"
+    """Then: a cosine down to `floor`; 1 / sqrt(step); flat for the share `flat` of all steps, then a line down."""
+    floor: float = Field(default=0.1, ge=0, le=1)
+    """Last rate over the highest, of cosine and flat."""
+    flat: float = Field(default=0.7, ge=0, le=1)
+    """Share of the steps before the descent of flat."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    """Memory of AdamW for the gradient and for its square."""
+    epsilon: float = Field(default=1e-8, gt=0)
+    """Of AdamW."""
+    decay: float = Field(default=0.1, ge=0)
+    """Weight decay of matrices; vectors (biases, norms, positions) have none."""
+    clip: float = Field(default=1.0, ge=0)
+    """Longest gradient; longer ones are shortened to it. 0: as they are."""
+
+    average: float = Field(default=0.0, ge=0, lt=1)
+    """Memory of the running average of the weights that is judged and kept (0.999); 0: the weights themselves."""
+    average_last: int = Field(default=0, ge=0)
+    """In the end, keep the mean of so many last checkpoints instead of the best; 0: the best."""
+
+    evaluate_every: int | None = Field(default=None, ge=1)
+    """Steps between evaluations; a tenth of all unless given."""
+    save_every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints; with the evaluations unless given."""
+    log_every: int = Field(default=10, ge=1)
+    """Steps between lines of the log."""
+    keep: int = Field(default=2, ge=1)
+    """Checkpoints kept."""
+    patience: int = Field(default=0, ge=0)
+    """Evaluations without a better one before the training stops; 0: never."""
+    best: str = "loss"
+    """What decides which model is best: the loss or a metric."""
+    bad_steps: int = Field(default=5, ge=1)
+    """Updates in a row that may be left out because a gradient was not finite, before the training stops."""
+
+    device: str = "auto"
+    """cpu, cuda, cuda:1, mps; auto: the fastest there is."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of products of matrices; auto: bfloat16 on CUDA, float32 elsewhere. Weights stay in float32."""
+    compile: bool | None = None
+    """Whether to compile the step; on CUDA unless given."""
+    workers: int = Field(default=0, ge=0)
+    """Processes that prepare batches; 0: this one does."""
+    bucket: bool = True
+    """Put samples of similar length together."""
+    multiple: int | None = Field(default=None, ge=1)
+    """Pad samples to a multiple of so many tokens; 32 where a compiled step wants few shapes, else 1."""
+    packed: bool = False
+    """Lay samples end to end instead of padding them."""
+    shard: Literal["none", "full"] = "none"
+    """Under torchrun: every device holds the whole model, or only its share of it (FSDP)."""
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Train:
+        if self.steps is not None and self.epochs is not None:
+            raise ValueError("give train.steps or train.epochs, not both")
+        if not (0 <= self.betas[0] < 1 and 0 <= self.betas[1] < 1):
+            raise ValueError("train.betas must lie between 0 and 1")
+        return self
+
+    def total(self, batches: int) -> int:
+        """Steps in all, where an epoch has so many batches."""
+        if self.epochs is not None:
+            return max(1, round(self.epochs * batches))
+        return self.steps or 1000

@@ -1,0 +1,146 @@
+"""One update of the weights: loss, gradient, clipping, AdamW; exact whatever the number of pieces."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.nn.parallel import DistributedDataParallel
+
+from ..data.batch import Batch
+from ..data.chance import key
+from ..errors import UserError
+from ..evaluate import cast
+from .optimizers import rate
+from .parallel import Ranks
+from .settings import Train
+
+
+class Updated(NamedTuple):
+    """What an update showed, still on the device: the mean loss, the length of the gradient, whether it was finite."""
+
+    loss: Tensor
+    norm: Tensor
+    fine: Tensor
+
+
+class Updater:
+    """Updates of a step (model and objective as one module) by an optimizer.
+
+    The loss of a batch is one sum divided once by the count of the whole batch, over micro-batches and ranks; so
+    neither their number nor their sizes change the gradient. A gradient that is not finite changes no weight.
+    """
+
+    def __init__(
+        self,
+        step: nn.Module,
+        wrapped: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Train,
+        ranks: Ranks,
+        total: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
+        self.settings, self.ranks, self.total, self.say = settings, ranks, total, say
+        self.device = ranks.device
+        self.micro = settings.micro
+        self.precision = working_precision(settings, self.device)
+        compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
+        self.multiple = settings.multiple or (32 if compiled else 1)
+        self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
+        self.sharded = settings.shard == "full" and ranks.world > 1
+        self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
+
+    def __call__(self, batch: Batch, number: int, count: float) -> Updated:
+        """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate(number, self.total, self.settings)
+        loss = self.gradient(batch, number, count)
+        norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
+        if isinstance(norm, DTensor):
+            norm = norm.full_tensor()
+        fine = torch.isfinite(norm)
+        if self.settings.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+        if self.sharded or not self.optimizer.defaults.get("fused"):
+            if bool(fine):
+                self.optimizer.step()
+        else:  # the fused optimizer leaves out a bad step by itself, and nobody waits for the device
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        return Updated(loss, norm, fine)
+
+    def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
+        """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""
+        while True:
+            try:
+                return self._gradient(batch, number, count)
+            except torch.OutOfMemoryError as error:
+                size = min(self.micro or len(batch), len(batch))
+                if size == 1 or self.ranks.world > 1:
+                    advice = "Use a smaller model or shorter samples." if size == 1 else f"Set train.micro: {size // 2}"
+                    raise UserError("enough memory for a step", f"none left with {size} at once", advice) from error
+                self.micro = -(-size // 2)
+            # Outside the handler, so that what the failed attempt held is free.
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.say(f"out of memory: going on with {self.micro} samples at a time, the result is the same")
+
+    def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
+        torch.manual_seed(int(key(self.settings.seed, "step", number, self.ranks.rank)[0] >> np.uint64(1)))
+        self.optimizer.zero_grad(set_to_none=True)
+        size = self.micro or max(1, len(batch))
+        pieces = [batch] if size >= len(batch) else [batch.take(rows) for rows in _runs(len(batch), size)]
+        total = torch.zeros((), device=self.device)
+        scale = self.ranks.world / count  # ranks take the mean of their gradients
+        for i, piece in enumerate(pieces):
+            inputs = piece.inputs(self.device, self.multiple, self.settings.packed)
+            with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
+                loss, _ = self.call(inputs)
+                loss = loss * scale
+                loss.backward()
+            total += loss.detach()
+        return total / self.ranks.world
+
+    def _quiet(self, last: bool) -> Any:
+        """Gradients are summed over ranks once, with the last micro-batch."""
+        if self.sharded:
+            self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
+        if isinstance(self.wrapped, DistributedDataParallel) and not last:
+            return self.wrapped.no_sync()
+        return contextlib.nullcontext()
+
+
+def working_precision(settings: Train, device: torch.device) -> torch.dtype | None:
+    """The precision of products of matrices; None is that of the weights."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else None
+    if settings.precision == "bfloat16" and device.type != "cuda":
+        raise UserError("train.precision: bfloat16 on a CUDA device", f"the device {device}", "Use auto or float32.")
+    return torch.bfloat16 if settings.precision == "bfloat16" else None
+
+
+def _runs(count: int, size: int) -> list[Any]:
+    return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def bad_samples(batch: Batch) -> list[int]:
+    """The ids of the samples of a batch that hold a number that is not finite."""
+    bad = np.zeros(len(batch), bool)
+    for stream in batch.streams.values():
+        for column in stream.columns.values():
+            if column.dtype.kind == "f":
+                wrong = ~np.isfinite(column).reshape(len(column), -1).all(1)
+                bad |= np.bincount(stream.sample[wrong], minlength=len(batch)) > 0
+    for column in batch.samples.values():
+        if column.dtype.kind == "f":
+            bad |= ~np.isfinite(column).reshape(len(column), -1).all(1)
+    return [int(number) for number in batch.ids[bad]]

@@ -1,0 +1,90 @@
+"""The weights of a trained model in one file, with what vouches for them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from ..errors import UserError
+from . import checkpoint
+from .folder import replace
+
+FORMAT = 1
+
+
+def named(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and lasting buffers of a model by name, tied ones once."""
+    lasting = model.state_dict()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in lasting}
+    return {**dict(model.named_parameters()), **buffers}
+
+
+def put(model: nn.Module, weights: Mapping[str, Tensor], place: Callable[[Tensor, Tensor], Tensor], what: str) -> None:
+    """Copy weights into a model; `what` names where they come from, should they not fit."""
+    own = named(model)
+    odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
+    if odd:
+        raise UserError(f"{what} with the weights of the recipe's model", f"one that differs in {', '.join(odd[:4])}")
+    with torch.no_grad():
+        for name, weight in own.items():
+            weight.copy_(place(weights[name], weight))
+
+
+def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
+    """Write weights.safetensors in one stroke; `about` (plain JSON) and a hash of the numbers stand in its header."""
+    plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
+    header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": _digest(plain)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        replace(folder / "weights.safetensors", save(plain, metadata=header))
+    except OSError as error:
+        raise UserError(f"room for the model at {folder}", f"{error}", "Free some space; nothing old was lost.") from error
+
+
+def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The weights and what is said about them, if their hash agrees."""
+    path = folder / "weights.safetensors"
+    if not path.exists():
+        others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
+        advice = f"{others[0]} is not opened: such files can run code." if others else "Was anything trained here yet?"
+        raise UserError(f"weights.safetensors in {folder}", "none", advice)
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(f"a whole file at {path}", f"{error}", "Run the training again: it resumes.") from error
+    if int(header.get("format", "0")) > FORMAT:
+        raise UserError(f"a model of format {FORMAT} or older", f"format {header['format']}", "Update Sciformer.")
+    if header.get("sha256") != _digest(weights):
+        raise UserError(f"the weights that were written to {path}", "others: the file is damaged", "Copy it again.")
+    return weights, json.loads(header["about"])
+
+
+def mean_of(folder: Path, count: int, say: Any) -> tuple[dict[str, Tensor], list[int]]:
+    """The mean of the weights of the last `count` checkpoints (the averaged ones, where a run averages)."""
+    used = checkpoint.steps(folder)[-count:]
+    total: dict[str, Tensor] = {}
+    for step in used:
+        saved = checkpoint.load(folder, say=say, step=step)
+        assert saved is not None
+        for name, tensor in (saved.tensors.get("average") or saved.tensors["weights"]).items():
+            total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
+    return {name: (tensor / len(used)).float() for name, tensor in total.items()}, used
+
+
+def _digest(weights: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        tensor = weights[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
