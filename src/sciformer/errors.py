@@ -22,3 +22,11 @@ def one_of(what: str, value: object, names: object) -> None:
         repr(value),
         f"Did you mean {near[0]!r}?" if near else "",
     )
+
+
+class Stopped(Exception):
+    """The training was asked to stop by a signal, and did so after saving."""
+
+    def __init__(self, signal: int, name: str, step: int) -> None:
+        self.signal = signal
+        super().__init__(f"stopped by {name} at step {step}; the same command goes on from there")

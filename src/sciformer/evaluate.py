@@ -85,7 +85,7 @@ def answer(
     for start in range(0, len(dataset), batch):
         ids = np.arange(start, min(start + batch, len(dataset)))
         raw = dataset.batch(ids)
-        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False)
+        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
         outputs = assembly.objective.answer(step.model, made.inputs(device))
         kept.append(({name: value.float().cpu().numpy() for name, value in outputs.items()}, _columns(raw.samples)))
     return Judgement({}, _joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept]))

@@ -83,7 +83,7 @@ class Batch:
     streams: dict[str, Stream]
     samples: dict[str, Array] = field(default_factory=dict)
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    count: int = 0  # what the loss is divided by: tokens or samples, as the objective has it
+    count: float = 0  # what the loss is divided by: tokens or samples, as the objective has it
 
     def __len__(self) -> int:
         if self.streams:
@@ -98,6 +98,7 @@ class Batch:
 
     def but(self, stream: Stream | None = None, **samples: Array) -> Batch:
         """The same batch with its only stream replaced, or columns of samples added."""
+        assert stream is None or len(self.streams) == 1
         streams = self.streams if stream is None else dict.fromkeys(self.streams, stream)
         return replace(self, streams=streams, samples={**self.samples, **samples})
 
@@ -164,11 +165,8 @@ def _numeric(column: Array) -> bool:
 
 def _tensor(column: Array, device: torch.device) -> Tensor:
     """Whole numbers as int64, real ones in single precision, on the device."""
-    if column.dtype == np.float64:
-        column = column.astype(np.float32)
-    elif column.dtype.kind in "iu" and column.dtype != np.int64:
-        column = column.astype(np.int64)
-    tensor = torch.from_numpy(np.ascontiguousarray(column))
+    dtype = {"f": np.float32, "i": np.int64, "u": np.int64}.get(column.dtype.kind, column.dtype)
+    tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
     if device.type == "cuda":
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
@@ -200,7 +198,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
     """Each column of samples in a few words, for the report."""
     words = {}
     for name, column in samples.items():
-        if column.dtype.kind == "f" and column.ndim == 1 and len(column):
+        if column.dtype.kind == "f" and column.ndim == 1 and np.isfinite(column).any():
             words[name] = f"{np.nanmin(column):.6g} to {np.nanmax(column):.6g}"
         elif column.ndim == 1:
             values = np.unique(column)

@@ -1,7 +1,7 @@
 """Randomness of samples as a pure function: of the seed, the epoch, the sample's id, a name and a place in the sample.
 
-Whoever asks, in whatever order, in whichever process, gets the same numbers. They come from a counter through the mixing
-function of SplitMix64 (Steele, Lea, Flood 2014), for a whole batch at once.
+Whoever asks, in whatever order, in whichever process, gets the same numbers. They come from a counter through the
+mixing function of SplitMix64 (Steele, Lea, Flood 2014), for a whole batch at once.
 """
 
 from __future__ import annotations

@@ -60,10 +60,12 @@ class Dataset:
     def batch(self, ids: Array) -> Batch:
         """The samples with these numbers, in this order."""
         ids = np.asarray(ids, np.int64)
+        if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
+            raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
         piece = np.searchsorted(self.stops, ids, side="right")
         used = np.unique(piece)
-        if len(used) == 1:
-            return self._piece_batch(int(used[0]), ids)
+        if len(used) <= 1:
+            return self._piece_batch(int(used[0]) if len(used) else 0, ids)
         parts, rows = [], []
         for number in used:
             mine = np.flatnonzero(piece == number)

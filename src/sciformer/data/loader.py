@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
@@ -71,10 +72,12 @@ def load(
     while step < last:
         try:
             for batch in _processes(fetch, range(step, last), workers):
+                if isinstance(batch, _Refusal):
+                    raise UserError(batch.expected, batch.found, batch.advice)
                 yield batch
                 step, failures = step + 1, 0
         except RuntimeError as error:
-            if "DataLoader worker" not in str(error):
+            if not str(error).startswith("DataLoader worker (pid"):  # what went wrong inside a worker that lives
                 raise
             failures += 1
             if failures > RETRIES:
@@ -86,10 +89,30 @@ def load(
             say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
 
 
-def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch]:
-    return iter(
+class _Refusal(NamedTuple):
+    """A UserError on its way out of a worker: exceptions lose their parts there."""
+
+    expected: str
+    found: str
+    advice: str
+
+
+class _Guarded(TorchDataset["Batch | _Refusal"]):
+    def __init__(self, fetch: Fetch) -> None:
+        self.fetch = fetch
+
+    def __getitem__(self, step: int) -> Batch | _Refusal:
+        try:
+            return self.fetch[step]
+        except UserError as error:
+            return _Refusal(error.expected, error.found, error.advice)
+
+
+def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch | _Refusal]:
+    before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
+    batches = iter(
         DataLoader(
-            fetch,
+            _Guarded(fetch),
             batch_size=None,
             sampler=steps,
             num_workers=workers,
@@ -97,6 +120,10 @@ def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch]:
             collate_fn=_same,
         )
     )
+    if before is not None and threading.current_thread() is threading.main_thread():
+        # PyTorch's handler would raise wherever the training happens to be; lost workers are found here, at a batch.
+        signal.signal(signal.SIGCHLD, before)
+    return batches
 
 
 def _same(batch: Any) -> Any:

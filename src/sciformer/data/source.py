@@ -133,10 +133,9 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
-        if any(mark in str(pattern) for mark in "*?["):
+        hits = [path] if path.exists() else []
+        if not hits and any(mark in str(pattern) for mark in "*?["):
             hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
-        else:
-            hits = [path] if path.exists() else []
         if not hits:
             raise UserError(f"{what} named {str(pattern)!r}", _beside(path), "Names are relative to this folder.")
         for hit in hits:
@@ -145,7 +144,7 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
             if hit.stat().st_size == 0:
                 raise UserError(f"data in {hit}", "an empty file")
         found += hits
-    return found
+    return list(dict.fromkeys(found))  # a file that two patterns mean is read once
 
 
 def _beside(path: Path) -> str:

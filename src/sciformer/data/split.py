@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import UserError
 from .chance import key, mix

@@ -187,6 +187,11 @@ class Network(nn.Module):
 
     def __init__(self, section: Model, tokens: Tokens, objective: Any, trunk: nn.Module) -> None:
         super().__init__()
+        if not hasattr(self, objective.asks):
+            raise UserError(
+                f"a model that can {objective.asks}, for `objective.kind: {objective.kind}`",
+                f"`model.kind: {section.kind}`, which cannot",
+            )
         attends = isinstance(trunk, Transformer)
         self.entrance = Entrance(tokens, section.dim, section.heads, section.dropout, attends, objective.hides)
         self.trunk = trunk

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.batch import Valid, View
+from ..errors import UserError
 from ..nn import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool, Ragged, Watch
 from ..nn.positions import Learned, grid
 from ..nn.watch import look
@@ -28,13 +29,21 @@ class Encoder(Model):
         """The network."""
         (only,) = tokens.values()
         trunk = self.make_trunk(only, causal=False, bidirectional=self.bidirectional)
-        return EncoderNetwork(self, only, objective, trunk, self.make_pool(trunk.dim))  # type: ignore[arg-type]
+        pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
+        return EncoderNetwork(self, only, objective, trunk, pool)
 
-    def make_pool(self, dim: int) -> nn.Module:
-        """The pooling of this name."""
+    def make_pool(self, dim: int, asked: bool = True) -> nn.Module:
+        """The pooling of this name; one without weights where nobody asks for it, as none may stay untrained."""
         name = self.pool
-        if name == "auto":
+        if name == "auto" or (name in ("class_attention", "attention") and not asked):
             name = "last" if self.trunk in RECURRENT else "mean"
+        if name == "class_token" and (
+            self.trunk == "convolution" or (self.trunk in RECURRENT and not self.bidirectional)
+        ):
+            raise UserError(
+                "a trunk whose first token sees all others, for `model.pool: class_token`",
+                f"`model.trunk: {self.trunk}`",
+            )
         if name == "last":
             return LastPool(self.bidirectional and self.trunk in RECURRENT)
         if name == "class_token":
@@ -75,7 +84,7 @@ class EncoderNetwork(Network):
         """The places 0, 1, 2, ... of tokens, before a class token comes in front."""
         if isinstance(valid, Ragged):
             return valid.position
-        shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None  # type: ignore[union-attr]
+        shape = getattr(self.trunk.position, "shape", None) if isinstance(self.trunk.position, Learned) else None
         if shape is not None and len(shape) > 1:
             return grid(shape).to(x.device)
         return torch.arange(x.shape[1], device=x.device)

@@ -13,7 +13,7 @@ IGNORED = -100
 
 def linear_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor) -> Tensor:
     """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORED."""
-    return F.cross_entropy(F.linear(hidden, weight).float(), target, reduction="none", ignore_index=IGNORED)
+    return F.cross_entropy(_exact(F.linear(hidden, weight)), target, reduction="none", ignore_index=IGNORED)
 
 
 def total_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor, chunk: int = 0) -> Tensor:
@@ -23,28 +23,31 @@ def total_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor, chunk: i
     many tokens they never exist together: gradients are made with the loss, chunk by chunk.
     """
     if not chunk or hidden.shape[0] <= chunk:
-        logits = F.linear(hidden, weight)
-        exact = torch.promote_types(logits.dtype, torch.float32)
-        return F.cross_entropy(logits.to(exact), target, reduction="sum", ignore_index=IGNORED)
+        return F.cross_entropy(_exact(F.linear(hidden, weight)), target, reduction="sum", ignore_index=IGNORED)
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
-    total: Tensor = _Chunked.apply(hidden, weight, target, chunk)  # type: ignore[no-untyped-call]
+    total: Tensor = _Chunked.apply(hidden, weight, target, chunk)
     return total
 
 
+def _exact(x: Tensor) -> Tensor:
+    """In single precision or better."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 class _Chunked(torch.autograd.Function):
-    """sum_i -ln softmax(W h_i)[t_i];   dh_i = (softmax(W h_i) - 1[t_i]) W,   dW = sum_i (softmax(W h_i) - 1[t_i]) h_i."""
+    """sum_i -ln p_i[t_i] with p_i = softmax(W h_i);   dh_i = (p_i - 1[t_i]) W,   dW = sum_i (p_i - 1[t_i]) h_i."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
-        total = hidden.new_zeros((), dtype=torch.float32)
+        total = _exact(hidden.new_zeros(()))
         to_hidden = torch.empty_like(hidden)
-        to_weight = torch.zeros_like(weight, dtype=torch.float32)
+        to_weight = _exact(torch.zeros_like(weight))
         for start in range(0, hidden.shape[0], chunk):
             h, t = hidden[start : start + chunk], target[start : start + chunk]
-            logits = (h @ weight.T).float()
+            logits = _exact(h @ weight.T)
             wanted = t != IGNORED
             right = t.clamp(min=0)[:, None]
             norm = logits.logsumexp(-1, keepdim=True)
@@ -53,7 +56,7 @@ class _Chunked(torch.autograd.Function):
             error = error.scatter_add(1, right, error.new_full((), -1.0).expand(right.shape)) * wanted[:, None]
             error = error.to(hidden.dtype)
             to_hidden[start : start + chunk] = error @ weight
-            to_weight += (error.T @ h).float()
+            to_weight += _exact(error.T @ h)
         ctx.save_for_backward(to_hidden, to_weight.to(weight.dtype))
         return total
 

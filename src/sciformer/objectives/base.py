@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from numpy.typing import NDArray
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
-from ..errors import one_of
+from ..errors import UserError, one_of
 from ..metrics import METRICS
 from ..registry import Section
 from ..tokens.base import Tokens
@@ -32,12 +33,14 @@ class Objective(Section):
     """Whether tokens are hidden, so that the model needs something to stand for them."""
     reads_out: ClassVar[bool] = False
     """Whether tokens are asked for, so that the model needs a way back to them."""
+    asks: ClassVar[str] = "encode"
+    """What a model must be able to do: `encode` a whole sample, or `decode` it token by token."""
     lookahead: ClassVar[int] = 0
     """Tokens wanted beyond a window."""
     standard: ClassVar[tuple[str, ...]] = ()
     """Metrics shown unless a recipe names others."""
 
-    metrics: list[str] = []
+    metrics: list[str] = Field(default_factory=list)
     """What to measure beside the loss; empty: what is usual for this objective."""
     along: str = ""
     """Column of samples against which the report draws the answers (a temperature, an energy)."""
@@ -71,22 +74,38 @@ class Objective(Section):
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Predictions, one entry for each sample, where the truth is not known."""
-        raise NotImplementedError
+        raise UserError("an objective with an answer for each sample", f"`objective.kind: {self.kind}`, which has none")
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
         """The metrics of all outputs together."""
         return {name: float(METRICS[name](outputs)) for name in self.chosen()}
 
 
-def prepare(batch: Batch, tokens: Mapping[str, Tokens], objective: Objective, chance: Chance, training: bool) -> Batch:
-    """A batch ready for the model: varied (in training), corrupted, then normalised, and counted."""
+def known(inputs: Inputs, column: str, name: str) -> Tensor:
+    """A column of samples that the loss needs; `name` is what the user calls it."""
+    if column not in inputs.samples:
+        raise UserError(
+            f"a column `{name}` with the truth to judge by", f"columns {', '.join(inputs.samples) or 'none'}"
+        )
+    return inputs.samples[column]
+
+
+def prepare(
+    batch: Batch,
+    tokens: Mapping[str, Tokens],
+    objective: Objective,
+    chance: Chance,
+    training: bool,
+    counted: bool = True,
+) -> Batch:
+    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted."""
     streams = batch.streams
     if training:
         streams = {name: tokens[name].augment(stream, chance) for name, stream in streams.items()}
     batch = objective.corrupt(replace(batch, streams=streams), tokens, chance)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
     batch = replace(batch, streams=streams)
-    return replace(batch, count=objective.count(batch))
+    return replace(batch, count=objective.count(batch)) if counted else batch
 
 
 class Step(nn.Module):

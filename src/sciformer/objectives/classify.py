@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
-from ..errors import UserError
+from ..errors import UserError, one_of
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import Objective, Outputs
+from .base import Objective, Outputs, known
 
 
 class Classify(Objective):
@@ -41,6 +41,8 @@ class Classify(Objective):
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
         labels = train.sample_column(self.label)
+        if labels.ndim != 1:
+            raise UserError(f"one class for each sample in column `{self.label}`", f"shape (n, {labels.shape[1:]})")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
             raise UserError(
                 f"classes in column `{self.label}`", "real numbers", "For values, use objective.kind: regress."
@@ -69,13 +71,20 @@ class Classify(Objective):
 
     def count(self, batch: Batch) -> float:
         """Samples, or the sum of their weights."""
-        known = batch.samples.get("answer")
-        if known is not None and (known < 0).any() and self.state:
-            label = batch.samples[self.label][int(np.argmax(known < 0))]
-            raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", f"{label!r}")
-        if self.balance and known is not None:
-            return float(self._class_weights()[known].sum())
-        return float(batch.samples[self.weight].sum()) if self.weight else float(len(batch))
+        number = batch.samples.get("answer")
+        if number is None:
+            return float(len(batch))
+        if (number < 0).any():
+            first = int(np.argmax(number < 0))
+            found = "another" if self.label == "answer" else repr(str(batch.samples[self.label][first]))
+            if len(batch.ids):
+                found += f" in sample {batch.ids[first]}"
+            raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", found)
+        weights = self._class_weights()[number].astype(np.float64) if self.balance else np.ones(len(number))
+        if self.weight:
+            one_of("objective.weight, a column of the samples,", self.weight, batch.samples)
+            weights = weights * batch.samples[self.weight]
+        return float(weights.sum())
 
     def _class_weights(self) -> Any:
         counts = np.asarray(self.state["counts"], np.float64)
@@ -88,7 +97,7 @@ class Classify(Objective):
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""
         logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
-        label = inputs.samples["answer"]
+        label = known(inputs, "answer", self.label)
         loss = F.cross_entropy(logits, label, reduction="none", label_smoothing=self.smoothing)
         if self.balance:
             loss = loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]

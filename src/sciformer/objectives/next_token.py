@@ -21,6 +21,7 @@ class NextToken(Objective):
 
     unit: ClassVar[str] = "tokens"
     reads_out: ClassVar[bool] = True
+    asks: ClassVar[str] = "decode"
     lookahead: ClassVar[int] = 1
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
@@ -53,7 +54,7 @@ class NextToken(Objective):
         real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
         loss = model.readout.loss(flat, target).masked_fill(~real, 0)
         best = model.readout.answer(flat)
-        right = torch.stack([(best[name] == target[name]) for name in target]).all(0) & real
+        right = torch.stack([(best[name] == target[name]).view(len(flat), -1).all(1) for name in target]).all(0) & real
         if isinstance(view.valid, Ragged):
             parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
         else:

@@ -16,7 +16,7 @@ from ..data.dataset import Dataset
 from ..errors import UserError
 from ..nn import Gaussian, ValueHead
 from ..tokens.base import Tokens
-from .base import Objective, Outputs
+from .base import Objective, Outputs, known
 
 
 class Regress(Objective):
@@ -24,14 +24,19 @@ class Regress(Objective):
 
     standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error")
 
-    targets: list[str] = ["target"]
+    targets: list[str] = Field(default=["target"], min_length=1)
     """Columns with the values of each sample."""
     hidden: int | None = Field(default=None, ge=1)
     """Width of an inner layer of the head; none unless given."""
 
     def fit(self, train: Dataset) -> None:
         """Learn mean and deviation of the values, so that the model works with numbers near one."""
-        values = np.stack([train.sample_column(name).astype(np.float64) for name in self.targets], 1)
+        columns = [train.sample_column(name) for name in self.targets]
+        for name, column in zip(self.targets, columns):
+            if column.ndim != 1 or column.dtype.kind not in "biuf":
+                found = f"{column.dtype} of shape (n, {', '.join(map(str, column.shape[1:]))})"
+                raise UserError(f"one number for each sample in column `{name}`", found)
+        values = np.stack([column.astype(np.float64) for column in columns], 1)
         if not np.isfinite(values).all():
             bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
             raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity, first in sample {bad}")
@@ -51,6 +56,15 @@ class Regress(Objective):
         scaled = (values - np.asarray(self.state["mean"])) / np.asarray(self.state["deviation"])
         return batch.but(answer=scaled)
 
+    def count(self, batch: Batch) -> float:
+        """Samples."""
+        truth = batch.samples.get("answer")
+        if truth is not None and not np.isfinite(truth).all():
+            first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
+            where = batch.ids[first] if len(batch.ids) else first
+            raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity in sample {where}")
+        return float(len(batch))
+
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Mean and deviation of each value."""
         return {"value": ValueHead(dim, len(self.targets), self.hidden)}
@@ -63,7 +77,7 @@ class Regress(Objective):
         """Negative log likelihood of the scaled values, summed over values and samples."""
         value = model.heads["value"](model.pool(model.encode(inputs.stream)))
         value = Gaussian(value.mean.float(), value.std)
-        target = inputs.samples["answer"]
+        target = known(inputs, "answer", ", ".join(self.targets))
         loss = value.loss(target).sum(-1)
         if not outputs:
             return loss.sum(), {}

@@ -34,7 +34,7 @@ class Readout(nn.Module):
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None) -> Tensor:
         """The sum of the loss, over the tokens where `wanted` (n,) is True."""
         loss = self.loss(hidden, target)
-        return loss.sum() if wanted is None else (loss * wanted).sum()
+        return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
     def answer(self, hidden: Tensor) -> Columns:
         """The likeliest tokens, as columns."""

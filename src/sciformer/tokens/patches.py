@@ -32,11 +32,12 @@ class Patches(Tokens):
     periodic: bool = False
     """Whether opposite edges touch: distances go round, and `roll` is allowed."""
     vary: tuple[Literal["flip", "turn", "roll", "negate"], ...] = ()
-    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of sign."""
+    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of
+    sign."""
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn the shape of the images, and mean and deviation of their channels."""
-        count, total, squares, shape = 0, np.zeros(1), np.zeros(1), None
+        count, mean, squares, shape = 0, np.zeros(1), np.zeros(1), None
         for table in tables:
             images = _images(table)
             if shape is not None and shape != images.shape[1:]:
@@ -47,15 +48,18 @@ class Patches(Tokens):
             if bad.any():
                 where = np.flatnonzero(bad)[0] // (shape[0] * shape[1])
                 raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
-            count, total, squares = count + len(values), total + values.sum(0), squares + (values**2).sum(0)
+            if len(values):  # joined about their means: squares of large numbers would drown a small deviation
+                more, apart = values.mean(0), values.mean(0) - mean
+                share = len(values) / (count + len(values))
+                squares = squares + ((values - more) ** 2).sum(0) + apart**2 * count * share
+                count, mean = count + len(values), mean + apart * share
         if shape is None or not count:
             raise UserError("at least one image to train on", "none")
         if shape[0] % self.patch or shape[1] % self.patch:
             raise UserError(
                 f"images whose sides are multiples of tokens.patch, {self.patch}", f"{shape[0]} x {shape[1]}"
             )
-        mean = total / count
-        deviation = np.sqrt(np.maximum(squares / count - mean**2, 0))
+        deviation = np.sqrt(squares / count)
         self.state.update(shape=list(shape), mean=mean.tolist(), deviation=deviation.tolist())
 
     @property
@@ -100,7 +104,8 @@ class Patches(Tokens):
         """Vary each training image as `vary` allows."""
         if not self.vary:
             return stream
-        images = self.image(stream.columns["patch"].reshape(len(stream), -1, stream.columns["patch"].shape[-1]))
+        patches = stream.columns["patch"]
+        images = self.image(patches.reshape(len(stream), len(patches) // max(1, len(stream)), patches.shape[-1]))
         images = self._varied(images, chance)
         return stream.but(patch=self.tokenize({"image": images}).columns["patch"])
 
@@ -121,6 +126,8 @@ class Patches(Tokens):
             images = np.where(_choice(quarter >= 2), images[:, ::-1, ::-1], images)
             images = np.where(_choice(quarter % 2 == 1), np.rot90(images, axes=(1, 2)), images)
         if "negate" in self.vary:
+            if images.dtype.kind in "bui":  # counts without a sign have no negative
+                images = images.astype(np.float32)
             images = np.where(_choice(chance.uniform("negate") < 0.5), -images, images)
         return images
 
@@ -129,13 +136,15 @@ class Patches(Tokens):
         columns: dict[str, Array] = {}
         for name in ("patch", PREFIX + "patch"):
             if name in stream.columns:
-                values = stream.columns[name].astype(np.float32)
+                values = stream.columns[name]
                 if self.scale == "channel":
-                    mean, deviation = (np.asarray(self.state[key], np.float32) for key in ("mean", "deviation"))
-                    by_channel = values.reshape(len(values), -1, self.shape[2])
+                    exact = np.result_type(values, np.float32)  # the mean goes before anything is rounded
+                    mean, deviation = (np.asarray(self.state[key], exact) for key in ("mean", "deviation"))
+                    by_channel = values.reshape(len(values), self.patch**2, self.shape[2])
                     values = ((by_channel - mean) / np.where(deviation > 0, deviation, 1)).reshape(values.shape)
-                    if name == "patch" and "hidden" in stream.columns:
-                        values[stream.columns["hidden"].astype(bool)] = 0
+                values = values.astype(np.float32)
+                if name == "patch" and "hidden" in stream.columns:
+                    values[stream.columns["hidden"].astype(bool)] = 0
                 columns[name] = values
         return stream.but(**columns)
 

@@ -47,9 +47,10 @@ class Text(Tokens):
         for table in tables:
             for text in _texts(table):
                 seen |= set(text)
+        seen -= {UNKNOWN, MASK}
         if not seen:
             raise UserError("some text to train on", "none")
-        self.state["characters"] = "".join(sorted(seen - {UNKNOWN, MASK}))
+        self.state["characters"] = "".join(sorted(seen))
 
     @property
     def size(self) -> int:
@@ -90,8 +91,9 @@ class Text(Tokens):
             return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         known = np.array([ord(character) for character in self._characters], np.uint32)
-        place = np.searchsorted(known, points).clip(max=max(0, len(known) - 1))
-        return np.where(known[place] == points, place, len(known)).astype(np.int32)
+        place = np.searchsorted(known, points)
+        seen = np.append(known, np.uint32(0xFFFFFFFF))[place] == points  # no character has that number
+        return np.where(seen, place, len(known)).astype(np.int32)
 
     def decode(self, ids: Any) -> str:
         """The text of ids."""
@@ -134,11 +136,12 @@ class Text(Tokens):
         """The text in lines of 64, each character on a ground as dark as its weight."""
         stream = sample.stream
         words, across = self.words(stream), 64
-        shade = np.zeros(len(words)) if weights is None else np.asarray(weights) / max(float(np.max(weights)), 1e-12)
+        shade = np.zeros(len(words)) if weights is None else np.asarray(weights, np.float64)
+        shade = shade / max(float(shade.max(initial=0)), 1e-12)
         axes.set_axis_off()
         lines = -(-len(words) // across)
-        axes.set_xlim(0, min(across, len(words)))
-        axes.set_ylim(lines, 0)
+        axes.set_xlim(0, max(1, min(across, len(words))))
+        axes.set_ylim(max(1, lines), 0)
         for i, word in enumerate(words):
             x, y = i % across, i // across
             axes.add_patch(_square(x, y, shade[i]))

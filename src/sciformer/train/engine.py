@@ -13,7 +13,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.loader import Fetch, load
 from ..data.order import Order
-from ..errors import UserError, one_of
+from ..errors import Stopped, UserError, one_of
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS
 from ..objectives.base import Step
@@ -25,14 +25,6 @@ from .progress import Board, Teller
 from .signals import Stop
 from .update import Updated, Updater, bad_samples
 from .weights import mean_of, named, put, save_weights
-
-
-class Stopped(Exception):
-    """The training was asked to stop, and did so after saving."""
-
-    def __init__(self, stop: Stop, step: int) -> None:
-        self.signal = stop.signal
-        super().__init__(f"stopped by {stop.name} at step {step}; the same command goes on from there")
 
 
 class Engine:
@@ -93,7 +85,10 @@ class Engine:
                         self._look(*before)  # the step before: by now the device has done it
                     before = updated, batch
                     done = self.number == last
-                    logs, judges = self._due(self.settings.log_every), self._due(self.every) or self.number == self.total
+                    logs, judges = (
+                        self._due(self.settings.log_every),
+                        self._due(self.every) or self.number == self.total,
+                    )
                     saves = self._due(self.save_every) or done or asked > 0
                     if logs or judges or saves:
                         self._look(*before)
@@ -105,7 +100,8 @@ class Engine:
                     if saves:
                         self._save()
                     if asked > 0 and not done:
-                        raise Stopped(stop if stop else _from_others(), self.number)
+                        heard = stop if stop else _from_others()
+                        raise Stopped(heard.signal, heard.name, self.number)
                     if done:
                         break
         finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
 from ...errors import UserError, one_of
 from ..source import Chosen, Data, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
@@ -18,9 +19,9 @@ from ..split import Split
 class Arrays(Data):
     """Columns of one or several .npz files (or .npy files, whose array is the column `array`)."""
 
-    files: list[str] = []
+    files: list[str] = Field(default_factory=list)
     """Names or globs of the files; several are joined sample by sample."""
-    rename: dict[str, str] = {}
+    rename: dict[str, str] = Field(default_factory=dict)
     """New names of columns: {image: pictures, label: y} calls `pictures` `image` and `y` `label`."""
     split: Split = Split()
     """Shares kept apart."""
@@ -41,22 +42,46 @@ class Arrays(Data):
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of these files."""
-        tables = [self._renamed(read_arrays(path), path) for path in find_files(files, "NumPy files")]
+        paths = find_files(files, "NumPy files")
+        tables = [self._renamed(read_arrays(path), path) for path in paths]
         names = [set(table) for table in tables]
         if any(found != names[0] for found in names):
             odd = next(i for i, found in enumerate(names) if found != names[0])
             raise UserError(
-                f"columns {', '.join(sorted(names[0]))} in every file, as in {files[0]}",
-                f"{', '.join(sorted(names[odd]))} in {files[odd]}",
+                f"columns {', '.join(sorted(names[0]))} in every file, as in {paths[0]}",
+                f"{', '.join(sorted(names[odd]))} in {paths[odd]}",
             )
-        return Memory({name: np.concatenate([np.asarray(table[name]) for table in tables]) for name in tables[0]})
+        return Memory({name: _joined(name, [table[name] for table in tables], paths) for name in tables[0]})
 
     def _renamed(self, table: dict[str, Any], path: Path) -> Table:
         for new, old in self.rename.items():
             one_of(f"a column of {path} for data.rename.{new}", old, table)
-            table[new] = table.pop(old)
+        kept = {name: column for name, column in table.items() if name not in self.rename.values()}
+        if both := sorted(set(kept) & set(self.rename)):
+            raise UserError(f"no column `{both[0]}` beside the one that data.rename calls so", f"one in {path}")
+        table = kept | {new: table[old] for new, old in self.rename.items()}
+        for name, column in table.items():
+            if not column.ndim:
+                raise UserError(f"a value for every sample in column `{name}` of {path}", f"one number, {column}")
         rows_of(table)
         return table
+
+
+def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
+    for path, column in zip(paths, columns):
+        if column.shape[1:] != columns[0].shape[1:] or _sort(column) != _sort(columns[0]):
+            raise UserError(
+                f"`{name}` of shape (n, {', '.join(map(str, columns[0].shape[1:]))}) and {columns[0].dtype}, "
+                f"as in {paths[0]}",
+                f"{column.shape} and {column.dtype} in {path}",
+            )
+    return np.concatenate(columns)
+
+
+def _sort(column: Any) -> str:
+    """Numbers, texts, and others."""
+    kind: str = column.dtype.kind
+    return "number" if kind in "biuf" else kind
 
 
 def read_arrays(path: Path) -> dict[str, Any]:
@@ -67,7 +92,10 @@ def read_arrays(path: Path) -> dict[str, Any]:
         )
     try:
         loaded = np.load(path, allow_pickle=False)
-        return {"array": loaded} if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        if isinstance(loaded, np.ndarray):
+            return {"array": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
     except ValueError as error:
         if "allow_pickle" in str(error) or "pickle" in str(error).lower():
             raise UserError(

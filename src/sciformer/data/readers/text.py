@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import re
 import zlib
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +21,7 @@ from ..split import Split
 class TextFiles(Data):
     """Text files in UTF-8."""
 
-    files: list[str] = []
+    files: list[str] = Field(default_factory=list)
     """Names or globs of the files; .gz is unpacked."""
     documents: Literal["file", "line", "paragraph"] = "file"
     """What one text is: a whole file, a line, or lines between empty ones."""
@@ -31,6 +33,8 @@ class TextFiles(Data):
     def open(self, say: Any = None) -> Splits:
         """Find the files and divide the text."""
         paths = find_files(self.files, "text files")
+        if self.split.by:
+            raise UserError("no data.split.by for texts, which have no other columns", repr(self.split.by))
         prints = {str(path): fingerprint(path) for path in paths}
         if self.documents == "file":
             return Splits(self._by_position(paths), prints)
@@ -49,26 +53,22 @@ class TextFiles(Data):
     def _documents(self, text: str) -> list[str]:
         if self.documents == "file":
             return [text]
-        parts = text.split("\n") if self.documents == "line" else text.split("\n\n")
+        parts = text.split("\n") if self.documents == "line" else re.split(r"\n[ \t]*\n", text)
         return [part.strip("\n") for part in parts if part.strip()]
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
         """Train on the beginning, choose on what follows, judge on the end."""
-        if self.split.by:
-            raise UserError("no data.split.by for whole files, which have no columns", repr(self.split.by))
         sizes = [_size(path) for path in paths]
         total = sum(sizes)
-        ends = {
-            "train": int(total * (1 - self.split.valid - self.split.test)),
-            "valid": int(total * (1 - self.split.test)) if self.split.test else total,
-            "test": total,
-        }
+        shares = {"train": 1 - self.split.valid - self.split.test, "valid": 1 - self.split.test, "test": 1.0}
+        ends = {name: int(round(total * share, 6)) for name, share in shares.items()}  # 1 - 0.9 is less than 0.1
         sources: dict[str, Source] = {}
         start = 0
         for name, end in ends.items():
-            if end > start:
-                sources[name] = TextPieces(_stretch(paths, sizes, start, end), self.piece)
-            start = end
+            part = TextPieces(_stretch(paths, sizes, start, end), self.piece)
+            if part.sizes:
+                sources[name] = part
+            start = max(start, end)
         if "train" not in sources:
             raise UserError("some text to train on", f"{total} bytes in all")
         return sources
@@ -81,7 +81,7 @@ class TextPieces:
         self.pieces = []
         for path, start, end in stretches:
             cuts = [_boundary(path, place) for place in range(start, end, piece)] + [_boundary(path, end)]
-            self.pieces += [(path, low, high) for low, high in zip(cuts, cuts[1:]) if high > low]
+            self.pieces += [(path, low, high) for low, high in pairwise(cuts) if high > low]
         self.sizes = [1] * len(self.pieces)
 
     def load(self, piece: int) -> Table:
@@ -129,8 +129,12 @@ def _size(path: Path) -> int:
 
 
 def _boundary(path: Path, place: int) -> int:
-    """The first byte at `place` or after it that begins a character."""
-    ahead = _bytes(path, place, place + 4)
+    """The first byte at `place` or after it that begins a character, or the next line."""
+    before = min(place, 1)
+    around = _bytes(path, place - before, place + 4)
+    ahead = around[before:]
+    if around[:2] == b"\r\n" and before:
+        return place + 1  # the two bytes of a line's end stay together
     for skip, byte in enumerate(ahead):
         if byte & 0xC0 != 0x80:
             return place + skip
@@ -141,10 +145,10 @@ def _decode(raw: bytes, path: Path, start: int) -> str:
     if b"\0" in raw[:65536]:
         raise UserError(f"text in {path}", "a binary file (it holds zero bytes)")
     try:
-        return raw.decode().replace("\r\n", "\n")
+        return raw.decode("utf-8" if start else "utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        where = f"byte {start + error.start}" + (f", line {line}" if start == 0 else "")
+        line = _bytes(path, 0, start).count(b"\n") + raw[: error.start].count(b"\n") + 1
+        where = f"byte {start + error.start}, line {line}"
         bad = raw[error.start : error.start + 4].hex(" ")
         advice = "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW"
         raise UserError(f"UTF-8 text in {path}", f"{bad} at {where}", advice) from error

@@ -1,0 +1,168 @@
+"""What a model costs: numbers of weights, operations and bytes, counted on a few samples."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..data.chance import Chance
+from ..errors import UserError
+from ..objectives.base import prepare
+from ..train.progress import duration
+from .page import Page
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+Shape = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one model costs to train; operations are multiplications and additions, each counted."""
+
+    parameters: int
+    """Numbers that are trained; tied ones once."""
+    weight_bytes: int
+    """Bytes of the weights."""
+    tokens: float
+    """Tokens of a sample, in the mean of those counted on."""
+    flops_per_sample: float
+    """Operations of a training step (forward and backward) for one sample."""
+    flops_per_token: float
+    """The same for one token."""
+    activation_bytes: float
+    """Bytes kept from forward to backward for one sample."""
+    training_bytes: float
+    """Weights, gradients, two moments of AdamW, and the activations of the samples that are on a device at once."""
+
+
+def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
+    """The cost of a step, counted while it runs forward and backward over a small prepared batch.
+
+        FLOPs = sum over products of matrices of 2 n m k          (norms, activations and the softmax are not counted)
+        bytes = (weights + gradients + 2 moments) + activations of a sample x samples at once
+
+    Attention counts 4 N M D forward and twice that backward, also where a mask hides some of it; nothing is counted
+    twice because a kernel computes it again. It runs on a copy on the CPU in single precision, so that the numbers do
+    not depend on the device; in bfloat16 the activations take about half.
+    """
+    if not len(batch) or not batch.tokens:
+        raise UserError("one token or more to count on", f"{len(batch)} samples of {batch.tokens} tokens")
+    twin = copy.deepcopy(step).to("cpu").train()
+    twin.zero_grad(set_to_none=True)
+    inputs = batch.inputs("cpu")
+    own = {weight.untyped_storage().data_ptr() for weight in [*twin.parameters(), *twin.buffers()]}
+    kept: dict[int, int] = {}  # storages are alive until the backward pass, so their places do not repeat
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in own:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    counter = FlopCounterMode(display=False, custom_mapping=_uncounted())
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), counter:
+        with saved_tensors_hooks(keep, lambda tensor: tensor):
+            loss, _ = twin(inputs)
+        loss.backward()
+    trained = [weight for weight in twin.parameters() if weight.requires_grad]
+    parameters = sum(weight.numel() for weight in trained)
+    weight_bytes = sum(weight.nbytes for weight in twin.parameters())
+    activations = sum(kept.values()) / len(batch)
+    settings = assembly.recipe.train
+    copies = 3 * sum(weight.nbytes for weight in trained) + (weight_bytes if settings.average else 0)
+    flops = float(counter.get_total_flops())
+    return Cost(
+        parameters=parameters,
+        weight_bytes=weight_bytes,
+        tokens=batch.tokens / len(batch),
+        flops_per_sample=flops / len(batch),
+        flops_per_token=flops / batch.tokens,
+        activation_bytes=activations,
+        training_bytes=weight_bytes + copies + activations * (settings.micro or settings.batch),
+    )
+
+
+def _uncounted() -> dict[Any, Any]:
+    """Kernels of the CPU that PyTorch's counter does not know: fused attention, and the LSTM."""
+    aten = torch.ops.aten
+    return {
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda q, k, v, *_, **__: _attention(q, k, v),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda _, q, k, v, *__, **___: (
+            2 * _attention(q, k, v)
+        ),
+        aten.mkldnn_rnn_layer: lambda x, w, u, *_, **__: _layer(x, w, u),
+        aten.mkldnn_rnn_layer_backward: lambda x, w, u, *_, **__: 2 * _layer(x, w, u),
+    }
+
+
+def _attention(query: Shape, key: Shape, value: Shape) -> int:
+    """q k^T and the weighted sum of v: 2 B H N M (E + E')."""
+    batch, heads, n, width = query
+    return 2 * batch * heads * n * key[-2] * (width + value[-1])
+
+
+def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
+    """W x + U h at every step: 2 N B (|W| + |U|)."""
+    steps, batch, _ = x
+    return 2 * steps * batch * of_x[0] * (of_x[1] + of_h[1])
+
+
+def large(number: float, unit: str = "") -> str:
+    """A large number as a reader wants it: 1.23 G, in powers of a thousand."""
+    number, letters = float(number), ["", "k", "M", "G", "T", "P", "E"]
+    while abs(number) >= 999.5 and len(letters) > 1:
+        number, letters = number / 1000, letters[1:]
+    return f"{number:.3g} {letters[0]}{unit}".rstrip()
+
+
+def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:
+    """The cost of a run on its report: what its folder says, and what is counted where the data are there."""
+    page.section("Cost")
+    about, settings = run.about, run.recipe.train
+    facts = {"Time": duration(about.get("seconds", 0.0)), "Parameters": f"{about.get('parameters', 0):,}"}
+    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    if speeds:
+        facts["Speed"] = f"{np.median(speeds):,.0f} tokens/s in the median"
+    if data is not None:
+        train = data.dataset("train")
+        few = train.batch(np.arange(min(4, len(train))))
+        chance = Chance(settings.seed, 0, few.ids)
+        found = cost(data, run.step, prepare(few, data.tokens, data.objective, chance, training=True))
+        numbers["cost"] = asdict(found)
+        steps = max((record.get("step", 0) for record in run.records), default=0)
+        facts |= {
+            "Weights": large(found.weight_bytes, "B"),
+            "Operations of a step": f"{large(found.flops_per_token)} a token, {large(found.flops_per_sample)} a sample "
+            f"of {found.tokens:.4g} tokens; forward and backward",
+            "Operations of all steps": large(found.flops_per_sample * settings.batch * steps),
+            "Activations": f"{large(found.activation_bytes, 'B')} a sample",
+            "Memory for training": f"about {large(found.training_bytes, 'B')}, with {settings.micro or settings.batch} "
+            "samples at once in single precision",
+        }
+        if speeds:
+            facts["Speed"] += f", {large(np.median(speeds) * found.flops_per_token, 'FLOP/s')}"
+    page.facts(facts)
+
+
+def plain_json(value: Any) -> Any:
+    """Plain JSON, in which what is not a number is null."""
+    if isinstance(value, dict):
+        return {str(key): plain_json(item) for key, item in value.items()}
+    if isinstance(value, (np.ndarray, list, tuple)):
+        return [plain_json(item) for item in value]
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

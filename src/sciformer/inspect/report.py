@@ -1,0 +1,377 @@
+"""The report of a run: one page that says what was run, what came out, and what the model looks at.
+
+What needs the data or the model is left out where they are gone, and the page says so. The numbers on it stand in
+`scores.json` beside it, for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..assembly import Assembly, silent
+from ..data.batch import Batch, describe
+from ..errors import UserError, one_of
+from ..evaluate import Judgement, judge
+from ..metrics import METRICS, Crossing, confusion, crossing, reliability, roc
+from ..train.weights import load_weights
+from . import curves, looking
+from .cost import plain_json
+from .cost import section as cost_section
+from .looking import Thinned, any_letters, even
+from .page import DOTS, Page
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+Array = NDArray[Any]
+
+MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
+HELD = 1 << 24  # attention weights of a block that are held at once
+WORDS = 80  # tokens of a sample up to which matrices of attention are drawn
+CLASSES = METRICS["accuracy"].needs
+
+
+class Found:
+    """What of a run is still there, and what was measured on it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.objective = run, run.recipe.objective
+        self.data: Assembly | None = None
+        self.kept: dict[str, Any] = {}  # what stands beside the weights; empty where there are none
+        self.missing: list[str] = []
+        self.judged: dict[str, Judgement] = {}
+        self.numbers: dict[str, Any] = {}  # for scores.json
+        try:
+            self.kept = {"step": None, **load_weights(run.folder.model)[1]}
+            self.data = run.data()
+            assert self.data.splits is not None
+            if self.data.splits.fingerprint != run.about.get("data", {}):
+                self.missing.append(
+                    "The data changed since this run; what is measured here is of the data as they are."
+                )
+        except (UserError, OSError) as error:
+            what = "data are" if self.kept else "model is"
+            self.missing.append(f"The {what} gone, so that what needs them is left out: {error}.")
+
+    def judge(self) -> None:
+        """Judge every part but that of the training; that one where there is no other."""
+        if self.data is None:
+            return
+        settings = self.run.recipe.train
+        for part in [part for part in self.data.parts() if part != "train"] or ["train"]:
+            dataset = self.data.dataset(part)
+            some: Any = Thinned(dataset, even(len(dataset), FEW if part == "train" else MOST))
+            size = max(64, settings.micro or settings.batch)
+            self.judged[part] = judge(self.run.step, self.data, some, device=self.run.device, batch=size)
+            about = {"samples": len(dataset), "judged": len(some), "scores": self.judged[part].scores}
+            self.numbers.setdefault("parts", {})[part] = about
+        self.numbers["step"] = self.kept["step"]
+
+
+class Along(NamedTuple):
+    """An output of the model against the column of `objective.along`, and where it crosses 0.5 if it is a probability."""
+
+    what: str
+    x: Array
+    y: Array
+    crossing: Crossing | None
+
+
+def write_report(run: Run) -> Path:
+    """Write report.html and scores.json of a run, and say where the report is."""
+    with any_letters():
+        found = Found(run)
+        found.judge()
+        along, trouble = _along(found)
+        page = Page(run.recipe.about.title or run.path.resolve().name, f"Report of the run {run.path.resolve().name}")
+        page.text("\n\n".join([_result(found, along), *found.missing]))
+        _what(page, run)
+        _data(page, found)
+        _training(page, run)
+        _scores(page, found)
+        if found.objective.along:
+            _draw_along(page, found, along, trouble)
+        _attention(page, found)
+        cost_section(page, run, found.data, found.numbers)
+        page.section("How to reproduce")
+        plugins = "".join(f" --plugin {one['name']}.py" for one in run.about.get("plugins", []))
+        page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
+        with page.details("recipe.yaml"):
+            page.code(run.folder.recipe.read_text("utf-8"))
+        run.folder.write("scores.json", json.dumps(plain_json(found.numbers), indent=1, allow_nan=False))
+        return run.folder.write("report.html", page.html())
+
+
+def inspect_run(
+    run: Run, out: str | Path, samples: int = 3, part: str = "", say: Callable[[str], None] = silent
+) -> list[Path]:
+    """Pictures of what a model attends to, as PNG files in the folder `out`.
+
+    For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
+    receive; for the first one the weights head by head, if it is short; the reach of the heads.
+    """
+    if samples < 1:
+        raise UserError("one sample or more", f"{samples}")
+    data, written = run.data(), []
+    Path(out).mkdir(parents=True, exist_ok=True)
+    with any_letters():
+        for name, figure, _ in _pictures(run, data, part or _shown(data), samples, {}, say):
+            written.append(Path(out) / f"{name}.png")
+            figure.savefig(written[-1], dpi=DOTS, facecolor="white")
+    return written
+
+
+def _pictures(
+    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], say: Callable[[str], None]
+) -> Iterator[tuple[str, Figure, str]]:
+    """(name, figure, caption) of what is attended to in samples of a part; the reach is left in `numbers`."""
+    dataset, column = data.dataset(part), run.recipe.objective.along
+    batch = dataset.batch(even(len(dataset), samples))
+    width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
+    if width > HELD:
+        say(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
+        return
+    look = looking.look_at(run.step, data, batch)
+    for row in range(len(batch)):
+        name = _name(batch, row, run.recipe.objective)
+        yield f"sample-{row + 1}", looking.draw_attention(look, data, row), f"{name}, and the attention of its tokens."
+    if not look.watch.attention:
+        say("This trunk has no attention.")
+        return
+    if looking.self_attention(look) and 0 < look.seen.stream.lengths[0] <= WORDS:
+        yield "heads", looking.draw_matrices(look, data, 0), "Who looks at whom in the first sample, head by head."
+    few = max(1, min(64, HELD // width))
+    far = looking.reaches(looking.look_at(run.step, data, dataset.batch(even(len(dataset), few))), data)
+    if not far:
+        return
+    numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
+    yield "reach", looking.draw_reach(far), f"How far each head looks, over {min(few, len(dataset))} samples."
+    if column and column in batch.samples and batch.samples[column].dtype.kind in "iuf":
+        along = looking.reach_along(run.step, data, dataset, column, max(1, min(8, few)))
+        assert along is not None
+        numbers["reach_along"] = along._asdict()
+        yield "reach-along", looking.draw_reach_along(along, column), f"How far attention reaches against {column}."
+
+
+def _along(found: Found) -> tuple[Along | None, str]:
+    """The answers along the column that the objective names, over the parts that were judged; or why there are none."""
+    objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
+    if not objective.along or not found.judged:
+        return None, "" if found.judged else "There are no answers without the data."
+    try:
+        used = [part for part in found.judged.values() if objective.along in part.samples]
+        if not used:
+            one_of("objective.along", objective.along, next(iter(found.judged.values())).samples)
+        x = np.concatenate([part.samples[objective.along] for part in used])
+        if x.dtype.kind not in "iuf":
+            raise UserError(f"numbers in the column `{objective.along}`", f"{x.dtype}")
+        good = np.isfinite(x)
+        what, y = _answers(objective, used)
+        group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
+        passed = crossing(x[good], y[good], group=group) if what.startswith("probability") else None
+    except UserError as error:
+        return None, f"Not drawn: {error}."
+    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference}
+    if passed is not None:
+        found.numbers["along"] |= {"crossing": passed.value, "error": passed.error}
+    return Along(what, x[good].astype(np.float64), y[good], passed), ""
+
+
+def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:
+    """The one number of an answer that is drawn along a column, after its name."""
+
+    def joined(name: str) -> Array:
+        return np.concatenate([part.outputs[name] for part in used])
+
+    if "probabilities" in used[0].outputs:
+        name = objective.curve or objective.classes[-1]
+        one_of("objective.curve", name, objective.classes)
+        return f"probability of {name}", joined("probabilities")[:, objective.classes.index(name)]
+    if "mean" in used[0].outputs:
+        return f"predicted {objective.targets[0]}", joined("mean")[:, 0]
+    counted = "count" in used[0].outputs
+    return "mean loss", joined("loss") / np.maximum(1, joined("count")) if counted else joined("loss")
+
+
+def _result(found: Found, along: Along | None) -> str:
+    records, scores = found.run.records, found.kept.get("scores", {})
+    steps = max((record.get("step", 0) for record in records), default=0)
+    if not found.kept:
+        return f"No model was kept; the log ends at step {steps}."
+    if "mean_of" in found.kept:
+        text = f"The model kept is the mean of the steps {', '.join(map(str, found.kept['mean_of']))}"
+    else:
+        held = any(key.startswith("valid_") for record in records for key in record)
+        text = f"The best model is that of step {found.kept['step']} of {steps}"
+        order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
+        text += ": " + ", ".join(f"{_word(name)} {scores[name]:.4g}" for name in order[:3])
+        text += " on the validation part" if held else " on training samples, for none were kept apart"
+    if along is None or along.crossing is None:
+        return f"{text}."
+    (value, error), reference = along.crossing, found.objective.reference
+    if math.isnan(value):
+        return f"{text}. The {along.what} does not cross 0.5 along {found.objective.along}."
+    text += f". The {along.what} crosses 0.5 at {found.objective.along} {value:.5g}"
+    text += f" ± {error:.2g}" if math.isfinite(error) else ""
+    return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."
+
+
+# Sections
+
+
+def _what(page: Page, run: Run) -> None:
+    page.section("What was run")
+    recipe, about, log = run.recipe, run.about, run.folder.log
+    tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
+    kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
+    plugins = [f"{one['name']} ({one['sha256'][:12]})" for one in about.get("plugins", [])]
+    said = {
+        **{key.capitalize(): value for key, value in recipe.about if key in ("paper", "data", "note")},
+        "Recipe": about.get("recipe"),
+        "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
+        "Seed": recipe.train.seed,
+        "Begun": about.get("began"),
+        "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
+        "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
+        "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
+        "Plugins": ", ".join(plugins) or None,
+    }
+    page.facts({name: value for name, value in said.items() if value is not None})
+
+
+def _data(page: Page, found: Found) -> None:
+    page.section("Data")
+    about, data = found.run.about, found.data
+    page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "What was trained on")
+    sizes = about.get("samples", {})
+    rows = {"samples": {part: f"{count:,}" for part, count in sizes.items()}}
+    for part in [] if data is None else data.parts():
+        assert data is not None
+        dataset = data.dataset(part)
+        names = dataset.batch(np.arange(min(1, len(dataset)))).samples
+        for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
+            rows.setdefault(name, {})[part] = words
+    page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
+    if data is not None and len(data.tokens) == 1:
+        train = data.dataset("train")
+        some = train.batch(even(len(train), 4))
+        panels = [(_name(some, row, found.objective), some.take(np.array([row])), None) for row in range(len(some))]
+        page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
+
+
+def _training(page: Page, run: Run) -> None:
+    page.section("Training")
+    records = run.records
+    keys = list(dict.fromkeys(key for record in records for key in record))
+
+    def history(columns: dict[str, str], ylabel: str, caption: str = "") -> None:
+        if columns := {key: name for key, name in columns.items() if key in keys}:
+            words = caption or f"{ylabel.capitalize()} against step."
+            page.figure(curves.draw_history(records, columns, ylabel=ylabel), words, f"{ylabel} against step")
+
+    history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
+    measured = {key: key.partition("_")[2] for key in keys if key.partition("_")[2] in METRICS}
+    shares = {key: _word(name) for key, name in measured.items() if METRICS[name].needs == CLASSES}
+    history(shares, "score", "Scores against step.")
+    for key, name in measured.items():
+        if key not in shares:
+            history({key: _word(name)}, _word(name), f"{_word(name).capitalize()} ({METRICS[name].help}) against step.")
+    with page.details("Learning rate, gradient, speed"):
+        for key, name in {"rate": "learning rate", "norm": "gradient", "tokens_per_s": "tokens per second"}.items():
+            history({key: name}, name)
+    left = [str(record["step"]) for record in records if record.get("left_out")]
+    page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
+
+
+def _scores(page: Page, found: Found) -> None:
+    page.section("Scores")
+    if not found.judged:
+        page.text("There is nothing to judge without the data and the model.")
+        return
+    names = list(dict.fromkeys(name for each in found.judged.values() for name in each.scores))
+    rows, about = [], found.numbers["parts"]
+    for part, each in found.judged.items():
+        rows.append([part, f"{about[part]['judged']:,}", *(each.scores.get(name) for name in names)])
+    page.table(["part", "samples", *map(_word, names)], rows, "The model on each part")
+    for part, size in about.items():
+        if size["judged"] < size["samples"]:
+            page.text(f"Of {part}, {size['judged']:,} of {size['samples']:,} samples were judged, at even steps.")
+    assert found.data is not None
+    part = next(part for part in (_shown(found.data), *found.judged) if part in found.judged)
+    outputs = found.judged[part].outputs
+    draw: dict[str, Callable[[], Figure]] = {}
+    if "probabilities" in outputs:
+        pair = outputs["probabilities"], outputs["label"]
+        classes = found.objective.classes
+        draw["Classes that were true and predicted"] = lambda: curves.draw_confusion(confusion(*pair), classes)
+        draw["Reliability: is it as sure as it is right?"] = lambda: curves.draw_reliability(reliability(*pair))
+        if len(classes) == 2:
+            draw["True against false positives"] = lambda: curves.draw_roc(roc(*pair))
+    elif "std" in outputs:
+        for i, name in enumerate(found.objective.targets[:4]):
+            three = [outputs[key][:, i] for key in ("mean", "std", "target")]
+            draw[f"Predictions and residuals of {name}"] = lambda three=three: curves.draw_residuals(*three)  # type: ignore[misc]
+    for caption, figure in draw.items():
+        try:
+            page.figure(figure(), f"{caption} ({part}).", caption)
+        except UserError as error:  # a model that diverged, or a part with one class only
+            page.text(f"{caption}: not drawn; {error}.")
+
+
+def _draw_along(page: Page, found: Found, along: Along | None, trouble: str) -> None:
+    page.section("Along", note=f"Answers against {found.objective.along}, over {', '.join(found.judged)}")
+    if along is None:
+        page.text(trouble)
+        return
+    groups = looking.gather(along.x)
+    mean = np.array([along.y[rows].mean() for _, rows in groups])
+    error = np.array([along.y[rows].std() / len(rows) ** 0.5 for _, rows in groups])
+    marks = {} if along.crossing is None else {"crossing": along.crossing.value}
+    if found.objective.reference is not None:
+        marks["reference"] = found.objective.reference
+    band = {along.what: (mean, mean - error, mean + error)}
+    figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.along, along.what)
+    page.figure(figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.along}")
+
+
+def _attention(page: Page, found: Found) -> None:
+    page.section("What it attends to")
+    if found.data is None or len(found.data.tokens) > 1:
+        page.text("Not shown: it needs the data, the model and one stream of tokens.")
+        return
+    part = _shown(found.data)
+    for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
+        if name != "heads":
+            page.figure(figure, caption, caption)
+    page.text("For every head, and for more samples: sciformer inspect RUN")
+
+
+# Words
+
+
+def _shown(data: Assembly) -> str:
+    """The part to look at: test, else valid, else another, else train."""
+    parts = data.parts()
+    return next(part for part in ("test", "valid", *reversed(parts)) if part in parts)
+
+
+def _name(batch: Batch, row: int, objective: Any) -> str:
+    """A sample by what is known of it."""
+    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
+    known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
+    values = [(name, batch.samples[name][row]) for name in known]
+    words = [f"{name} {value:.4g}" if isinstance(value, np.floating) else f"{name} {value}" for name, value in values]
+    return ", ".join(words) or f"sample {batch.ids[row]}"
+
+
+def _word(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,179 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.batch import Batch, Stream, describe, join
+from sciformer.data.source import Lists
+from sciformer.errors import UserError
+
+ragged = st.lists(st.integers(0, 6), max_size=8)
+
+
+def stream_of(lengths, seed=0):
+    rng, lengths = np.random.default_rng(seed), np.array(lengths, np.int64)
+    total = int(lengths.sum())
+    columns = {
+        "id": rng.integers(0, 99, total).astype(np.int32),
+        "at": rng.normal(size=(total, 2)),
+        "trace": rng.normal(size=(total, 3, 2)).astype(np.float32),
+        "seen": rng.random(total) < 0.5,
+    }
+    return Stream(columns, lengths)
+
+
+def samples(stream):
+    """Each sample's columns, by a loop."""
+    found, start = [], 0
+    for n in stream.lengths.tolist():
+        found.append({name: column[start : start + n] for name, column in stream.columns.items()})
+        start += n
+    return found
+
+
+def assert_samples(stream, expected):
+    found = samples(stream)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert list(one) == list(other)
+        for name in one:
+            assert one[name].dtype == other[name].dtype
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+@settings(max_examples=80, deadline=None)
+@given(ragged, st.data())
+def test_take_cut_and_keep_against_loops(lengths, data):
+    stream = stream_of(lengths)
+    whole, count = samples(stream), len(lengths)
+    rows = np.array(data.draw(st.lists(st.integers(0, max(0, count - 1)), max_size=9 if count else 0)), np.int64)
+    assert_samples(stream.take(rows), [whole[row] for row in rows])
+    cuts = []
+    for row in rows:
+        start = data.draw(st.integers(0, lengths[row]))
+        cuts.append((row, start, data.draw(st.integers(0, lengths[row] - start))))
+    begins = np.array([stream.starts[row] + start for row, start, _ in cuts], np.int64)
+    cut = stream.cut(begins, np.array([n for *_, n in cuts], np.int64))
+    assert_samples(cut, [{k: v[a : a + n] for k, v in whole[row].items()} for row, a, n in cuts])
+    mask = stream.columns["seen"]
+    assert_samples(stream.keep(mask), [{k: v[one["seen"]] for k, v in one.items()} for one in whole])
+    assert stream.position.tolist() == [i for n in lengths for i in range(n)]
+    assert stream.sample.tolist() == [row for row, n in enumerate(lengths) for _ in range(n)]
+    more = stream.but(id=stream.columns["id"] + 1, new=stream.position)
+    np.testing.assert_array_equal(more.columns["id"], stream.columns["id"] + 1)
+    assert set(more.columns) == {*stream.columns, "new"}
+    assert "new" not in stream.columns
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(ragged, min_size=1, max_size=4))
+def test_join_is_one_after_the_other(parts):
+    batches, start = [], 0
+    for i, lengths in enumerate(parts):
+        ids = np.arange(start, start + len(lengths))
+        columns = {"label": ids * 2, "name": np.array([f"{'x' * i}{j}" for j in ids], dtype=f"U{9 + i}")}
+        batches.append(Batch({"tokens": stream_of(lengths, i)}, {**columns, **({"odd": ids} if i else {})}, ids))
+        start += len(lengths)
+    joined = join(batches)
+    assert_samples(joined.stream, [one for batch in batches for one in samples(batch.stream)])
+    assert joined.ids.tolist() == list(range(start)) == (joined.samples["label"] // 2).tolist()
+    assert [name.strip("x") for name in joined.samples["name"]] == [str(i) for i in range(start)]
+    assert ("odd" in joined.samples) == (len(parts) == 1 and "odd" in batches[0].samples)
+    rows = np.arange(start)[::-1]
+    back = joined.take(rows)
+    assert back.ids.tolist() == rows.tolist()
+    assert_samples(back.stream, samples(joined.stream)[::-1])
+
+
+@settings(max_examples=80, deadline=None)
+@given(ragged, st.sampled_from([1, 2, 4, 64]))
+def test_padded_and_packed_inputs_hold_the_same(lengths, multiple):
+    batch = Batch({"tokens": stream_of(lengths)}, ids=np.arange(len(lengths)))
+    padded, packed = batch.inputs(multiple=multiple).stream, batch.inputs(packed=True).stream
+    wide = -(-max(lengths, default=0) // multiple) * multiple
+    assert packed.valid.lengths.tolist() == lengths
+    assert packed.valid.longest == max(lengths, default=0)
+    for name, column in batch.stream.columns.items():
+        dtype = {"id": torch.int64, "at": torch.float32, "trace": torch.float32, "seen": torch.bool}[name]
+        assert padded.columns[name].dtype == packed.columns[name].dtype == dtype
+        assert padded.columns[name].shape == (len(lengths), wide, *column.shape[1:])
+        np.testing.assert_array_equal(packed.columns[name].numpy(), column.astype(packed.columns[name].numpy().dtype))
+        dense = padded.columns[name]
+        if padded.valid is None:
+            assert all(n == wide for n in lengths)
+            assert torch.equal(dense.flatten(0, 1), packed.columns[name])
+        else:
+            assert padded.valid.sum(1).tolist() == lengths
+            assert torch.equal(dense[padded.valid], packed.columns[name])
+            assert not dense[~padded.valid].any()
+
+
+def test_types_on_the_way_to_the_model():
+    count = 3
+    kinds = {
+        "half": np.float16,
+        "double": np.float64,
+        "swapped": ">f8",
+        "long": np.longdouble,
+        "byte": np.uint8,
+        "swapped whole": ">i4",
+        "big": np.uint64,
+        "yes": bool,
+    }
+    given_ = {name: np.arange(count).astype(kind) for name, kind in kinds.items()}
+    given_ |= {"words": np.array(["a", "b", "c"]), "things": np.array([None, 1, "x"], object)}
+    given_["when"] = np.array(["2024-01-01"] * 3, "datetime64[D]")
+    for column in given_.values():
+        column.flags.writeable = False  # PyTorch would warn
+    found = Batch({}, given_, np.arange(count)).inputs().samples
+    assert set(found) == set(kinds)
+    for name, tensor in found.items():
+        floats = np.dtype(kinds[name]).kind == "f"
+        assert tensor.dtype == (torch.float32 if floats else torch.bool if name == "yes" else torch.int64)
+        assert tensor.tolist() == [bool(i) if name == "yes" else i for i in range(count)]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]])
+def test_nothing_is_legal(lengths, packed):
+    batch = Batch({"tokens": stream_of(lengths)}, {"y": np.zeros(len(lengths))}, np.arange(len(lengths)))
+    assert len(batch) == len(lengths)
+    assert batch.tokens == 0
+    inputs = batch.inputs(packed=packed, multiple=8)
+    assert inputs.samples["y"].shape == (len(lengths),)
+    assert inputs.stream.columns["trace"].shape == ((0, 3, 2) if packed else (len(lengths), 0, 3, 2))
+    assert len(batch.take(np.zeros(0, np.int64))) == 0
+
+
+def test_wrong_lengths_are_refused():
+    with pytest.raises(UserError, match="3 tokens in column `x`.*found 4"):
+        Stream({"x": np.zeros(4)}, np.array([1, 2]))
+
+
+def test_columns_in_words():
+    found = describe(
+        {
+            "t": np.array([1.5, np.nan, 3.0]),
+            "none": np.full(2, np.nan),
+            "phase": np.array(["a", "b", "a"]),
+            "many": np.arange(9),
+            "image": np.zeros((3, 4, 4)),
+            "empty": np.zeros(0),
+        }
+    )
+    assert found["t"] == "1.5 to 3"
+    assert found["phase"] == "a, b"
+    assert found["many"] == "9 different values"
+    assert found["image"] == "float64 of shape (4, 4)"
+    assert set(found) >= {"none", "empty"}
+
+
+@given(ragged, st.data())
+@settings(max_examples=40, deadline=None)
+def test_lists_take_rows(lengths, data):
+    lists = Lists(np.arange(sum(lengths)), np.array(lengths, np.int64))
+    rows = data.draw(st.lists(st.integers(0, max(0, len(lengths) - 1)), max_size=9 if lengths else 0))
+    parts = np.split(lists.values, lists.lengths.cumsum()[:-1]) if lengths else []
+    taken = lists.take(np.array(rows, np.int64))
+    assert taken.values.tolist() == [i for row in rows for i in parts[row].tolist()]

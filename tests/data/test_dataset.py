@@ -1,0 +1,140 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.chance import Chance
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Chosen, Lists, Memory, pieces, select
+from sciformer.errors import UserError
+from sciformer.objectives.next_token import NextToken
+from sciformer.tokens.text import Text, as_table
+
+texts_of = st.lists(st.text("abc", max_size=30), min_size=1, max_size=6)
+TEXT = Text(kind="text", unit="bytes")
+
+
+class Cut:
+    """A table in pieces, which counts how often each is read."""
+
+    def __init__(self, table, sizes):
+        self.table, self.sizes, self.loads = table, list(sizes), []
+
+    def load(self, piece):
+        self.loads.append(piece)
+        start = sum(self.sizes[:piece])
+        return select(self.table, np.arange(start, start + self.sizes[piece]))
+
+
+def words(dataset, ids=None):
+    batch = dataset.all() if ids is None else dataset.batch(np.array(ids))
+    parts = np.split(batch.stream.columns["ids"], batch.stream.lengths.cumsum()[:-1])
+    return [TEXT.decode(part) for part in parts]
+
+
+def table_of(texts):
+    return {**as_table(texts), "label": np.arange(len(texts)), "image": np.ones((len(texts), 2, 2))}
+
+
+@settings(max_examples=100, deadline=None)
+@given(texts_of, st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_windows_against_a_loop(texts, window, stride, tail):
+    stride = min(stride, window)
+    dataset = Dataset(Memory(table_of(texts)), {"t": TEXT}, window=window, stride=stride, tail=tail)
+    expected, labels = [], []
+    for label, text in enumerate(texts):
+        starts = [s for s in range(0, max(1, len(text)), stride) if s + window <= len(text)] or [0]
+        if tail:
+            starts, reached = [0], min(window, len(text))
+            while reached < len(text):
+                starts.append(starts[-1] + stride)
+                reached = min(starts[-1] + window, len(text))
+        expected += [text[s : s + window] for s in starts]
+        labels += [label] * len(starts)
+        if tail:
+            assert len(set().union(*(range(s, min(s + window, len(text))) for s in starts))) == len(text)
+    assert words(dataset) == expected
+    assert len(dataset) == len(expected)
+    assert dataset.sample_column("label").tolist() == labels == dataset.all().samples["label"].tolist()
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts_of, st.integers(1, 9))
+def test_every_token_but_the_first_is_a_target_once(texts, context):
+    dataset = Dataset(Memory(as_table(texts)), {"t": TEXT}, window=context + 1, stride=context, tail=True)
+    batch = NextToken().corrupt(dataset.all(), {"t": TEXT}, Chance(0, 0, np.arange(len(dataset))))
+    assert TEXT.decode(batch.stream.columns["target ids"]) == "".join(text[1:] for text in texts)
+    assert TEXT.decode(batch.stream.columns["ids"]) == "".join(text[:-1] for text in texts)
+    assert (batch.stream.lengths <= context).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts_of, st.data(), st.booleans(), st.integers(1, 3))
+def test_pieces_give_the_same_samples(texts, data, windows, near):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(texts)), max_size=3)))
+    sizes = np.diff([0, *cuts, len(texts)])  # some are empty
+    options = {"window": 5, "stride": 2, "tail": True} if windows else {}
+    whole = Dataset(Memory(table_of(texts)), {"t": TEXT}, **options)
+    source = Cut(table_of(texts), sizes)
+    cut = Dataset(source, {"t": TEXT}, near=near, **options)
+    ids = np.array(data.draw(st.permutations(range(len(whole)))), np.int64)
+    assert len(cut) == len(whole)
+    assert words(cut, ids) == words(whole, ids)
+    for dataset in (cut, whole):
+        batch = dataset.batch(ids)
+        np.testing.assert_array_equal(batch.ids, ids)
+        np.testing.assert_array_equal(batch.samples["label"], dataset.sample_column("label")[ids])
+        assert batch.samples["image"].shape == (len(ids), 2, 2)
+        assert "text" not in batch.samples
+    assert len(cut.kept) <= near
+    if not windows:
+        np.testing.assert_array_equal(cut.lengths, whole.lengths)
+        assert whole.lengths.tolist() == [len(text) for text in texts]
+
+
+def test_pieces_in_memory_are_not_read_again():
+    source = Cut(as_table(list("abcdef")), [2, 2, 2])
+    dataset = Dataset(source, {"t": TEXT}, near=2)
+    source.loads.clear()
+    for ids in ([4, 5], [2, 3], [5, 4], [0], [5], [2]):
+        assert words(dataset, ids) == ["abcdef"[i] for i in ids]
+    assert source.loads == [0, 1]  # 1 and 2 were there; 0 drove out 1, which was used longer ago
+    one = Dataset(Cut(as_table(list("abcdef")), [2, 2, 2]), {"t": TEXT}, near=1)
+    assert words(one, [5, 0, 3, 1, 4, 2]) == list("fadbec")
+
+
+def test_no_samples_asked_for_and_none_there():
+    dataset = Dataset(Memory(table_of(["ab", "c"])), {"t": TEXT})
+    nothing = dataset.batch(np.zeros(0, np.int64))
+    assert len(nothing) == 0
+    assert nothing.samples["label"].shape == (0,)
+    assert len(Dataset(Memory(as_table([])), {"t": TEXT})) == 0
+    assert len(Dataset(Memory(as_table([])), {"t": TEXT}, window=4)) == 0
+    assert len(dataset.all(limit=1)) == 1
+    with pytest.raises(IndexError):
+        dataset.batch(np.array([2]))
+    with pytest.raises(IndexError):
+        dataset.batch(np.array([-1]))
+
+
+def test_mistakes():
+    dataset = Dataset(Memory(table_of(["ab"])), {"t": TEXT})
+    with pytest.raises(UserError, match="a column of samples to be one of label, image; found 'lable'.*'label'"):
+        dataset.sample_column("lable")
+    with pytest.raises(UserError, match="one stream of tokens to cut into windows; found 2"):
+        Dataset(Memory(table_of(["ab"])), {"a": TEXT, "b": TEXT}, window=3)
+    with pytest.raises(UserError, match="columns of equal length"):
+        Memory({"text": np.array(["a"]), "label": np.arange(2)})
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=5), st.data())
+@settings(max_examples=40, deadline=None)
+def test_chosen_samples_of_pieces(sizes, data):
+    count = sum(sizes)
+    column, lists = np.arange(count), Lists(np.repeat(np.arange(count), 2), np.full(count, 2))
+    rows = np.array(sorted(data.draw(st.sets(st.integers(0, max(0, count - 1)), max_size=count))), np.int64)
+    chosen = Chosen(Cut({"x": column, "l": lists}, sizes), rows)
+    found = list(pieces(chosen))
+    assert [i for table in found for i in table["x"].tolist()] == rows.tolist()
+    assert [i for table in found for i in table["l"].values.tolist()] == np.repeat(rows, 2).tolist()
+    assert chosen.sizes == [len(table["x"]) for table in found]

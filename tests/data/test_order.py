@@ -1,0 +1,112 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.order import Order, share
+from sciformer.errors import UserError
+
+
+def epoch_of(order, epoch):
+    return [order(epoch, step) for step in range(order.batches)]
+
+
+def build(count, batch, seed, kind, rng):
+    lengths = rng.integers(0, 30, count) if kind == "lengths" else None
+    chunks = None
+    if kind == "chunks":
+        cuts = np.sort(rng.integers(0, count + 1, 5))  # some pieces are empty
+        chunks = np.diff([0, *cuts, count])
+    return Order(count, batch, seed, lengths=lengths, window=3, chunks=chunks, near=2)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.integers(1, 200), st.integers(1, 40), st.integers(0, 2**40), st.sampled_from(["plain", "lengths", "chunks"]))
+def test_an_epoch_has_every_sample_at_most_once(count, batch, seed, kind):
+    order = build(count, batch, seed, kind, np.random.default_rng(seed))
+    batches = epoch_of(order, 3)
+    size = min(batch, count)
+    assert len(batches) == order.batches == count // size
+    assert all(len(ids) == size for ids in batches)
+    ids = np.concatenate(batches)
+    assert len(np.unique(ids)) == len(ids)
+    assert ids.min() >= 0
+    assert ids.max() < count
+    again = build(count, batch, seed, kind, np.random.default_rng(seed))
+    step = seed % order.batches
+    np.testing.assert_array_equal(again(3, step), batches[step])  # a pure function, from any step
+
+
+@pytest.mark.parametrize("kind", ["plain", "lengths", "chunks"])
+def test_another_order_in_every_epoch_and_for_every_seed(kind):
+    def ids(seed, epoch):
+        return np.concatenate(epoch_of(build(100, 10, seed, kind, np.random.default_rng(0)), epoch)).tolist()
+
+    orders = [ids(seed, epoch) for seed in (0, 1) for epoch in (0, 1, 2)]
+    assert len({tuple(order) for order in orders}) == 6
+    for first, second in zip(orders, orders[1:]):
+        assert sum(a == b for a, b in zip(first, second)) < 25
+    left = [set(range(103)) - set(np.concatenate(epoch_of(Order(103, 10), epoch)).tolist()) for epoch in range(20)]
+    assert all(len(some) == 3 for some in left)
+    assert len(set.union(*left)) > 30  # others are left out each time
+
+
+def test_buckets_are_alike_and_the_longest_are_not_left_out():
+    lengths = np.random.default_rng(0).integers(1, 1000, 1009)
+    buckets, mixed = (Order(1009, 16, lengths=given, window=20) for given in (lengths, None))
+
+    def spread(order):
+        return np.mean([np.ptp(lengths[ids]) for epoch in (0, 1) for ids in epoch_of(order, epoch)])
+
+    assert spread(buckets) < spread(mixed) / 5
+    longest = set(np.argsort(lengths)[-20:].tolist())
+    missed = [longest - set(np.concatenate(epoch_of(buckets, epoch)).tolist()) for epoch in range(30)]
+    assert sum(len(some) for some in missed) < 15  # of 600; one in 1009 samples is left out at random
+    first = [lengths[buckets(epoch, 0)].mean() for epoch in range(40)]
+    assert np.std(first) > 150  # an epoch does not begin with the short ones
+
+
+def test_equal_lengths_are_no_buckets():
+    plain, equal = Order(50, 7), Order(50, 7, lengths=np.full(50, 3))
+    np.testing.assert_array_equal(plain(2, 3), equal(2, 3))
+
+
+def test_only_some_pieces_are_needed_at_a_time():
+    sizes = np.random.default_rng(1).integers(8, 40, 30)
+    piece = np.repeat(np.arange(30), sizes)
+    for near in (1, 3, 4):
+        order = Order(int(sizes.sum()), 8, chunks=sizes, near=near)
+        first, last = {}, {}
+        for step, ids in enumerate(epoch_of(order, 5)):
+            used = set(piece[ids].tolist())
+            first = dict.fromkeys(used, step) | first
+            last |= dict.fromkeys(used, step)
+        held = [sum(first[p] <= step <= last[p] for p in first) for step in range(order.batches)]
+        assert max(held) <= 2 * near  # at the boundary of two neighbourhoods
+        assert np.median(held) <= near
+    mixed = [len(set(piece[ids].tolist())) for ids in epoch_of(Order(int(sizes.sum()), 8, chunks=sizes), 0)]
+    assert np.mean(mixed) > 2  # pieces are mixed with their neighbours
+
+
+@given(st.integers(0, 40), st.integers(1, 12))
+def test_ranks_share_a_batch(count, world):
+    ids = np.random.default_rng(0).permutation(count)
+    parts = [share(ids, rank, world) for rank in range(world)]
+    np.testing.assert_array_equal(np.concatenate(parts), ids)
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_small_counts_and_mistakes():
+    assert Order(1, 64)(7, 0).tolist() == [0]
+    small = Order(5, 64, lengths=[3, 1, 2, 9, 9])
+    assert small.batches == 1
+    assert small.batch == 5
+    assert sorted(small(0, 0).tolist()) == [0, 1, 2, 3, 4]
+    assert Order(10, 3).at(7) == (2, 1)
+    for given_, words in [
+        ({"count": 0, "batch": 1}, "at least one sample"),
+        ({"count": 1, "batch": 0}, "a batch of one sample"),
+        ({"count": 5, "batch": 2, "chunks": [2, 2]}, "chunks that hold 5 samples; found 4"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            Order(**given_)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.split import Split
+from sciformer.errors import UserError
+
+shares = st.sampled_from([0.0, 0.05, 0.1, 0.25, 0.5])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 300), shares, st.sampled_from([0.0, 0.1, 0.3]), st.integers(0, 99), st.booleans())
+def test_every_row_is_in_one_part_and_groups_stay_together(count, valid, test, seed, grouped):
+    groups = np.random.default_rng(seed).integers(0, 20, count) if grouped else None
+    number = count if groups is None else len(np.unique(groups))
+    wanted = {
+        "valid": max(1, round(valid * number)) if valid else 0,
+        "test": max(1, round(test * number)) if test else 0,
+    }
+    split = Split(valid=valid, test=test, seed=seed, by="g" if grouped else "")
+    if number <= sum(wanted.values()):
+        with pytest.raises(UserError, match="enough groups"):
+            split.divide(count, groups)
+        return
+    parts = split.divide(count, groups)
+    rows = np.concatenate(list(parts.values()))
+    np.testing.assert_array_equal(np.sort(rows), np.arange(count))
+    assert all((np.diff(part) > 0).all() for part in parts.values())
+    assert list(parts) == ["train", *(name for name in wanted if wanted[name])]
+    for name, size in wanted.items():
+        mine = parts.get(name, np.zeros(0, int))
+        assert len(mine if groups is None else np.unique(groups[mine])) == size
+    if groups is not None:
+        found = [set(groups[part].tolist()) for part in parts.values()]
+        assert sum(map(len, found)) == number
+
+
+def test_names_may_group_and_order_does_not_matter():
+    names = np.array(["b", "a", "c", "a", "d", "e", "b", "f"])
+    order = np.random.default_rng(0).permutation(len(names))
+    split = Split(valid=0.3, test=0.2, by="who")
+    one, other = split.divide(8, names), split.divide(8, names[order])
+    for part in one:
+        assert set(names[one[part]]) == set(names[order][other[part]])
+    assert split.divide(8, names.astype(object)).keys() == one.keys()
+
+
+def test_a_seed_draws_another_division():
+    valid = [tuple(Split(seed=seed).divide(200)["valid"].tolist()) for seed in range(6)]
+    assert len(set(valid)) == 6
+    assert valid[0] == tuple(Split(seed=0).divide(200)["valid"].tolist())
+    often = np.bincount(np.concatenate([Split(seed=seed).divide(50)["valid"] for seed in range(400)]), minlength=50)
+    assert np.abs(often - 40).max() < 32  # 5 of 50, 400 times
+
+
+def test_small_counts_and_mistakes():
+    assert {name: len(rows) for name, rows in Split().divide(3).items()} == {"train": 1, "valid": 1, "test": 1}
+    assert Split(valid=0, test=0).divide(1)["train"].tolist() == [0]
+    with pytest.raises(UserError, match=r"found 2 samples.*bring more data"):
+        Split().divide(2)
+    with pytest.raises(UserError, match="found 1 different values of `star`"):
+        Split(by="star").divide(9, np.zeros(9))
+    with pytest.raises(UserError, match="found 0 samples"):
+        Split().divide(0)
+    with pytest.raises(UserError, match=r"leave something to train on.*0.6 \+ 0.4"):
+        Split(valid=0.6, test=0.4).divide(10)
