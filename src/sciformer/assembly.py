@@ -59,8 +59,8 @@ class Assembly:
     def state(self) -> dict[str, Any]:
         """What was learned from the data, as plain JSON."""
         return {
-            "tokens": {name: dict(tokens.state) for name, tokens in self.tokens.items()},
-            "objective": dict(self.objective.state),
+            "tokens": {name: tokens.state for name, tokens in self.tokens.items()},
+            "objective": self.objective.state,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:

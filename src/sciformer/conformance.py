@@ -28,7 +28,7 @@ class Case:
     """Tokens fitted on a table, their stream, and the same cut to the tokens a model sees at once."""
 
     def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
-        self.tokens = section.fresh()
+        self.section, self.tokens = section, section.fresh()
         self.tokens.fit(iter([table]))
         self.table, self.dim, self.missing = table, dim, missing
         self.rows = rows_of(table)

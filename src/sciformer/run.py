@@ -7,6 +7,7 @@ import platform
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,20 @@ from .train.progress import Teller, duration
 from .train.settings import NEUTRAL
 from .train.weights import load_weights, put
 
-OURS = ("recipe.yaml", "run.json", "metrics.jsonl", "checkpoints", "model", "report.html", "tensorboard")
+# What a training leaves in its folder, and `fresh` removes.
+OURS = (
+    "recipe.yaml",
+    "run.json",
+    "metrics.jsonl",
+    "report.html",
+    "checkpoints/latest",
+    "checkpoints/step-*",
+    "checkpoints/.replaced-step-*",
+    "checkpoints/.partial-step-*",
+    "model/weights.safetensors",
+    "model/statistics.json",
+    "tensorboard/events.out.tfevents.*",
+)
 
 
 class Run:
@@ -147,14 +161,8 @@ def train(
     ranks = Ranks(find_device(recipe.train.device))
     teller = Teller(show and ranks.first)
     try:
-        if ranks.first:
-            folder.create()
-        ranks.wait()
-        if not ranks.first:
-            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
-        with folder.lock():
-            if fresh:
-                _clear(folder)
+        with ExitStack() as held:
+            ranks.lead(lambda: _claim(folder, fresh, held))
             return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
     finally:
         ranks.end()
@@ -170,47 +178,22 @@ def _train(
     report: bool,
     stop_after: int | None,
 ) -> Run:
-    ranks.wait()
     began = time.monotonic()
-    old = _json(folder.path / "run.json") if (folder.path / "run.json").exists() else None
-    if old is not None:
-        plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
-        _same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller)
-    for key in recipe.model.unused():
-        teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
-    stored = folder.model / "statistics.json"
-    known = _json(stored) if old is not None and stored.exists() else None
-    if not ranks.first:
-        ranks.wait()  # the first one may simulate or download what the others then find
-    assembly = Assembly.open(recipe, known, teller.say)
-    if ranks.first:
-        ranks.wait()
-    assert assembly.splits is not None
-    prints = assembly.splits.fingerprint
-    if old is not None:
-        _same_data(old.get("data", {}), prints, accept_changes, teller)
+    # The first rank may simulate or download what the others then find.
+    old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
     engine = Engine(assembly, folder, ranks, teller)
-    saved = checkpoint.load(folder.checkpoints, say=teller.say)
+    saved = _last_checkpoint(folder, ranks, teller)
     if saved is not None:
         engine.restore(saved)
-    if ranks.first:
-        about = {
-            "sciformer": __version__,
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "device": _device_name(ranks.device),
-            "ranks": ranks.world,
-            "plugins": plugin.recorded(plugins),
-            "data": prints,
-            "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
-            "parameters": sum(weight.numel() for weight in engine.step.parameters()),
-            "seconds": (old or {}).get("seconds", 0.0) if saved is not None else 0.0,
-        }
-        folder.write("recipe.yaml", recipe.text())
-        folder.model.mkdir(exist_ok=True)
-        folder.write("model/statistics.json", json.dumps(assembly.state()))
+    about = {**_about(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+
+    def write() -> None:
         folder.write("run.json", json.dumps(about, indent=1))
+        folder.write("recipe.yaml", recipe.text())
+        folder.write("model/statistics.json", json.dumps(assembly.state()))
         folder.rewind(engine.number)
+
+    ranks.lead(write)
     if engine.complete:
         teller.say(f"already complete: {engine.number} steps in {folder.path}")
     else:
@@ -221,15 +204,70 @@ def _train(
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
                 folder.write("run.json", json.dumps(about, indent=1))
-        if engine.complete:
-            engine.average_checkpoints()
-    ranks.wait()
+    if engine.complete:  # also where the run was killed between its last step and this
+        engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
         if report:
             done.report()
         teller.say(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
+
+
+def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
+    """Make the folder and keep others out of it."""
+    if folder.recipe.exists() and not (folder.path / "run.json").exists():
+        raise UserError(
+            "a folder of its own for the run", f"{folder.path} with a recipe.yaml of yours in it", "Use another --run."
+        )
+    folder.create()
+    held.enter_context(folder.lock())
+    if fresh:
+        _clear(folder)
+
+
+def _open(
+    recipe: Recipe, folder: Folder, teller: Teller, accept_changes: bool, plugins: Sequence[plugin.Plugin]
+) -> tuple[dict[str, Any], Assembly]:
+    """What run.json says where there is something to go on from, and the data, opened; both fit what was begun."""
+    begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint everything may still change
+    old: dict[str, Any] = _json(folder.path / "run.json") if begun else {}
+    if begun:
+        plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
+        _same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller)
+    for key in recipe.model.unused():
+        teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
+    assembly = Assembly.open(recipe, _json(folder.model / "statistics.json") if begun else None, teller.say)
+    assert assembly.splits is not None
+    if begun:
+        _same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller)
+    return old, assembly
+
+
+def _last_checkpoint(folder: Folder, ranks: Ranks, teller: Teller) -> checkpoint.Checkpoint | None:
+    """The newest sound one, the same for all ranks."""
+    found: list[checkpoint.Checkpoint | None] = [None]
+    ranks.lead(lambda: found.append(checkpoint.load(folder.checkpoints, say=teller.say)))
+    saved = found[-1]
+    step = ranks.agree(saved and saved.step)
+    if ranks.first or step is None:
+        return saved
+    return checkpoint.load(folder.checkpoints, say=teller.say, step=step)
+
+
+def _about(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
+    assert assembly.splits is not None
+    return {
+        "sciformer": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": _device_name(engine.ranks.device),
+        "ranks": engine.ranks.world,
+        "plugins": plugin.recorded(plugins),
+        "data": assembly.splits.fingerprint,
+        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+        "parameters": sum(weight.numel() for weight in engine.step.parameters()),
+    }
 
 
 def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller, resumed: bool) -> None:
@@ -273,12 +311,11 @@ def _same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, t
 def _clear(folder: Folder) -> None:
     """Remove what a training leaves, and nothing else."""
     for name in OURS:
-        path = folder.path / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    folder.create()
+        for path in folder.path.glob(name):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _device_name(device: torch.device) -> str:

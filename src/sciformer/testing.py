@@ -168,7 +168,7 @@ def _state(case: Case) -> Problems:
     except (AssertionError, ValueError) as error:
         yield f"what fit learns must be plain JSON in `state` (lists, texts, finite numbers): {error}"
         return
-    twin = case.tokens.fresh()
+    twin = case.section.fresh()  # as a run finds it: never fitted
     twin.state.update(json.loads(text))
     here, there = (one.normalise(one.tokenize(case.table)) for one in (case.tokens, twin))
     if odd := difference(here, there):

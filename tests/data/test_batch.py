@@ -147,7 +147,7 @@ def test_nothing_is_legal(lengths, packed):
 
 
 def test_wrong_lengths_are_refused():
-    with pytest.raises(UserError, match="3 tokens in column `x`.*found 4"):
+    with pytest.raises(UserError, match=r"3 tokens in column `x`.*found 4"):
         Stream({"x": np.zeros(4)}, np.array([1, 2]))
 
 

@@ -119,7 +119,7 @@ def test_no_samples_asked_for_and_none_there():
 
 def test_mistakes():
     dataset = Dataset(Memory(table_of(["ab"])), {"t": TEXT})
-    with pytest.raises(UserError, match="a column of samples to be one of label, image; found 'lable'.*'label'"):
+    with pytest.raises(UserError, match=r"a column of samples to be one of label, image; found 'lable'.*'label'"):
         dataset.sample_column("lable")
     with pytest.raises(UserError, match="one stream of tokens to cut into windows; found 2"):
         Dataset(Memory(table_of(["ab"])), {"a": TEXT, "b": TEXT}, window=3)

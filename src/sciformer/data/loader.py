@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch.utils.data import DataLoader
@@ -58,7 +58,7 @@ def load(
     workers: int = 0,
     ahead: bool = False,
     say: Callable[[str], None] = lambda text: None,
-) -> Iterator[Batch]:
+) -> Generator[Batch]:
     """The batches of the steps first .. last - 1.
 
     workers  processes that prepare them; one that dies is replaced, and the batches go on where they were

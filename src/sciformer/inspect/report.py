@@ -44,7 +44,7 @@ class Found:
     """What of a run is still there, and what was measured on it."""
 
     def __init__(self, run: Run) -> None:
-        self.run, self.objective = run, run.recipe.objective
+        self.run, self.objective = run, run.recipe.objective  # as written; with data, as it was fitted
         self.data: Assembly | None = None
         self.kept: dict[str, Any] = {}  # what stands beside the weights; empty where there are none
         self.missing: list[str] = []
@@ -53,6 +53,7 @@ class Found:
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
+            self.objective = self.data.objective
             assert self.data.splits is not None
             if self.data.splits.fingerprint != run.about.get("data", {}):
                 self.missing.append(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -18,11 +20,11 @@ from ..evaluate import Judgement, judge
 from ..metrics import METRICS
 from ..objectives.base import Step
 from . import checkpoint
-from .folder import Folder, sync
+from .folder import Folder
 from .optimizers import make_optimizer, optimizer_state, restore_optimizer
 from .parallel import Ranks, place, whole
 from .progress import Board, Teller
-from .signals import Stop
+from .signals import Stop, signal_name
 from .update import Updated, Updater, bad_samples
 from .weights import mean_of, named, put, save_weights
 
@@ -45,19 +47,20 @@ class Engine:
         self.step = Step(model, assembly.objective)
         self.wrapped = ranks.wrap(self.step, settings.shard)
         self.optimizer = make_optimizer(self.step, settings, ranks.device)
-        self.updater = Updater(self.step, self.wrapped, self.optimizer, settings, ranks, self.total, self.say)
+        share = -(-self.order.batch // ranks.world)
+        self.updater = Updater(self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.say)
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.average: dict[str, Tensor] = {}
         if settings.average:
             self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        one_of("train.best", settings.best, ["loss", *METRICS])
+        one_of("train.best", settings.best, ["loss", *assembly.objective.chosen()])
         self.number = 0  # updates done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
         self.worse = 0  # evaluations since then
         self.bad = 0  # steps in a row that were left out
         self.early = False  # whether patience ended the training
-        self.sums = torch.zeros(2, device=ranks.device)  # of loss and gradient since the last line of the log
-        self.since = (0, 0, time.monotonic())  # steps and tokens since that line, and when it was written
+        self.sums = torch.zeros(3, device=ranks.device)  # since the last line of the log: loss, gradient, steps
+        self.since = (0, time.monotonic())  # tokens since that line, and when it was written
 
     def say(self, text: str) -> None:
         """One line, from the first rank."""
@@ -71,19 +74,19 @@ class Engine:
         last = self.total if stop_after is None else min(self.total, stop_after)
         board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
         self.teller.begin(self.total, self.number, self.assembly.objective.unit)
-        self.since = (self.since[0], 0, time.monotonic())
+        self.since = (0, time.monotonic())
         stop = Stop()
         try:
-            with stop.listening():
-                before: tuple[Updated, Batch] | None = None
-                for batch in self._batches(last):
-                    count, asked = self.ranks.sum(batch.count, float(bool(stop)))
+            with stop.listening(), closing(self._batches(last)) as batches:
+                before: tuple[int, Updated, Batch] | None = None
+                for batch in batches:
+                    count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
                     updated = self.updater(batch, self.number, count)
                     self.number += 1
                     self._remember(updated, batch)
                     if before is not None:
                         self._look(*before)  # the step before: by now the device has done it
-                    before = updated, batch
+                    before = self.number, updated, batch
                     done = self.number == last
                     logs, judges = (
                         self._due(self.settings.log_every),
@@ -100,8 +103,8 @@ class Engine:
                     if saves:
                         self._save()
                     if asked > 0 and not done:
-                        heard = stop if stop else _from_others()
-                        raise Stopped(heard.signal, heard.name, self.number)
+                        number = stop.signal or round(signals / asked)  # another rank may have heard it
+                        raise Stopped(number, signal_name(number), self.number)
                     if done:
                         break
         finally:
@@ -109,7 +112,7 @@ class Engine:
             if board is not None:
                 board.end()
 
-    def _batches(self, last: int) -> Iterator[Batch]:
+    def _batches(self, last: int) -> Generator[Batch]:
         return load(
             self.fetch,
             self.number,
@@ -124,15 +127,15 @@ class Engine:
 
     def _remember(self, updated: Updated, batch: Batch) -> None:
         """Add to the sums of the log and to the average of the weights, without waiting for the device."""
-        self.sums += torch.where(updated.fine, torch.stack([updated.loss, updated.norm]), 0)
-        steps, tokens, when = self.since
-        self.since = (steps + 1, tokens + batch.tokens, when)
+        seen = torch.stack([updated.loss, updated.norm, torch.ones_like(updated.loss)])
+        self.sums += torch.where(updated.fine, seen, 0)
+        self.since = (self.since[0] + batch.tokens, self.since[1])
         if self.average:
             weights = [weight.detach() for weight in self.step.model.parameters()]
             keep = min(self.settings.average, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
             torch._foreach_lerp_(list(self.average.values()), weights, 1 - keep)
 
-    def _look(self, updated: Updated, batch: Batch) -> None:
+    def _look(self, number: int, updated: Updated, batch: Batch) -> None:
         """Was the gradient finite? If not, the weights were left as they were: say so, and give up after some."""
         if bool(updated.fine):
             self.bad = 0
@@ -140,9 +143,9 @@ class Engine:
         self.bad += 1
         found = sorted(sum(self.ranks.gather(bad_samples(batch)), []))
         where = f"NaN or infinity in the samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
-        self.say(f"step {self.number}: the gradient was not finite; the update was left out ({where})")
-        if self.ranks.first:
-            self.folder.append({"step": self.number, "left_out": True, "samples": found or batch.ids[:10].tolist()})
+        self.say(f"step {number}: the gradient was not finite; the update was left out ({where})")
+        record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
+        self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.bad_steps:
             raise UserError(
                 "a finite gradient",
@@ -151,68 +154,76 @@ class Engine:
             )
 
     def _log(self, board: Board | None) -> None:
-        steps, tokens, when = self.since
-        fine = max(1, steps)
-        loss, norm = (float(value) / fine for value in self.sums.tolist())
+        """One line: the means over the steps since the last one that were not left out."""
+        loss, norm, steps = self.sums.tolist()
+        (tokens, when), now = self.since, time.monotonic()
         loss, tokens_all = self.ranks.sum(loss, tokens)
-        now = time.monotonic()
+        self.sums.zero_()
+        self.since = (0, now)
+        if not steps:
+            return  # all were left out, and that is in the log
         record = {
             "step": self.number,
             "epoch": self.number / self.order.batches,
-            "loss": loss,
-            "norm": norm,
+            "loss": loss / steps,
+            "norm": norm / steps,
             "rate": float(self.optimizer.param_groups[0]["lr"]),
             "tokens_per_s": tokens_all / max(now - when, 1e-9),
         }
-        self.sums.zero_()
-        self.since = (0, 0, now)
-        if self.ranks.first:
+
+        def write() -> None:
             assert board is not None
             self.folder.append(record)
             self.teller.step(self.number, record)
             board.add(record)
 
+        self.ranks.lead(write)
+
     # Judging and saving
 
     def _judge(self, board: Board | None) -> bool:
         """Judge the model; keep it if it is the best; return whether the training should stop early."""
-        part = "valid" if "valid" in self.assembly.parts() else "train"
         began = time.monotonic()
-        found = self.judgement(part, limit=None if part == "valid" else 1024)
+        part, found = self._judgement()
         better = self._better(found.scores)
         if better:
             self.best, self.worse = {"step": self.number, "scores": found.scores}, 0
         else:
             self.worse += 1
         weights = self.kept_weights() if better else {}
-        if self.ranks.first:
-            record = {"step": self.number, **{f"{part}_{name}": value for name, value in found.scores.items()}}
+        record = {"step": self.number, **{f"{part}_{name}": value for name, value in found.scores.items()}}
+
+        def write() -> None:
+            assert board is not None
             self.folder.append(record)
             self.teller.scores(self.number, found.scores, better)
-            assert board is not None
             board.add(record)
             if better:
                 save_weights(self.folder.model, weights, {"step": self.number, "scores": found.scores})
-        self.since = (self.since[0], self.since[1], self.since[2] + time.monotonic() - began)  # judging is not training
+
+        self.ranks.lead(write)
+        self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # judging is not training
         if self.settings.patience and self.worse >= self.settings.patience:
             self.say(f"no better {self.settings.best} in {self.worse} evaluations: stopping early")
             return True
         return False
 
-    def judgement(self, part: str, limit: int | None = None) -> Judgement:
-        """The scores of a part of the data, with the averaged weights where there are such."""
+    def _judgement(self) -> tuple[str, Judgement]:
+        """The part of the data that is judged and its scores, with the averaged weights where there are such."""
+        part = "valid" if "valid" in self.assembly.parts() else "train"
         current = self._swap(self.average) if self.average else {}
         try:
-            return judge(
+            found = judge(
                 self.step,
                 self.assembly,
                 self.assembly.dataset(part),
                 ranks=self.ranks,
                 device=self.ranks.device,
-                batch=max(self.settings.batch, 64),
-                limit=limit,
+                batch=self.updater.micro or max(self.settings.batch, 64),
+                limit=None if part == "valid" else 1024,
                 precision=self.updater.precision,
             )
+            return part, found
         finally:
             if current:
                 self._swap(current)
@@ -228,10 +239,11 @@ class Engine:
 
     def _better(self, scores: dict[str, float]) -> bool:
         name = self.settings.best
-        one_of("train.best", name, scores)
         if not self.best:
             return True
         new, old = scores[name], self.best["scores"][name]
+        if math.isnan(old):
+            return not math.isnan(new)
         lower = name == "loss" or METRICS[name].better == "lower"
         return new < old if lower else new > old
 
@@ -245,33 +257,37 @@ class Engine:
             "weights": {name: whole(weight) for name, weight in named(self.step.model).items()},
             "optimizer": {key: whole(value) for key, value in optimizer_state(self.optimizer, self.names).items()},
             "average": {name: whole(weight) for name, weight in self.average.items()},
-            "log": {"sums": self.sums},
+            "log": {"sums": self.sums.clone()},
         }
+        tensors["log"]["sums"][0] = self.ranks.sum(float(self.sums[0]))[0]  # each rank has its share of the loss
         state = {
             "best": self.best,
             "worse": self.worse,
             "bad": self.bad,
-            "micro": self.updater.micro,
+            "halved": None if self.updater.micro == self.settings.micro else self.updater.micro,
             "early": self.early,
-            "since": self.since[0],
         }
-        if self.ranks.first:
+
+        def write() -> None:
             keep = max(self.settings.keep, self.settings.average_last)
-            sync(self.folder.log)
+            self.folder.secure()
             checkpoint.save(self.folder.checkpoints, self.number, tensors, state, keep=keep)
-        self.ranks.wait()
+
+        self.ranks.lead(write)
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint."""
         put(self.step.model, saved.tensors["weights"], place, f"a checkpoint at {saved.path}")
+        averaged = saved.tensors["average"] or saved.tensors["weights"]  # none where averaging is an accepted change
         for name, weight in self.average.items():
-            weight.copy_(place(saved.tensors["average"][name], weight))
+            weight.copy_(place(averaged[name], weight))
         restore_optimizer(self.optimizer, self.names, saved.tensors["optimizer"], place)
         self.sums.copy_(saved.tensors["log"]["sums"])
+        self.sums[0] *= self.ranks.first
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]
-        self.bad, self.updater.micro = saved.state["bad"], saved.state["micro"] or self.settings.micro
-        self.early = saved.state["early"]
-        self.since = (saved.state["since"], 0, time.monotonic())
+        self.bad, self.early = saved.state["bad"], saved.state["early"]
+        sizes = [size for size in (saved.state["halved"], self.settings.micro) if size]
+        self.updater.micro = min(sizes, default=None)
 
     @property
     def complete(self) -> bool:
@@ -279,16 +295,13 @@ class Engine:
         return self.number >= self.total or self.early
 
     def average_checkpoints(self) -> None:
-        """Keep the mean of the last checkpoints instead of the best model, where the recipe says so."""
-        if self.settings.average_last and self.ranks.first:
-            weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.say)
-            save_weights(self.folder.model, weights, {"step": self.number, "mean_of": used})
-            self.say(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}")
-
-
-def _from_others() -> Stop:
-    import signal
-
-    stop = Stop()
-    stop.signal = signal.SIGTERM
-    return stop
+        """In the end, keep the mean of the last checkpoints instead of the best model, where the recipe says so."""
+        if not self.settings.average_last:
+            return
+        weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.say)
+        put(self.step.model, weights, place, "checkpoints")
+        self.average = {}
+        part, found = self._judgement()
+        about = {"step": self.number, "scores": found.scores, "mean_of": used}
+        self.ranks.lead(lambda: save_weights(self.folder.model, weights, about))
+        self.say(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {found.scores}")

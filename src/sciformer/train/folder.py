@@ -231,6 +231,12 @@ class Folder:
                     file.truncate(file.read().rfind(b"\n") + 1)
             file.write(line)
 
+    def secure(self) -> None:
+        """Wait until the log is on the disk."""
+        with _mapped("to write the log to the disk", self.log):
+            if self.log.exists():
+                sync(self.log)
+
     def records(self) -> list[dict[str, Any]]:
         """All records of the log; a last line torn by a kill is left out."""
         return [record for _, record in self._lines()]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import UserError
 
-PATIENCE = datetime.timedelta(minutes=10)  # a rank that is silent for so long is given up
+PATIENCE = 1800.0  # seconds of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
+Made = TypeVar("Made")
 
 
 class Ranks:
@@ -28,13 +30,15 @@ class Ranks:
         self.rank = int(os.environ.get("RANK", "0"))
         self.local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = device
-        if device.type == "cuda" and self.world > 1:
+        if device.type == "cuda" and (self.world > 1 or device.index is None):
             self.device = torch.device("cuda", self.local)
         if device.type == "cuda":
             torch.cuda.set_device(self.device)
         self.began = False
         if self.world > 1 and not dist.is_initialized():
-            dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=PATIENCE)
+            # Numbers of the host are summed by gloo also beside GPUs: nobody waits for a device because of them.
+            kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+            dist.init_process_group(kinds, timeout=patience())
             self.began = True
 
     @property
@@ -46,7 +50,7 @@ class Ranks:
         """Sums over all ranks."""
         if self.world == 1:
             return list(values)
-        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
+        shared = torch.tensor(values, dtype=torch.float64)
         dist.all_reduce(shared)
         return [float(value) for value in shared.tolist()]
 
@@ -66,10 +70,25 @@ class Ranks:
         dist.broadcast_object_list(box, src=0)
         return box[0]
 
-    def wait(self) -> None:
-        """Until all are here."""
-        if self.world > 1:
-            dist.barrier()
+    def lead(self, work: Callable[[], Any]) -> None:
+        """The first rank does it while the others wait; where it refuses, all do, and nobody waits for ever."""
+        if not self.first:
+            refusal = self.agree(None)
+            if refusal is not None:
+                raise UserError(*refusal)
+            return
+        try:
+            work()
+        except UserError as error:
+            self.agree((error.expected, error.found, error.advice))
+            raise
+        self.agree(None)
+
+    def in_turn(self, work: Callable[[], Made]) -> Made:
+        """The first rank does it, then the others, who find what it made."""
+        made: list[Made] = []
+        self.lead(lambda: made.append(work()))
+        return made[0] if self.first else work()
 
     def wrap(self, step: nn.Module, shard: str) -> nn.Module:
         """The step for these ranks: as it is, with summed gradients (DDP), or with divided weights (FSDP2)."""
@@ -84,7 +103,9 @@ class Ranks:
                 blocks = getattr(module, "blocks", None)
                 for block in blocks if isinstance(blocks, nn.ModuleList) else ():
                     fully_shard(block, mesh=mesh)
-            fully_shard(step, mesh=mesh)
+            # By default the outermost module stays gathered after a forward pass: judged without a backward pass, it
+            # would keep old weights.
+            fully_shard(step, mesh=mesh, reshard_after_forward=True)
             return step
         return step if self.world == 1 else DistributedDataParallel(step)
 
@@ -93,6 +114,18 @@ class Ranks:
         if self.began and dist.is_initialized():
             dist.destroy_process_group()
             self.began = False
+
+
+def patience() -> datetime.timedelta:
+    """How long a silent rank is waited for."""
+    given = os.environ.get("SCIFORMER_PATIENCE", "")
+    try:
+        seconds = float(given or PATIENCE)
+        if not 0 < seconds < float("inf"):
+            raise ValueError
+    except ValueError as error:
+        raise UserError("seconds in the environment variable SCIFORMER_PATIENCE", repr(given)) from error
+    return datetime.timedelta(seconds=seconds)
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 WATCHED = [name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+ECHO = 1.0  # seconds in which a second signal is the first one's echo: torchrun passes on what the terminal sent to all
 
 
 class Stop:
@@ -16,19 +18,16 @@ class Stop:
 
     def __init__(self) -> None:
         self.signal: int = 0
+        self.when = 0.0
 
     def __bool__(self) -> bool:
         return self.signal != 0
 
-    @property
-    def name(self) -> str:
-        """The name of the signal."""
-        return signal.Signals(self.signal).name if self.signal else ""
-
     def _heard(self, number: int, frame: Any) -> None:
-        if self.signal:
+        if not self.signal:
+            self.signal, self.when = number, time.monotonic()
+        elif time.monotonic() - self.when > ECHO:
             raise KeyboardInterrupt
-        self.signal = number
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
@@ -42,3 +41,8 @@ class Stop:
         finally:
             for name, handler in before.items():
                 signal.signal(getattr(signal, name), handler)
+
+
+def signal_name(number: int) -> str:
+    """SIGTERM for 15."""
+    return signal.Signals(number).name

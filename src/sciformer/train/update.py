@@ -44,10 +44,12 @@ class Updater:
         settings: Train,
         ranks: Ranks,
         total: int,
+        share: int,
         say: Callable[[str], None],
     ) -> None:
+        """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch."""
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
-        self.settings, self.ranks, self.total, self.say = settings, ranks, total, say
+        self.settings, self.ranks, self.total, self.share, self.say = settings, ranks, total, share, say
         self.device = ranks.device
         self.micro = settings.micro
         self.precision = working_precision(settings, self.device)
@@ -92,23 +94,30 @@ class Updater:
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.say(f"out of memory: going on with {self.micro} samples at a time, the result is the same")
+            self.say(f"out of memory: going on with {self.micro} samples at a time; an update is of as many as before")
 
     def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         torch.manual_seed(int(key(self.settings.seed, "step", number, self.ranks.rank)[0] >> np.uint64(1)))
         self.optimizer.zero_grad(set_to_none=True)
-        size = self.micro or max(1, len(batch))
-        pieces = [batch] if size >= len(batch) else [batch.take(rows) for rows in _runs(len(batch), size)]
+        pieces = self._pieces(len(batch))
         total = torch.zeros((), device=self.device)
-        scale = self.ranks.world / count  # ranks take the mean of their gradients
-        for i, piece in enumerate(pieces):
+        scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
+        for i, rows in enumerate(pieces):
+            piece = batch if len(pieces) == 1 else batch.take(rows if len(rows) else np.arange(1))
             inputs = piece.inputs(self.device, self.multiple, self.settings.packed)
             with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
                 loss, _ = self.call(inputs)
-                loss = loss * scale
+                loss = loss * (scale if len(rows) else 0.0)
                 loss.backward()
             total += loss.detach()
         return total / self.ranks.world
+
+    def _pieces(self, count: int) -> list[Any]:
+        """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""
+        size = self.micro or max(1, count)
+        runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
+        wanted = -(-self.share // size) if self.sharded and self.micro else len(runs)
+        return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _quiet(self, last: bool) -> Any:
         """Gradients are summed over ranks once, with the last micro-batch."""
@@ -126,10 +135,6 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
     if settings.precision == "bfloat16" and device.type != "cuda":
         raise UserError("train.precision: bfloat16 on a CUDA device", f"the device {device}", "Use auto or float32.")
     return torch.bfloat16 if settings.precision == "bfloat16" else None
-
-
-def _runs(count: int, size: int) -> list[Any]:
-    return [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 def bad_samples(batch: Batch) -> list[int]:

@@ -71,14 +71,22 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def mean_of(folder: Path, count: int, say: Any) -> tuple[dict[str, Tensor], list[int]]:
     """The mean of the weights of the last `count` checkpoints (the averaged ones, where a run averages)."""
-    used = checkpoint.steps(folder)[-count:]
+    used: list[int] = []
     total: dict[str, Tensor] = {}
-    for step in used:
-        saved = checkpoint.load(folder, say=say, step=step)
+    kinds: dict[str, torch.dtype] = {}
+    for step in checkpoint.steps(folder)[-count:]:
+        try:
+            saved = checkpoint.load(folder, say=say, step=step)
+        except UserError:
+            continue  # it was told through `say`; the others have a mean too
         assert saved is not None
-        for name, tensor in (saved.tensors.get("average") or saved.tensors["weights"]).items():
+        for name, tensor in {**saved.tensors["weights"], **saved.tensors["average"]}.items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()
-    return {name: (tensor / len(used)).float() for name, tensor in total.items()}, used
+            kinds[name] = tensor.dtype
+        used.append(step)
+    if not used:
+        raise UserError(f"sound checkpoints in {folder} to take the mean of", "none")
+    return {name: (tensor / len(used)).to(kinds[name]) for name, tensor in total.items()}, used
 
 
 def _digest(weights: dict[str, Tensor]) -> str:
