@@ -109,7 +109,7 @@ class Run:
     def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Judgement:
         """Scores on a part of the run's data, or on other files of the same form."""
         if files:
-            dataset = self.assembly.read(list(files))
+            dataset = self.assembly.read([Path(file) for file in files])
         else:
             opened = self.data()
             parts = opened.parts()
@@ -130,7 +130,8 @@ class Run:
     def _dataset(self, what: Table | Sequence[str | Path] | str | Path) -> Dataset:
         if isinstance(what, Mapping):
             return self.assembly.samples(what)
-        return self.assembly.read([what] if isinstance(what, (str, Path)) else list(what))  # type: ignore[arg-type]
+        files = [what] if isinstance(what, (str, Path)) else what
+        return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:
         """Write report.html anew, and say where."""
@@ -158,14 +159,10 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
-    ranks = Ranks(find_device(recipe.train.device))
-    teller = Teller(show and ranks.first)
-    try:
-        with ExitStack() as held:
-            ranks.lead(lambda: _claim(folder, fresh, held))
-            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
-    finally:
-        ranks.end()
+    with Ranks(find_device(recipe.train.device)) as ranks, ExitStack() as held:
+        teller = Teller(show and ranks.first)
+        ranks.lead(lambda: _claim(folder, fresh, held))
+        return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
 
 
 def _train(
@@ -203,7 +200,7 @@ def _train(
         finally:
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
-                folder.write("run.json", json.dumps(about, indent=1))
+                _note(folder, about, teller)
     if engine.complete:  # also where the run was killed between its last step and this
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
@@ -268,6 +265,14 @@ def _about(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin])
         "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
         "parameters": sum(weight.numel() for weight in engine.step.parameters()),
     }
+
+
+def _note(folder: Folder, about: dict[str, Any], teller: Teller) -> None:
+    """Write how long it took; where that fails, something worse is on its way up and must not be hidden by it."""
+    try:
+        folder.write("run.json", json.dumps(about, indent=1))
+    except UserError as error:
+        teller.say(f"the time was not noted: {error}")
 
 
 def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller, resumed: bool) -> None:

@@ -84,6 +84,8 @@ class Batch:
     samples: dict[str, Array] = field(default_factory=dict)
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     count: float = 0  # what the loss is divided by: tokens or samples, as the objective has it
+    sent: tuple[str, ...] | None = None  # columns of samples that the model's side needs; all numbers unless said
+    ready: Inputs | None = None  # its tensors, where a thread made them ahead
 
     def __len__(self) -> int:
         if self.streams:
@@ -108,6 +110,7 @@ class Batch:
             {name: stream.take(rows) for name, stream in self.streams.items()},
             {name: column[rows] for name, column in self.samples.items()},
             self.ids[rows] if len(self.ids) else self.ids,
+            sent=self.sent,
         )
 
     @property
@@ -117,9 +120,13 @@ class Batch:
 
     def inputs(self, device: torch.device | str = "cpu", multiple: int = 1, packed: bool = False) -> Inputs:
         """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end."""
+        if self.ready is not None:
+            return self.ready.to(torch.device(device))
         views = {name: _view(stream, torch.device(device), multiple, packed) for name, stream in self.streams.items()}
         samples = {
-            name: _tensor(column, torch.device(device)) for name, column in self.samples.items() if _numeric(column)
+            name: _tensor(column, torch.device(device))
+            for name, column in self.samples.items()
+            if _numeric(column) and (self.sent is None or name in self.sent)
         }
         return Inputs(views, samples)
 
@@ -138,6 +145,22 @@ class Inputs:
 
     streams: dict[str, View]
     samples: dict[str, Tensor]
+
+    def to(self, device: torch.device) -> Inputs:
+        """The same on another device; the host does not wait."""
+        views = {name: _moved(view, device) for name, view in self.streams.items()}
+        return Inputs(views, {name: column.to(device, non_blocking=True) for name, column in self.samples.items()})
+
+    def pinned(self) -> Inputs:
+        """The same in memory that a GPU can fetch from by itself."""
+        views = {
+            name: View(
+                {key: column.pin_memory() for key, column in view.columns.items()},
+                view.valid.pin_memory() if isinstance(view.valid, Tensor) else view.valid,
+            )
+            for name, view in self.streams.items()
+        }
+        return Inputs(views, {name: column.pin_memory() for name, column in self.samples.items()})
 
     @property
     def stream(self) -> View:
@@ -159,6 +182,16 @@ def join(batches: list[Batch]) -> Batch:
     return Batch(streams, samples, np.concatenate([batch.ids for batch in batches]))
 
 
+def _moved(view: View, device: torch.device) -> View:
+    columns = {name: column.to(device, non_blocking=True) for name, column in view.columns.items()}
+    valid = view.valid
+    if isinstance(valid, Ragged):
+        valid = Ragged(valid.lengths.to(device, non_blocking=True), total=valid.total, longest=valid.longest)
+    elif valid is not None:
+        valid = valid.to(device, non_blocking=True)
+    return View(columns, valid)
+
+
 def _numeric(column: Array) -> bool:
     return column.dtype.kind in "biuf"
 
@@ -167,8 +200,6 @@ def _tensor(column: Array, device: torch.device) -> Tensor:
     """Whole numbers as int64, real ones in single precision, on the device."""
     dtype = {"f": np.float32, "i": np.int64, "u": np.int64}.get(column.dtype.kind, column.dtype)
     tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
-    if device.type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
 

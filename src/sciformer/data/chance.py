@@ -7,6 +7,7 @@ mixing function of SplitMix64 (Steele, Lea, Flood 2014), for a whole batch at on
 from __future__ import annotations
 
 import zlib
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,12 @@ class Chance:
     """The random numbers of a batch of samples with these ids, in this epoch of a run with this seed."""
 
     def __init__(self, seed: int, epoch: int, ids: Any) -> None:
-        self.words = mix(key(seed, epoch) ^ mix(np.asarray(ids, np.int64)))
+        self.seed, self.epoch, self.ids = seed, epoch, ids
+
+    @cached_property
+    def words(self) -> Words:
+        """One for each sample; made when somebody asks."""
+        return mix(key(self.seed, self.epoch) ^ mix(np.asarray(self.ids, np.int64)))
 
     def _draw(self, name: str, lengths: Integers | None) -> Words:
         words = mix(self.words ^ key(name))

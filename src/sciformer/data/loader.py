@@ -56,17 +56,17 @@ def load(
     last: int,
     *,
     workers: int = 0,
-    ahead: bool = False,
+    ahead: Callable[[Batch], Batch] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Generator[Batch]:
     """The batches of the steps first .. last - 1.
 
     workers  processes that prepare them; one that dies is replaced, and the batches go on where they were
-    ahead    prepare the next ones in a thread meanwhile
+    ahead    prepare the next ones in a thread meanwhile, which also does this with each
     """
     if workers == 0:
         steps: Iterator[Batch] = (fetch[step] for step in range(first, last))
-        yield from _threaded(steps) if ahead else steps
+        yield from steps if ahead is None else _threaded(map(ahead, steps))
         return
     step, failures = first, 0
     while step < last:
@@ -110,20 +110,22 @@ class _Guarded(TorchDataset["Batch | _Refusal"]):
 
 def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch | _Refusal]:
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
-    batches = iter(
-        DataLoader(
-            _Guarded(fetch),
-            batch_size=None,
-            sampler=steps,
-            num_workers=workers,
-            prefetch_factor=2,
-            collate_fn=_same,
-        )
+    loader = DataLoader(
+        _Guarded(fetch),
+        batch_size=None,
+        sampler=steps,
+        num_workers=workers,
+        prefetch_factor=2,
+        collate_fn=_same,
     )
+    batches: Any = iter(loader)
     if before is not None and threading.current_thread() is threading.main_thread():
         # PyTorch's handler would raise wherever the training happens to be; lost workers are found here, at a batch.
         signal.signal(signal.SIGCHLD, before)
-    return batches
+    try:
+        yield from batches
+    finally:
+        batches._shutdown_workers()  # now, not when the traceback of an error is forgotten
 
 
 def _same(batch: Any) -> Any:

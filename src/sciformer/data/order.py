@@ -12,6 +12,8 @@ import numpy as np
 from ..errors import UserError
 from .chance import Integers, key, permute
 
+STRETCH = 64  # steps
+
 
 class Order:
     """`order(epoch, step)` is the global batch of ids; ranks slice it.
@@ -46,6 +48,7 @@ class Order:
         if self.chunks.sum() != count:
             raise UserError(f"chunks that hold {count} samples", f"{int(self.chunks.sum())}")
         self.near = near
+        self.block: tuple[int, int, Integers] = (-1, -1, np.zeros(0, np.int64))  # epoch, number and ids of a stretch
         self.batches = count // self.batch
         """How many batches an epoch has."""
 
@@ -57,7 +60,7 @@ class Order:
         """The ids of the global batch."""
         assert 0 <= step < self.batches
         if self.lengths is None:
-            return self._samples(epoch, np.arange(step * self.batch, (step + 1) * self.batch))
+            return self._stretch(epoch, step)
         window, inside = divmod(step, self.window)
         whole = min(self.window, self.batches - window * self.window)  # the last window may be shorter
         first = window * self.window * self.batch
@@ -65,6 +68,15 @@ class Order:
         ids = ids[np.argsort(self.lengths[ids], kind="stable")]
         place = int(permute(inside, whole, key(self.seed, "batches", epoch, window))[0])
         return ids[place * self.batch : (place + 1) * self.batch]
+
+    def _stretch(self, epoch: int, step: int) -> Integers:
+        """The ids of a step out of a stretch of steps that is made at once, because small arrays cost as much."""
+        number, inside = divmod(step, STRETCH)
+        if self.block[:2] != (epoch, number):
+            last = min((number + 1) * STRETCH, self.batches)
+            ids = self._samples(epoch, np.arange(number * STRETCH * self.batch, last * self.batch))
+            self.block = (epoch, number, ids)
+        return self.block[2][inside * self.batch : (inside + 1) * self.batch]
 
     def _samples(self, epoch: int, places: Integers) -> Integers:
         """The ids at these places of the epoch's sequence."""

@@ -1,4 +1,4 @@
-"""What a model costs: numbers of weights, operations and bytes, counted on a few samples."""
+"""What a model costs: numbers of weights, operations and bytes, counted on a few samples; and what a run took."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,6 +127,27 @@ def large(number: float, unit: str = "") -> str:
     while abs(number) >= 999.5 and len(letters) > 1:
         number, letters = number / 1000, letters[1:]
     return f"{number:.3g} {letters[0]}{unit}".rstrip()
+
+
+def setting(page: Page, run: Run) -> None:
+    """What was run, where and when, on its report."""
+    page.section("What was run")
+    recipe, about, log = run.recipe, run.about, run.folder.log
+    tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
+    kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
+    plugins = [f"{one['name']} ({one['sha256'][:12]})" for one in about.get("plugins", [])]
+    said = {
+        **{key.capitalize(): value for key, value in recipe.about if key in ("paper", "data", "note")},
+        "Recipe": about.get("recipe"),
+        "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
+        "Seed": recipe.train.seed,
+        "Begun": about.get("began"),
+        "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
+        "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
+        "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
+        "Plugins": ", ".join(plugins) or None,
+    }
+    page.facts({name: value for name, value in said.items() if value is not None})
 
 
 def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:

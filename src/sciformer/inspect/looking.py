@@ -1,8 +1,7 @@
 """What a trained model looks at: its attention on samples, and how far it reaches.
 
     look = look_at(step, assembly, dataset.batch(ids))
-    draw_attention(look, assembly, 0)                     a sample, and its tokens by the attention they receive
-    mean, uniform = reach(weights, distance)              how far each head looks, and how far a blind one would
+    draw_attention(look, assembly, 0)
 
 Nothing here knows what a token is: where tokens stand, what they are called and how a sample is drawn, the tokens say.
 """
@@ -34,6 +33,7 @@ from .curves import FAINT, LINES, Band, _finish, _start, draw_along
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
+Panel = tuple[str, Batch, Floats | None]
 
 VALUES = 24  # places along a column, above which neighbouring samples are put together
 MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
@@ -60,7 +60,9 @@ def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
         with torch.no_grad():
             view = batch.inputs(device).stream
             if hasattr(model, "encode"):
-                model.pool(model.encode(view, record), record)
+                encoded = model.encode(view, record)
+                if len(model.heads):  # otherwise nobody asks for the pooled vector
+                    model.pool(encoded, record)
             else:
                 model.decode(view, record)
     finally:
@@ -88,20 +90,6 @@ def title(name: str) -> str:
     """The name of an attention map for people: `blocks.0.attention` is block 1."""
     name = re.sub(r"blocks\.(\d+)", lambda found: f"block {int(found[1]) + 1}", name.removesuffix(".attention"))
     return name.replace(".", ", ")
-
-
-class Thinned:
-    """Some samples of a data set."""
-
-    def __init__(self, dataset: Dataset, ids: Array) -> None:
-        self.dataset, self.ids = dataset, ids
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def batch(self, ids: Array) -> Batch:
-        """The samples with these numbers among the chosen ones."""
-        return self.dataset.batch(self.ids[ids])
 
 
 # How far
@@ -256,13 +244,21 @@ def weights_on(look: Look, row: int) -> dict[str, Floats]:
 
 
 def draw_attention(look: Look, assembly: Assembly, row: int) -> Figure:
-    """A sample, plain and with the attention its tokens receive in some maps, from the first to the last."""
+    """A sample, plain and with the attention its tokens receive in some maps, from the first to the last.
+
+    Drawn is how much more than uniform attention a token receives; nothing where no token has a tenth more.
+    """
     sample, found = look.seen.take(np.array([row])), weights_on(look, row)
-    names = [list(found)[i] for i in even(len(found), MAPS)]
-    return draw_samples(assembly, [("sample", sample, None), *((title(name), sample, found[name]) for name in names)])
+    panels: list[Panel] = [("sample", sample, None)]
+    for name in (list(found)[i] for i in even(len(found), MAPS)):
+        times = len(found[name]) * found[name]
+        most = float(times.max())
+        words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
+        panels.append((f"{title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+    return draw_samples(assembly, panels)
 
 
-def draw_samples(assembly: Assembly, panels: Sequence[tuple[str, Batch, Floats | None]]) -> Figure:
+def draw_samples(assembly: Assembly, panels: Sequence[Panel]) -> Figure:
     """(title, one sample, weights of its tokens), as the tokens draw them.
 
     Side by side where the drawing has a shape of its own, else one below the other.
@@ -283,7 +279,8 @@ def draw_samples(assembly: Assembly, panels: Sequence[tuple[str, Batch, Floats |
     grid = figure.subplots(lines, across, squeeze=False).ravel()
     for axes, (name, sample, weights) in zip(grid, panels):
         tokens.draw(sample, weights, axes)
-        axes.set_title(plain(name), fontsize=FONT, loc="left" if across == 1 else "center")
+        words = name.replace("\n", ", ") if across == 1 else name
+        axes.set_title(plain(words), fontsize=FONT, loc="left" if across == 1 else "center")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     return figure
@@ -304,15 +301,15 @@ def draw_reach(found: Mapping[str, Reach]) -> Figure:
     """The reach of every head by block, over all samples, beside that of uniform attention."""
     figure, axes = _start()
     for i, each in enumerate(found.values()):
-        heads = np.nanmean(each.heads, 0)
-        place = i + 1 + 0.05 * (np.arange(len(heads)) - (len(heads) - 1) / 2)
-        low, high = np.nanpercentile(each.heads, [16, 84], axis=0)
+        heads = each.heads.mean(0)
+        place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
+        low, high = np.percentile(each.heads, [16, 84], axis=0)
         axes.vlines(place, low, high, color=LINES[0], alpha=0.35, linewidth=2)
         axes.plot(place, heads, "o", color=LINES[0], markersize=4, label="a head" if i == 0 else None)
-        blind = float(np.nanmean(each.uniform))
+        blind = each.uniform.mean()
         ends = [i + 0.6, i + 1.4]
         axes.plot(ends, [blind] * 2, color=FAINT, linestyle="--", label="uniform attention" if i == 0 else None)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_xlim(0.4, len(found) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
     _finish(figure, axes, "block", "mean distance")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,14 +18,14 @@ from numpy.typing import NDArray
 
 from ..assembly import Assembly, silent
 from ..data.batch import Batch, describe
+from ..data.chance import Chance
+from ..data.source import Chosen
 from ..errors import UserError, one_of
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS, Crossing, confusion, crossing, reliability, roc
 from ..train.weights import load_weights
-from . import curves, looking
-from .cost import plain_json
-from .cost import section as cost_section
-from .looking import Thinned, any_letters, even
+from . import cost, curves, looking
+from .looking import any_letters, even
 from .page import DOTS, Page
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
-HELD = 1 << 24  # attention weights of a block that are held at once
+HELD = 1 << 25  # attention weights of a block that are held at once
 WORDS = 80  # tokens of a sample up to which matrices of attention are drawn
 CLASSES = METRICS["accuracy"].needs
 
@@ -53,33 +52,31 @@ class Found:
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
-            self.objective = self.data.objective
-            assert self.data.splits is not None
-            if self.data.splits.fingerprint != run.about.get("data", {}):
-                self.missing.append(
-                    "The data changed since this run; what is measured here is of the data as they are."
-                )
         except (UserError, OSError) as error:
             what = "data are" if self.kept else "model is"
             self.missing.append(f"The {what} gone, so that what needs them is left out: {error}.")
-
-    def judge(self) -> None:
-        """Judge every part but that of the training; that one where there is no other."""
-        if self.data is None:
             return
-        settings = self.run.recipe.train
-        for part in [part for part in self.data.parts() if part != "train"] or ["train"]:
-            dataset = self.data.dataset(part)
-            some: Any = Thinned(dataset, even(len(dataset), FEW if part == "train" else MOST))
-            size = max(64, settings.micro or settings.batch)
-            self.judged[part] = judge(self.run.step, self.data, some, device=self.run.device, batch=size)
-            about = {"samples": len(dataset), "judged": len(some), "scores": self.judged[part].scores}
-            self.numbers.setdefault("parts", {})[part] = about
-        self.numbers["step"] = self.kept["step"]
+        assert self.data.splits is not None
+        if self.data.splits.fingerprint != run.about.get("data", {}):
+            self.missing.append("The data changed since this run; what is measured here is of them as they are.")
+        self.objective, self.numbers["step"] = self.data.objective, self.kept["step"]
+        self._judge(self.data, max(64, run.recipe.train.micro or run.recipe.train.batch))
+
+    def _judge(self, data: Assembly, size: int) -> None:
+        """Judge every part but that of the training; that one where there is no other."""
+        about = self.numbers["parts"] = {}
+        for part in [part for part in data.parts() if part != "train"] or ["train"]:
+            dataset, most = data.dataset(part), FEW if part == "train" else MOST
+            some = dataset
+            if dataset.window is None and len(dataset) > most:  # of windows, the first ones
+                some = data.samples(Chosen(dataset.source, even(len(dataset), most)))
+            made = judge(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
+            self.judged[part] = made
+            about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
 
 
 class Along(NamedTuple):
-    """An output of the model against the column of `objective.along`, and where it crosses 0.5 if it is a probability."""
+    """An output of the model against the column of `objective.along`; where it crosses 0.5, if it is a probability."""
 
     what: str
     x: Array
@@ -91,24 +88,23 @@ def write_report(run: Run) -> Path:
     """Write report.html and scores.json of a run, and say where the report is."""
     with any_letters():
         found = Found(run)
-        found.judge()
         along, trouble = _along(found)
         page = Page(run.recipe.about.title or run.path.resolve().name, f"Report of the run {run.path.resolve().name}")
         page.text("\n\n".join([_result(found, along), *found.missing]))
-        _what(page, run)
+        cost.setting(page, run)
         _data(page, found)
         _training(page, run)
         _scores(page, found)
         if found.objective.along:
             _draw_along(page, found, along, trouble)
         _attention(page, found)
-        cost_section(page, run, found.data, found.numbers)
+        cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}.py" for one in run.about.get("plugins", []))
         page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
         with page.details("recipe.yaml"):
             page.code(run.folder.recipe.read_text("utf-8"))
-        run.folder.write("scores.json", json.dumps(plain_json(found.numbers), indent=1, allow_nan=False))
+        run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
         return run.folder.write("report.html", page.html())
 
 
@@ -125,7 +121,7 @@ def inspect_run(
     data, written = run.data(), []
     Path(out).mkdir(parents=True, exist_ok=True)
     with any_letters():
-        for name, figure, _ in _pictures(run, data, part or _shown(data), samples, {}, say):
+        for name, figure, _ in _pictures(run, data, part or _shown(data, run.recipe.objective.along), samples, {}, say):
             written.append(Path(out) / f"{name}.png")
             figure.savefig(written[-1], dpi=DOTS, facecolor="white")
     return written
@@ -138,7 +134,7 @@ def _pictures(
     dataset, column = data.dataset(part), run.recipe.objective.along
     batch = dataset.batch(even(len(dataset), samples))
     width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
-    if width > HELD:
+    if width * len(batch) > HELD:
         say(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
         return
     look = looking.look_at(run.step, data, batch)
@@ -150,15 +146,16 @@ def _pictures(
         return
     if looking.self_attention(look) and 0 < look.seen.stream.lengths[0] <= WORDS:
         yield "heads", looking.draw_matrices(look, data, 0), "Who looks at whom in the first sample, head by head."
-    few = max(1, min(64, HELD // width))
+    few = max(1, min(64, HELD // (2 * width)))
     far = looking.reaches(looking.look_at(run.step, data, dataset.batch(even(len(dataset), few))), data)
     if not far:
         return
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
     yield "reach", looking.draw_reach(far), f"How far each head looks, over {min(few, len(dataset))} samples."
     if column and column in batch.samples and batch.samples[column].dtype.kind in "iuf":
-        along = looking.reach_along(run.step, data, dataset, column, max(1, min(8, few)))
-        assert along is not None
+        along = looking.reach_along(run.step, data, dataset, column, min(8, few))
+        if along is None:
+            return
         numbers["reach_along"] = along._asdict()
         yield "reach-along", looking.draw_reach_along(along, column), f"How far attention reaches against {column}."
 
@@ -189,18 +186,14 @@ def _along(found: Found) -> tuple[Along | None, str]:
 
 def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:
     """The one number of an answer that is drawn along a column, after its name."""
-
-    def joined(name: str) -> Array:
-        return np.concatenate([part.outputs[name] for part in used])
-
-    if "probabilities" in used[0].outputs:
+    outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
+    if "probabilities" in outputs:
         name = objective.curve or objective.classes[-1]
         one_of("objective.curve", name, objective.classes)
-        return f"probability of {name}", joined("probabilities")[:, objective.classes.index(name)]
-    if "mean" in used[0].outputs:
-        return f"predicted {objective.targets[0]}", joined("mean")[:, 0]
-    counted = "count" in used[0].outputs
-    return "mean loss", joined("loss") / np.maximum(1, joined("count")) if counted else joined("loss")
+        return f"probability of {name}", outputs["probabilities"][:, objective.classes.index(name)]
+    if "mean" in outputs:
+        return f"predicted {objective.targets[0]}", outputs["mean"][:, 0]
+    return "mean loss", outputs["loss"] / np.maximum(1, outputs.get("count", 1))
 
 
 def _result(found: Found, along: Along | None) -> str:
@@ -226,29 +219,6 @@ def _result(found: Found, along: Along | None) -> str:
     return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."
 
 
-# Sections
-
-
-def _what(page: Page, run: Run) -> None:
-    page.section("What was run")
-    recipe, about, log = run.recipe, run.about, run.folder.log
-    tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
-    kinds = [*(each.kind for each in tokens), recipe.model.kind, recipe.objective.kind]
-    plugins = [f"{one['name']} ({one['sha256'][:12]})" for one in about.get("plugins", [])]
-    said = {
-        **{key.capitalize(): value for key, value in recipe.about if key in ("paper", "data", "note")},
-        "Recipe": about.get("recipe"),
-        "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
-        "Seed": recipe.train.seed,
-        "Begun": about.get("began"),
-        "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
-        "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
-        "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
-        "Plugins": ", ".join(plugins) or None,
-    }
-    page.facts({name: value for name, value in said.items() if value is not None})
-
-
 def _data(page: Page, found: Found) -> None:
     page.section("Data")
     about, data = found.run.about, found.data
@@ -265,6 +235,8 @@ def _data(page: Page, found: Found) -> None:
     if data is not None and len(data.tokens) == 1:
         train = data.dataset("train")
         some = train.batch(even(len(train), 4))
+        if found.objective.lookahead:  # show what is seen at once
+            some = found.objective.corrupt(some, data.tokens, Chance(0, 0, some.ids))
         panels = [(_name(some, row, found.objective), some.take(np.array([row])), None) for row in range(len(some))]
         page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
 
@@ -286,9 +258,11 @@ def _training(page: Page, run: Run) -> None:
     for key, name in measured.items():
         if key not in shares:
             history({key: _word(name)}, _word(name), f"{_word(name).capitalize()} ({METRICS[name].help}) against step.")
-    with page.details("Learning rate, gradient, speed"):
-        for key, name in {"rate": "learning rate", "norm": "gradient", "tokens_per_s": "tokens per second"}.items():
-            history({key: name}, name)
+    more = {"rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
+    if more.keys() & keys:
+        with page.details("Learning rate, gradient, speed"):
+            for key, name in more.items():
+                history({key: name}, name)
     left = [str(record["step"]) for record in records if record.get("left_out")]
     page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
 
@@ -298,21 +272,17 @@ def _scores(page: Page, found: Found) -> None:
     if not found.judged:
         page.text("There is nothing to judge without the data and the model.")
         return
-    names = list(dict.fromkeys(name for each in found.judged.values() for name in each.scores))
-    rows, about = [], found.numbers["parts"]
-    for part, each in found.judged.items():
-        rows.append([part, f"{about[part]['judged']:,}", *(each.scores.get(name) for name in names)])
+    about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
+    rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
     page.table(["part", "samples", *map(_word, names)], rows, "The model on each part")
-    for part, size in about.items():
-        if size["judged"] < size["samples"]:
-            page.text(f"Of {part}, {size['judged']:,} of {size['samples']:,} samples were judged, at even steps.")
+    for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
+        page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None
-    part = next(part for part in (_shown(found.data), *found.judged) if part in found.judged)
+    part = _shown(found.data)
     outputs = found.judged[part].outputs
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
-        pair = outputs["probabilities"], outputs["label"]
-        classes = found.objective.classes
+        pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
         draw["Classes that were true and predicted"] = lambda: curves.draw_confusion(confusion(*pair), classes)
         draw["Reliability: is it as sure as it is right?"] = lambda: curves.draw_reliability(reliability(*pair))
         if len(classes) == 2:
@@ -349,29 +319,31 @@ def _attention(page: Page, found: Found) -> None:
     if found.data is None or len(found.data.tokens) > 1:
         page.text("Not shown: it needs the data, the model and one stream of tokens.")
         return
-    part = _shown(found.data)
+    part = _shown(found.data, found.objective.along)
     for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
         if name != "heads":
             page.figure(figure, caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
 
 
-# Words
+def _shown(data: Assembly, column: str = "") -> str:
+    """The part to look at: the one with most values of a column if it is given; test, valid, another, train."""
+    parts = sorted(data.parts(), key=lambda part: (part == "train", part != "test", part != "valid"))
 
+    def values(part: str) -> int:
+        known = column in data.dataset(part).batch(np.arange(1)).samples
+        return len(np.unique(data.dataset(part).sample_column(column))) if known and part != "train" else 0
 
-def _shown(data: Assembly) -> str:
-    """The part to look at: test, else valid, else another, else train."""
-    parts = data.parts()
-    return next(part for part in ("test", "valid", *reversed(parts)) if part in parts)
+    return max(parts, key=values) if column else parts[0]
 
 
 def _name(batch: Batch, row: int, objective: Any) -> str:
     """A sample by what is known of it."""
     wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
     known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
-    values = [(name, batch.samples[name][row]) for name in known]
-    words = [f"{name} {value:.4g}" if isinstance(value, np.floating) else f"{name} {value}" for name, value in values]
-    return ", ".join(words) or f"sample {batch.ids[row]}"
+    values = [batch.samples[name][row] for name in known]
+    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
+    return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"
 
 
 def _word(name: str) -> str:

@@ -37,9 +37,7 @@ class Encoder(Model):
         name = self.pool
         if name == "auto" or (name in ("class_attention", "attention") and not asked):
             name = "last" if self.trunk in RECURRENT else "mean"
-        if name == "class_token" and (
-            self.trunk == "convolution" or (self.trunk in RECURRENT and not self.bidirectional)
-        ):
+        if name == "class_token" and self.trunk != "transformer":
             raise UserError(
                 "a trunk whose first token sees all others, for `model.pool: class_token`",
                 f"`model.trunk: {self.trunk}`",

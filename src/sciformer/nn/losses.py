@@ -52,9 +52,8 @@ class _Chunked(torch.autograd.Function):
             right = t.clamp(min=0)[:, None]
             norm = logits.logsumexp(-1, keepdim=True)
             total += ((norm - logits.gather(1, right)) * wanted[:, None]).sum()
-            error = (logits - norm).exp()
-            error = error.scatter_add(1, right, error.new_full((), -1.0).expand(right.shape)) * wanted[:, None]
-            error = error.to(hidden.dtype)
+            hit = torch.arange(weight.shape[0], device=t.device) == right  # a comparison fuses, a scatter does not
+            error = (((logits - norm).exp() - hit.float()) * wanted[:, None]).to(hidden.dtype)
             to_hidden[start : start + chunk] = error @ weight
             to_weight += _exact(error.T @ h)
         ctx.save_for_backward(to_hidden, to_weight.to(weight.dtype))

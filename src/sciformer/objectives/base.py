@@ -53,6 +53,11 @@ class Objective(Section):
             one_of("objective.metrics", name, METRICS)
         return self.metrics or list(self.standard)
 
+    @property
+    def sends(self) -> tuple[str, ...]:
+        """Columns of samples that the loss needs."""
+        return ("answer",)
+
     def fit(self, train: Dataset) -> None:
         """Learn from the training data what the question is (the classes, the scale of a value)."""
 
@@ -104,7 +109,7 @@ def prepare(
         streams = {name: tokens[name].augment(stream, chance) for name, stream in streams.items()}
     batch = objective.corrupt(replace(batch, streams=streams), tokens, chance)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    batch = replace(batch, streams=streams)
+    batch = replace(batch, streams=streams, sent=objective.sends)
     return replace(batch, count=objective.count(batch)) if counted else batch
 
 

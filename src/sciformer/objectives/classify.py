@@ -38,6 +38,11 @@ class Classify(Objective):
     curve: str = ""
     """Class whose probability the report draws along a column; the last one unless given."""
 
+    @property
+    def sends(self) -> tuple[str, ...]:
+        """The number of the class, and the weight."""
+        return ("answer", self.weight)
+
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
         labels = train.sample_column(self.label)

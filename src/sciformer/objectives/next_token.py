@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs
+from ..data.batch import Batch, Inputs, Stream
 from ..data.chance import Chance
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
@@ -28,6 +28,8 @@ class NextToken(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Each token but the last is an input, each but the first a target."""
         ((name, stream),) = batch.streams.items()
+        if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
+            return batch.but(_shifted(stream, tokens[name].hides))
         position = stream.position
         last = position == np.repeat(stream.lengths, stream.lengths) - 1
         following = {PREFIX + column: stream.columns[column][position > 0] for column in tokens[name].hides}
@@ -54,9 +56,23 @@ class NextToken(Objective):
         real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
         loss = model.readout.loss(flat, target).masked_fill(~real, 0)
         best = model.readout.answer(flat)
-        right = torch.stack([(best[name] == target[name]).view(len(flat), -1).all(1) for name in target]).all(0) & real
+        right = (
+            torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
+        )
         if isinstance(view.valid, Ragged):
             parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
         else:
             parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
         return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}
+
+
+def _shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
+    """The same for windows of one length, where rows of an array do."""
+    count, long = len(stream), int(stream.lengths[0])
+
+    def rows(column: Any, part: slice) -> Any:
+        return column.reshape(count, long, *column.shape[1:])[:, part].reshape(-1, *column.shape[1:])
+
+    columns = {name: rows(column, slice(None, -1)) for name, column in stream.columns.items()}
+    columns |= {PREFIX + name: rows(stream.columns[name], slice(1, None)) for name in hides}
+    return Stream(columns, stream.lengths - 1)

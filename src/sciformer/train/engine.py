@@ -118,7 +118,7 @@ class Engine:
             self.number,
             last,
             workers=self.settings.workers,
-            ahead=self.ranks.device.type == "cuda",
+            ahead=self.updater.ready if self.ranks.device.type == "cuda" else None,
             say=self.say,
         )
 
@@ -141,7 +141,7 @@ class Engine:
             self.bad = 0
             return
         self.bad += 1
-        found = sorted(sum(self.ranks.gather(bad_samples(batch)), []))
+        found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
         where = f"NaN or infinity in the samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
         self.say(f"step {number}: the gradient was not finite; the update was left out ({where})")
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
@@ -212,21 +212,19 @@ class Engine:
         """The part of the data that is judged and its scores, with the averaged weights where there are such."""
         part = "valid" if "valid" in self.assembly.parts() else "train"
         current = self._swap(self.average) if self.average else {}
-        try:
-            found = judge(
-                self.step,
-                self.assembly,
-                self.assembly.dataset(part),
-                ranks=self.ranks,
-                device=self.ranks.device,
-                batch=self.updater.micro or max(self.settings.batch, 64),
-                limit=None if part == "valid" else 1024,
-                precision=self.updater.precision,
-            )
-            return part, found
-        finally:
-            if current:
-                self._swap(current)
+        found = judge(
+            self.step,
+            self.assembly,
+            self.assembly.dataset(part),
+            ranks=self.ranks,
+            device=self.ranks.device,
+            batch=self.updater.micro or max(self.settings.batch, 64),
+            limit=None if part == "valid" else 1024,
+            precision=self.updater.precision,
+        )
+        if current:
+            self._swap(current)
+        return part, found
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Put other weights into the model; the ones it had are returned."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..errors import UserError
 
 PATIENCE = 1800.0  # seconds of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
+LOST = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
 Made = TypeVar("Made")
 
 
@@ -109,11 +111,18 @@ class Ranks:
             return step
         return step if self.world == 1 else DistributedDataParallel(step)
 
-    def end(self) -> None:
-        """Leave the group, if this object joined it."""
+    def __enter__(self) -> Ranks:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        """Leave the group, if this object joined it; say in plain words that another rank was lost."""
         if self.began and dist.is_initialized():
             dist.destroy_process_group()
             self.began = False
+        if self.world > 1 and isinstance(error, RuntimeError) and LOST.search(str(error)):
+            found = f"one that is gone, or silent for {patience()} ({str(error).strip().splitlines()[0][:200]})"
+            advice = "Its own words may say more. The same command goes on from the last checkpoint."
+            raise UserError(f"all {self.world} processes of the run", found, advice) from error
 
 
 def patience() -> datetime.timedelta:

@@ -36,7 +36,11 @@ class Teller:
         """Start counting: `step` of `total` are done already."""
         self.total, self.unit, self.began, self.first = total, unit, time.monotonic(), step
         if self.live:
-            columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.completed}/{task.total}"))
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=24),
+                TextColumn("{task.completed}/{task.total}"),
+            )
             self.bar = Progress(*columns, _Figures(), TimeRemainingColumn(), console=self.console, refresh_per_second=4)
             self.bar.start()
             self.task = self.bar.add_task("training", total=total, completed=step, figures="")
@@ -91,7 +95,7 @@ class Board:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             return
-        self.writer = SummaryWriter(str(folder), purge_step=step + 1)  # type: ignore[no-untyped-call]
+        self.writer = SummaryWriter(str(folder), purge_step=step + 1)
 
     def add(self, record: dict[str, Any]) -> None:
         """The numbers of a record."""

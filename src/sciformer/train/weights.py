@@ -46,7 +46,9 @@ def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / "weights.safetensors", save(plain, metadata=header))
     except OSError as error:
-        raise UserError(f"room for the model at {folder}", f"{error}", "Free some space; nothing old was lost.") from error
+        raise UserError(
+            f"room for the model at {folder}", f"{error}", "Free some space; nothing old was lost."
+        ) from error
 
 
 def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -57,7 +59,7 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         advice = f"{others[0]} is not opened: such files can run code." if others else "Was anything trained here yet?"
         raise UserError(f"weights.safetensors in {folder}", "none", advice)
     try:
-        with safetensors.safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+        with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
     except (OSError, safetensors.SafetensorError) as error:
@@ -94,5 +96,5 @@ def _digest(weights: dict[str, Tensor]) -> str:
     for name in sorted(weights):
         tensor = weights[name]
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy())
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

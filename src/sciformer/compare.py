@@ -1,0 +1,269 @@
+"""Recipes side by side: each trained with several seeds (and over a grid), judged on the same samples, in one table.
+
+    found = compare([Recipe.load("spins/ising-vit"), Recipe.load("spins/ising-cnn")], seeds=3, folder="runs/compare")
+    found.verdict                       which is best in what, and whether the difference exceeds the spread
+
+The same call again goes on where it was left: runs that are complete are not trained again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .comparison import Comparison, Figure, Row, Trial, choose, common_metrics, unfair, verdict, words_of
+from .data.chance import Chance
+from .errors import Stopped, UserError
+from .evaluate import judge
+from .inspect.cost import cost, large
+from .inspect.page import Page
+from .objectives.base import prepare
+from .plugin import Plugin
+from .recipe import Recipe
+from .run import Run, train
+from .train.folder import Folder
+from .train.progress import duration
+
+
+def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
+    """A grid from `train.rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
+    grid: dict[str, list[str]] = {}
+    for word in words:
+        key, equals, values = word.partition("=")
+        found = list(dict.fromkeys(value for value in values.split(",") if value))
+        if not equals or "." not in key or not found or key in grid:
+            raise UserError("a grid such as train.rate=1e-3,3e-4, each key once", repr(word))
+        grid[key.removeprefix("--")] = found
+    return grid
+
+
+def compare(
+    recipes: Sequence[Recipe],
+    seeds: int | Sequence[int] = 3,
+    folder: str | Path = "runs/compare",
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    plugins: Sequence[Plugin] = (),
+    show: bool = True,
+    report: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Train every recipe at every point of the grid with every seed, and compare them on the test part.
+
+    seeds    how many (0, 1, 2, ...), or which
+    grid     values to try for keys: {"train.rate": [1e-3, 3e-4]}; each recipe is compared at its best point
+    show     tell of the progress of each run
+    report   write the report of each run too
+    """
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
+    if not recipes or not numbers:
+        raise UserError("one recipe and one seed or more", f"{len(recipes)} and {len(numbers)}")
+    tell = say or (print if show else lambda text: None)
+    where, planned = Path(folder), _plan(recipes, numbers, grid or {})
+    rows: dict[tuple[str, str], Row] = {}
+    for number, (trial, recipe) in enumerate(planned, 1):
+        trial.path = str(where / trial.path)
+        tell(f"run {number} of {len(planned)}: {trial.path}")
+        _run(trial, recipe, plugins, show, report, tell)
+        row = rows.setdefault((trial.recipe, words_of(trial.point)), Row(trial.recipe, trial.point, []))
+        row.trials.append(trial)
+    best = recipes[0].train.best
+    found = Comparison(list(rows.values()), common_metrics(list(rows.values())), best, str(where))
+    choose(found)
+    found.warnings += unfair(planned, found)
+    found.verdict += verdict(found)
+    keep = Folder(where)
+    keep.write("comparison.json", json.dumps(found.plain(), indent=1, allow_nan=False))
+    page_of(found).write(where / "comparison.html")
+    return found
+
+
+def _plan(
+    recipes: Sequence[Recipe], seeds: Sequence[int], grid: Mapping[str, Sequence[Any]]
+) -> list[tuple[Trial, Recipe]]:
+    """Every run with its recipe; all are made before the first is trained, so that a mistake is found at once."""
+    planned, names = [], _names(recipes)
+    if "train.seed" in grid:
+        raise UserError("seeds beside the grid", "train.seed in it", "Say how many with --seeds.")
+    for name, recipe in zip(names, recipes):
+        for values in itertools.product(*grid.values()):
+            point = dict(zip(grid, values))
+            for seed in seeds:
+                made = recipe.change({**point, "train.seed": seed}, where="in the grid")
+                path = Path(name) / _slug(words_of(point)) if point else Path(name)
+                planned.append((Trial(name, point, seed, str(path / f"seed-{seed}")), made))
+    return planned
+
+
+def _names(recipes: Sequence[Recipe]) -> list[str]:
+    """A short name for each recipe, none twice."""
+    stems = [Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml") for recipe in recipes]
+    names: list[str] = []
+    for stem in stems:
+        name, number = _slug(stem) or "recipe", 1
+        while name in names:
+            number += 1
+            name = f"{_slug(stem)}-{number}"
+        names.append(name)
+    return names
+
+
+def _slug(text: str) -> str:
+    """A text as the name of a folder; of a long one the hash is kept instead of the end."""
+    name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
+    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+# One run
+
+
+def _run(
+    trial: Trial, recipe: Recipe, plugins: Sequence[Plugin], show: bool, report: bool, tell: Callable[[str], None]
+) -> None:
+    """Train and judge; an error is kept with the run, and the others go on."""
+    try:
+        wanted = report and not (Path(trial.path) / "report.html").exists()  # of a complete run it is there
+        _judge(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
+    except Stopped:
+        raise
+    except Exception as error:
+        trial.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        tell(f"{trial.path} failed: {trial.error}")
+
+
+def _judge(trial: Trial, run: Run) -> None:
+    data, settings = run.data(), run.recipe.train
+    parts = [part for part in ("test", "valid", "train") if part in data.parts()]
+    trial.part = parts[0]
+    size = max(64, settings.micro or settings.batch)
+    trial.scores = judge(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
+    trial.valid = run.scores
+    if "valid" in parts and not trial.valid:
+        trial.valid = judge(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
+    dataset = data.dataset("train")
+    few = dataset.batch(np.arange(min(4, len(dataset))))
+    found = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
+    steps = max((record.get("step", 0) for record in run.records), default=0)
+    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
+    trial.samples = steps * min(settings.batch, len(dataset))
+    trial.flops = found.flops_per_sample * trial.samples
+    trial.seconds = float(run.about.get("seconds", math.nan))
+    trial.unit = data.objective.unit
+    trial.speed = float(np.median(speeds)) if speeds else math.nan
+    if trial.unit == "samples":
+        trial.speed /= max(found.tokens, 1e-12)
+    kept = run.path / "scores.json"
+    if kept.exists():
+        passed = json.loads(kept.read_text("utf-8")).get("along", {}).get("crossing")
+        trial.crossing = math.nan if passed is None else float(passed)
+
+
+# For people
+
+
+def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the table, as text."""
+    crossing = any(math.isfinite(row.over("crossing").mean) for row in rows)
+    units = {trial.unit for row in rows for trial in row.done}
+    speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
+    head = ["recipe", *found.metrics, *(["crossing"] if crossing else [])]
+    head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "seeds"]
+    cells = []
+    for row in rows:
+        passed = [number(row.over("crossing"))] if crossing else []
+        size, seconds = row.over("parameters").mean, row.over("seconds").mean
+        about = [
+            f"{size:,.0f}" if math.isfinite(size) else "–",
+            _large(row.over("flops_per_sample").mean),
+            _large(row.over("flops").mean),
+            duration(seconds) if math.isfinite(seconds) else "–",
+            number(row.over("speed"), whole=True),
+            f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
+        ]
+        cells.append([row.name, *(number(row.score(name)) for name in found.metrics), *passed, *about])
+    return head, cells
+
+
+def number(figure: Figure, whole: bool = False) -> str:
+    """Mean and spread: the mean with as many places as the spread has two digits of."""
+    if not math.isfinite(figure.mean):
+        return "–"
+    if whole:
+        return f"{figure.mean:,.0f}"
+    if not math.isfinite(figure.spread):
+        return f"{figure.mean:.4g}"
+    if figure.spread == 0:
+        return f"{figure.mean:.4g} ± 0"
+    places = max(0, min(8, 1 - math.floor(math.log10(figure.spread))))
+    return f"{figure.mean:.{places}f} ± {figure.spread:.{places}f}"
+
+
+def caption_of(found: Comparison) -> str:
+    """What the numbers are."""
+    parts = sorted({trial.part for row in found.rows for trial in row.done})
+    text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over seeds."
+    if found.grid:
+        text += f" Each recipe at the point of the grid with the best validation {found.best}."
+    return text
+
+
+def show_comparison(found: Comparison, console: Console) -> None:
+    """Print the table, the verdict, what makes it unfair, and what failed."""
+    head, cells = cells_of(found, found.chosen)
+    table = Table(box=None, padding=(0, 2, 0, 0), title=None)
+    for name in head:
+        table.add_column(name, justify="left" if name == "recipe" else "right", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    console.print(Text(caption_of(found), style="dim"))
+    for sentence in found.verdict:
+        console.print(Text(sentence))
+    for warning in found.warnings:
+        console.print(Text("note: ", style="yellow") + Text(warning))
+    for trial in found.failed:
+        console.print(Text("failed: ", style="bold red") + Text(f"{trial.path}: {trial.error}"))
+    console.print(Text(f"written to {found.folder}/comparison.html and comparison.json", style="dim"))
+
+
+def page_of(found: Comparison) -> Page:
+    """The comparison as a page."""
+    page = Page("Comparison", ", ".join(dict.fromkeys(row.recipe for row in found.rows)))
+    page.section("Result")
+    page.text("\n\n".join(found.verdict))
+    head, cells = cells_of(found, found.chosen)
+    page.table(head, cells, caption_of(found))
+    if found.warnings:
+        page.section("What to bear in mind")
+        page.text("\n\n".join(found.warnings))
+    if found.grid:
+        page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
+        rows = [
+            [row.recipe, words_of(row.point), number(row.score(found.best, valid=True)), "chosen" if row.chosen else ""]
+            for row in found.rows
+        ]
+        page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over seeds.")
+    page.section("Runs")
+    runs = [
+        [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
+        for row in found.rows
+        for trial in row.trials
+    ]
+    page.table(["run", "seed", "state", *found.metrics], runs, "Every run, one by one.")
+    return page
+
+
+def _large(value: float) -> str:
+    return large(value) if math.isfinite(value) else "–"

@@ -1,0 +1,241 @@
+"""What a comparison of recipes found: runs, rows over seeds, the choice in a grid, and the verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .document import differences
+from .inspect.cost import plain_json
+from .metrics import METRICS
+from .recipe import Recipe
+
+# Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
+NOTICED = 2.0  # standard errors from which a difference is more than the spread
+
+Point = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean over seeds, the sample standard deviation (nan for one seed), and their number."""
+
+    mean: float
+    spread: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Figure:
+        """Of these values, one for each seed."""
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        return cls(float(np.mean(values)) if values else math.nan, spread, len(values))
+
+
+@dataclass
+class Trial:
+    """One run: a recipe at a point of the grid with one seed."""
+
+    recipe: str
+    point: Point
+    seed: int
+    path: str
+    part: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    valid: dict[str, float] = field(default_factory=dict)
+    crossing: float = math.nan
+    parameters: int = 0
+    flops_per_sample: float = math.nan
+    flops: float = math.nan
+    samples: int = 0
+    seconds: float = math.nan
+    speed: float = math.nan
+    unit: str = ""
+    error: str = ""
+
+
+@dataclass
+class Row:
+    """A recipe at a point of the grid, over its seeds."""
+
+    recipe: str
+    point: Point
+    trials: list[Trial]
+    chosen: bool = True
+
+    @property
+    def done(self) -> list[Trial]:
+        """The runs that came to their end."""
+        return [trial for trial in self.trials if not trial.error]
+
+    @property
+    def name(self) -> str:
+        """The recipe, with the point of the grid if there is one."""
+        return f"{self.recipe} ({words_of(self.point)})" if self.point else self.recipe
+
+    def score(self, metric: str, valid: bool = False) -> Figure:
+        """Mean and spread of a metric on the part that is judged, or on the validation part."""
+        found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
+        return Figure.of([value for value in found if value is not None])
+
+    def over(self, name: str) -> Figure:
+        """Mean and spread of a number of the runs, where it is known."""
+        values = [float(getattr(trial, name)) for trial in self.done]
+        return Figure.of([value for value in values if math.isfinite(value)])
+
+
+@dataclass
+class Comparison:
+    """All runs, one row for each recipe at each point of the grid, and what follows."""
+
+    rows: list[Row]
+    metrics: list[str]
+    best: str
+    folder: str
+    verdict: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def chosen(self) -> list[Row]:
+        """The rows that are compared: with a grid, the best point of each recipe by its validation score."""
+        return [row for row in self.rows if row.chosen]
+
+    @property
+    def failed(self) -> list[Trial]:
+        """The runs that did not come to their end."""
+        return [trial for row in self.rows for trial in row.trials if trial.error]
+
+    @property
+    def grid(self) -> bool:
+        """Whether there was one."""
+        return any(row.point for row in self.rows)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain JSON."""
+        rows = []
+        for row in self.rows:
+            scores = {name: asdict(row.score(name)) for name in self.metrics}
+            runs = [asdict(trial) for trial in row.trials]
+            about = {"recipe": row.recipe, "point": row.point, "chosen": row.chosen, "scores": scores, "runs": runs}
+            rows.append(about | {name: asdict(row.over(name)) for name in ("crossing", "seconds", "speed", "flops")})
+        made = {
+            "rows": rows,
+            "verdict": self.verdict,
+            "warnings": self.warnings,
+            "chosen_by": f"validation {self.best}",
+        }
+        found: dict[str, Any] = plain_json(made)
+        return found
+
+
+def words_of(point: Point) -> str:
+    """A point of the grid: `train.rate=0.001,model.depth=4`."""
+    return ",".join(f"{key}={value}" for key, value in point.items())
+
+
+def lower_is_better(metric: str) -> bool:
+    """Whether a smaller value of the loss or a metric is the better one."""
+    return metric not in METRICS or METRICS[metric].better == "lower"
+
+
+def common_metrics(rows: Sequence[Row]) -> list[str]:
+    """What all runs measured."""
+    every = [trial.scores for row in rows for trial in row.done]
+    return [name for name in every[0] if all(name in scores for scores in every)] if every else []
+
+
+def choose(found: Comparison) -> None:
+    """Choose the point of the grid at which each recipe is compared: by the validation score, never by the test."""
+    if not found.grid:
+        return
+    for name in dict.fromkeys(row.recipe for row in found.rows):
+        rows = [row for row in found.rows if row.recipe == name]
+        means = [row.score(found.best, valid=True).mean for row in rows]
+        signed = [mean if lower_is_better(found.best) else -mean for mean in means]
+        winner = int(np.nanargmin(signed)) if np.isfinite(signed).any() else 0
+        for number, row in enumerate(rows):
+            row.chosen = number == winner
+
+
+def verdict(found: Comparison) -> list[str]:
+    """For each metric a sentence: who is best, and whether the next one is beyond the spread."""
+    rows = [row for row in found.chosen if row.done]
+    if len(rows) < 2:
+        return ["There is one recipe with results, so that there is nothing to compare."] if rows else ["No run ended."]
+    return [_sentence(metric, rows) for metric in found.metrics]
+
+
+def _sentence(metric: str, rows: Sequence[Row]) -> str:
+    sign = 1 if lower_is_better(metric) else -1
+    ranked = sorted(rows, key=lambda row: sign * row.score(metric).mean)
+    known = [row for row in ranked if math.isfinite(row.score(metric).mean)]
+    if len(known) < 2:
+        return f"{metric}: not known of two recipes."
+    first, second = known[:2]
+    a, b = first.score(metric), second.score(metric)
+    apart = abs(a.mean - b.mean)
+    head = f"{metric}: {first.name} is ahead of {second.name} by {apart:.3g}"
+    if apart == 0:
+        return f"{metric}: {first.name} and {second.name} are equal."
+    if a.count < 2 or b.count < 2:
+        return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
+    error, freedom = _welch(a, b)
+    if error == 0 or apart / error >= _student(freedom):
+        times = "" if error == 0 else f" ({apart / error:.1f} standard errors)"
+        return f"{head}, beyond the spread{times}."
+    if apart / error >= NOTICED:
+        return f"{head}, {apart / error:.1f} standard errors; with so few seeds that may still be chance."
+    return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
+
+
+def _welch(a: Figure, b: Figure) -> tuple[float, float]:
+    """The standard error of a difference of means, and its degrees of freedom (Welch 1947)."""
+    first, second = a.spread**2 / a.count, b.spread**2 / b.count
+    total = first + second
+    if total == 0:
+        return 0.0, 1.0
+    return math.sqrt(total), total**2 / (first**2 / (a.count - 1) + second**2 / (b.count - 1))
+
+
+def _student(freedom: float) -> float:
+    return next(value for known, value in reversed(STUDENT.items()) if known <= max(1.0, freedom))
+
+
+def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
+    """What makes a comparison unfair, in words."""
+    warnings, rows = [], [row for row in found.chosen if row.done]
+    points = {row.recipe: row.point for row in found.chosen}
+    made: dict[str, Recipe] = {}
+    for trial, recipe in planned:
+        if trial.point == points[trial.recipe]:
+            made.setdefault(trial.recipe, recipe)
+    (name, base), *others = made.items()
+    sections = {"data": "they see other data", "tokens": "a loss for each token is not the same thing in both"}
+    sections["objective"] = "their scores do not mean the same"
+    for other, recipe in others:
+        for section, why in sections.items():
+            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, ())
+            if changed:
+                keys = ", ".join(str(key) for key, *_ in changed[:4])
+                warnings.append(f"{name} and {other} differ in {keys}: {why}.")
+    budgets = {row.name: row.over("samples").mean for row in rows}
+    if len(set(budgets.values())) > 1:
+        listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
+        warnings.append(f"Budgets differ, in samples that were trained on: {listed}.")
+    sizes = {row.name: row.over("parameters").mean for row in rows}
+    if sizes and max(sizes.values()) > 2 * min(sizes.values()):
+        listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
+        warnings.append(f"Sizes differ, in parameters: {listed}.")
+    if len(parts := {trial.part for row in rows for trial in row.done}) > 1:
+        warnings.append(f"Not all were judged on the same part of their data: {', '.join(sorted(parts))}.")
+    if parts == {"train"}:
+        warnings.append("There is no part `test` or `valid`: scores are those of the training data.")
+    if found.grid and "valid" not in parts and any(not trial.valid for row in rows for trial in row.done):
+        warnings.append("There is no part `valid` to choose the point of the grid on.")
+    if found.failed:
+        warnings.append(f"{len(found.failed)} of {len(planned)} runs failed; means are over the others.")
+    return warnings

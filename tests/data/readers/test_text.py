@@ -1,0 +1,171 @@
+import gzip
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.readers import text as module
+from sciformer.data.readers.text import TextFiles, TextPieces, read_text
+from sciformer.data.source import find_files, pieces
+from sciformer.data.split import Split
+from sciformer.errors import UserError
+
+PLAIN = "".join(f"line {i} of the text\n" for i in range(400))
+WIDE = "ä€😀x\r\n" * 300
+
+
+def write(path, text, packed=False):
+    raw = text if isinstance(text, bytes) else text.encode()
+    path.write_bytes(gzip.compress(raw) if packed else raw)
+    return str(path)
+
+
+def texts(source):
+    return [text for table in pieces(source) for text in table["text"]]
+
+
+def opened(files, **options):
+    return {
+        name: texts(source) for name, source in TextFiles(kind="text", files=files, **options).open().sources.items()
+    }
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_split_is_at_a_byte(tmp_path, packed):
+    for count in (10, 999, 5557, len(PLAIN)):
+        text = PLAIN[:count]
+        name = write(tmp_path / ("a.txt.gz" if packed else "a.txt"), text, packed)
+        parts = opened([name])
+        assert list(parts) == ["train", "valid"]
+        assert parts["train"] == [text[: int(0.9 * count)]]
+        assert parts["valid"] == [text[int(0.9 * count) :]]
+        three = opened([name], split=Split(valid=0.2, test=0.1))
+        assert "".join(three["train"] + three["valid"] + three["test"]) == text
+        assert len(three["train"][0]) == int(round(0.7 * count, 6))
+        assert list(opened([name], split=Split(valid=0, test=0))) == ["train"]
+        assert len(opened([name], split=Split(valid=0.9, test=0))["train"][0]) == count // 10  # 1 - 0.9 < 0.1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("aä€😀\r\n", min_size=2, max_size=40), st.integers(1, 9), st.integers(0, 40))
+def test_pieces_never_cut_a_character_or_the_end_of_a_line(tmp_path_factory, text, piece, cut):
+    path = tmp_path_factory.mktemp("t") / "a.txt"
+    write(path, text)
+    size = len(text.encode())
+    cut = min(cut, size)
+    halves = [TextPieces([(path, 0, cut)], piece), TextPieces([(path, cut, size)], piece)]
+    found = [part for half in halves for part in texts(half)]
+    assert "".join(found) == text.replace("\r\n", "\n") == read_text(path)
+    assert all(found)
+    for half in halves:
+        assert all(b[1] == a[2] for a, b in pairwise(half.pieces))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+def test_small_pieces_give_the_same_text(tmp_path, name):
+    files = [write(tmp_path / name, WIDE, name.endswith("gz")), write(tmp_path / "b.txt", PLAIN)]
+    small, large = opened(files, piece=1024), opened(files)
+    assert len(small["train"]) > 8
+    for part in ("train", "valid"):
+        assert "".join(small[part]) == "".join(large[part])
+    assert "".join(large["train"] + large["valid"]) == WIDE.replace("\r\n", "\n") + PLAIN
+    assert opened(files[:1])["train"][0].endswith(("\n", "ä", "€", "😀", "x"))
+
+
+def test_several_files_are_one_text_and_fingerprints_tell_changes(tmp_path):
+    files = [write(tmp_path / f"{name}.txt", name * 30) for name in "abc"]
+    parts = opened([str(tmp_path / "*.txt")])
+    assert parts == {"train": ["a" * 30, "b" * 30, "c" * 21], "valid": ["c" * 9]}
+    data = TextFiles(kind="text", files=files)
+    before = data.open().fingerprint
+    assert list(before) == files
+    write(tmp_path / "b.txt", "b" * 29 + "x")
+    after = data.open().fingerprint
+    assert [name for name in files if before[name] != after[name]] == files[1:2]
+    assert texts(data.read(files[:2])) == ["a" * 30, "b" * 29 + "x"]
+
+
+def test_lines_and_paragraphs(tmp_path):
+    name = write(tmp_path / "a.txt", "one\r\ntwo\r\n\r\n\n three\nfour\n \t\nfive\n\n\n\n")
+    line = TextFiles(kind="text", documents="line", split=Split(valid=0, test=0))
+    assert texts(line.read([name])) == ["one", "two", " three", "four", "five"]
+    paragraph = TextFiles(kind="text", documents="paragraph")
+    assert texts(paragraph.read([name])) == ["one\ntwo", " three\nfour", "five"]
+    parts = opened([name], documents="line", split=Split(valid=0.2, test=0.2))
+    assert sorted(text for part in parts.values() for text in part) == sorted(texts(line.read([name])))
+    assert [len(part) for part in parts.values()] == [3, 1, 1]
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path):
+    name = write(tmp_path / "a.txt", b"\xef\xbb\xbf" + b"abcdefghij" * 10)
+    assert read_text(tmp_path / "a.txt") == "abcdefghij" * 10
+    assert opened([name])["train"][0].startswith("abc")
+
+
+def test_bad_bytes_are_named(tmp_path):
+    raw = b"good\n" * 500 + b"caf\xe9 latin\n" + b"good\n" * 500
+    for options in ({}, {"piece": 1024}, {"documents": "line"}):
+        name = write(tmp_path / "a.txt", raw)
+        with pytest.raises(
+            UserError, match=r"UTF-8 text in .*a.txt; found e9 20 6c 61 at byte 2503, line 501\. .*iconv"
+        ):
+            opened([name], **options)
+
+
+@pytest.mark.parametrize(
+    ("raw", "name", "words"),
+    [
+        (b"", "a.txt", "data in .*a.txt; found an empty file"),
+        (b"\x7fELF\0\0\1" * 99, "a.txt", "text in .*a.txt; found a binary file"),
+        ("text".encode("utf-16") * 99, "a.txt", "a binary file"),
+        (gzip.compress(b"text" * 9999)[:-30], "a.txt.gz", "a whole gzip file at .*Was it cut off"),
+        (gzip.compress(b"text" * 9999)[:20] + b"\xff" * 40, "a.txt.gz", "a whole gzip file at"),
+        (b"not packed at all", "a.txt.gz", "a whole gzip file at .*found Not a gzipped file"),
+        (gzip.compress(b"", mtime=0), "a.txt.gz", "some text to train on; found 0 bytes|at least one line; found none"),
+    ],
+)
+@pytest.mark.parametrize("documents", ["file", "line"])
+def test_broken_files(tmp_path, raw, name, words, documents):
+    path = write(tmp_path / name, raw)
+    with pytest.raises(UserError, match=words):
+        opened([path], documents=documents)
+
+
+def test_files_that_are_not_there(tmp_path, monkeypatch):
+    write(tmp_path / "shakespeare.txt", PLAIN)
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for name, words in [
+        ("shakespear.txt", r"text files named 'shakespear.txt'; found no such file; .*shakespeare.txt is there"),
+        ("nothing/like/it", "found no such file in"),
+        ("folder", r"a file at folder; found a folder. Name its files: folder/\*"),
+        ("*.csv", r"text files named '\*.csv'; found no such file"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            opened([name])
+    with pytest.raises(UserError, match=r"names of text files; found none.*--data.files"):
+        opened([])
+    with pytest.raises(UserError, match="some text to train on"):
+        opened(["shakespeare.txt"], split=Split(valid=0.9, test=0.3))
+    for documents in ("file", "line"):
+        with pytest.raises(UserError, match=r"no data\.split\.by"):
+            opened(["shakespeare.txt"], split=Split(by="author"), documents=documents)
+
+
+def test_names_with_marks_and_files_meant_twice(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a[1].txt", "b.txt", "c.txt"):
+        write(tmp_path / name, name * 9)
+    assert [path.name for path in find_files(["a[1].txt"])] == ["a[1].txt"]
+    assert [path.name for path in find_files(["c.txt", "*.txt"])] == ["c.txt", "a[1].txt", "b.txt"]
+    assert [path.name for path in find_files([str(tmp_path / "?.txt")])] == ["b.txt", "c.txt"]
+    (tmp_path / "down").mkdir()
+    monkeypatch.chdir(tmp_path / "down")
+    assert len(find_files(["../*.txt"])) == 3
+
+
+def test_a_part_without_a_character_is_no_part(tmp_path):
+    name = write(tmp_path / "a.txt", "abcdefg😀")
+    assert opened([name]) == {"train": ["abcdefg😀"]}
+    assert module.TextPieces([(tmp_path / "a.txt", 9, 10)], 5).sizes == []

@@ -1,0 +1,176 @@
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from sciformer.data.chance import Chance
+from sciformer.data.dataset import Dataset
+from sciformer.data.loader import Fetch, load
+from sciformer.data.order import Order, share
+from sciformer.data.source import Memory
+from sciformer.errors import UserError
+from sciformer.objectives.base import prepare
+from sciformer.objectives.masked import Masked
+from sciformer.tokens.text import Text, as_table
+
+TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(23)]
+MAIN = os.getpid()
+
+
+class Trouble(Text):
+    """Text whose preparation in training does something bad, once a marked sample comes by."""
+
+    def augment(self, stream, chance):
+        trouble = self.state.get("trouble")
+        if trouble and trouble(stream):
+            raise AssertionError
+        return super().augment(stream, chance)
+
+
+def fetch_of(trouble=None, rank=0, world=1, batch=4):
+    tokens = {"t": Trouble(kind="text", unit="characters")}
+    tokens["t"].fit([as_table(TEXTS)])
+    dataset = Dataset(Memory({**as_table(TEXTS), "n": np.arange(23)}), tokens)
+    tokens["t"].state["trouble"] = trouble
+    order = Order(len(dataset), batch, 1, lengths=dataset.lengths, window=2)
+    return Fetch(dataset, order, tokens, Masked(kind="masked", random=0.2), rank, world)
+
+
+def assert_same(found, expected):
+    found, expected = list(found), list(expected)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert one.count == other.count
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.samples["n"], other.samples["n"])
+        assert set(one.stream.columns) == {"ids", "hidden", "asked", "target ids"}
+        for name, column in one.stream.columns.items():
+            np.testing.assert_array_equal(column, other.stream.columns[name])
+
+
+def left_behind(before):
+    """Threads and processes that outlived a loader."""
+    end = time.monotonic() + 5
+    while time.monotonic() < end and (multiprocessing.active_children() or set(threading.enumerate()) - before):
+        time.sleep(0.01)
+    return multiprocessing.active_children(), set(threading.enumerate()) - before
+
+
+@pytest.fixture(scope="module")
+def expected():
+    fetch = fetch_of()
+    made = []
+    for step in range(12):  # 5 batches an epoch: two and a half epochs
+        epoch, inside = divmod(step, 5)
+        ids = fetch.order(epoch, inside)
+        chance = Chance(1, epoch, ids)
+        made.append(prepare(fetch.dataset.batch(ids), fetch.tokens, fetch.objective, chance, training=True))
+    return made
+
+
+def same(batch):
+    return batch
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, None), (0, same), (1, None), (2, None)])
+def test_the_same_batches_from_any_step(expected, workers, ahead):
+    before = set(threading.enumerate())
+    fetch = fetch_of()
+    for first, last in [(0, 12), (7, 11), (3, 3)]:
+        assert_same(load(fetch, first, last, workers=workers, ahead=ahead), expected[first:last])
+    assert left_behind(before) == ([], set())
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, same), (2, None)])
+def test_a_loader_closed_early_leaves_nothing_behind(expected, workers, ahead):
+    before = set(threading.enumerate())
+    batches = load(fetch_of(), 0, 12, workers=workers, ahead=ahead)
+    assert_same([next(batches), next(batches)], expected[:2])
+    batches.close()
+    assert left_behind(before) == ([], set())
+
+
+def killer(flag):
+    def trouble(stream):
+        if os.getpid() != MAIN and len(stream.lengths) and not flag.exists() and stream.columns["ids"].sum() % 3 == 0:
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return trouble
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Look for lost workers more often than every five seconds."""
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_path, quick):
+    before, said, flag = set(threading.enumerate()), [], tmp_path / "done"
+    assert_same(load(fetch_of(killer(flag)), 0, 12, workers=workers, say=said.append), expected)
+    assert flag.exists()
+    assert len(said) == 1
+    assert "a data worker was lost; starting again at step" in said[0]
+    assert left_behind(before) == ([], set())
+
+
+def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quick):
+    said, found = [], []
+    batches = load(fetch_of(), 0, 12, workers=2, say=said.append)
+    for batch in batches:
+        found.append(batch)
+        if len(found) == 2:
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+            for _ in range(200):  # the signal of its death arrives while the model works
+                time.sleep(0.001)
+    assert_same(found, expected)
+    assert len(said) == 1
+
+
+def test_workers_that_die_again_and_again(quick):
+    said = []
+    with pytest.raises(UserError, match=r"data workers that live; found 4 losses in a row.*fewer train.workers"):
+        list(load(fetch_of(lambda stream: os._exit(1)), 0, 12, workers=1, say=said.append))
+    assert len(said) == 3
+
+
+def raiser(error):
+    def trouble(stream):
+        raise error
+
+    return trouble
+
+
+@pytest.mark.parametrize(("workers", "ahead"), [(0, None), (0, same), (2, None)])
+def test_mistakes_come_through_and_are_not_tried_again(workers, ahead):
+    before, said = set(threading.enumerate()), []
+    wrong = UserError("finite pixels", "NaN in sample 7", "Look at it.")
+    for error in (wrong, ValueError("odd value"), RuntimeError("no worker to blame"), KeyError("column")):
+        with pytest.raises(type(error), match=r"NaN in sample 7|odd value|no worker|column") as caught:
+            list(load(fetch_of(raiser(error)), 0, 12, workers=workers, ahead=ahead, say=said.append))
+        if error is wrong:
+            assert str(caught.value) == str(wrong)
+            assert caught.value.advice == "Look at it."
+    assert not said
+    del caught
+    assert left_behind(before) == ([], set())
+
+
+@pytest.mark.parametrize("world", [2, 3, 4])
+def test_ranks_share_every_batch(world):
+    one, many = fetch_of(), [fetch_of(rank=rank, world=world) for rank in range(world)]
+    for step in (0, 6):
+        whole, parts = one[step], [fetch[step] for fetch in many]
+        np.testing.assert_array_equal(np.concatenate([part.ids for part in parts]), whole.ids)
+        for name, column in whole.stream.columns.items():
+            np.testing.assert_array_equal(np.concatenate([part.stream.columns[name] for part in parts]), column)
+        assert sum(part.count for part in parts) == whole.count
+        assert all(part.ids.tolist() == share(whole.ids, rank, world).tolist() for rank, part in enumerate(parts))
+    with pytest.raises(UserError, match="a batch of 5 samples or more"):
+        fetch_of(world=5)

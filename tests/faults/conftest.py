@@ -1,0 +1,24 @@
+"""What an undisturbed run leaves, made once."""
+
+import pytest
+import torch
+
+from tests.train.tiny import go, image_recipe, left, text_recipe
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    """A recipe, and what its undisturbed run left."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("texts")
+    recipe = text_recipe(folder)
+    return recipe, left(go(recipe, folder / "run"))
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory):
+    """The same for images."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("images")
+    recipe = image_recipe(folder)
+    return recipe, left(go(recipe, folder / "run"))

@@ -1,0 +1,167 @@
+"""Files that are cut, flipped, lost, smuggled in or cannot be written."""
+
+import json
+import os
+import resource
+import signal
+
+import pytest
+
+from sciformer.errors import UserError
+from sciformer.run import Run
+from sciformer.train import checkpoint
+from sciformer.train.weights import load_weights
+from tests.train.tiny import assert_same, at_step, fate, go, listening, start
+
+from . import fault
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) * 6 // 10] ^= 4
+    path.write_bytes(data)
+
+
+@fault("the last checkpoint cut short, one bit of it flipped, or a file of it lost", "said; the one before is used; the same result")
+@pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("damage", [cut, flip, os.unlink])
+def test_damaged_checkpoint(tmp_path, texts, name, damage):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    assert checkpoint.steps(tmp_path / "checkpoints") == [8, 10]
+    damage(tmp_path / "checkpoints" / "step-0000010" / name)
+    with listening() as said:
+        go(recipe, tmp_path)
+    assert any("step-0000010 cannot be used" in text for text in said)
+    assert "going on from step 8" in said
+    assert_same(tmp_path, reference)
+
+
+@fault("all checkpoints damaged", "refused, with what is wrong with each; nothing is overwritten")
+def test_all_checkpoints_damaged(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe, tmp_path, stop_after=10)
+    for path in tmp_path.glob("checkpoints/step-*/weights.safetensors"):
+        flip(path)
+    with pytest.raises(UserError, match=r"step-0000010.*hash differs.*step-0000008.*hash differs"):
+        go(recipe, tmp_path)
+    assert checkpoint.steps(tmp_path / "checkpoints") == [8, 10]
+
+
+def until_full(recipe, folder, step, room):
+    """What a training says when from this step on no file can be longer than `room`."""
+
+    def limit(size):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def work():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            with at_step(step, lambda: limit(room)):
+                go(recipe, folder / "run")
+        finally:
+            limit(resource.RLIM_INFINITY)
+
+    assert fate(start(work, folder / "answer")) == 1
+    return (folder / "answer").read_text()
+
+
+@fault("the disk full while a checkpoint is written", "stops and says so; nothing partial; the same command goes on")
+@pytest.mark.parametrize("room", [100, 4000])
+def test_disk_full(tmp_path, texts, room):
+    recipe, reference = texts
+    said = until_full(recipe, tmp_path, 8, room)
+    assert said.startswith("UserError: expected to write")
+    assert "The older checkpoints (step 4) are intact" in said
+    names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {"latest", "step-0000004"}
+    assert_same(go(recipe, tmp_path / "run"), reference)
+
+
+@fault("the disk full while the best model is written", "stops and says so; the older best model stays whole")
+def test_disk_full_at_the_best_model(tmp_path, texts):
+    recipe, reference = texts
+    assert "room for the model" in until_full(recipe, tmp_path, 10, 4000)
+    assert load_weights(tmp_path / "run" / "model")[1]["step"] == 5
+    assert {path.name for path in (tmp_path / "run" / "model").iterdir()} == {"weights.safetensors", "statistics.json"}
+    assert_same(go(recipe, tmp_path / "run"), reference)
+
+
+@fault("a run folder that cannot be written to", "refused before the data are read")
+def test_folder_that_cannot_be_written(tmp_path, texts, monkeypatch):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"a run folder that can be written to.*A part of the path is a file"):
+        go(texts[0], tmp_path / "file" / "run")
+    monkeypatch.setattr(os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError(30, "Read-only file system")))
+    with pytest.raises(UserError, match="Read-only file system"):
+        go(texts[0], tmp_path / "run")
+
+
+@fault("a pickle smuggled into a run", "never opened; said")
+def test_smuggled_pickle(tmp_path, texts):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    bomb = f"cposix\nsystem\n(S'touch {tmp_path}/exploded'\ntR.".encode()
+    for place in ("checkpoints/step-0000010/weights.pt", "checkpoints/latest.pt", "model/weights.pt", "model/model.bin"):
+        (tmp_path / place).write_bytes(bomb)
+    with listening() as said:
+        run = go(recipe, tmp_path)
+    assert any("also holds 'weights.pt': no part of it, and never opened" in text for text in said)
+    assert_same(run, reference)
+    assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
+    (tmp_path / "model" / "weights.safetensors").unlink()
+    with pytest.raises(UserError, match=r"(model\.bin|weights\.pt) is not opened: such files can run code"):
+        _ = Run(tmp_path).model
+    (tmp_path / "checkpoints" / "step-0000014" / "weights.safetensors").write_bytes(bomb)
+    with listening() as said:
+        go(recipe, tmp_path)
+    assert any("step-0000014 cannot be used" in text for text in said)
+    assert not (tmp_path / "exploded").exists()
+
+
+@fault("the weights of a finished model tampered with or damaged", "refused: their hash differs")
+def test_tampered_model(tmp_path, texts):
+    run = go(texts[0], tmp_path)
+    path = tmp_path / "model" / "weights.safetensors"
+    flip(path)
+    with pytest.raises(UserError, match="the file is damaged"):
+        _ = Run(run.path).model
+    cut(path)
+    with pytest.raises(UserError, match="a whole file"):
+        _ = Run(run.path).model
+
+
+@fault("two processes in one run folder", "the second is refused and told the first one's number and host")
+def test_two_processes(tmp_path, texts):
+    recipe, reference = texts
+    began, ring = os.pipe()
+    ended, leave = os.pipe()
+
+    def work():
+        with at_step(2, lambda: (os.write(ring, b"!"), os.read(ended, 1))):
+            go(recipe, tmp_path / "run")
+
+    child = start(work)
+    os.read(began, 1)
+    with pytest.raises(UserError, match=f"process {child} on {os.uname().nodename} at work in it"):
+        go(recipe, tmp_path / "run", fresh=True)
+    os.write(leave, b"!")
+    assert fate(child) == 0
+    assert_same(tmp_path / "run", reference)
+    for descriptor in (began, ring, ended, leave):
+        os.close(descriptor)
+
+
+@fault("a log whose last line was torn by a kill", "the torn line goes; the same result")
+def test_torn_log(tmp_path, texts):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=10)
+    with open(tmp_path / "metrics.jsonl", "a") as log:
+        log.write(json.dumps({"step": 11, "loss": 3.0}) + '\n{"step": 12, "lo')
+    assert_same(go(recipe, tmp_path), reference)

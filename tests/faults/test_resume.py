@@ -1,0 +1,143 @@
+"""A run that is stopped, killed or moved ends as if it had never been disturbed."""
+
+import ast
+import os
+import random
+import signal
+import time
+
+import pytest
+
+from sciformer.run import Run
+from sciformer.train import checkpoint
+from sciformer.train.engine import Engine
+from tests.train.tiny import BATCHES, STEPS, assert_near, assert_same, fate, go, in_ranks, left, noting, start
+
+from . import fault
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+@fault("stopped at any step: 0, 1, in the middle, at the end of an epoch, before the last", "the same result")
+@pytest.mark.parametrize("stop", [0, 1, 5, BATCHES, 2 * BATCHES, STEPS - 1])
+def test_stop_and_resume(tmp_path, texts, stop):
+    recipe, reference = texts
+    seen, expected = {}, {}
+    with noting(expected):
+        go(recipe, tmp_path / "whole")
+    with noting(seen):
+        paused = go(recipe, tmp_path / "run", stop_after=stop)
+        assert checkpoint.steps(paused.folder.checkpoints)[-1:] == ([stop] if stop else [])
+        assert_same(go(recipe, tmp_path / "run"), reference)
+    assert seen == expected  # every batch once, with the same samples
+    assert len(seen) == STEPS
+
+
+@fault("stopped twice within one epoch", "the same result")
+def test_two_stops_in_one_epoch(tmp_path, texts):
+    recipe, reference = texts
+    for stop in (BATCHES + 1, BATCHES + 2, None):
+        go(recipe, tmp_path, stop_after=stop)
+    assert_same(tmp_path, reference)
+
+
+@fault("started again after the last step", "said to be complete; nothing changes")
+def test_resume_a_complete_run(tmp_path, texts):
+    recipe, reference = texts
+    go(recipe, tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("checkpoints/*/*")}
+    assert_same(go(recipe, tmp_path), reference)
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.glob("checkpoints/*/*")}
+
+
+@fault("killed after the last step, before the mean of the last checkpoints was kept", "the next start keeps it")
+def test_killed_before_the_mean(tmp_path, texts, monkeypatch):
+    recipe = texts[0].change({"train.average_last": 2})
+    whole = left(go(recipe, tmp_path / "whole"))
+    assert whole[1]["about"]["mean_of"] == [12, 14]
+    monkeypatch.setattr(Engine, "average_checkpoints", lambda engine: os.kill(os.getpid(), signal.SIGKILL))
+    assert fate(start(lambda: go(recipe, tmp_path / "run"))) == -signal.SIGKILL
+    monkeypatch.undo()
+    assert_same(go(recipe, tmp_path / "run"), whole)
+
+
+@fault("resumed with other numbers of data workers: 0, 2, 1", "the same result")
+def test_other_workers(tmp_path, texts):
+    recipe, reference = texts
+    for workers, stop in ((0, 3), (2, 8), (1, None)):
+        go(recipe.change({"train.workers": workers}), tmp_path, stop_after=stop)
+    assert_same(tmp_path, reference)
+
+
+@fault("resumed with other numbers of ranks: 2, 1, 2", "the same samples; loss within 1e-6 of one process")
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_other_ranks(tmp_path, texts, shard):
+    recipe = texts[0].change({"model.dropout": 0.0, "train.shard": shard})
+    expected, seen = {}, {}
+    with noting(expected):
+        reference = left(go(recipe, tmp_path / "one"))
+
+    def in_two(stop):
+        def work():
+            ids = {}
+            with noting(ids):
+                go(recipe, tmp_path / "run", stop_after=stop)
+            return ids
+
+        first, second = (ast.literal_eval(answer) for answer in in_ranks(work, tmp_path))
+        seen.update({step: [first[step][0] + second[step][0]] for step in first})
+
+    in_two(4)
+    with noting(seen):
+        go(recipe, tmp_path / "run", stop_after=8)
+    in_two(None)
+    assert seen == expected
+    assert_near(tmp_path / "run", reference, 1e-6)
+    assert Run(tmp_path / "run").about["ranks"] == 2
+
+
+@fault("`kill -9` at fifty random instants while every step is saved", "never older than the last save; the same result")
+def test_killed_at_random_instants(tmp_path, texts):
+    recipe = texts[0].change({"train.save_every": 1, "train.steps": 60})
+    reference = left(go(recipe, tmp_path / "whole"))
+    chance = random.Random(0)
+    kills = finished = 0
+    saved = -1
+    note = tmp_path / "saved"
+
+    began, ring = os.pipe()
+
+    def work():
+        save, loop = Engine._save, Engine.run
+
+        def noted(engine):
+            save(engine)
+            note.write_text(str(engine.number))  # by now it must be on the disk
+
+        def rung(engine, stop):
+            os.write(ring, b"!")
+            loop(engine, stop)
+
+        Engine._save, Engine.run = noted, rung
+        go(recipe, tmp_path / f"run-{finished}")
+
+    while kills < 50:
+        child = start(work)
+        if kills % 5:  # once in five times it may be killed before its first step
+            os.read(began, 1)
+        time.sleep(chance.uniform(0.0, 0.06))
+        os.kill(child, signal.SIGKILL)
+        kills += fate(child) == -signal.SIGKILL
+        announced = int(note.read_text() or -1) if note.exists() else -1
+        run = tmp_path / f"run-{finished}"
+        found = checkpoint.load(run / "checkpoints", say=pytest.fail) if run.exists() else None
+        step = -1 if found is None else found.step
+        assert step >= max(saved, announced)
+        saved = step
+        if step == 60:
+            assert_same(go(recipe, run), reference)
+            finished, saved = finished + 1, -1
+            note.unlink()
+    assert_same(go(recipe, tmp_path / f"run-{finished}"), reference)
+    os.close(began)
+    os.close(ring)

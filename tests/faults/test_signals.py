@@ -1,0 +1,169 @@
+"""Being asked to stop, once and twice, alone and in company; losing a rank."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from sciformer.errors import Stopped, UserError
+from sciformer.train import checkpoint, signals
+from tests.train.tiny import assert_near, assert_same, at_step, fate, go, left, start, start_ranks
+
+from . import fault
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]
+
+
+def send(number, times=1):
+    def act():
+        for _ in range(times):
+            os.kill(os.getpid(), number)
+            time.sleep(0.001)
+
+    return act
+
+
+@fault("SIGINT, SIGTERM or SIGUSR1 once", "the step ends and is saved, `Stopped` names the signal; the same result")
+@pytest.mark.parametrize("number", WATCHED)
+def test_one_signal(tmp_path, texts, number):
+    recipe, reference = texts
+    handlers = [signal.getsignal(one) for one in WATCHED]
+    with at_step(6, send(number)), pytest.raises(Stopped, match=f"stopped by {number.name} at step 7") as stopped:
+        go(recipe, tmp_path)
+    assert stopped.value.signal == number
+    assert checkpoint.steps(tmp_path / "checkpoints")[-1] == 7
+    assert [signal.getsignal(one) for one in WATCHED] == handlers
+    assert_same(go(recipe, tmp_path), reference)
+
+
+@fault("a signal during the last step", "the run ends as if there had been none")
+def test_signal_at_the_last_step(tmp_path, texts):
+    recipe, reference = texts
+    with at_step(13, send(signal.SIGTERM)):
+        assert_same(go(recipe, tmp_path), reference)
+
+
+@fault("one wish that arrives twice at once, as under torchrun", "taken as one: the step ends and is saved")
+def test_echo(tmp_path, texts):
+    recipe, _ = texts
+    with at_step(6, send(signal.SIGINT, 3)), pytest.raises(Stopped):
+        go(recipe, tmp_path)
+
+
+@fault("a second signal", "stops at once; no lock, no worker, nothing partial stays behind; the same result")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_two_signals(tmp_path, texts, workers, monkeypatch):
+    recipe, reference = texts
+    monkeypatch.setattr(signals, "ECHO", -1.0)
+    with at_step(6, send(signal.SIGTERM, 2)), pytest.raises(KeyboardInterrupt):
+        go(recipe.change({"train.workers": workers}), tmp_path)
+    assert multiprocessing.active_children() == []
+    names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+    assert names == {"latest", "step-0000004"}
+    assert (tmp_path / ".lock").read_bytes() == b""
+    assert_same(go(recipe, tmp_path), reference)
+
+
+@fault("a second signal while the loop waits for a data worker", "stops at once; no worker stays behind")
+def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
+    from sciformer.data.loader import Fetch
+
+    monkeypatch.setattr(signals, "ECHO", -1.0)
+    fetch, parent = Fetch.__getitem__, os.getpid()
+
+    def slow(self, step):
+        if step == 6:
+            time.sleep(0.3)  # until the loop has nothing left to do but wait
+            for _ in range(2):
+                os.kill(parent, signal.SIGTERM)
+                time.sleep(0.2)
+            time.sleep(60)
+        return fetch(self, step)
+
+    monkeypatch.setattr(Fetch, "__getitem__", slow)
+    with pytest.raises(KeyboardInterrupt):
+        go(texts[0].change({"train.workers": 1}), tmp_path)
+    assert multiprocessing.active_children() == []
+    assert (tmp_path / ".lock").read_bytes() == b""
+
+
+@fault("a signal to the whole group, data workers too (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_to_the_group(tmp_path, texts, number):
+    recipe, reference = texts
+
+    def work():
+        os.setsid()
+        with at_step(6, lambda: os.killpg(0, number)):
+            go(recipe.change({"train.workers": 2}), tmp_path / "run")
+
+    assert fate(start(work, tmp_path / "answer")) == 1
+    assert f"Stopped: stopped by {number.name} at step " in (tmp_path / "answer").read_text()
+    assert_same(go(recipe, tmp_path / "run"), reference)
+
+
+@fault("a signal to one of two ranks", "both stop at the same step; the same command goes on")
+def test_signal_to_one_rank(tmp_path, texts):
+    recipe = texts[0].change({"model.dropout": 0.0})
+    reference = left(go(recipe, tmp_path / "one"))
+    with at_step(6, send(signal.SIGUSR1), rank=1):
+        children = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path)
+        assert [fate(child) for child in children] == [1, 1]
+    for rank in range(2):
+        said = (tmp_path / f"rank-{rank}").read_text()
+        assert said.startswith("Stopped: stopped by SIGUSR1 at step 7;")
+    assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
+
+
+def lose(tmp_path, recipe, number):
+    """What the first of two ranks says, and after how long, when the second gets a signal it cannot handle."""
+    with at_step(6, send(number), rank=1):
+        began = time.monotonic()
+        first, second = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path, SCIFORMER_PATIENCE="2")
+        assert fate(first) == 1
+    seconds = time.monotonic() - began
+    os.kill(second, signal.SIGKILL)
+    assert fate(second) == -signal.SIGKILL
+    return (tmp_path / "rank-0").read_text(), seconds
+
+
+@fault("one of two ranks killed", "the other says so at once and ends; the same command goes on from the last save")
+def test_lost_rank(tmp_path, texts):
+    recipe = texts[0].change({"model.dropout": 0.0})
+    reference = left(go(recipe, tmp_path / "one"))
+    said, seconds = lose(tmp_path, recipe, signal.SIGKILL)
+    assert said.startswith("UserError: expected all 2 processes of the run; found one that is gone")
+    assert seconds < 5
+    assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
+    assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
+
+
+@fault("one of two ranks silent (stopped, hanging)", "given up after SCIFORMER_PATIENCE seconds, half an hour unless given")
+def test_silent_rank(tmp_path, texts):
+    said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP)
+    assert said.startswith("UserError: expected all 2 processes of the run; found one that is gone, or silent for 0:00:02")
+    assert seconds < 15
+
+
+@fault("the first of two ranks refuses to begin (a locked folder, another recipe)", "all refuse, with the same words")
+def test_first_rank_refuses(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe, tmp_path / "run", stop_after=4)
+    children = start_ranks(lambda: go(recipe.change({"model.dim": 4}), tmp_path / "run"), tmp_path)
+    assert [fate(child) for child in children] == [1, 1]
+    first, second = (Path(tmp_path / f"rank-{rank}").read_text() for rank in range(2))
+    assert first == second
+    assert "model.dim: 8 -> 4" in first
+
+
+def test_patience_is_a_number(monkeypatch):
+    from sciformer.train.parallel import patience
+
+    for odd in ("soon", "-1", "nan", "inf"):
+        monkeypatch.setenv("SCIFORMER_PATIENCE", odd)
+        with pytest.raises(UserError, match="SCIFORMER_PATIENCE"):
+            patience()

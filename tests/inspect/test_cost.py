@@ -1,0 +1,110 @@
+"""Operations and bytes are those that can be counted by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.assembly import Assembly
+from sciformer.data.chance import Chance
+from sciformer.errors import UserError
+from sciformer.inspect.cost import cost, large, plain_json
+from sciformer.objectives.base import Step, prepare
+from sciformer.recipe import Recipe
+
+N, PIXELS, DIM, DEPTH = 16, 4, 32, 2
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cost") / "images.npz"
+    rng = np.random.default_rng(0)
+    np.savez(path, image=rng.normal(size=(20, 8, 8)), label=np.arange(20) % 2)
+    return path
+
+
+def made(data, samples=4, **model):
+    recipe = Recipe.of(
+        {
+            "data": {"kind": "arrays", "files": [str(data)], "split": {"valid": 0.0, "test": 0.0}},
+            "tokens": {"kind": "patches", "patch": 2},
+            "model": {"kind": "encoder", "dim": DIM, "depth": DEPTH, "heads": 4, **model},
+            "objective": {"kind": "classify"},
+            "train": {"steps": 1, "batch": 10},
+        }
+    )
+    assembly = Assembly.open(recipe)
+    step = Step(assembly.network(), assembly.objective)
+    ids = np.arange(samples)
+    batch = assembly.dataset("train").batch(ids)
+    return assembly, step, prepare(batch, assembly.tokens, assembly.objective, Chance(0, 0, ids), training=True)
+
+
+def of(data, **model):
+    return cost(*(parts := made(data, **model))[:2], parts[2])
+
+
+def by_hand(trunk):
+    """Of a sample: embedding (whose input needs no gradient), trunk, head; forward once, backward twice."""
+    return 2 * N * PIXELS * DIM * 2 + 3 * trunk + 3 * 2 * DIM * 2
+
+
+@pytest.mark.parametrize("samples", [1, 4])
+def test_an_encoder_is_counted_with_its_attention(data, samples):
+    found = of(data, samples=samples)
+    block = 2 * N * 12 * DIM**2 + 4 * N * N * DIM  # 4 D^2 of the projections, 8 D^2 of the MLP; q k^T and a v
+    assert found.flops_per_sample == pytest.approx(by_hand(DEPTH * block), rel=0.02)
+    assert found.flops_per_token == pytest.approx(found.flops_per_sample / N)
+    assert found.tokens == N
+
+
+@pytest.mark.parametrize(("trunk", "gates"), [("lstm", 4), ("gru", 3), ("rnn", 1)])
+def test_recurrent_layers_are_counted(data, trunk, gates):
+    found = of(data, trunk=trunk)
+    layer = 2 * N * gates * (DIM // 2) * (DIM + DIM // 2) * 2  # two directions of half the width
+    assert found.flops_per_sample == pytest.approx(by_hand(DEPTH * layer), rel=0.07)
+
+
+def test_convolutions_are_counted(data):
+    found = of(data, trunk="convolution", depth=1)
+    assert found.flops_per_sample == pytest.approx(by_hand(2 * 2 * N * 9 * DIM**2), rel=0.02)
+
+
+def test_weights_and_memory(data):
+    assembly, step, batch = made(data)
+    found = cost(assembly, step, batch)
+    assert found.parameters == sum(weight.numel() for weight in step.parameters())
+    assert found.weight_bytes == 4 * found.parameters
+    assert found.training_bytes == pytest.approx(16 * found.parameters + 10 * found.activation_bytes)
+    stream = 4 * N * DIM  # bytes of one tensor (N, D); a block keeps ten to forty of them
+    assert 10 * DEPTH * stream < found.activation_bytes < 40 * DEPTH * stream
+    assert of(data, depth=4).activation_bytes == pytest.approx(2 * found.activation_bytes, rel=0.2)
+
+
+def test_counting_leaves_no_trace(data):
+    assembly, step, batch = made(data, dropout=0.1)
+    step.eval()
+    before = torch.get_rng_state()
+    cost(assembly, step, batch)
+    assert all(weight.grad is None for weight in step.parameters())
+    assert not step.training
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_nothing_to_count_on(data):
+    assembly, step, batch = made(data)
+    with pytest.raises(UserError, match="one token or more"):
+        cost(assembly, step, batch.take(np.arange(0)))
+
+
+@pytest.mark.parametrize(
+    ("number", "words"), [(0, "0"), (999, "999"), (999.9, "1 k"), (1234567, "1.23 M"), (5e12, "5 T"), (2e25, "2e+07 E")]
+)
+def test_large_numbers_in_words(number, words):
+    assert large(number) == words
+    assert large(number, "B") == (f"{words}B" if " " in words else f"{words} B")
+
+
+def test_json_is_plain():
+    found = plain_json({"a": np.float32(1.5), 2: [np.int64(3), float("nan")], "c": np.array([1.0, np.inf]), "d": None})
+    assert found == {"a": 1.5, "2": [3, None], "c": [1.0, None], "d": None}
+    assert type(found["2"][0]) is int

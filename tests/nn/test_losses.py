@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from sciformer.nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
+
+from .parity import assert_close
+
+
+def example(dtype, n=29, ignored=0.3):
+    torch.manual_seed(n)
+    hidden, weight = torch.randn(n, 8, dtype=dtype, requires_grad=True), torch.randn(11, 8, dtype=dtype)
+    target = torch.randint(0, 11, (n,))
+    target[torch.rand(n) < ignored] = IGNORED
+    return hidden, weight.requires_grad_(), target
+
+
+def plain(hidden, weight, target):
+    """By a loop."""
+    losses = [-(weight @ h).log_softmax(-1)[t] for h, t in zip(hidden, target) if t != IGNORED]
+    return torch.stack(losses).sum() if losses else (hidden.sum() + weight.sum()) * 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("chunk", [0, 1, 4, 28, 29, 30])
+@pytest.mark.parametrize("ignored", [0, 0.3, 1])
+def test_chunks_change_neither_loss_nor_gradient(dtype, chunk, ignored):
+    hidden, weight, target = example(dtype, ignored=ignored)
+    expected = plain(hidden, weight, target)
+    gradients = torch.autograd.grad(2.5 * expected, [hidden, weight])
+    found = total_cross_entropy(hidden, weight, target, chunk)
+    assert found.dtype == dtype
+    assert_close(found, expected)
+    for one, other in zip(torch.autograd.grad(2.5 * found, [hidden, weight]), gradients):
+        assert one.dtype == dtype
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10 if dtype == torch.float64 else 2e-5)
+
+
+def test_each_loss_and_their_sum():
+    hidden, weight, target = example(torch.float64)
+    each = linear_cross_entropy(hidden, weight, target)
+    assert each.dtype == torch.float64
+    assert (each[target == IGNORED] == 0).all()
+    assert_close(each.sum(), plain(hidden, weight, target))
+
+
+def test_large_logits_and_no_tokens():
+    hidden, weight, target = example(torch.float32)
+    for chunk in (0, 7):
+        loss = total_cross_entropy(hidden * 1e4, weight, target, chunk)
+        assert loss.isfinite()
+        assert all(g.isfinite().all() for g in torch.autograd.grad(loss, [hidden, weight]))
+        assert total_cross_entropy(hidden[:0], weight, target[:0], chunk) == 0
+
+
+def test_chunks_under_autocast():
+    hidden, weight, target = example(torch.float32, n=64)
+    with torch.autocast("cpu", torch.float16):  # bfloat16 is an illegal instruction where AMX is only promised
+        chunked, whole = (total_cross_entropy(hidden, weight, target, chunk) for chunk in (10, 0))
+    assert chunked.dtype == torch.float32
+    torch.testing.assert_close(chunked, whole, rtol=1e-2, atol=1e-2)
+    for one, other in zip(*(torch.autograd.grad(loss, [hidden, weight]) for loss in (chunked, whole))):
+        assert one.dtype == torch.float32
+        torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)

@@ -1,0 +1,66 @@
+"""Small data of two domains, and every objective on them."""
+
+import numpy as np
+import torch
+
+from sciformer.data.chance import Chance
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
+from sciformer.objectives.base import prepare
+from sciformer.objectives.classify import Classify
+from sciformer.objectives.masked import Masked
+from sciformer.objectives.next_token import NextToken
+from sciformer.objectives.regress import Regress
+from sciformer.tokens.patches import Patches
+from sciformer.tokens.text import Text, as_table
+
+COUNT = 7
+TEXTS = ["abacus", "", "a", "cabbage face", "deaf bee", "ad", "fade a bed"]
+IMAGES = np.random.default_rng(0).normal(size=(COUNT, 8, 4, 2)) * [2, 5] + [1, -3]
+TRUTH = {
+    "label": np.array(["up", "down", "up", "left", "up", "down", "up"]),
+    "weight": np.array([1.0, 2, 0, 0.5, 1, 3, 1]),
+    "target": np.linspace(250, 300, COUNT),
+    "other": np.arange(COUNT) ** 2,
+}
+OBJECTIVES = {
+    "classify": lambda: Classify(kind="classify", smoothing=0.1, balance=True, weight="weight", hidden=5),
+    "regress": lambda: Regress(kind="regress", targets=["target", "other"]),
+    "masked": lambda: Masked(kind="masked", share=0.4),
+    "next_token": lambda: NextToken(kind="next_token"),
+}
+
+
+def make_tokens(domain):
+    tokens = Text(kind="text", context=16) if domain == "text" else Patches(kind="patches", patch=2)
+    tokens.fit([make_table(domain)])
+    return tokens
+
+
+def make_table(domain):
+    return {**(as_table(TEXTS) if domain == "text" else {"image": IMAGES}), **TRUTH}
+
+
+def make(domain, objective, **changes):
+    """Tokens by stream, a fitted objective and the data set."""
+    tokens = {"tokens": make_tokens(domain)}
+    dataset = Dataset(Memory({**make_table(domain), **changes}), tokens)
+    made = OBJECTIVES[objective]() if isinstance(objective, str) else objective
+    made.fit(dataset)
+    return tokens, made, dataset
+
+
+def ready(parts, ids=None, training=False, seed=0):
+    """The prepared batch of some samples."""
+    tokens, objective, dataset = parts
+    ids = np.arange(len(dataset)) if ids is None else np.asarray(ids)
+    return prepare(dataset.batch(ids), tokens, objective, Chance(seed, 0, ids), training)
+
+
+@torch.no_grad()
+def shaken(module):
+    """A module whose parameters are all away from the zeros and ones they start with."""
+    torch.manual_seed(1)
+    for parameter in module.parameters():
+        parameter.add_(0.1 * torch.randn_like(parameter))
+    return module

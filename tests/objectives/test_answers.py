@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+import torch
+
+from sciformer.assembly import Assembly
+from sciformer.data.chance import Chance
+from sciformer.errors import UserError
+from sciformer.evaluate import answer, judge
+from sciformer.models.encoder import Encoder
+from sciformer.nn import Gaussian
+from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.classify import Classify
+from sciformer.objectives.regress import Regress
+
+from .examples import COUNT, OBJECTIVES, TRUTH, make, make_table, ready, shaken
+
+
+def step_of(parts):
+    tokens, objective, _ = parts
+    model = Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)
+    return Step(shaken(model), objective).eval().requires_grad_(False)
+
+
+def assembly_of(parts):
+    """An assembly without a recipe on disk."""
+    tokens, objective, _ = parts
+    made = object.__new__(Assembly)
+    made.tokens, made.objective, made.splits, made._datasets = tokens, objective, None, {}
+    made.recipe = type("Recipe", (), {"train": type("Train", (), {"seed": 0})})
+    return made
+
+
+@pytest.mark.parametrize("balance", [False, True])
+@pytest.mark.parametrize("weight", ["", "weight"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_classify_against_a_loop(balance, weight, smoothing):
+    parts = make("patches", Classify(kind="classify", balance=balance, weight=weight, smoothing=smoothing))
+    batch, step = ready(parts), step_of(parts)
+    assert parts[1].state == {"classes": ["down", "left", "up"], "counts": [2, 1, 4]}
+    inputs = batch.inputs()
+    loss, found = step(inputs, True)
+    logp = step.model.heads["class"](step.model.pool(step.model.encode(inputs.stream))).log_softmax(-1)
+    total = count = 0.0
+    for i, name in enumerate(TRUTH["label"]):
+        place = ["down", "left", "up"].index(name)
+        share = [7 / (3 * 2), 7 / (3 * 1), 7 / (3 * 4)][place] if balance else 1
+        share *= TRUTH["weight"][i] if weight else 1
+        wanted = torch.full((3,), smoothing / 3)
+        wanted[place] += 1 - smoothing
+        total += share * float(-(wanted * logp[i]).sum())
+        count += share
+    assert abs(float(loss) - total) < 1e-4
+    assert abs(float(step(inputs)[0]) - total) < 1e-4
+    assert abs(batch.count - count) < 1e-5
+    torch.testing.assert_close(found["probabilities"], logp.exp())
+    assert found["label"].tolist() == [2, 0, 2, 1, 2, 0, 2]
+    if balance and not weight:
+        assert abs(batch.count - COUNT) < 1e-5  # over the training data, weights are one on average
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (np.arange(COUNT) % 3 * 5, ["0", "5", "10"]),
+        (np.arange(COUNT) % 2 == 0, ["False", "True"]),
+        (np.arange(COUNT) % 2 * 1.0, ["0.0", "1.0"]),
+        (np.array(list("babbaba"), object), ["a", "b"]),
+        (np.array([b"x", b"y"] * 3 + [b"x"]), ["b'x'", "b'y'"]),
+    ],
+)
+def test_classes_of_every_type(labels, classes):
+    parts = make("text", "classify", label=labels)
+    assert parts[1].classes == classes
+    batch = ready(parts)
+    assert [classes[i] for i in batch.samples["answer"]] == [str(label) for label in labels.tolist()]
+    named = make("text", Classify(kind="classify", label="answer"), answer=labels)
+    assert step_of(named)(ready(named).inputs())[0].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.linspace(0, 1, COUNT), r"classes in column `label`; found real numbers. For values, use .*regress"),
+        (np.full(COUNT, np.nan), "found real numbers"),
+        (np.full(COUNT, "up"), r"two classes or more in column `label`; found 1: \['up'\]"),
+        (np.eye(COUNT), r"one class for each sample in column `label`; found shape"),
+    ],
+)
+def test_labels_that_are_refused(labels, words):
+    with pytest.raises(UserError, match=words):
+        make("text", "classify", label=labels)
+
+
+def test_labels_that_were_never_seen_and_none_at_all():
+    parts = make("text", "classify")
+    tokens, objective, _ = parts
+    other = make("text", "classify", label=np.array(["up", "down"] * 3 + ["sideways"]))[2]
+    ids = np.arange(COUNT)
+    with pytest.raises(UserError, match=r"\(down, left, up\); found 'sideways' in sample 6"):
+        prepare(other.batch(ids), tokens, objective, Chance(0, 0, ids), training=False)
+    found = answer(step_of(parts), assembly_of(parts), other)  # who predicts need not know
+    assert found.outputs["probabilities"].shape == (COUNT, 3)
+    assert found.samples["label"][-1] == "sideways"
+    blind = make_table("text")
+    for name in TRUTH:
+        blind.pop(name)
+    for name in ("classify", "regress"):
+        parts = make("text", name)
+        assembly, step = assembly_of(parts), step_of(parts)
+        assert assembly.window == 16
+        dataset = assembly.samples(blind)
+        assert len(next(iter(answer(step, assembly, dataset).outputs.values()))) == COUNT
+        with pytest.raises(UserError, match=r"a column `(label|target, other)` with the truth|objective.weight"):
+            judge(step, assembly, dataset)
+
+
+@pytest.mark.parametrize("batch", [2, 3, 64])
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name != "next_token"])
+def test_judging_does_not_know_the_size_of_a_batch(name, batch):
+    parts = make("text", name)
+    step, assembly = step_of(parts), assembly_of(parts)
+    one, other = (judge(step.train(), assembly, parts[2], batch=size) for size in (batch, COUNT))
+    assert step.training
+    assert one.scores.keys() == other.scores.keys() == {"loss", *parts[1].standard}
+    for key in one.scores:
+        np.testing.assert_allclose(one.scores[key], other.scores[key], rtol=1e-4)
+    for key in one.outputs:
+        np.testing.assert_allclose(one.outputs[key], other.outputs[key], rtol=1e-3, atol=1e-5)
+    assert judge(step, assembly, parts[2], limit=3).count <= 12
+    assert one.samples["label"].tolist() == TRUTH["label"].tolist()
+
+
+def test_regress_against_a_loop():
+    parts = make("patches", "regress")
+    batch, step = ready(parts), step_of(parts)
+    values = np.stack([TRUTH["target"], TRUTH["other"]], 1)
+    np.testing.assert_allclose(parts[1].state["mean"], values.mean(0))
+    np.testing.assert_allclose(parts[1].state["deviation"], values.std(0))
+    inputs = batch.inputs()
+    loss, found = step(inputs, True)
+    np.testing.assert_allclose(found["target"].numpy(), values, rtol=1e-4, atol=1e-3)
+    spread = torch.tensor(values.std(0))
+    mean, std = (found[key].double() for key in ("mean", "std"))
+    each = (std / spread).log() + ((torch.tensor(values) - mean) / std) ** 2 / 2 + 0.5 * np.log(2 * np.pi)
+    np.testing.assert_allclose(float(loss), float(each.sum()), rtol=1e-4)
+    assert batch.count == COUNT
+    answers = parts[1].answer(step.model, inputs)
+    torch.testing.assert_close(answers["mean"], found["mean"])
+    torch.testing.assert_close(answers["std"], found["std"])
+    assert isinstance(Gaussian(mean, std), tuple)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.where(np.arange(COUNT) == 4, np.nan, 1.0 * np.arange(COUNT)), "NaN or infinity, first in sample 4"),
+        (np.full(COUNT, 3), "values that differ in column `target`; found 3.0 everywhere"),
+        (np.zeros((COUNT, 2)), r"one number for each sample in column `target`; found float64 of shape \(n, 2\)"),
+        (np.full(COUNT, "1.5"), "one number for each sample in column `target`; found <U3"),
+    ],
+)
+def test_values_that_are_refused(values, words):
+    with pytest.raises(UserError, match=words):
+        make("text", Regress(kind="regress"), target=values)
+
+
+def test_a_missing_truth_is_found_when_it_is_judged():
+    parts = make("text", "regress")
+    hole = make("text", "regress")[2].source.table | {"target": np.where(np.arange(COUNT) == 5, np.inf, 260.0)}
+    assembly, step = assembly_of(parts), step_of(parts)
+    with pytest.raises(UserError, match="finite values in target, other; found NaN or infinity in sample 5"):
+        judge(step, assembly, assembly.samples(hole))
+    assert np.isfinite(answer(step, assembly, assembly.samples(hole)).outputs["mean"]).all()
+    with pytest.raises(UserError, match="a column of samples to be one of"):
+        make("text", Regress(kind="regress", targets=["mass"]))

@@ -1,0 +1,170 @@
+import numpy as np
+import pytest
+import torch
+
+from sciformer.data.batch import Batch, Stream
+from sciformer.data.chance import Chance
+from sciformer.errors import UserError
+from sciformer.models.decoder import Decoder
+from sciformer.models.encoder import Encoder
+from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.masked import Masked
+from sciformer.objectives.next_token import NextToken
+from sciformer.tokens.base import Tokens
+
+from .examples import make, ready, shaken
+
+HIDING = {
+    "masked": Masked(kind="masked", share=0.4),
+    "masked like BERT": Masked(kind="masked", share=0.6, random=0.2, same=0.2),
+    "all hidden": Masked(kind="masked", share=1),
+}
+CASES = [
+    (domain, name)
+    for domain in ("text", "patches")
+    for name in HIDING
+    if (domain, name) != ("patches", "masked like BERT")
+]
+
+
+def columns_of(batch):
+    return {name: column for name, column in batch.stream.columns.items() if not name.startswith("target ")}
+
+
+@pytest.mark.parametrize(("domain", "name"), CASES)
+def test_poison_changes_no_input_and_no_prediction(domain, name):
+    tokens, objective, dataset = make(domain, HIDING[name])
+    raw, ids = dataset.all(), np.arange(len(dataset))
+    clean = prepare(raw, tokens, objective, Chance(0, 3, ids), training=False)
+    hidden = clean.stream.columns["hidden"]
+    model = shaken(Encoder(kind="encoder", dim=8, depth=2, heads=2).build(tokens, objective)).eval()
+    predictions = model.readout.answer(model.tokens(model.encode(clean.inputs().stream)))
+    assert hidden.any()
+    (column,) = tokens["tokens"].hides
+    for poison in (1,) if domain == "text" else (1e6, np.nan, np.inf):
+        values = raw.stream.columns[column].copy()
+        values[hidden] = (values[hidden] + 1) % 3 if domain == "text" else poison
+        assert not np.array_equal(values, raw.stream.columns[column])
+        poisoned = prepare(
+            raw.but(raw.stream.but(**{column: values})), tokens, objective, Chance(0, 3, ids), training=False
+        )
+        changed = columns_of(poisoned)
+        assert set(changed) == set(columns_of(clean)) >= {column, "hidden", "asked"}
+        for key, expected in columns_of(clean).items():
+            np.testing.assert_array_equal(changed[key], expected)
+        assert not np.array_equal(poisoned.stream.columns[f"target {column}"], clean.stream.columns[f"target {column}"])
+        view = poisoned.inputs().stream
+        again = model.readout.answer(model.tokens(model.encode(view)))
+        assert torch.equal(again[column], predictions[column])
+        view.columns.pop(f"target {column}")
+        assert torch.equal(model.readout.answer(model.tokens(model.encode(view)))[column], predictions[column])
+
+
+def test_poison_behind_a_token_changes_nothing_before_it():
+    for domain in ("text", "patches"):
+        tokens, objective, dataset = make(domain, "next_token")
+        raw, ids = dataset.batch(np.array([3, 6])), np.array([3, 6])
+        model = shaken(Decoder(kind="decoder", dim=8, depth=2, heads=2).build(tokens, objective)).eval()
+        (column,) = tokens["tokens"].hides
+        later = raw.stream.position >= 5
+        values = raw.stream.columns[column].copy()
+        values[later] = 0 if domain == "text" else 1e6
+        hidden = []
+        for given in (raw, raw.but(raw.stream.but(**{column: values}))):
+            view = prepare(given, tokens, objective, Chance(0, 0, ids), training=False).inputs().stream
+            view.columns.pop(f"target {column}")
+            hidden.append(model.decode(view))
+        assert torch.equal(hidden[0][:, :5], hidden[1][:, :5])
+        assert not torch.equal(hidden[0][:, 5:], hidden[1][:, 5:])
+
+
+def many(domain, objective, lengths):
+    tokens, objective, _ = make(domain, objective)
+    rng, lengths = np.random.default_rng(0), np.array(lengths)
+    stream = Stream({"ids": rng.integers(0, 5, int(lengths.sum())).astype(np.int32)}, lengths)
+    raw, ids = Batch({"tokens": stream}, ids=np.arange(len(lengths))), np.arange(len(lengths))
+    return raw, prepare(raw, tokens, objective, Chance(0, 0, ids), training=True), tokens["tokens"].mask
+
+
+def test_the_shares_are_right():
+    lengths = np.random.default_rng(1).integers(0, 60, 400)
+    raw, batch, mask = many("text", Masked(kind="masked", share=0.3, random=0.1, same=0.2), lengths)
+    columns = batch.stream.columns
+    asked, hidden = columns["asked"], columns["hidden"]
+    counts = np.bincount(batch.stream.sample[asked], minlength=400)
+    np.testing.assert_array_equal(counts, np.where(lengths, np.maximum(1, np.round(0.3 * lengths)), 0))
+    assert batch.count == asked.sum() == counts.sum()
+    assert not (hidden & ~asked).any()
+    assert abs(hidden[asked].mean() - 0.7) < 0.03
+    np.testing.assert_array_equal(columns["ids"] == mask, hidden)
+    np.testing.assert_array_equal(columns["target ids"], raw.stream.columns["ids"])
+    changed = columns["ids"] != columns["target ids"]
+    assert not (changed & ~asked).any()
+    noisy = (changed & ~hidden)[asked].mean()  # a random token of 8 is sometimes the same
+    assert abs(noisy - 0.1 * 7 / 8) < 0.02
+    assert 0.4 < batch.stream.position[asked].mean() / batch.stream.position.mean() < 1.3
+
+
+def test_masked_loss_is_the_mean_over_the_tokens_asked_for():
+    for domain in ("text", "patches"):
+        parts = make(domain, "masked")
+        batch = ready(parts)
+        tokens, objective, _ = parts
+        step = Step(
+            shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective
+        ).requires_grad_(False)
+        view = batch.inputs(packed=True).stream
+        hidden = step.model.tokens(step.model.encode(view))
+        target = {name.removeprefix("target "): c for name, c in view.columns.items() if name.startswith("target ")}
+        expected = sum(
+            float(step.model.readout.loss(hidden[i : i + 1], {name: c[i : i + 1] for name, c in target.items()}))
+            for i in np.flatnonzero(batch.stream.columns["asked"])
+        )
+        for inputs in (batch.inputs(), batch.inputs(packed=True), batch.inputs(multiple=16)):
+            for outputs in (False, True):
+                loss, found = step(inputs, outputs)
+                assert abs(float(loss) - expected) < 1e-4 * abs(expected)
+        assert abs(float(found["loss"].sum()) - expected) < 1e-4 * abs(expected)
+        assert int(found["count"].sum()) == batch.count == batch.stream.columns["asked"].sum()
+
+
+def test_next_token_against_a_shift():
+    parts = make("text", "next_token")
+    batch, raw = ready(parts), parts[2].all()
+    starts = batch.stream.starts
+    for i, (start, n) in enumerate(zip(raw.stream.starts, raw.stream.lengths)):
+        text = raw.stream.columns["ids"][start : start + n].tolist()
+        mine = slice(starts[i], starts[i] + batch.stream.lengths[i])
+        assert batch.stream.columns["ids"][mine].tolist() == text[:-1]
+        assert batch.stream.columns["target ids"][mine].tolist() == text[1:]
+    assert batch.count == sum(max(0, len(text) - 1) for text in raw.stream.lengths.tolist() for text in [range(text)])
+    tokens, objective, _ = parts
+    step = Step(
+        shaken(Decoder(kind="decoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective
+    ).requires_grad_(False)
+    inputs = batch.inputs()
+    logits = step.model.readout(step.model.decode(inputs.stream))
+    real, target = inputs.stream.valid, inputs.stream.columns["target ids"]
+    expected = -logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
+    loss, found = step(inputs, True)
+    torch.testing.assert_close(step(inputs)[0], loss)
+    torch.testing.assert_close(loss, expected[real].sum())
+    torch.testing.assert_close(found["loss"], expected.masked_fill(~real, 0).sum(1))
+    assert found["count"].tolist() == batch.stream.lengths.tolist()
+    assert found["correct"].tolist() == ((logits.argmax(-1) == target) & real).sum(1).tolist()
+
+
+def test_mistakes():
+    tokens, _, dataset = make("patches", "masked")
+    chance = Chance(0, 0, np.arange(len(dataset)))
+    with pytest.raises(UserError, match="of at most 1 together"):
+        Masked(kind="masked", random=0.6, same=0.6).corrupt(dataset.all(), tokens, chance)
+    with pytest.raises(UserError, match="replaced by random ones; `patches` cannot"):
+        Masked(kind="masked", random=0.1).corrupt(dataset.all(), tokens, chance)
+    with pytest.raises(UserError, match="tokens of which something can be hidden; `beads` names none"):
+        Masked(kind="masked").corrupt(dataset.all(), {"tokens": Tokens(kind="beads")}, chance)
+    for objective in (Masked(kind="masked"), NextToken(kind="next_token")):
+        with pytest.raises(UserError, match=f"an answer for each sample; found `objective.kind: {objective.kind}`"):
+            objective.answer(None, None)
+    with pytest.raises(UserError, match=r"objective.metrics to be one of .*'perplexty'. Did you mean 'perplexity'"):
+        NextToken(kind="next_token", metrics=["perplexty"]).chosen()
