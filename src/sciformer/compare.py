@@ -178,7 +178,7 @@ def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[s
     crossing = any(math.isfinite(row.over("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
-    head = ["recipe", *found.metrics, *(["crossing"] if crossing else [])]
+    head = ["recipe", *(["point"] if found.grid else []), *found.metrics, *(["crossing"] if crossing else [])]
     head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "seeds"]
     cells = []
     for row in rows:
@@ -192,7 +192,8 @@ def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[s
             number(row.over("speed"), whole=True),
             f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
         ]
-        cells.append([row.name, *(number(row.score(name)) for name in found.metrics), *passed, *about])
+        name = [row.recipe, *([words_of(row.point)] if found.grid else [])]
+        cells.append([*name, *(number(row.score(metric)) for metric in found.metrics), *passed, *about])
     return head, cells
 
 
@@ -222,11 +223,14 @@ def caption_of(found: Comparison) -> str:
 def show_comparison(found: Comparison, console: Console) -> None:
     """Print the table, the verdict, what makes it unfair, and what failed."""
     head, cells = cells_of(found, found.chosen)
-    table = Table(box=None, padding=(0, 2, 0, 0), title=None)
-    for name in head:
-        table.add_column(name, justify="left" if name == "recipe" else "right", overflow="fold")
-    for row in cells:
-        table.add_row(*(Text(cell) for cell in row))
+    lines = [head, *cells]
+    if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # then it is turned over
+        lines = [list(column) for column in zip(*lines)]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for place, name in enumerate(lines[0]):
+        table.add_column(Text(name), justify="right" if place else "left")
+    for line in lines[1:]:
+        table.add_row(*(Text(cell) for cell in line))
     console.print(table)
     console.print(Text(caption_of(found), style="dim"))
     for sentence in found.verdict:

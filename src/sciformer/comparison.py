@@ -72,11 +72,6 @@ class Row:
         """The runs that came to their end."""
         return [trial for trial in self.trials if not trial.error]
 
-    @property
-    def name(self) -> str:
-        """The recipe, with the point of the grid if there is one."""
-        return f"{self.recipe} ({words_of(self.point)})" if self.point else self.recipe
-
     def score(self, metric: str, valid: bool = False) -> Figure:
         """Mean and spread of a metric on the part that is judged, or on the validation part."""
         found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
@@ -178,15 +173,15 @@ def _sentence(metric: str, rows: Sequence[Row]) -> str:
     first, second = known[:2]
     a, b = first.score(metric), second.score(metric)
     apart = abs(a.mean - b.mean)
-    head = f"{metric}: {first.name} is ahead of {second.name} by {apart:.3g}"
+    head = f"{metric}: {first.recipe} is ahead of {second.recipe} by {apart:.3g}"
     if apart == 0:
-        return f"{metric}: {first.name} and {second.name} are equal."
+        return f"{metric}: {first.recipe} and {second.recipe} are equal."
     if a.count < 2 or b.count < 2:
         return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
     error, freedom = _welch(a, b)
     if error == 0 or apart / error >= _student(freedom):
-        times = "" if error == 0 else f" ({apart / error:.1f} standard errors)"
-        return f"{head}, beyond the spread{times}."
+        times = f"{apart / error:.1f} standard errors" if error else "every seed gave the same"
+        return f"{head}, beyond the spread ({times})."
     if apart / error >= NOTICED:
         return f"{head}, {apart / error:.1f} standard errors; with so few seeds that may still be chance."
     return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
@@ -222,11 +217,11 @@ def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[s
             if changed:
                 keys = ", ".join(str(key) for key, *_ in changed[:4])
                 warnings.append(f"{name} and {other} differ in {keys}: {why}.")
-    budgets = {row.name: row.over("samples").mean for row in rows}
+    budgets = {row.recipe: row.over("samples").mean for row in rows}
     if len(set(budgets.values())) > 1:
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
         warnings.append(f"Budgets differ, in samples that were trained on: {listed}.")
-    sizes = {row.name: row.over("parameters").mean for row in rows}
+    sizes = {row.recipe: row.over("parameters").mean for row in rows}
     if sizes and max(sizes.values()) > 2 * min(sizes.values()):
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
         warnings.append(f"Sizes differ, in parameters: {listed}.")

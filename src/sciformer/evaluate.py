@@ -14,6 +14,7 @@ from .assembly import Assembly
 from .data.chance import Chance
 from .data.dataset import Dataset
 from .data.order import share
+from .errors import UserError
 from .objectives.base import prepare
 
 Array = NDArray[Any]
@@ -66,12 +67,13 @@ def judge(
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         longest = max(len(part[2]) for part in gathered)
         kept = [part[2][i] for i in range(longest) for part in gathered if i < len(part[2])]
+    if not counted:  # a loss of nothing would be the best of all
+        raise UserError(f"{assembly.objective.unit} to judge by", "none", "Keep a larger part of the data apart.")
     outputs = _joined([pair[0] for pair in kept])
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
-    scores = {"loss": total / max(counted, 1e-12)}
-    scores |= assembly.objective.score(outputs) if kept else {}
+    scores = {"loss": total / counted} | assembly.objective.score(outputs)
     return Judgement(scores, outputs, _joined([pair[1] for pair in kept]), counted)
 
 

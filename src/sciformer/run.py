@@ -39,6 +39,7 @@ OURS = (
     "run.json",
     "metrics.jsonl",
     "report.html",
+    "scores.json",
     "checkpoints/latest",
     "checkpoints/step-*",
     "checkpoints/.replaced-step-*",

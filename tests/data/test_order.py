@@ -1,3 +1,4 @@
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -96,6 +97,18 @@ def test_ranks_share_a_batch(count, world):
     parts = [share(ids, rank, world) for rank in range(world)]
     np.testing.assert_array_equal(np.concatenate(parts), ids)
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_steps_may_be_asked_for_in_any_order():
+    order, rng = Order(1000, 3, 5), np.random.default_rng(0)
+    for _ in range(60):
+        epoch, step = int(rng.integers(0, 3)), int(rng.integers(0, 333))
+        np.testing.assert_array_equal(order(epoch, step), Order(1000, 3, 5)(epoch, step))
+    with ThreadPoolExecutor(4) as pool:
+        steps = [(epoch, step) for step in range(300) for epoch in range(3)]
+        found = list(pool.map(lambda at: order(*at), steps))
+    ids = [np.concatenate([f for f, (e, _) in zip(found, steps) if e == epoch]) for epoch in range(3)]
+    assert [len(np.unique(some)) for some in ids] == [900] * 3
 
 
 def test_small_counts_and_mistakes():

@@ -28,7 +28,10 @@ def flip(path):
     path.write_bytes(data)
 
 
-@fault("the last checkpoint cut short, one bit of it flipped, or a file of it lost", "said; the one before is used; the same result")
+@fault(
+    "the last checkpoint cut short, one bit of it flipped, or a file of it lost",
+    "said; the one before is used; the same result",
+)
 @pytest.mark.parametrize("name", ["weights.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", [cut, flip, os.unlink])
 def test_damaged_checkpoint(tmp_path, texts, name, damage):
@@ -108,7 +111,12 @@ def test_smuggled_pickle(tmp_path, texts):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=10)
     bomb = f"cposix\nsystem\n(S'touch {tmp_path}/exploded'\ntR.".encode()
-    for place in ("checkpoints/step-0000010/weights.pt", "checkpoints/latest.pt", "model/weights.pt", "model/model.bin"):
+    for place in (
+        "checkpoints/step-0000010/weights.pt",
+        "checkpoints/latest.pt",
+        "model/weights.pt",
+        "model/model.bin",
+    ):
         (tmp_path / place).write_bytes(bomb)
     with listening() as said:
         run = go(recipe, tmp_path)

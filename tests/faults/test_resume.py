@@ -96,7 +96,9 @@ def test_other_ranks(tmp_path, texts, shard):
     assert Run(tmp_path / "run").about["ranks"] == 2
 
 
-@fault("`kill -9` at fifty random instants while every step is saved", "never older than the last save; the same result")
+@fault(
+    "`kill -9` at fifty random instants while every step is saved", "never older than the last save; the same result"
+)
 def test_killed_at_random_instants(tmp_path, texts):
     recipe = texts[0].change({"train.save_every": 1, "train.steps": 60})
     reference = left(go(recipe, tmp_path / "whole"))

@@ -81,7 +81,7 @@ def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
             for _ in range(2):
                 os.kill(parent, signal.SIGTERM)
                 time.sleep(0.2)
-            time.sleep(60)
+            time.sleep(1)
         return fetch(self, step)
 
     monkeypatch.setattr(Fetch, "__getitem__", slow)
@@ -142,10 +142,14 @@ def test_lost_rank(tmp_path, texts):
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
 
 
-@fault("one of two ranks silent (stopped, hanging)", "given up after SCIFORMER_PATIENCE seconds, half an hour unless given")
+@fault(
+    "one of two ranks silent (stopped, hanging)", "given up after SCIFORMER_PATIENCE seconds, half an hour unless given"
+)
 def test_silent_rank(tmp_path, texts):
     said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP)
-    assert said.startswith("UserError: expected all 2 processes of the run; found one that is gone, or silent for 0:00:02")
+    assert said.startswith(
+        "UserError: expected all 2 processes of the run; found one that is gone, or silent for 0:00:02"
+    )
     assert seconds < 15
 
 

@@ -128,6 +128,23 @@ def test_masked_loss_is_the_mean_over_the_tokens_asked_for():
         assert int(found["count"].sum()) == batch.count == batch.stream.columns["asked"].sum()
 
 
+@pytest.mark.parametrize("lengths", [[4, 4, 4], [1, 1], [0, 0], [5, 0, 1, 3], [], [2]])
+def test_next_token_shifts_every_column(lengths):
+    tokens, objective, _ = make("patches", "next_token")
+    lengths = np.array(lengths, np.int64)
+    total = int(lengths.sum())
+    stream = Stream(
+        {"patch": np.arange(total * 8.0).reshape(total, 8), "at": np.arange(2 * total).reshape(total, 2)}, lengths
+    )
+    found = objective.corrupt(Batch({"tokens": stream}, ids=np.arange(len(lengths))), tokens, None).stream
+    np.testing.assert_array_equal(found.lengths, np.maximum(0, lengths - 1))
+    first = [start + i for start, n in zip(stream.starts, lengths) for i in range(n - 1)]
+    for name, rows in {"patch": first, "at": first, "target patch": [i + 1 for i in first]}.items():
+        column = stream.columns[name.removeprefix("target ")]
+        np.testing.assert_array_equal(found.columns[name], column[np.array(rows, int)])
+    assert set(found.columns) == {"patch", "at", "target patch"}
+
+
 def test_next_token_against_a_shift():
     parts = make("text", "next_token")
     batch, raw = ready(parts), parts[2].all()

@@ -102,7 +102,7 @@ class Batch:
         """The same batch with its only stream replaced, or columns of samples added."""
         assert stream is None or len(self.streams) == 1
         streams = self.streams if stream is None else dict.fromkeys(self.streams, stream)
-        return replace(self, streams=streams, samples={**self.samples, **samples})
+        return replace(self, streams=streams, samples={**self.samples, **samples}, ready=None)
 
     def take(self, rows: Array) -> Batch:
         """The samples of these rows, uncounted."""

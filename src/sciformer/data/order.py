@@ -72,11 +72,12 @@ class Order:
     def _stretch(self, epoch: int, step: int) -> Integers:
         """The ids of a step out of a stretch of steps that is made at once, because small arrays cost as much."""
         number, inside = divmod(step, STRETCH)
-        if self.block[:2] != (epoch, number):
+        block = self.block  # once: another thread may put another one there
+        if block[:2] != (epoch, number):
             last = min((number + 1) * STRETCH, self.batches)
             ids = self._samples(epoch, np.arange(number * STRETCH * self.batch, last * self.batch))
-            self.block = (epoch, number, ids)
-        return self.block[2][inside * self.batch : (inside + 1) * self.batch]
+            self.block = block = (epoch, number, ids)
+        return block[2][inside * self.batch : (inside + 1) * self.batch]
 
     def _samples(self, epoch: int, places: Integers) -> Integers:
         """The ids at these places of the epoch's sequence."""

@@ -37,7 +37,7 @@ Panel = tuple[str, Batch, Floats | None]
 
 VALUES = 24  # places along a column, above which neighbouring samples are put together
 MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
-LETTERS = 64  # tokens in a line of a wide drawing, about
+LETTERS = 48  # words in a line of a wide drawing, about
 
 
 class Look(NamedTuple):
@@ -274,11 +274,13 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel]) -> Figure:
         across, lines = 1, len(panels)
         wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
         # A drawing without axes is in units of letters; one with axes needs room for them.
-        height = 1.4 if trial.axison else 0.16 * max(1.0, high) * max(1.0, 0.6 * LETTERS / max(wide, 1))
+        height = 1.4 if trial.axison else 0.16 * max(1.0, high) * max(1.0, LETTERS / 1.25 / max(wide, 1))
         figure = Figure(figsize=(7.0, lines * (height + 0.25) + 0.1), layout="constrained")
     grid = figure.subplots(lines, across, squeeze=False).ravel()
     for axes, (name, sample, weights) in zip(grid, panels):
         tokens.draw(sample, weights, axes)
+        for letter in axes.texts:  # they stand inside, and measuring hundreds takes longer than drawing them
+            letter.set_in_layout(len(axes.texts) < LETTERS)
         words = name.replace("\n", ", ") if across == 1 else name
         axes.set_title(plain(words), fontsize=FONT, loc="left" if across == 1 else "center")
     for axes in grid[len(panels) :]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,7 +37,6 @@ Array = NDArray[Any]
 MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
 HELD = 1 << 25  # attention weights of a block that are held at once
 WORDS = 80  # tokens of a sample up to which matrices of attention are drawn
-CLASSES = METRICS["accuracy"].needs
 
 
 class Found:
@@ -123,14 +123,14 @@ def inspect_run(
     with any_letters():
         for name, figure, _ in _pictures(run, data, part or _shown(data, run.recipe.objective.along), samples, {}, say):
             written.append(Path(out) / f"{name}.png")
-            figure.savefig(written[-1], dpi=DOTS, facecolor="white")
+            figure().savefig(written[-1], dpi=DOTS, facecolor="white")
     return written
 
 
 def _pictures(
     run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], say: Callable[[str], None]
-) -> Iterator[tuple[str, Figure, str]]:
-    """(name, figure, caption) of what is attended to in samples of a part; the reach is left in `numbers`."""
+) -> Iterator[tuple[str, Callable[[], Figure], str]]:
+    """(name, how to draw it, caption) of what is attended to in samples; the reach is left in `numbers`."""
     dataset, column = data.dataset(part), run.recipe.objective.along
     batch = dataset.batch(even(len(dataset), samples))
     width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
@@ -139,25 +139,24 @@ def _pictures(
         return
     look = looking.look_at(run.step, data, batch)
     for row in range(len(batch)):
-        name = _name(batch, row, run.recipe.objective)
-        yield f"sample-{row + 1}", looking.draw_attention(look, data, row), f"{name}, and the attention of its tokens."
+        caption = f"{_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
+        yield f"sample-{row + 1}", partial(looking.draw_attention, look, data, row), caption
     if not look.watch.attention:
         say("This trunk has no attention.")
         return
     if looking.self_attention(look) and 0 < look.seen.stream.lengths[0] <= WORDS:
-        yield "heads", looking.draw_matrices(look, data, 0), "Who looks at whom in the first sample, head by head."
+        yield "heads", partial(looking.draw_matrices, look, data, 0), "Who looks at whom in the first sample."
     few = max(1, min(64, HELD // (2 * width)))
     far = looking.reaches(looking.look_at(run.step, data, dataset.batch(even(len(dataset), few))), data)
     if not far:
         return
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
-    yield "reach", looking.draw_reach(far), f"How far each head looks, over {min(few, len(dataset))} samples."
-    if column and column in batch.samples and batch.samples[column].dtype.kind in "iuf":
-        along = looking.reach_along(run.step, data, dataset, column, min(8, few))
-        if along is None:
-            return
+    yield "reach", partial(looking.draw_reach, far), f"How far each head looks, over {min(few, len(dataset))} samples."
+    numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
+    if numeric and (along := looking.reach_along(run.step, data, dataset, column, min(8, few))) is not None:
         numbers["reach_along"] = along._asdict()
-        yield "reach-along", looking.draw_reach_along(along, column), f"How far attention reaches against {column}."
+        caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
+        yield "reach-along", partial(looking.draw_reach_along, along, column), caption
 
 
 def _along(found: Found) -> tuple[Along | None, str]:
@@ -178,9 +177,8 @@ def _along(found: Found) -> tuple[Along | None, str]:
         passed = crossing(x[good], y[good], group=group) if what.startswith("probability") else None
     except UserError as error:
         return None, f"Not drawn: {error}."
-    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference}
-    if passed is not None:
-        found.numbers["along"] |= {"crossing": passed.value, "error": passed.error}
+    numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
+    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference, **numbers}
     return Along(what, x[good].astype(np.float64), y[good], passed), ""
 
 
@@ -253,7 +251,7 @@ def _training(page: Page, run: Run) -> None:
 
     history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
     measured = {key: key.partition("_")[2] for key in keys if key.partition("_")[2] in METRICS}
-    shares = {key: _word(name) for key, name in measured.items() if METRICS[name].needs == CLASSES}
+    shares = {key: _word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
     for key, name in measured.items():
         if key not in shares:
@@ -290,7 +288,7 @@ def _scores(page: Page, found: Found) -> None:
     elif "std" in outputs:
         for i, name in enumerate(found.objective.targets[:4]):
             three = [outputs[key][:, i] for key in ("mean", "std", "target")]
-            draw[f"Predictions and residuals of {name}"] = lambda three=three: curves.draw_residuals(*three)  # type: ignore[misc]
+            draw[f"Predictions and residuals of {name}"] = partial(curves.draw_residuals, *three)
     for caption, figure in draw.items():
         try:
             page.figure(figure(), f"{caption} ({part}).", caption)
@@ -322,7 +320,7 @@ def _attention(page: Page, found: Found) -> None:
     part = _shown(found.data, found.objective.along)
     for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
         if name != "heads":
-            page.figure(figure, caption, caption)
+            page.figure(figure(), caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
 
 

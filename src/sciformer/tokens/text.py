@@ -17,7 +17,7 @@ from ..errors import UserError
 from ..nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
 from .base import Array, Columns, Readout, Tokens
 
-CHUNK = 8192  # tokens whose logits are held at once, where a vocabulary is large
+CHUNK = 16384  # tokens whose logits are held at once, where a vocabulary is large
 UNKNOWN, MASK = "\ufffd", "\ufffc"  # the characters Unicode has for «unreadable» and «something stands here»
 
 

@@ -59,7 +59,7 @@ class Engine:
         self.worse = 0  # evaluations since then
         self.bad = 0  # steps in a row that were left out
         self.early = False  # whether patience ended the training
-        self.sums = torch.zeros(3, device=ranks.device)  # since the last line of the log: loss, gradient, steps
+        self.sums = [0.0, 0.0, 0.0]  # since the last line of the log: loss, gradient, steps
         self.since = (0, time.monotonic())  # tokens since that line, and when it was written
 
     def say(self, text: str) -> None:
@@ -126,10 +126,7 @@ class Engine:
         return self.number % every == 0
 
     def _remember(self, updated: Updated, batch: Batch) -> None:
-        """Add to the sums of the log and to the average of the weights, without waiting for the device."""
-        seen = torch.stack([updated.loss, updated.norm, torch.ones_like(updated.loss)])
-        self.sums += torch.where(updated.fine, seen, 0)
-        self.since = (self.since[0] + batch.tokens, self.since[1])
+        """Add to the average of the weights, without waiting for the device."""
         if self.average:
             weights = [weight.detach() for weight in self.step.model.parameters()]
             keep = min(self.settings.average, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
@@ -137,7 +134,10 @@ class Engine:
 
     def _look(self, number: int, updated: Updated, batch: Batch) -> None:
         """Was the gradient finite? If not, the weights were left as they were: say so, and give up after some."""
-        if bool(updated.fine):
+        loss, norm = updated.read()
+        self.since = (self.since[0] + batch.tokens, self.since[1])
+        if math.isfinite(norm):
+            self.sums = [self.sums[0] + loss, self.sums[1] + norm, self.sums[2] + 1]
             self.bad = 0
             return
         self.bad += 1
@@ -155,10 +155,10 @@ class Engine:
 
     def _log(self, board: Board | None) -> None:
         """One line: the means over the steps since the last one that were not left out."""
-        loss, norm, steps = self.sums.tolist()
+        loss, norm, steps = self.sums
         (tokens, when), now = self.since, time.monotonic()
         loss, tokens_all = self.ranks.sum(loss, tokens)
-        self.sums.zero_()
+        self.sums = [0.0, 0.0, 0.0]
         self.since = (0, now)
         if not steps:
             return  # all were left out, and that is in the log
@@ -255,15 +255,14 @@ class Engine:
             "weights": {name: whole(weight) for name, weight in named(self.step.model).items()},
             "optimizer": {key: whole(value) for key, value in optimizer_state(self.optimizer, self.names).items()},
             "average": {name: whole(weight) for name, weight in self.average.items()},
-            "log": {"sums": self.sums.clone()},
         }
-        tensors["log"]["sums"][0] = self.ranks.sum(float(self.sums[0]))[0]  # each rank has its share of the loss
         state = {
             "best": self.best,
             "worse": self.worse,
             "bad": self.bad,
             "halved": None if self.updater.micro == self.settings.micro else self.updater.micro,
             "early": self.early,
+            "sums": [*self.ranks.sum(self.sums[0]), *self.sums[1:]],  # each rank has its share of the loss
         }
 
         def write() -> None:
@@ -280,8 +279,8 @@ class Engine:
         for name, weight in self.average.items():
             weight.copy_(place(averaged[name], weight))
         restore_optimizer(self.optimizer, self.names, saved.tensors["optimizer"], place)
-        self.sums.copy_(saved.tensors["log"]["sums"])
-        self.sums[0] *= self.ranks.first
+        loss, norm, steps = saved.state["sums"]
+        self.sums = [loss * self.ranks.first, norm, steps]
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]
         self.bad, self.early = saved.state["bad"], saved.state["early"]
         sizes = [size for size in (saved.state["halved"], self.settings.micro) if size]

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +22,27 @@ from .parallel import Ranks
 from .settings import Train
 
 
-class Updated(NamedTuple):
-    """What an update showed, still on the device: the mean loss, the length of the gradient, whether it was finite."""
+class Updated:
+    """What an update showed: the mean loss and the length of the gradient, on their way from the device.
 
-    loss: Tensor
-    norm: Tensor
-    fine: Tensor
+    `read()` waits for that update alone. (Asking a tensor for its value would wait for all that was queued since.)
+    """
+
+    def __init__(self, loss: Tensor, norm: Tensor) -> None:
+        self.values = torch.stack([loss.float(), norm.float()])
+        self.arrived: torch.cuda.Event | None = None
+        if self.values.is_cuda:
+            on_host = torch.empty(2, pin_memory=True)
+            on_host.copy_(self.values, non_blocking=True)
+            self.values, self.arrived = on_host, torch.cuda.Event()
+            self.arrived.record()
+
+    def read(self) -> tuple[float, float]:
+        """Loss and length of the gradient."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        loss, norm = self.values.tolist()
+        return loss, norm
 
 
 class Updater:
@@ -78,7 +93,7 @@ class Updater:
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
             self.optimizer.step()
-        return Updated(loss, norm, fine)
+        return Updated(loss, norm)
 
     def ready(self, batch: Batch) -> Batch:
         """The batch with its tensors made, in memory that the GPU fetches from; a thread does this ahead."""

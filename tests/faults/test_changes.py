@@ -1,0 +1,144 @@
+"""What changed since a run was begun is noticed before it goes on."""
+
+import pytest
+
+from sciformer import plugin, registry
+from sciformer.errors import UserError
+from sciformer.run import Run
+from sciformer.train import checkpoint
+from tests.train.tiny import assert_same, go, left, listening, text_recipe
+
+from . import fault
+
+
+@fault("the recipe changed since the last checkpoint", "refused with the difference; `--accept-changes` goes on")
+def test_changed_recipe(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe, tmp_path, stop_after=4)
+    other = recipe.change({"train.rate": 0.5, "train.average": 0.0, "model.dropout": 0.0})
+    with pytest.raises(UserError) as refused:
+        go(other, tmp_path)
+    for line in ("model.dropout: 0.2 -> 0.0", "train.average: 0.9 -> 0.0", "train.rate: 0.01 -> 0.5"):
+        assert line in str(refused.value)
+    with listening() as said:
+        run = go(other, tmp_path, accept_changes=True)
+    assert any("train.rate: 0.01 -> 0.5" in text for text in said)
+    assert left(run)[1]["step"] == 14
+    assert run.recipe.train.rate == 0.5
+    assert_same(go(other, tmp_path), left(run))  # and now this is the recipe
+
+
+@fault("weights averaged only since a change", "they begin with the weights of the checkpoint")
+def test_averaging_begun_late(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe.change({"train.average": 0.0}), tmp_path, stop_after=4)
+    tensors, _ = left(go(recipe, tmp_path, accept_changes=True))
+    assert any(name.startswith("average") for name in tensors)
+
+
+@fault("another model than the checkpoint's, accepted by mistake", "refused, naming weights that do not fit")
+def test_other_model(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe, tmp_path, stop_after=4)
+    with pytest.raises(UserError, match="one that differs in"):
+        go(recipe.change({"model.dim": 4}), tmp_path, accept_changes=True)
+
+
+@fault(
+    "settings changed on which the weights do not depend (workers, saves, log, bad_steps, about)",
+    "goes on; the same weights",
+)
+def test_neutral_keys(tmp_path, texts):
+    recipe, reference = texts
+    go(recipe, tmp_path, stop_after=5)
+    changes = {"train.workers": 1, "train.save_every": 2, "train.keep": 3, "train.log_every": 1, "train.bad_steps": 2}
+    run = go(recipe.change({**changes, "train.shard": "full", "about.title": "another"}), tmp_path)
+    assert checkpoint.steps(run.folder.checkpoints) == [10, 12, 14]
+    tensors, expected = left(run)[0], reference[0]
+    assert [name for name in expected if name != "log sums" and not tensors[name].equal(expected[name])] == []
+
+
+@fault("the recipe changed before the first checkpoint", "there is nothing to lose: the new one is taken")
+def test_changed_recipe_before_a_checkpoint(tmp_path, texts):
+    recipe, _ = texts
+    go(recipe.change({"tokens.unit": "bytes", "model.dim": 4}), tmp_path, stop_after=0)
+    assert_same(go(recipe, tmp_path), texts[1])
+
+
+@fault("the data changed since the last checkpoint", "refused, naming the file; `--accept-changes` goes on")
+def test_changed_data(tmp_path):
+    recipe = text_recipe(tmp_path)
+    go(recipe, tmp_path / "run", stop_after=4)
+    path = tmp_path / "lines.txt"
+    path.write_text(path.read_text().replace("a", "b"))
+    with pytest.raises(
+        UserError, match=r"the data this run was begun with; found others: .*lines\.txt \(\d+ bytes, \w+ -> "
+    ):
+        go(recipe, tmp_path / "run")
+    with listening() as said:
+        go(recipe, tmp_path / "run", accept_changes=True)
+    assert any("the data changed since this run was begun" in text for text in said)
+
+
+PLUGIN = """
+from sciformer.objectives.next_token import NextToken
+from sciformer.registry import register
+
+@register("objective", "following")
+class Following(NextToken):
+    "The next token, under another name."
+"""
+
+
+@fault(
+    "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
+)
+def test_missing_plugin(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    monkeypatch.setattr(plugin, "LOADED", {})
+    path = tmp_path / "following.py"
+    path.write_text(PLUGIN)
+    given = plugin.load(path)
+    recipe = text_recipe(tmp_path).change({"objective.kind": "following"})
+    go(recipe, tmp_path / "run", stop_after=4, plugins=[given])
+    for attempt in (lambda: go(recipe, tmp_path / "run"), lambda: Run(tmp_path / "run")):
+        with pytest.raises(UserError, match=r"the plugin following\.py with which this run was made; found none"):
+            attempt()
+    path.write_text(PLUGIN + "# changed\n")
+    plugin.LOADED.clear()
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    changed = plugin.load(path)
+    with pytest.raises(UserError, match="with another content"):
+        go(recipe, tmp_path / "run", plugins=[changed])
+    assert left(go(recipe, tmp_path / "run", plugins=[changed], accept_changes=True))[1]["step"] == 14
+
+
+@fault("`--fresh` in a folder that holds other files too", "only what a training wrote is removed; the same result")
+def test_fresh_removes_only_its_own(tmp_path, texts):
+    recipe, reference = texts
+    go(recipe.change({"model.dim": 4, "train.steps": 6}), tmp_path)
+    others = [
+        "notes.txt",
+        "model/mine.py",
+        "model/weights.pt",
+        "checkpoints/mine/a",
+        "tensorboard/mine",
+        "step-0000004/b",
+    ]
+    for name in others:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    (tmp_path / "checkpoints" / ".partial-step-0000009-1").mkdir()
+    run = go(recipe, tmp_path, fresh=True)
+    assert all((tmp_path / name).read_text() == "mine" for name in others)
+    assert not (tmp_path / "checkpoints" / ".partial-step-0000009-1").exists()
+    assert_same(run, reference)
+
+
+@fault("a folder that holds a recipe.yaml but no run", "refused: that file would be overwritten")
+@pytest.mark.parametrize("fresh", [False, True])
+def test_folder_with_a_recipe_of_the_user(tmp_path, texts, fresh):
+    (tmp_path / "recipe.yaml").write_text("mine")
+    with pytest.raises(UserError, match=r"with a recipe\.yaml of yours in it"):
+        go(texts[0], tmp_path, fresh=fresh)
+    assert [path.name for path in tmp_path.iterdir()] == ["recipe.yaml"]

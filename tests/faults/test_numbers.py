@@ -1,0 +1,224 @@
+"""Numbers that are not finite, memory that runs out, data workers that die."""
+
+import multiprocessing
+import os
+import signal
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
+
+from sciformer.data.loader import Fetch
+from sciformer.errors import UserError
+from sciformer.objectives.base import Step
+from sciformer.run import Run
+from sciformer.train import checkpoint
+from tests.train.tiny import (
+    STEPS,
+    assert_near,
+    assert_same,
+    at_step,
+    fate,
+    go,
+    in_ranks,
+    left,
+    listening,
+    noting,
+    start,
+)
+
+from . import fault
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+
+
+SMOOTH = {"train.epsilon": 1e-4}  # otherwise Adam makes steps of full length out of the rounding of a gradient of zero
+
+
+def distance(tensors, expected):
+    """The largest difference of two models' weights."""
+    return max(float((tensors[name] - expected[name]).abs().max()) for name in expected if name.startswith("weights"))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """PyTorch looks after its workers every five seconds; not here."""
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
+
+
+def poison(patch, steps, value=np.nan, rank=0):
+    """Spoil one number of the first sample that a rank gets in each of these steps (counted from 0)."""
+    fetch = Fetch.__getitem__
+
+    def spoilt(self, step):
+        batch = fetch(self, step)
+        if step in steps and self.rank == rank:
+            batch.stream.columns["patch"] = batch.stream.columns["patch"].astype(np.float32)
+            batch.stream.columns["patch"][0, 0] = value
+        return batch
+
+    patch.setattr(Fetch, "__getitem__", spoilt)
+
+
+def first_samples(recipe, folder, steps):
+    """The id of the first sample of each of these steps."""
+    ids = {}
+    with noting(ids):
+        go(recipe, folder)
+    return [ids[step + 1][0][0] for step in steps]
+
+
+@fault(
+    "NaN or infinity in a batch", "the sample is named, the update left out, the optimizer as before; training goes on"
+)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
+    recipe = images[0].change({"train.evaluate_every": STEPS, "train.save_every": 1, "train.keep": STEPS})
+    (sample,) = first_samples(recipe, tmp_path / "whole", [6])
+    poison(monkeypatch, [6], value)
+    with listening() as said:
+        run = go(recipe, tmp_path / "run")
+    assert [text for text in said if "left out" in text] == [
+        f"step 7: the gradient was not finite; the update was left out (NaN or infinity in the samples [{sample}])"
+    ]
+    assert [line for line in run.records if "left_out" in line] == [{"step": 7, "left_out": True, "samples": [sample]}]
+    assert [line["step"] for line in run.records if "loss" in line] == [n + 1 for n in range(STEPS) if n != 6]
+    before, after = (checkpoint.load(run.folder.checkpoints, say=pytest.fail, step=step).tensors for step in (6, 7))
+    assert all(
+        torch.equal(before[part][name], after[part][name]) for part in ("weights", "optimizer") for name in before[part]
+    )
+    assert all(tensor.isfinite().all() for tensor in left(run)[0].values())
+    assert {float(value) for name, value in left(run)[0].items() if name.startswith("optimizer step")} == {STEPS - 1}
+
+
+@fault("NaN in a batch, and a stop right after it", "the same result as without the stop")
+@pytest.mark.parametrize("stop", [6, 7, 8])
+def test_nan_and_resume(tmp_path, images, monkeypatch, stop):
+    recipe = images[0].change({"train.log_every": 3})
+    poison(monkeypatch, [6, 7])
+    reference = left(go(recipe, tmp_path / "whole"))
+    go(recipe, tmp_path / "run", stop_after=stop)
+    assert_same(go(recipe, tmp_path / "run"), reference)
+    assert [line["step"] for line in reference[1]["records"] if "left_out" in line] == [7, 8]
+
+
+@fault(
+    "NaN in as many batches in a row as train.bad_steps", "stops, naming the samples; checkpoint and model are sound"
+)
+@pytest.mark.parametrize("stops", [(), (5, 6)])
+def test_nan_in_a_row(tmp_path, images, monkeypatch, stops):
+    recipe = images[0].change({"train.bad_steps": 3, "train.save_every": 1, "train.log_every": 100})
+    (sample,) = first_samples(recipe, tmp_path / "whole", [6])
+    poison(monkeypatch, [2, 4, 5, 6])
+    for stop in stops:  # the count goes on over stops
+        go(recipe, tmp_path / "run", stop_after=stop)
+    with pytest.raises(
+        UserError, match=rf"3 in a row that were not, the last with NaN or infinity in the samples \[{sample}\]"
+    ):
+        go(recipe, tmp_path / "run")
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints", say=pytest.fail)
+    assert (saved.step, saved.state["bad"]) == (6, 2)
+    assert all(tensor.isfinite().all() for tensor in saved.tensors["weights"].values())
+    assert all(weight.isfinite().all() for weight in Run(tmp_path / "run").model.parameters())
+    go(recipe.change({"train.bad_steps": 9}), tmp_path / "run")  # neutral: one may go on
+
+
+@fault("NaN on one of two ranks", "all leave the update out together, and the sample is named")
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_nan_on_one_rank(tmp_path, images, monkeypatch, shard):
+    recipe = images[0].change({"train.shard": shard, "train.log_every": 2, **SMOOTH})
+    poison(monkeypatch, [6], rank=1)
+    in_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path)
+    monkeypatch.undo()
+    fetch = Fetch.__getitem__
+    ids = {}
+
+    def spoilt(self, step):  # alone, the same sample is the third
+        batch = fetch(self, step)
+        if step == 6:
+            batch.stream.columns["patch"][8, 0] = np.nan
+            ids[step] = int(batch.ids[2])
+        return batch
+
+    monkeypatch.setattr(Fetch, "__getitem__", spoilt)
+    reference = left(go(recipe, tmp_path / "one"))
+    (line,) = (line for line in Run(tmp_path / "run").records if "left_out" in line)
+    assert line == {"step": 7, "left_out": True, "samples": [ids[6]]}
+    (tensors, found), (expected, wanted) = left(tmp_path / "run"), reference
+    assert [entry.keys() for entry in found["records"]] == [entry.keys() for entry in wanted["records"]]
+    assert distance(tensors, expected) < 1e-6
+
+
+@fault("a data worker killed", "replaced, and said; the same result")
+def test_worker_killed(tmp_path, texts, impatient):
+    recipe, reference = texts
+
+    def kill():
+        os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+    with listening() as said, at_step(5, kill):
+        run = go(recipe.change({"train.workers": 2}), tmp_path)
+    assert any("a data worker was lost" in text for text in said)
+    assert_same(run, reference)
+
+
+@fault("data workers killed again and again", "stops after three tries, with advice; the same command goes on")
+def test_workers_killed_for_ever(tmp_path, texts, monkeypatch, impatient):
+    recipe, reference = texts
+    parent, fetch = os.getpid(), Fetch.__getitem__
+
+    def deadly(self, step):
+        if step == 6 and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return fetch(self, step)
+
+    monkeypatch.setattr(Fetch, "__getitem__", deadly)
+    with pytest.raises(UserError, match="4 losses in a row"):
+        go(recipe.change({"train.workers": 1}), tmp_path)
+    assert_same(go(recipe, tmp_path), reference)
+
+
+@fault("no memory for a batch", "it is worked on in halves, and said; weights within 1e-6, also after a stop")
+def test_out_of_memory(tmp_path, texts, monkeypatch):
+    recipe = texts[0].change({"model.dropout": 0.0, **SMOOTH})
+    reference = left(go(recipe, tmp_path / "whole"))
+    forward, sizes = Step.forward, []
+
+    def narrow(step, inputs, outputs=False):
+        size = len(next(iter(inputs.stream.columns.values())))
+        sizes.append(size)
+        if step.training and size > 1:
+            raise torch.OutOfMemoryError("no memory")
+        return forward(step, inputs, outputs)
+
+    monkeypatch.setattr(Step, "forward", narrow)
+    with listening() as said:
+        go(recipe, tmp_path / "run", stop_after=7)
+        assert sizes[:3] == [4, 2, 1]
+        assert sum("out of memory: going on with" in text for text in said) == 2
+        run = go(recipe, tmp_path / "run")
+    assert sum("out of memory" in text for text in said) == 2  # remembered
+    assert max(sizes[3:]) == 1  # also where it is judged
+    assert_near(run, reference, 1e-5)
+    assert distance(left(run)[0], reference[0]) < 1e-6
+
+
+@fault("no memory for a single sample", "stops with advice")
+def test_out_of_memory_for_good(tmp_path, texts, monkeypatch):
+    def full(step, inputs, outputs=False):
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(Step, "forward", full)
+    with pytest.raises(UserError, match=r"none left with 1 at once. Use a smaller model or shorter samples"):
+        go(texts[0], tmp_path)
+
+
+@fault("another number of threads or cores", "promised only for equal numbers: run.json records them")
+def test_threads_are_recorded(tmp_path, texts):
+    def work():
+        torch.set_num_threads(2)
+        go(texts[0], tmp_path / "run", stop_after=1)
+
+    assert fate(start(work)) == 0
+    assert Run(tmp_path / "run").about["device"] == "cpu (2 threads)"

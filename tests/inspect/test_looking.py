@@ -1,0 +1,216 @@
+"""How far attention reaches and what receives it, against numbers made by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.assembly import Assembly
+from sciformer.errors import UserError
+from sciformer.inspect import looking
+from sciformer.inspect.looking import gather, look_at, reach, reach_along, reaches, received, title, weights_on
+from sciformer.objectives.base import Step
+from sciformer.recipe import Recipe
+
+LINE = np.abs(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
+
+
+def softmax(shape, mask=None, seed=0):
+    scores = np.random.default_rng(seed).normal(size=shape)
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = np.exp(scores)
+    return weights / weights.sum(-1, keepdims=True)
+
+
+# How far
+
+
+def test_the_reach_of_known_heads():
+    uniform, own = np.full((5, 5), 0.2), np.eye(5)
+    one_left = np.eye(5, k=-1) + np.diag([1, 0, 0, 0, 0])  # the first has none at its left
+    found = reach(np.stack([uniform, own, one_left])[None], LINE)
+    assert found.heads == pytest.approx(np.array([[1.6, 0.0, 0.8]]))
+    assert found.uniform == pytest.approx([1.6])
+
+
+def test_the_baseline_sees_what_a_head_may_see():
+    causal = np.tril(np.ones((5, 5), bool))
+    found = reach(softmax((2, 3, 5, 5), causal), LINE)
+    by_hand = np.mean([np.mean(LINE[i, : i + 1]) for i in range(5)])
+    assert found.uniform == pytest.approx([by_hand] * 2)
+    assert found.heads.shape == (2, 3)
+
+
+def test_padding_and_the_class_token_do_not_count():
+    plain = softmax((1, 2, 4, 4))
+    padded = np.zeros((1, 2, 5, 5))
+    padded[..., :4, :4], padded[..., 4, :4] = plain, 0.25
+    valid = np.array([[True] * 4 + [False]])
+    known = reach(plain, LINE[:4, :4])
+    assert reach(padded, LINE, valid).heads == pytest.approx(known.heads)
+    crowned = np.full((1, 2, 5, 5), 0.2)
+    crowned[..., 1:, 0], crowned[..., 1:, 1:] = 0.6, 0.4 * plain
+    assert reach(crowned, LINE[:4, :4], front=1).heads == pytest.approx(known.heads)
+    assert reach(crowned, LINE[:4, :4], front=1).uniform == pytest.approx(known.uniform)
+
+
+def test_what_has_no_reach():
+    assert np.isnan(reach(softmax((1, 1, 5, 5)), LINE, np.zeros((1, 5), bool)).heads).all()
+    assert np.isnan(reach(np.full((1, 1, 5, 5), np.nan), LINE).heads).all()
+    with pytest.raises(UserError, match="self-attention"):
+        reach(np.ones((1, 1, 1, 5)) / 5, LINE)
+    with pytest.raises(UserError, match="distances of 5 tokens"):
+        reach(softmax((1, 1, 5, 5)), LINE[:4, :4])
+    with pytest.raises(UserError, match=r"\(B, H, N, M\)"):
+        reach(np.eye(5), LINE)
+
+
+# At what
+
+
+def test_received_is_the_mean_over_queries_and_heads():
+    weights = softmax((2, 3, 5, 5))
+    assert received(torch.tensor(weights)) == pytest.approx(weights.mean((1, 2)))
+
+
+def test_uniform_attention_is_received_uniformly_also_under_a_causal_mask():
+    causal = np.tril(np.ones((5, 5)))
+    assert received((causal / causal.sum(1, keepdims=True))[None, None]) == pytest.approx(np.full((1, 5), 0.2))
+
+
+def test_a_query_that_asks_for_the_sample_has_its_own_row():
+    weights = softmax((2, 3, 5, 5))
+    assert received(weights, front=1) == pytest.approx(weights[:, :, 0, 1:].mean(1))
+    assert received(weights[:, :, :1]) == pytest.approx(weights[:, :, 0].mean(1))
+
+
+def test_samples_by_their_value():
+    x = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
+    assert [(value, rows.tolist()) for value, rows in gather(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
+    many = gather(np.arange(100.0)[::-1], most=4)
+    assert [value for value, _ in many] == [12.0, 37.0, 62.0, 87.0]
+    assert sorted(np.concatenate([rows for _, rows in many]).tolist()) == list(range(100))
+    assert gather(np.array([np.nan])) == []
+
+
+def test_names_of_maps():
+    assert title("blocks.0.attention") == "block 1"
+    assert title("pool.blocks.1.attention") == "pool, block 2"
+    assert title("pool.attention") == "pool"
+
+
+# Models
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("looking")
+    rng = np.random.default_rng(0)
+    columns = {"temperature": np.repeat([1.0, 2.0, 3.0], 10), "label": np.arange(30) % 2}
+    np.savez(folder / "a.npz", image=rng.normal(size=(30, 8, 8)), name=np.array(["a"] * 30), **columns)
+    (folder / "t.txt").write_text("a $b$ 日 text\n" * 20)
+    return folder
+
+
+def made(files, objective="classify", text=False, **model):
+    recipe = Recipe.of(
+        {
+            "data": {"kind": "arrays", "files": [str(files / "a.npz")], "split": {"valid": 0.0, "test": 0.0}},
+            "tokens": {"kind": "patches", "patch": 2},
+            "model": {"kind": "encoder", "dim": 16, "depth": 2, "heads": 2, **model},
+            "objective": {"kind": objective},
+        }
+        | ({"data": {"kind": "text", "files": [str(files / "t.txt")]}} if text else {})
+        | ({"tokens": {"kind": "text", "context": 12}} if text else {})
+    )
+    assembly = Assembly.open(recipe)
+    return Step(assembly.network(), assembly.objective).eval(), assembly, assembly.dataset("train")
+
+
+BLOCKS = ["blocks.0.attention", "blocks.1.attention"]
+
+
+@pytest.mark.parametrize(
+    ("pool", "maps"),
+    [
+        ("mean", BLOCKS),
+        ("class_token", BLOCKS),
+        ("attention", [*BLOCKS, "pool.attention"]),
+        ("class_attention", [*BLOCKS, "pool.blocks.0.attention", "pool.blocks.1.attention"]),
+    ],
+)
+def test_every_pooling_is_looked_at(files, pool, maps):
+    step, assembly, dataset = made(files, pool=pool)
+    look = look_at(step, assembly, dataset.batch(np.arange(3)))
+    assert list(look.watch.attention) == maps
+    assert look.front == (pool == "class_token")
+    far = reaches(look, assembly)
+    assert list(far) == BLOCKS
+    assert all(each.heads.shape == (3, 2) and (each.heads > 0).all() for each in far.values())
+    assert far[BLOCKS[0]].uniform == pytest.approx(np.full(3, far[BLOCKS[0]].uniform[0]))
+    on = weights_on(look, 1)
+    assert list(on) == maps
+    assert all(weights.shape == (16,) and 0 < weights.sum() <= 1 + 1e-6 for weights in on.values())
+    figure = looking.draw_attention(look, assembly, 0)
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["sample", *map(title, maps)]
+    assert len(looking.draw_matrices(look, assembly, 0).axes) == 5
+    assert looking.draw_reach(far).axes[0].get_xlabel() == "block"
+
+
+def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
+    step, assembly, dataset = made(files, "masked", pool="attention")
+    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    hidden = look.seen.stream.columns["hidden"]
+    assert hidden.any()
+    assert (look.seen.stream.columns["patch"][hidden] == 0).all()
+    assert list(look.watch.attention) == BLOCKS
+
+
+@pytest.mark.parametrize("trunk", ["lstm", "convolution"])
+def test_rivals_have_no_attention(files, trunk):
+    step, assembly, dataset = made(files, trunk=trunk)
+    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    assert look.watch.attention == {}
+    assert reaches(look, assembly) == {}
+    assert weights_on(look, 0) == {}
+    assert len(looking.draw_attention(look, assembly, 0).axes) == 1
+    assert reach_along(step, assembly, dataset, "temperature") is None
+
+
+def test_text_of_different_lengths(files):
+    step, assembly, _ = made(files, "next_token", text=True, kind="decoder")
+    texts = np.empty(3, object)
+    texts[:] = ["a b$", "a", "b text"]
+    look = look_at(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
+    assert look.seen.stream.lengths.tolist() == [3, 0, 5]
+    far = reaches(look, assembly)[BLOCKS[0]]
+    alone = look_at(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
+    assert far.heads.shape == (2, 2)  # the one without a token has none
+    assert far.heads[0] == pytest.approx(reaches(alone, assembly)[BLOCKS[0]].heads[0])
+    assert [len(weights_on(look, row).get(BLOCKS[1], [])) for row in range(3)] == [3, 0, 5]
+    figure = looking.draw_attention(look, assembly, 2)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 3
+
+
+def test_reach_along_a_column(files):
+    step, assembly, dataset = made(files)
+    found = reach_along(step, assembly, dataset, "temperature", samples_per_value=4)
+    assert found.values.tolist() == [1, 2, 3]
+    look = look_at(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
+    heads = reaches(look, assembly)[BLOCKS[1]].heads
+    assert found.mean[BLOCKS[1]][1] == pytest.approx(heads.mean(0))
+    assert found.deviation[BLOCKS[1]][1] == pytest.approx(heads.std(0))
+    assert found.uniform.shape == (3,)
+    assert looking.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
+    for column in ("name", "nothing"):
+        with pytest.raises(UserError, match=column):
+            reach_along(step, assembly, dataset, column)
+
+
+def test_looking_changes_nothing(files):
+    step, assembly, dataset = made(files)
+    step.train()
+    before = {name: weight.clone() for name, weight in step.state_dict().items()}
+    look_at(step, assembly, dataset.batch(np.arange(2)))
+    assert step.training
+    assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())

@@ -1,0 +1,107 @@
+"""AdamW: which weights decay, the rate at every step, a step left out."""
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
+from sciformer.train.settings import Train
+
+CPU = torch.device("cpu")
+
+
+def test_matrices_decay_and_vectors_do_not():
+    model = nn.ModuleDict({"a": nn.Linear(3, 4), "n": nn.LayerNorm(4), "e": nn.Embedding(5, 3)})
+    model["frozen"] = nn.Linear(2, 2).requires_grad_(False)
+    optimizer = make_optimizer(model, Train(decay=0.3, rate=0.02, betas=(0.8, 0.9), epsilon=1e-6), CPU)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    groups = {group["weight_decay"]: {names[id(w)] for w in group["params"]} for group in optimizer.param_groups}
+    assert groups == {0.3: {"a.weight", "e.weight"}, 0.0: {"a.bias", "n.weight", "n.bias"}}
+    assert {(group["lr"], group["betas"], group["eps"]) for group in optimizer.param_groups} == {
+        (0.02, (0.8, 0.9), 1e-6)
+    }
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    for weight in model.parameters():
+        weight.grad = torch.zeros_like(weight) if weight.requires_grad else None
+    optimizer.step()
+    for name, weight in model.named_parameters():  # with no gradient, only the decay is left
+        shrunk = before[name] * (1 - 0.02 * 0.3) if name in groups[0.3] else before[name]
+        torch.testing.assert_close(weight.detach(), shrunk)
+    assert len(make_optimizer(nn.LayerNorm(3), Train(), CPU).param_groups) == 1
+
+
+@pytest.mark.parametrize("warmup", [0, 1, 10])
+def test_schedules_against_their_formulas(warmup):
+    total, peak, floor, flat = 50, 0.5, 0.1, 0.6
+    formulas = {
+        "constant": lambda n: 1.0,
+        "inverse_sqrt": lambda n: math.sqrt(max(1, warmup) / (n + 1)),
+        "cosine": lambda n: floor + (1 - floor) * (1 + math.cos(math.pi * (n - warmup) / (total - warmup))) / 2,
+        "flat": lambda n: 1 - (1 - floor) * max(0, n - flat * total) / (total - flat * total),
+    }
+    for name, formula in formulas.items():
+        settings = Train(rate=peak, warmup=warmup, schedule=name, floor=floor, flat=flat)
+        rates = [rate(step, total, settings) for step in range(total)]
+        assert rates[:warmup] == pytest.approx([peak * (n + 1) / warmup for n in range(warmup)])
+        assert rates[warmup:] == pytest.approx([peak * formula(n) for n in range(warmup, total)])
+        assert 0 < min(rates) <= max(rates) <= peak * (1 + 1e-12)
+        after = rates[max(0, warmup - 1) :]
+        assert after == sorted(after, reverse=True)
+        assert rate(10 * total, total, settings) >= 0  # a run that goes on beyond its end
+
+
+def test_rates_at_the_ends():
+    for name in ("cosine", "flat"):
+        settings = Train(rate=1.0, warmup=4, schedule=name, floor=0.2)
+        assert rate(3, 100, settings) == 1.0
+        assert rate(0, 100, settings) == 0.25
+        assert rate(100, 100, settings) == pytest.approx(0.2)
+    assert rate(0, 1, Train(rate=1.0, warmup=0)) == 1.0
+    assert rate(2, 3, Train(rate=1.0, warmup=10)) == pytest.approx(0.3)  # shorter than its warm-up
+    assert rate(5, 5, Train(rate=1.0, warmup=5, flat=1.0, schedule="flat")) == 1.0
+
+
+def test_a_step_left_out_leaves_the_state_as_it_was():
+    """What update.py relies on: `found_inf` of the fused AdamW, also at the very first step."""
+    torch.manual_seed(0)
+    model = nn.Linear(3, 3)
+    optimizer = make_optimizer(model, Train(), CPU)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    assert optimizer.defaults["fused"]
+    for step, bad in enumerate([True, False, False, True, False]):
+        before, weights = copy.deepcopy(optimizer_state(optimizer, names)), copy.deepcopy(model.state_dict())
+        for weight in model.parameters():
+            weight.grad = torch.full_like(weight, math.nan if bad else 1.0)
+        optimizer.found_inf = torch.tensor(float(bad))
+        optimizer.grad_scale = None
+        optimizer.step()
+        after = optimizer_state(optimizer, names)
+        assert bad == all(torch.equal(weights[name], tensor) for name, tensor in model.state_dict().items())
+        if bad and step:
+            assert all(torch.equal(before[name], after[name]) for name in after)
+        assert all(tensor.isfinite().all() for tensor in after.values())
+    assert {float(value) for name, value in after.items() if name.startswith("step ")} == {3.0}
+
+
+def test_the_state_goes_out_and_back_by_name():
+    model, twin = nn.Linear(3, 2), nn.Linear(3, 2)
+    twin.load_state_dict(model.state_dict())
+    optimizers = [make_optimizer(one, Train(), CPU) for one in (model, twin)]
+    names = [{id(weight): name for name, weight in one.named_parameters()} for one in (model, twin)]
+
+    def step(one, optimizer):
+        for i, weight in enumerate(one.parameters()):
+            weight.grad = torch.full_like(weight, 0.1 + i)
+        optimizer.step()
+
+    step(model, optimizers[0])
+    state = optimizer_state(optimizers[0], names[0])
+    assert set(state) == {f"{key} {name}" for key in ("step", "exp_avg", "exp_avg_sq") for name in ("weight", "bias")}
+    twin.load_state_dict(model.state_dict())
+    restore_optimizer(optimizers[1], names[1], state, lambda value, like: value.clone())
+    for one, optimizer in zip((model, twin), optimizers):
+        step(one, optimizer)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters()))
