@@ -151,10 +151,11 @@ def engine_once(options: argparse.Namespace, device: str) -> dict[str, list[floa
     inputs = [engine.fetch[i].inputs(engine.ranks.device, engine.updater.multiple) for i in range(8)]
     counts = [engine.fetch[i].count for i in range(8)]
     weights = [weight for weight in engine.step.parameters() if weight.requires_grad]
-    optimizer, call = engine.optimizer, engine.updater.call
+    optimizer, call = engine.optimizer, engine.updater.whole_call
 
     def bare() -> None:
         for i in range(options.steps):
+            torch.compiler.cudagraph_mark_step_begin()
             with cast(engine.ranks.device, engine.updater.precision):
                 loss, _ = call(inputs[i % 8])
                 (loss / counts[i % 8]).backward()

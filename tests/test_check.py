@@ -203,7 +203,7 @@ def test_a_small_table_keeps_numbers_and_cuts_texts():
 def test_samples_at_once_are_doubled_until_memory_runs_out(images):
     class Small(nn.Module):
         def forward(self, inputs):
-            if len(inputs.samples["label"]) > 8:
+            if len(inputs.stream.columns["patch"]) > 8:
                 raise torch.OutOfMemoryError
             return (inputs.stream.columns["patch"].sum() * torch.ones((), requires_grad=True)), {}
 
@@ -213,3 +213,15 @@ def test_samples_at_once_are_doubled_until_memory_runs_out(images):
     heard = []
     assert estimate._largest_on_cuda(engine, 32, heard.append) == 8
     assert heard[-1] == "trying 16 samples at once"
+
+
+def test_one_thread_is_advised_where_it_is_quicker(monkeypatch):
+    def timed(engine, steps):
+        return [0.0] * len(steps), [0.2 if torch.get_num_threads() > 1 else 0.01] * len(steps)
+
+    monkeypatch.setattr(estimate, "_timed", timed)
+    assert check(text()).notes == []
+    torch.set_num_threads(2)
+    (note,) = check(text()).notes
+    assert note == "A step takes 200 ms with 2 threads, but 10 ms with one: set OMP_NUM_THREADS=1 before you train."
+    assert torch.get_num_threads() == 2

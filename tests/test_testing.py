@@ -207,6 +207,7 @@ BROKEN = {
     "the embedding gives NaN or infinity": {
         "embedding": layer(lambda self, c: self.linear(c["weight"][..., None]) / 0)
     },
+    "lazy parameters": {"embedding": lambda self, dim: nn.LazyLinear(dim)},
     "`spare` of the embedding has no gradient": {"embedding": lambda self, dim: Unused(dim)},
     "laid end to end": {"embedding": layer(over_tokens)},
     "the bias of pairs must be (B, H, N, N)": {"pairs": lambda self, heads: Pairs(heads + 1)},

@@ -178,7 +178,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
     missing = list(section.tokenize(table).columns) if rough else []
     found = check_tokens(section, table, missing=missing, draw=own)
     checked.problems += [f"tokens {problem}" for problem in found]
-    words = "every promise of tokens is kept" if not found else f"{len(found)} promises of tokens are broken"
+    words = f"{len(found)} promises of tokens broken" if found else "every promise of tokens is kept"
     checked.fact("Tokens", f"{stream}: {section.kind}", words + (" (your own)" if own else ""))
 
 

@@ -159,8 +159,12 @@ def choose(found: Comparison) -> None:
 def verdict(found: Comparison) -> list[str]:
     """For each metric a sentence: who is best, and whether the next one is beyond the spread."""
     rows = [row for row in found.chosen if row.done]
+    if not rows:
+        return ["No run came to its end."]
     if len(rows) < 2:
-        return ["There is one recipe with results, so that there is nothing to compare."] if rows else ["No run ended."]
+        only = rows[0]
+        at = f"; it is best at {words_of(only.point)} by its validation {found.best}" if only.point else ""
+        return [f"Only {only.recipe} has results, so that there is nothing to compare{at}."]
     return [_sentence(metric, rows) for metric in found.metrics]
 
 
@@ -174,7 +178,7 @@ def _sentence(metric: str, rows: Sequence[Row]) -> str:
     a, b = first.score(metric), second.score(metric)
     apart = abs(a.mean - b.mean)
     head = f"{metric}: {first.recipe} is ahead of {second.recipe} by {apart:.3g}"
-    if apart == 0:
+    if math.isclose(a.mean, b.mean, rel_tol=1e-6):  # less is the rounding of sums
         return f"{metric}: {first.recipe} and {second.recipe} are equal."
     if a.count < 2 or b.count < 2:
         return f"{head}; with one seed nothing is known of the spread, so that this may be chance."

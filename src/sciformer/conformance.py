@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from .data.batch import Batch, Stream
 from .data.chance import Chance
@@ -51,6 +52,9 @@ def check_embedding(case: Case) -> Problems:
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
     for dim in (case.dim, 2 * case.dim):
         module = case.fixed().embedding(dim)
+        if any(is_lazy(weight) for weight in module.parameters()):
+            yield "the embedding has lazy parameters, which an optimizer cannot have: learn the sizes in `fit`"
+            return
         view = batch.inputs().stream
         x = module(view.columns)
         size = tuple(next(iter(view.columns.values())).shape[:2])

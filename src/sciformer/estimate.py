@@ -45,9 +45,9 @@ def try_training(
     batch = engine.fetch[0]
     expected = _expected(engine)
     say("one step")
-    first = engine.updater(batch, 0, batch.count)
-    loss, fine = float(first.loss), bool(first.fine) and math.isfinite(float(first.loss))
-    checked.figures |= {"loss": loss, "gradient": float(first.norm)}
+    loss, gradient = engine.updater(batch, 0, batch.count).read()
+    fine = math.isfinite(loss) and math.isfinite(gradient)
+    checked.figures |= {"loss": loss, "gradient": gradient}
     words = f"{loss:.4f}" + (f", guessing gives {expected:.4f}" if expected else "")
     checked.fact("Model", "loss at the start", words)
     if not fine:
@@ -73,8 +73,10 @@ def try_training(
     with checked.trying("memory"):
         _memory(checked, engine, batch, say)
     _disk(checked, engine, run)
-    if settings.best not in ("loss", *assembly.objective.chosen()):
-        checked.problems.append(f"train.best is {settings.best}, which is not measured; see objective.metrics.")
+    if engine.updater.micro != settings.micro:
+        checked.notes.append(
+            f"Memory ran out with a whole batch; {engine.updater.micro} at a time fit: see train.micro."
+        )
 
 
 def _expected(engine: Engine) -> float | None:
@@ -110,19 +112,17 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     """Seconds of a step, prepared and computed, after the first one; of an evaluation; of the whole training."""
     say("timing some steps")
     settings, device = engine.settings, engine.ranks.device
-    preparing, computing = [], []
-    began = time.monotonic()
-    for number in range(1, most + 1):
-        start = time.monotonic()
-        batch = engine.fetch[number]
-        middle = time.monotonic()
-        engine.updater(batch, number, batch.count)
-        _wait(device)
-        preparing.append(middle - start)
-        computing.append(time.monotonic() - middle)
-        if time.monotonic() - began > PATIENCE:
-            break
+    preparing, computing = _timed(engine, range(1, most + 1))
     prepare_s, compute_s = float(np.median(preparing)), float(np.median(computing))
+    if device.type == "cpu" and (threads := torch.get_num_threads()) > 1:
+        torch.set_num_threads(1)  # a small model, or a machine that others use too, may be quicker so
+        alone = float(np.median(_timed(engine, range(most + 1, most + 4))[1]))
+        torch.set_num_threads(threads)
+        if compute_s > 1.5 * alone:
+            checked.notes.append(
+                f"A step takes {_short(compute_s)} with {threads} threads, but {_short(alone)} with one: "
+                "set OMP_NUM_THREADS=1 before you train."
+            )
     beside = settings.workers > 0 or device.type == "cuda"  # then batches are prepared meanwhile
     step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
     if beside and prepare_s / max(1, settings.workers) > compute_s:
@@ -154,10 +154,27 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     train = engine.assembly.dataset("train")
     overlap = 1 if train.window is None else train.window / train.stride  # of windows, each of which shows more
     passes = engine.total * engine.order.batch / len(train) * overlap
-    checked.fact("Time", "a step", f"{_short(step)} for {engine.order.batch} samples, {batch.tokens:,} tokens")
+    checked.fact("Time", "a step", f"{_short(step)} for {engine.order.batch} samples")
     checked.fact("Time", "an evaluation", f"{_short(evaluation)} on {count:,} samples of {part}")
     words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {evaluations} evaluations"
     checked.fact("Time", "the training", words)
+
+
+def _timed(engine: Engine, steps: range) -> tuple[list[float], list[float]]:
+    """Seconds to prepare and to compute each of some steps; when they take long, of fewer."""
+    preparing, computing = [], []
+    began = time.monotonic()
+    for number in steps:
+        start = time.monotonic()
+        batch = engine.fetch[number]
+        middle = time.monotonic()
+        engine.updater(batch, number, batch.count)
+        _wait(engine.ranks.device)
+        preparing.append(middle - start)
+        computing.append(time.monotonic() - middle)
+        if time.monotonic() - began > PATIENCE:
+            break
+    return preparing, computing
 
 
 def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str], None]) -> None:

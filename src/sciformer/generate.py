@@ -33,7 +33,8 @@ def generate(
     top_p        choose among the likeliest tokens that together have this probability
     stop         end where this text appears
     """
-    model, tokens = run.model, _text(run)
+    model: Any = run.model
+    tokens = _text(run)
     if not hasattr(model, "decode"):
         raise UserError("a run of a decoder, to go on from a text", f"`model.kind: {run.recipe.model.kind}`")
     _check(length, temperature, top_k, top_p)

@@ -1,4 +1,3 @@
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -146,20 +145,6 @@ def test_nothing_is_legal(lengths, packed):
     assert inputs.samples["y"].shape == (len(lengths),)
     assert inputs.stream.columns["trace"].shape == ((0, 3, 2) if packed else (len(lengths), 0, 3, 2))
     assert len(batch.take(np.zeros(0, np.int64))) == 0
-
-
-def test_tensors_made_ahead_are_used_while_they_are_true():
-    batch = Batch({"tokens": stream_of([2, 3])}, {"y": np.arange(2)}, np.arange(2))
-    ahead = replace(batch, ready=batch.inputs(multiple=4))
-    assert ahead.inputs().stream.columns["id"].shape == (2, 4)
-    for other in (
-        ahead.but(batch.stream.take(np.array([1, 0]))),
-        ahead.take(np.array([1, 0])),
-        ahead.but(y=np.ones(2)),
-    ):
-        assert other.inputs().stream.columns["id"].shape == (2, 3)
-    assert list(replace(batch, sent=("x",)).inputs().samples) == []
-    assert list(replace(batch, sent=("y", "x")).inputs().samples) == ["y"]
 
 
 def test_wrong_lengths_are_refused():

@@ -73,23 +73,19 @@ def expected():
     return made
 
 
-def same(batch):
-    return batch
-
-
-@pytest.mark.parametrize(("workers", "ahead"), [(0, None), (0, same), (1, None), (2, None)])
-def test_the_same_batches_from_any_step(expected, workers, ahead):
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_the_same_batches_from_any_step(expected, workers):
     before = set(threading.enumerate())
     fetch = fetch_of()
     for first, last in [(0, 12), (7, 11), (3, 3)]:
-        assert_same(load(fetch, first, last, workers=workers, ahead=ahead), expected[first:last])
+        assert_same(load(fetch, first, last, workers=workers), expected[first:last])
     assert left_behind(before) == ([], set())
 
 
-@pytest.mark.parametrize(("workers", "ahead"), [(0, same), (2, None)])
-def test_a_loader_closed_early_leaves_nothing_behind(expected, workers, ahead):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_closed_early_leaves_nothing_behind(expected, workers):
     before = set(threading.enumerate())
-    batches = load(fetch_of(), 0, 12, workers=workers, ahead=ahead)
+    batches = load(fetch_of(), 0, 12, workers=workers)
     assert_same([next(batches), next(batches)], expected[:2])
     batches.close()
     assert left_behind(before) == ([], set())
@@ -147,13 +143,13 @@ def raiser(error):
     return trouble
 
 
-@pytest.mark.parametrize(("workers", "ahead"), [(0, None), (0, same), (2, None)])
-def test_mistakes_come_through_and_are_not_tried_again(workers, ahead):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_mistakes_come_through_and_are_not_tried_again(workers):
     before, said = set(threading.enumerate()), []
     wrong = UserError("finite pixels", "NaN in sample 7", "Look at it.")
     for error in (wrong, ValueError("odd value"), RuntimeError("no worker to blame"), KeyError("column")):
         with pytest.raises(type(error), match=r"NaN in sample 7|odd value|no worker|column") as caught:
-            list(load(fetch_of(raiser(error)), 0, 12, workers=workers, ahead=ahead, say=said.append))
+            list(load(fetch_of(raiser(error)), 0, 12, workers=workers, say=said.append))
         if error is wrong:
             assert str(caught.value) == str(wrong)
             assert caught.value.advice == "Look at it."

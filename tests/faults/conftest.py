@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from tests.train.tiny import go, image_recipe, left, text_recipe
 
@@ -22,3 +23,9 @@ def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("images")
     recipe = image_recipe(folder)
     return recipe, left(go(recipe, folder / "run"))
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """PyTorch looks after its workers every five seconds; not here."""
+    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))

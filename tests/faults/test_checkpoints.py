@@ -11,7 +11,7 @@ from sciformer.errors import UserError
 from sciformer.run import Run
 from sciformer.train import checkpoint
 from sciformer.train.weights import load_weights
-from tests.train.tiny import assert_same, at_step, fate, go, listening, start
+from tests.train.tiny import assert_same, at_step, fate, go, listening, start, start_ranks
 
 from . import fault
 
@@ -94,6 +94,20 @@ def test_disk_full_at_the_best_model(tmp_path, texts):
     assert load_weights(tmp_path / "run" / "model")[1]["step"] == 5
     assert {path.name for path in (tmp_path / "run" / "model").iterdir()} == {"weights.safetensors", "statistics.json"}
     assert_same(go(recipe, tmp_path / "run"), reference)
+
+
+@fault("the disk full for the first of two ranks", "both stop, with the same words")
+def test_disk_full_for_one_rank(tmp_path, texts):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4000, resource.RLIM_INFINITY))
+
+    with at_step(8, limit, rank=0):
+        children = start_ranks(lambda: go(texts[0], tmp_path / "run"), tmp_path)
+        assert [fate(child) for child in children] == [1, 1]
+    first, second = ((tmp_path / f"rank-{rank}").read_text() for rank in range(2))
+    assert first == second
+    assert "The older checkpoints (step 4) are intact" in first
 
 
 @fault("a run folder that cannot be written to", "refused before the data are read")

@@ -7,7 +7,6 @@ import signal
 import numpy as np
 import pytest
 import torch
-from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from sciformer.data.loader import Fetch
 from sciformer.errors import UserError
@@ -39,12 +38,6 @@ SMOOTH = {"train.epsilon": 1e-4}  # otherwise Adam makes steps of full length ou
 def distance(tensors, expected):
     """The largest difference of two models' weights."""
     return max(float((tensors[name] - expected[name]).abs().max()) for name in expected if name.startswith("weights"))
-
-
-@pytest.fixture
-def impatient(monkeypatch):
-    """PyTorch looks after its workers every five seconds; not here."""
-    monkeypatch.setattr(_MultiProcessingDataLoaderIter._try_get_data, "__defaults__", (0.2,))
 
 
 def poison(patch, steps, value=np.nan, rank=0):

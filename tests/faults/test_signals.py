@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sciformer.errors import Stopped, UserError
+from sciformer.errors import Stopped
 from sciformer.train import checkpoint, signals
 from tests.train.tiny import assert_near, assert_same, at_step, fate, go, left, start, start_ranks
 
@@ -93,7 +93,7 @@ def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
 
 @fault("a signal to the whole group, data workers too (Ctrl-C, `scancel`)", "saved as with one signal; the same result")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_to_the_group(tmp_path, texts, number):
+def test_signal_to_the_group(tmp_path, texts, number, impatient):
     recipe, reference = texts
 
     def work():
@@ -162,12 +162,3 @@ def test_first_rank_refuses(tmp_path, texts):
     first, second = (Path(tmp_path / f"rank-{rank}").read_text() for rank in range(2))
     assert first == second
     assert "model.dim: 8 -> 4" in first
-
-
-def test_patience_is_a_number(monkeypatch):
-    from sciformer.train.parallel import patience
-
-    for odd in ("soon", "-1", "nan", "inf"):
-        monkeypatch.setenv("SCIFORMER_PATIENCE", odd)
-        with pytest.raises(UserError, match="SCIFORMER_PATIENCE"):
-            patience()

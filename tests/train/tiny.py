@@ -32,7 +32,7 @@ def text_recipe(folder, **changes):
         path.write_text("\n".join(lines))
     recipe = Recipe.of(
         {
-            "data": {"kind": "text", "files": [str(path)], "documents": "line", "split": {"valid": 0.15}},
+            "data": {"kind": "text", "files": [str(path)], "documents": "line", "split": {"valid": 0.15, "test": 0.0}},
             "tokens": {"kind": "text", "context": 12},
             "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 2, "dropout": 0.2},
             "objective": {"kind": "next_token"},

@@ -85,7 +85,6 @@ class Batch:
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     count: float = 0  # what the loss is divided by: tokens or samples, as the objective has it
     sent: tuple[str, ...] | None = None  # columns of samples that the model's side needs; all numbers unless said
-    ready: Inputs | None = None  # its tensors, where a thread made them ahead
 
     def __len__(self) -> int:
         if self.streams:
@@ -102,7 +101,7 @@ class Batch:
         """The same batch with its only stream replaced, or columns of samples added."""
         assert stream is None or len(self.streams) == 1
         streams = self.streams if stream is None else dict.fromkeys(self.streams, stream)
-        return replace(self, streams=streams, samples={**self.samples, **samples}, ready=None)
+        return replace(self, streams=streams, samples={**self.samples, **samples})
 
     def take(self, rows: Array) -> Batch:
         """The samples of these rows, uncounted."""
@@ -120,8 +119,6 @@ class Batch:
 
     def inputs(self, device: torch.device | str = "cpu", multiple: int = 1, packed: bool = False) -> Inputs:
         """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end."""
-        if self.ready is not None:
-            return self.ready.to(torch.device(device))
         views = {name: _view(stream, torch.device(device), multiple, packed) for name, stream in self.streams.items()}
         samples = {
             name: _tensor(column, torch.device(device))
@@ -147,20 +144,9 @@ class Inputs:
     samples: dict[str, Tensor]
 
     def to(self, device: torch.device) -> Inputs:
-        """The same on another device; the host does not wait."""
+        """The same on another device; the host does not wait for a GPU."""
         views = {name: _moved(view, device) for name, view in self.streams.items()}
-        return Inputs(views, {name: column.to(device, non_blocking=True) for name, column in self.samples.items()})
-
-    def pinned(self) -> Inputs:
-        """The same in memory that a GPU can fetch from by itself."""
-        views = {
-            name: View(
-                {key: column.pin_memory() for key, column in view.columns.items()},
-                view.valid.pin_memory() if isinstance(view.valid, Tensor) else view.valid,
-            )
-            for name, view in self.streams.items()
-        }
-        return Inputs(views, {name: column.pin_memory() for name, column in self.samples.items()})
+        return Inputs(views, {name: _sent(column, device) for name, column in self.samples.items()})
 
     @property
     def stream(self) -> View:
@@ -183,13 +169,20 @@ def join(batches: list[Batch]) -> Batch:
 
 
 def _moved(view: View, device: torch.device) -> View:
-    columns = {name: column.to(device, non_blocking=True) for name, column in view.columns.items()}
+    columns = {name: _sent(column, device) for name, column in view.columns.items()}
     valid = view.valid
     if isinstance(valid, Ragged):
-        valid = Ragged(valid.lengths.to(device, non_blocking=True), total=valid.total, longest=valid.longest)
+        valid = Ragged(_sent(valid.lengths, device), total=valid.total, longest=valid.longest)
     elif valid is not None:
-        valid = valid.to(device, non_blocking=True)
+        valid = _sent(valid, device)
     return View(columns, valid)
+
+
+def _sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """A copy on the device, from memory that a GPU can fetch from by itself."""
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def _numeric(column: Array) -> bool:

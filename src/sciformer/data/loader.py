@@ -1,8 +1,11 @@
-"""Batches of a training, one after the other, prepared here, in a thread or in worker processes."""
+"""Batches of a training, one after the other, prepared here or in worker processes.
+
+A thread was tried and left: it fights with the loop for Python's lock, which costs more than the host has time for
+anyway while a GPU works.
+"""
 
 from __future__ import annotations
 
-import queue
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -56,17 +59,14 @@ def load(
     last: int,
     *,
     workers: int = 0,
-    ahead: Callable[[Batch], Batch] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Generator[Batch]:
     """The batches of the steps first .. last - 1.
 
     workers  processes that prepare them; one that dies is replaced, and the batches go on where they were
-    ahead    prepare the next ones in a thread meanwhile, which also does this with each
     """
     if workers == 0:
-        steps: Iterator[Batch] = (fetch[step] for step in range(first, last))
-        yield from steps if ahead is None else _threaded(map(ahead, steps))
+        yield from (fetch[step] for step in range(first, last))
         return
     step, failures = first, 0
     while step < last:
@@ -130,38 +130,3 @@ def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch | _Re
 
 def _same(batch: Any) -> Any:
     return batch
-
-
-def _threaded(batches: Iterator[Batch], depth: int = 2) -> Iterator[Batch]:
-    """The same batches, made in a thread a little ahead."""
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(depth)
-    stopped = threading.Event()
-
-    def put(thing: Batch | BaseException | None) -> bool:
-        while not stopped.is_set():
-            try:
-                ready.put(thing, timeout=0.1)
-                return True
-            except queue.Full:
-                continue
-        return False
-
-    def work() -> None:
-        try:
-            for batch in batches:
-                if not put(batch):
-                    return
-            put(None)
-        except BaseException as error:
-            put(error)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        while (thing := ready.get()) is not None:
-            if isinstance(thing, BaseException):
-                raise thing
-            yield thing
-    finally:
-        stopped.set()
-        thread.join()

@@ -12,8 +12,6 @@ import numpy as np
 from ..errors import UserError
 from .chance import Integers, key, permute
 
-STRETCH = 64  # steps
-
 
 class Order:
     """`order(epoch, step)` is the global batch of ids; ranks slice it.
@@ -33,7 +31,7 @@ class Order:
         seed: int = 0,
         *,
         lengths: Any = None,
-        window: int = 50,
+        window: int = 64,
         chunks: Any = None,
         near: int = 4,
     ) -> None:
@@ -44,11 +42,13 @@ class Order:
         self.count, self.batch, self.seed = count, min(batch, count), seed
         self.lengths = None if lengths is None or np.ptp(lengths) == 0 else np.asarray(lengths)
         self.window = window
+        if chunks is not None:  # a window reaches into two neighbourhoods of pieces at most
+            self.window = max(1, min(window, int(near * count / len(chunks)) // self.batch))
         self.chunks = np.asarray([count] if chunks is None else chunks, np.int64)
         if self.chunks.sum() != count:
             raise UserError(f"chunks that hold {count} samples", f"{int(self.chunks.sum())}")
         self.near = near
-        self.block: tuple[int, int, Integers] = (-1, -1, np.zeros(0, np.int64))  # epoch, number and ids of a stretch
+        self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # the last window made
         self.batches = count // self.batch
         """How many batches an epoch has."""
 
@@ -59,25 +59,21 @@ class Order:
     def __call__(self, epoch: int, step: int) -> Integers:
         """The ids of the global batch."""
         assert 0 <= step < self.batches
-        if self.lengths is None:
-            return self._stretch(epoch, step)
-        window, inside = divmod(step, self.window)
-        whole = min(self.window, self.batches - window * self.window)  # the last window may be shorter
-        first = window * self.window * self.batch
-        ids = self._samples(epoch, np.arange(first, first + whole * self.batch))
-        ids = ids[np.argsort(self.lengths[ids], kind="stable")]
-        place = int(permute(inside, whole, key(self.seed, "batches", epoch, window))[0])
-        return ids[place * self.batch : (place + 1) * self.batch]
-
-    def _stretch(self, epoch: int, step: int) -> Integers:
-        """The ids of a step out of a stretch of steps that is made at once, because small arrays cost as much."""
-        number, inside = divmod(step, STRETCH)
+        number, inside = divmod(step, self.window)
         block = self.block  # once: another thread may put another one there
         if block[:2] != (epoch, number):
-            last = min((number + 1) * STRETCH, self.batches)
-            ids = self._samples(epoch, np.arange(number * STRETCH * self.batch, last * self.batch))
-            self.block = block = (epoch, number, ids)
-        return block[2][inside * self.batch : (inside + 1) * self.batch]
+            block = self.block = (epoch, number, self._window(epoch, number))
+        return block[2][inside]
+
+    def _window(self, epoch: int, number: int) -> Integers:
+        """The batches (W, B) of a window of steps, made at once because small arrays cost as much as large ones."""
+        whole = min(self.window, self.batches - number * self.window)  # the last window may be shorter
+        first = number * self.window * self.batch
+        ids = self._samples(epoch, np.arange(first, first + whole * self.batch))
+        if self.lengths is None:
+            return ids.reshape(whole, self.batch)
+        sorted_ids = ids[np.argsort(self.lengths[ids], kind="stable")].reshape(whole, self.batch)
+        return sorted_ids[permute(np.arange(whole), whole, key(self.seed, "batches", epoch, number))]
 
     def _samples(self, epoch: int, places: Integers) -> Integers:
         """The ids at these places of the epoch's sequence."""

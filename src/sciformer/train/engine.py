@@ -118,7 +118,6 @@ class Engine:
             self.number,
             last,
             workers=self.settings.workers,
-            ahead=self.updater.ready if self.ranks.device.type == "cuda" else None,
             say=self.say,
         )
 

@@ -18,6 +18,7 @@ NEUTRAL = (
     "train.save_every",
     "train.keep",
     "train.compile",
+    "train.graphs",
     "train.shard",
     "train.bad_steps",
 )
@@ -84,6 +85,8 @@ class Train(Section):
     """Of products of matrices; auto: bfloat16 on CUDA, float32 elsewhere. Weights stay in float32."""
     compile: bool | None = None
     """Whether to compile the step; on CUDA unless given."""
+    graphs: bool | None = None
+    """Whether to record a compiled step as a CUDA graph and replay it; on one GPU without micro-batches unless given."""
     workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0: this one does."""
     bucket: bool = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +71,10 @@ class Updater:
         compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
         self.multiple = settings.multiple or (32 if compiled else 1)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
+        # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
+        # host between the parts of a step, so they go without.
+        graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.graphs is not False
+        self.whole_call: Any = torch.compile(wrapped, dynamic=False, mode="reduce-overhead") if graphs else self.call
         self.sharded = settings.shard == "full" and ranks.world > 1
         self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
 
@@ -95,12 +98,6 @@ class Updater:
             self.optimizer.step()
         return Updated(loss, norm)
 
-    def ready(self, batch: Batch) -> Batch:
-        """The batch with its tensors made, in memory that the GPU fetches from; a thread does this ahead."""
-        if self.micro is not None and self.micro < len(batch):
-            return batch
-        return replace(batch, ready=batch.inputs("cpu", self.multiple, self.settings.packed).pinned())
-
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""
         while True:
@@ -123,12 +120,14 @@ class Updater:
         self.optimizer.zero_grad(set_to_none=True)
         pieces = self._pieces(len(batch))
         total: Tensor | None = None
+        call = self.whole_call if len(pieces) == 1 else self.call
+        torch.compiler.cudagraph_mark_step_begin()
         scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
         for i, rows in enumerate(pieces):
             piece = batch if len(pieces) == 1 else batch.take(rows if len(rows) else np.arange(1))
-            inputs = piece.inputs(self.device, self.multiple, self.settings.packed)
+            inputs = piece.inputs("cpu", self.multiple, self.settings.packed).to(self.device)
             with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
-                loss, _ = self.call(inputs)
+                loss, _ = call(inputs)
                 loss = loss * (scale if len(rows) else 0.0)
                 loss.backward()
             total = loss.detach() if total is None else total + loss.detach()

@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -28,7 +29,7 @@ class TextFiles(Data):
     split: Split = Split(valid=0.1, test=0.0)
     """Shares kept apart: of whole files the last part of the text, else whole lines or paragraphs, drawn."""
     piece: int = Field(default=1 << 24, ge=1 << 10)
-    """Bytes read at a time: a longer file is read in pieces, so that it need not fit into memory."""
+    """Bytes read at a time: a longer file is read in pieces, so that it need not fit into memory (gzip must)."""
 
     def open(self, say: Any = None) -> Splits:
         """Find the files and divide the text."""
@@ -101,31 +102,27 @@ def _table(texts: list[str]) -> dict[str, Any]:
     return {"text": column}
 
 
-def _open(path: Path) -> Any:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-
-
 def _bytes(path: Path, start: int, end: int | None) -> bytes:
+    if path.suffix == ".gz":
+        return _unpacked(path, path.stat().st_mtime_ns)[start:end]
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(-1 if end is None else end - start)
+
+
+@lru_cache(maxsize=2)
+def _unpacked(path: Path, changed: int) -> bytes:
+    """A gzip file can only be read from its beginning, so it is unpacked whole and kept for the next piece."""
     try:
-        with _open(path) as file:
-            file.seek(start)
-            return bytes(file.read(-1 if end is None else end - start))
+        with gzip.open(path, "rb") as file:
+            return file.read()
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
 
 
 def _size(path: Path) -> int:
     """Bytes of text in a file."""
-    if path.suffix != ".gz":
-        return path.stat().st_size
-    size = 0
-    try:
-        with gzip.open(path, "rb") as file:
-            while block := file.read(1 << 20):
-                size += len(block)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
-    return size
+    return len(_bytes(path, 0, None)) if path.suffix == ".gz" else path.stat().st_size
 
 
 def _boundary(path: Path, place: int) -> int:

@@ -1,0 +1,196 @@
+"""The loop: what is logged, judged, kept, averaged and stopped early."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+import torch
+
+from sciformer import registry
+from sciformer.assembly import Assembly
+from sciformer.errors import UserError
+from sciformer.models.decoder import Decoder, DecoderNetwork
+from sciformer.recipe import Recipe
+from sciformer.run import Run
+from sciformer.train import checkpoint
+from sciformer.train.engine import Engine
+from sciformer.train.folder import Folder
+from sciformer.train.parallel import Ranks
+from sciformer.train.progress import Teller
+from sciformer.train.settings import NEUTRAL, Train
+from sciformer.train.weights import load_weights
+
+from .tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
+
+
+def engine(recipe, folder):
+    made = Folder(folder)
+    made.create()
+    return Engine(Assembly.open(recipe), made, Ranks(torch.device("cpu")), Teller(show=False))
+
+
+def test_the_log(tmp_path):
+    run = go(text_recipe(tmp_path), tmp_path / "run")
+    steps = [line for line in run.records if "loss" in line]
+    scores = [line for line in run.records if "valid_loss" in line]
+    assert [line["step"] for line in steps] == [3, 6, 9, 12]
+    assert [line["step"] for line in scores] == [5, 10, STEPS]
+    assert set(steps[0]) == {"step", "epoch", "loss", "norm", "rate", "tokens_per_s"}
+    assert set(scores[0]) == {"step", "valid_loss", "valid_perplexity", "valid_token_accuracy"}
+    assert [line["epoch"] for line in steps] == [line["step"] / BATCHES for line in steps]
+    assert all(line["tokens_per_s"] > 0 and line["norm"] > 0 for line in steps)
+    assert scores[-1]["valid_perplexity"] == pytest.approx(math.exp(scores[-1]["valid_loss"]), rel=1e-5)
+    every = go(text_recipe(tmp_path, train__log_every=1), tmp_path / "every")
+    losses = [line["loss"] for line in every.records if "loss" in line]
+    assert [line["loss"] for line in steps] == pytest.approx([sum(losses[n - 3 : n]) / 3 for n in (3, 6, 9, 12)])
+
+
+def test_the_log_of_images_learns(tmp_path):
+    run = go(image_recipe(tmp_path), tmp_path / "run")
+    losses = [line["loss"] for line in run.records if "loss" in line]
+    assert sum(losses[-3:]) < sum(losses[:3])
+    assert set(run.scores) == {"loss", "accuracy", "macro_f1", "auc", "calibration_error"}
+
+
+def test_the_average_is_that_of_a_naive_loop(tmp_path):
+    made = engine(text_recipe(tmp_path, train__average=0.8), tmp_path / "run")
+    naive = {name: weight.detach().double() for name, weight in made.step.model.named_parameters()}
+    before = Engine._remember
+
+    def remember(self, updated, batch):
+        before(self, updated, batch)
+        keep = min(0.8, (1 + self.number) / (10 + self.number))
+        for name, weight in self.step.model.named_parameters():
+            naive[name] = keep * naive[name] + (1 - keep) * weight.detach().double()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Engine, "_remember", remember)
+        made.run()
+    for name, weight in made.average.items():
+        torch.testing.assert_close(weight, naive[name].float())
+    weights, _ = load_weights(made.folder.model)
+    assert all(torch.equal(weights[name], weight) for name, weight in made.average.items())  # the last was the best
+    current = dict(made.step.model.named_parameters())
+    assert not all(torch.equal(current[name], weight) for name, weight in made.average.items())
+
+
+def test_best_and_last(tmp_path, monkeypatch):
+    """The kept model is the best one; the last checkpoint goes on from the last step."""
+    losses = iter([3.0, math.nan, 1.0, 2.0, 1.0, 4.0, math.nan])
+    real = Engine._judgement
+
+    def judged(self):
+        part, found = real(self)
+        return part, dataclasses.replace(found, scores={"loss": next(losses)})
+
+    monkeypatch.setattr(Engine, "_judgement", judged)
+    run = go(text_recipe(tmp_path, train__evaluate_every=2), tmp_path / "run")
+    weights, about = load_weights(run.folder.model)
+    assert about == {"step": 6, "scores": {"loss": 1.0}}
+    monkeypatch.undo()
+    whole = go(text_recipe(tmp_path, train__evaluate_every=2, train__steps=STEPS), tmp_path / "other", stop_after=6)
+    saved = checkpoint.load(whole.folder.checkpoints, say=pytest.fail, step=6)
+    assert all(torch.equal(weights[name], saved.tensors["average"][name]) for name in weights)
+    assert checkpoint.steps(run.folder.checkpoints) == [12, 14]
+
+
+@pytest.mark.parametrize(
+    ("best", "scores", "kept"),
+    [("loss", [math.nan, 2.0, math.nan, 3.0], 1), ("token_accuracy", [0.1, 0.4, 0.4, 0.2], 1)],
+)
+def test_what_is_better(tmp_path, best, scores, kept):
+    made = engine(text_recipe(tmp_path, train__best=best), tmp_path / "run")
+    for number, score in enumerate(scores):
+        if made._better({best: score}):
+            made.best = {"step": number, "scores": {best: score}}
+    assert made.best["step"] == kept
+
+
+def test_a_metric_that_nobody_measures_is_refused_at_once(tmp_path):
+    with pytest.raises(UserError, match=r"train\.best to be one of loss, perplexity, token_accuracy"):
+        engine(text_recipe(tmp_path, train__best="accuracy"), tmp_path / "run")
+
+
+def test_early_stopping(tmp_path, monkeypatch):
+    recipe = text_recipe(tmp_path, train__patience=2, train__evaluate_every=2, train__save_every=100)
+    monkeypatch.setattr(Engine, "_better", lambda engine, scores: engine.number <= 4)
+    with listening() as said:
+        run = go(recipe, tmp_path / "run")
+    assert any("no better loss in 2 evaluations: stopping early" in text for text in said)
+    assert left(run)[1]["step"] == 8
+    assert run.records[-1]["step"] == 8
+    reference = left(run)
+    with listening() as said:
+        assert_same(go(recipe, tmp_path / "run"), reference)
+    assert any("already complete: 8 steps" in text for text in said)
+
+
+def test_the_mean_of_the_last_checkpoints_is_kept_and_judged(tmp_path):
+    recipe = text_recipe(tmp_path, train__average_last=3, train__average=0.0, train__keep=1)
+    run = go(recipe, tmp_path / "run")
+    assert checkpoint.steps(run.folder.checkpoints) == [8, 12, 14]
+    weights, about = load_weights(run.folder.model)
+    assert about["mean_of"] == [8, 12, 14]
+    saved = [checkpoint.load(run.folder.checkpoints, say=pytest.fail, step=step) for step in (8, 12, 14)]
+    for name, weight in weights.items():
+        torch.testing.assert_close(weight, torch.stack([one.tensors["weights"][name] for one in saved]).mean(0))
+    assert run.evaluate("valid").scores == pytest.approx(run.scores)
+
+
+class WithBuffers(DecoderNetwork):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.norm = torch.nn.BatchNorm1d(self.dim)
+
+    def decode(self, view, watch=None, cache=None):
+        x = super().decode(view, watch, cache)
+        return self.norm(x.flatten(0, 1)).view_as(x)
+
+
+class Buffered(Decoder):
+    def build(self, tokens, objective):
+        (only,) = tokens.values()
+        return WithBuffers(self, only, objective, self.make_trunk(only, causal=True))
+
+
+def test_buffers_are_saved_and_restored(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.REGISTERED, "model", {"buffered": Buffered})
+    recipe = text_recipe(tmp_path, model__kind="buffered", model__dim=8, model__depth=1, model__heads=2)
+    reference = left(go(recipe, tmp_path / "whole"))
+    assert int(reference[0]["model norm.num_batches_tracked"]) == reference[1]["about"]["step"]
+    go(recipe, tmp_path / "run", stop_after=6)
+    run = go(recipe, tmp_path / "run")
+    assert_same(run, reference)
+    assert run.evaluate("valid").scores == pytest.approx(run.scores)
+
+
+def test_neutral_keys_are_keys(tmp_path):
+    recipe = text_recipe(tmp_path)
+    dump = recipe.dump()
+    for key in NEUTRAL:
+        section, _, name = key.partition(".")
+        assert name in dump[section] if name else section in dump, key
+
+
+def test_settings():
+    assert Train().total(7) == 1000
+    assert Train(steps=5).total(7) == 5
+    assert Train(epochs=1.5).total(7) == 10
+    assert Train(epochs=0.01).total(7) == 1
+    with pytest.raises(ValueError, match="not both"):
+        Train(steps=1, epochs=1)
+    with pytest.raises(ValueError, match="betas"):
+        Train(betas=(0.9, 1.0))
+
+
+def test_a_run_knows_itself(tmp_path):
+    run = go(text_recipe(tmp_path), tmp_path / "run")
+    again = Run(tmp_path / "run")
+    assert again.recipe == Recipe.load(tmp_path / "run") == text_recipe(tmp_path)
+    assert again.about["samples"] == {"train": 24, "valid": 4}
+    assert again.about["parameters"] == sum(weight.numel() for weight in run.model.parameters())
+    assert again.about["seconds"] > 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["ranks"] == 1
+    with pytest.raises(UserError, match="a run folder at"):
+        Run(tmp_path / "nowhere")

@@ -1,0 +1,103 @@
+"""The weights of a model: parameters and buffers out and back, the mean of checkpoints, the file with its hash."""
+
+import pytest
+import torch
+from torch import nn
+
+from sciformer.errors import UserError
+from sciformer.train import checkpoint
+from sciformer.train.parallel import place
+from sciformer.train.weights import load_weights, mean_of, named, put, save_weights
+
+
+class Tied(nn.Module):
+    """An embedding that is also the last layer, buffers that last and one that does not."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(5, 3)
+        self.last = nn.Linear(3, 5, bias=False)
+        self.last.weight = self.embedding.weight
+        self.norm = nn.BatchNorm1d(3)
+        self.register_buffer("scratch", torch.zeros(2), persistent=False)
+
+
+def test_parameters_and_lasting_buffers_tied_ones_once():
+    model = Tied()
+    assert set(named(model)) == {
+        *("embedding.weight", "norm.weight", "norm.bias"),
+        *("norm.running_mean", "norm.running_var", "norm.num_batches_tracked"),
+    }
+
+
+def test_out_and_back(tmp_path):
+    model, twin = Tied(), Tied()
+    for _ in range(3):
+        model.norm(torch.randn(8, 3))
+    save_weights(tmp_path / "model", named(model), {"step": 7})
+    weights, about = load_weights(tmp_path / "model")
+    assert about == {"step": 7}
+    put(twin, weights, place, "a file")
+    assert twin.last.weight is twin.embedding.weight
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, twin.state_dict()[name]), name
+    assert int(twin.norm.num_batches_tracked) == 3
+
+
+def test_weights_that_do_not_fit_are_named():
+    model = Tied()
+    weights = dict(named(model))
+    with pytest.raises(
+        UserError, match=r"a file with the weights of the recipe's model; found one that differs in odd"
+    ):
+        put(model, {**weights, "odd": torch.zeros(1)}, place, "a file")
+    with pytest.raises(UserError, match=r"differs in norm\.bias"):
+        put(model, {**weights, "norm.bias": torch.zeros(4)}, place, "a file")
+
+
+def fill(folder, steps, average):
+    made = {}
+    for step in steps:
+        torch.manual_seed(step)
+        weights = {"a": torch.randn(3, 2), "count": torch.tensor(step)}
+        averaged = {"a": torch.randn(3, 2)} if average else {}
+        checkpoint.save(folder, step, {"weights": weights, "average": averaged}, {}, keep=10)
+        made[step] = averaged.get("a", weights["a"])
+    return made
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_the_mean_of_checkpoints_is_the_naive_one(tmp_path, average):
+    made = fill(tmp_path, [2, 4, 6, 8], average)
+    found, used = mean_of(tmp_path, 3, pytest.fail)
+    assert used == [4, 6, 8]
+    torch.testing.assert_close(found["a"], torch.stack([made[step] for step in used]).mean(0))
+    assert found["a"].dtype == torch.float32
+    assert found["count"].dtype == torch.int64
+    assert int(found["count"]) == 6
+    assert mean_of(tmp_path, 99, pytest.fail)[1] == [2, 4, 6, 8]
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(tmp_path):
+    made = fill(tmp_path, [2, 4], False)
+    (tmp_path / "step-0000004" / "weights.safetensors").write_bytes(b"x")
+    said = []
+    found, used = mean_of(tmp_path, 2, said.append)
+    assert used == [2]
+    assert torch.equal(found["a"], made[2])
+    assert "step-0000004 cannot be used" in said[0]
+    (tmp_path / "step-0000002" / "weights.safetensors").unlink()
+    with pytest.raises(UserError, match="sound checkpoints"):
+        mean_of(tmp_path, 2, said.append)
+
+
+def test_a_file_of_a_newer_library(tmp_path, monkeypatch):
+    from sciformer.train import weights
+
+    monkeypatch.setattr(weights, "FORMAT", 2)
+    save_weights(tmp_path, {"a": torch.zeros(2)}, {})
+    monkeypatch.undo()
+    with pytest.raises(UserError, match=r"format 2\. Update Sciformer"):
+        load_weights(tmp_path)
+    with pytest.raises(UserError, match="Was anything trained here yet"):
+        load_weights(tmp_path / "nowhere")
