@@ -121,7 +121,8 @@ class Updater:
         pieces = self._pieces(len(batch))
         total: Tensor | None = None
         call = self.whole_call if len(pieces) == 1 else self.call
-        torch.compiler.cudagraph_mark_step_begin()
+        if call is not self.call:  # asking for it elsewhere would import the compiler for nothing
+            torch.compiler.cudagraph_mark_step_begin()
         scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
         for i, rows in enumerate(pieces):
             piece = batch if len(pieces) == 1 else batch.take(rows if len(rows) else np.arange(1))
