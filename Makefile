@@ -9,7 +9,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help test format pretty lint types unit test-gpu pictures tables bench clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -23,6 +23,9 @@ $(STAMP): pyproject.toml
 	  $(PYTHON) -m venv $(ENV); \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
 	  touch $(STAMP)
+
+run: $(STAMP) ## the quickstart: simulate Ising lattices, train a transformer that finds the phase transition, report
+	@$(BIN)/sciformer train spins/ising-vit --run runs/quickstart
 
 test: format lint types unit ## format check, lint, types and tests: what CI runs
 

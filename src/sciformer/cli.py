@@ -78,7 +78,7 @@ def new(
     files
         Their names.
     out
-        Where to write the recipe; beside the first file unless given.
+        Where to write the recipe; here, named after the first file, unless given.
     overwrite
         Replace a recipe that is there already.
     """
@@ -187,6 +187,8 @@ def compare(
 
     found = compare_all(made, seeds, run, parse_grid(list(grid)), plugins=plugins, show=not quiet)
     show_comparison(found, _console())
+    if found.failed:
+        raise SystemExit(2)
 
 
 @app.command

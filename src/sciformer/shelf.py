@@ -63,7 +63,7 @@ def show_run(run: Run, console: Console) -> None:
     """What a training found, where it lies, and what to try next."""
     path = run.path / "scores.json"
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    parts: dict[str, dict[str, float]] = kept.get("parts", {})
+    parts: dict[str, dict[str, float]] = {name: part["scores"] for name, part in kept.get("parts", {}).items()}
     if parts:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("")
@@ -73,13 +73,23 @@ def show_run(run: Run, console: Console) -> None:
             values = (parts[part].get(name) for part in parts)
             table.add_row(Text(name), *("" if value is None else f"{value:.4f}" for value in values))
         console.print(table)
-    for line in kept.get("findings", []):
-        console.print(line, markup=False)
+    console.print(_finding(kept.get("along") or {}), markup=False, end="")
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)
     decoder = run.recipe.model.kind == "decoder"
     more = f'sciformer generate {run.path} --prompt "..."' if decoder else f"sciformer inspect {run.path}"
     console.print(f"next: {more}", markup=False)
+
+
+def _finding(along: dict[str, Any]) -> str:
+    """Where the answer changes along a column, in a sentence."""
+    if along.get("crossing") is None:
+        return ""
+    error = along.get("error")
+    sentence = f"The answer changes at {along['column']} {along['crossing']:.4f}" + (f" ± {error:.4f}" if error else "")
+    if along.get("reference") is not None:
+        sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
+    return sentence + ".\n"
 
 
 def write_answers(path: Path, answers: dict[str, Any]) -> int:

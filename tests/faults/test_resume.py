@@ -96,6 +96,20 @@ def test_other_ranks(tmp_path, texts, shard):
     assert Run(tmp_path / "run").about["ranks"] == 2
 
 
+@fault("two ranks stopped and resumed", "the same result as two ranks that were not")
+@pytest.mark.parametrize("shard", ["none", "full"])
+def test_ranks_stopped_and_resumed(tmp_path, texts, shard):
+    recipe = texts[0].change({"train.shard": shard, "train.workers": 1})
+
+    def work():
+        go(recipe, tmp_path / "whole")
+        go(recipe, tmp_path / "run", stop_after=5)
+        go(recipe, tmp_path / "run")
+
+    in_ranks(work, tmp_path)
+    assert_same(tmp_path / "run", left(tmp_path / "whole"))
+
+
 @fault(
     "`kill -9` at fifty random instants while every step is saved", "never older than the last save; the same result"
 )

@@ -16,6 +16,7 @@ import itertools
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
@@ -147,7 +148,7 @@ class Learned(Position):
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
             if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
                 raise UserError(f"places inside {self.shape}", f"places from {int(at.min())} to {int(at.max())}")
-            return self.table[self._flat(at)]
+            return F.embedding(self._flat(at), self.table)  # indexing would sum gradients in varying order
         low = at.floor()
         part = at - low
         code = torch.zeros((), device=at.device)
@@ -156,7 +157,7 @@ class Learned(Position):
             weight = torch.where(step == 1, part, 1 - part).prod(-1, keepdim=True)
             last = at.new_tensor(self.shape) - 1
             index = torch.minimum((low + step).clamp(min=0), last).long()
-            code = code + weight.to(self.table.dtype) * self.table[self._flat(index)]
+            code = code + weight.to(self.table.dtype) * F.embedding(self._flat(index), self.table)
         return code
 
     def _flat(self, at: Tensor) -> Tensor:
@@ -268,5 +269,5 @@ class RelativeBias(Position):
         index = offset[..., 0]
         for axis in range(1, self.axes):
             index = index * (2 * self.span + 1) + offset[..., axis]
-        bias = self.table[index].movedim(-1, -3)
+        bias = F.embedding(index, self.table).movedim(-1, -3)
         return bias if bias.dim() == 4 else bias[None]

@@ -21,7 +21,7 @@ from ..metrics import METRICS
 from ..objectives.base import Step
 from . import checkpoint
 from .folder import Folder
-from .optimizers import make_optimizer, optimizer_state, restore_optimizer
+from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
 from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
@@ -59,6 +59,7 @@ class Engine:
         self.worse = 0  # evaluations since then
         self.bad = 0  # steps in a row that were left out
         self.early = False  # whether patience ended the training
+        self.board: Board | None = None
         self.sums = [0.0, 0.0, 0.0]  # since the last line of the log: loss, gradient, steps
         self.since = (0, time.monotonic())  # tokens since that line, and when it was written
 
@@ -72,7 +73,7 @@ class Engine:
     def run(self, stop_after: int | None = None) -> None:
         """Train to the end, or pause after so many steps (as a signal would make it)."""
         last = self.total if stop_after is None else min(self.total, stop_after)
-        board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
+        self.board = board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
         self.teller.begin(self.total, self.number, self.assembly.objective.unit)
         self.since = (0, time.monotonic())
         stop = Stop()
@@ -88,16 +89,11 @@ class Engine:
                         self._look(*before)  # the step before: by now the device has done it
                     before = self.number, updated, batch
                     done = self.number == last
-                    logs, judges = (
-                        self._due(self.settings.log_every),
-                        self._due(self.every) or self.number == self.total,
-                    )
+                    judges = self._due(self.every) or self.number == self.total
                     saves = self._due(self.save_every) or done or asked > 0
-                    if logs or judges or saves:
+                    if judges or saves:
                         self._look(*before)
                         before = None
-                    if logs:
-                        self._log(board)
                     if judges and self._judge(board):
                         self.early = saves = done = True
                     if saves:
@@ -132,13 +128,19 @@ class Engine:
             torch._foreach_lerp_(list(self.average.values()), weights, 1 - keep)
 
     def _look(self, number: int, updated: Updated, batch: Batch) -> None:
-        """Was the gradient finite? If not, the weights were left as they were: say so, and give up after some."""
+        """Read what an update showed, for the log. If its gradient was not finite, the weights are as they were."""
         loss, norm = updated.read()
         self.since = (self.since[0] + batch.tokens, self.since[1])
         if math.isfinite(norm):
             self.sums = [self.sums[0] + loss, self.sums[1] + norm, self.sums[2] + 1]
             self.bad = 0
-            return
+        else:
+            self._left_out(number, batch)
+        if number % self.settings.log_every == 0:
+            self._log(number)
+
+    def _left_out(self, number: int, batch: Batch) -> None:
+        """An update was left out: say and log it, and give up after some in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
         where = f"NaN or infinity in the samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
@@ -152,7 +154,7 @@ class Engine:
                 "The weights and the last checkpoint are sound. Look at those samples, or lower train.rate.",
             )
 
-    def _log(self, board: Board | None) -> None:
+    def _log(self, number: int) -> None:
         """One line: the means over the steps since the last one that were not left out."""
         loss, norm, steps = self.sums
         (tokens, when), now = self.since, time.monotonic()
@@ -162,19 +164,19 @@ class Engine:
         if not steps:
             return  # all were left out, and that is in the log
         record = {
-            "step": self.number,
-            "epoch": self.number / self.order.batches,
+            "step": number,
+            "epoch": number / self.order.batches,
             "loss": loss / steps,
             "norm": norm / steps,
-            "rate": float(self.optimizer.param_groups[0]["lr"]),
+            "rate": rate(number - 1, self.total, self.settings),
             "tokens_per_s": tokens_all / max(now - when, 1e-9),
         }
 
         def write() -> None:
-            assert board is not None
+            assert self.board is not None
             self.folder.append(record)
-            self.teller.step(self.number, record)
-            board.add(record)
+            self.teller.step(number, record)
+            self.board.add(record)
 
         self.ranks.lead(write)
 

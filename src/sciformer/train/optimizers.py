@@ -53,7 +53,8 @@ def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> 
     found: dict[str, Tensor] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            for key, value in optimizer.state.get(parameter, {}).items():
+            # Sorted: ranks put divided tensors together one by one, and must ask for them in the same order.
+            for key, value in sorted(optimizer.state.get(parameter, {}).items()):
                 found[f"{key} {names[id(parameter)]}"] = value
     return found
 

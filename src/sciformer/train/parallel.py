@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import os
 import re
@@ -18,6 +19,7 @@ from ..errors import UserError
 
 PATIENCE = 1800.0  # seconds of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
 LOST = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
+JOINED: list[bool] = []  # whether the group of processes was joined here, not by the caller
 Made = TypeVar("Made")
 
 
@@ -36,12 +38,12 @@ class Ranks:
             self.device = torch.device("cuda", self.local)
         if device.type == "cuda":
             torch.cuda.set_device(self.device)
-        self.began = False
         if self.world > 1 and not dist.is_initialized():
             # Numbers of the host are summed by gloo also beside GPUs: nobody waits for a device because of them.
             kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             dist.init_process_group(kinds, timeout=patience())
-            self.began = True
+            atexit.register(_leave)
+            JOINED.append(True)
 
     @property
     def first(self) -> bool:
@@ -115,14 +117,24 @@ class Ranks:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        """Leave the group, if this object joined it; say in plain words that another rank was lost."""
-        if self.began and dist.is_initialized():
-            dist.destroy_process_group()
-            self.began = False
+        """After an error, leave the group, so that nobody waits for this rank; say plainly that another one was lost.
+
+        Otherwise the group lasts as long as the process: the next training joins it. (Begun anew after FSDP2, gloo
+        waits for ever.)
+        """
+        if error is not None:
+            _leave()
         if self.world > 1 and isinstance(error, RuntimeError) and LOST.search(str(error)):
             found = f"one that is gone, or silent for {patience()} ({str(error).strip().splitlines()[0][:200]})"
             advice = "Its own words may say more. The same command goes on from the last checkpoint."
             raise UserError(f"all {self.world} processes of the run", found, advice) from error
+
+
+def _leave() -> None:
+    """Leave the group, if it was joined here."""
+    if JOINED and dist.is_initialized():
+        JOINED.clear()
+        dist.destroy_process_group()
 
 
 def patience() -> datetime.timedelta:
@@ -144,10 +156,14 @@ def whole(tensor: Tensor) -> Tensor:
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
-    """A whole tensor where and how another one is; numbers such as a step count stay as they are."""
+    """A whole tensor where and how another one is; numbers such as a step count stay as they are.
+
+    Every rank cuts its share out of its own copy. Were the shares sent by the first one, all ranks would have to ask for
+    the same tensors in the same order, and files do not keep an order.
+    """
     value = value.to(like.device)
     if isinstance(like, DTensor) and value.shape == like.shape:
-        return distribute_tensor(value, like.device_mesh, like.placements)
+        return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
     return value
 
 

@@ -86,7 +86,7 @@ class Train(Section):
     compile: bool | None = None
     """Whether to compile the step; on CUDA unless given."""
     graphs: bool | None = None
-    """Whether to record a compiled step as a CUDA graph and replay it; on one GPU without micro-batches unless given."""
+    """Whether to replay a compiled step as a CUDA graph; on one GPU without micro-batches unless given."""
     workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0: this one does."""
     bucket: bool = True
