@@ -158,8 +158,8 @@ def whole(tensor: Tensor) -> Tensor:
 def place(value: Tensor, like: Tensor) -> Tensor:
     """A whole tensor where and how another one is; numbers such as a step count stay as they are.
 
-    Every rank cuts its share out of its own copy. Were the shares sent by the first one, all ranks would have to ask for
-    the same tensors in the same order, and files do not keep an order.
+    Every rank cuts its share out of its own copy. Were the shares sent by the first one, all ranks would have to ask
+    for the same tensors in the same order, and files do not keep an order.
     """
     value = value.to(like.device)
     if isinstance(like, DTensor) and value.shape == like.shape:
