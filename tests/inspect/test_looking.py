@@ -173,7 +173,7 @@ def test_rivals_have_no_attention(files, trunk):
     assert reaches(look, assembly) == {}
     assert weights_on(look, 0) == {}
     assert len(looking.draw_attention(look, assembly, 0).axes) == 1
-    assert reach_along(step, assembly, dataset, "temperature") is None
+    assert reach_along(step, assembly, [dataset], "temperature") is None
 
 
 def test_text_of_different_lengths(files):
@@ -194,7 +194,7 @@ def test_text_of_different_lengths(files):
 
 def test_reach_along_a_column(files):
     step, assembly, dataset = made(files)
-    found = reach_along(step, assembly, dataset, "temperature", samples_per_value=4)
+    found = reach_along(step, assembly, [dataset], "temperature", samples_per_value=4)
     assert found.values.tolist() == [1, 2, 3]
     look = look_at(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
     heads = reaches(look, assembly)[BLOCKS[1]].heads
@@ -204,7 +204,7 @@ def test_reach_along_a_column(files):
     assert looking.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
     for column in ("name", "nothing"):
         with pytest.raises(UserError, match=column):
-            reach_along(step, assembly, dataset, column)
+            reach_along(step, assembly, [dataset], column)
 
 
 def test_looking_changes_nothing(files):

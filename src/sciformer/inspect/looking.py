@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch
+from ..data.batch import Batch, join
 from ..data.chance import Chance
 from ..data.dataset import Dataset
 from ..errors import UserError
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Panel = tuple[str, Batch, Floats | None]
 
-VALUES = 24  # places along a column, above which neighbouring samples are put together
+VALUES = 40  # places along a column, above which neighbouring samples are put together
 MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
 LETTERS = 48  # words in a line of a wide drawing, about
 
@@ -161,19 +161,23 @@ class ReachAlong(NamedTuple):
 
 
 def reach_along(
-    step: Any, assembly: Assembly, dataset: Dataset, column: str, samples_per_value: int = 8
+    step: Any, assembly: Assembly, datasets: Sequence[Dataset], column: str, samples_per_value: int = 8
 ) -> ReachAlong | None:
-    """How far attention reaches against a column of the samples; None where there is none, or no distance.
+    """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
 
     Of every value of the column, `samples_per_value` samples at even steps; many values are put together in groups of
     neighbours with as many samples each.
     """
-    x = dataset.sample_column(column)
+    columns = [dataset.sample_column(column) for dataset in datasets]
+    x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
+    which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
     if x.ndim != 1 or x.dtype.kind not in "iuf":
         raise UserError(f"numbers in the column `{column}`", f"{x.dtype} of shape {x.shape}")
     rows: list[tuple[float, dict[str, Reach]]] = []
     for value, members in gather(x.astype(np.float64)):
-        look = look_at(step, assembly, dataset.batch(members[even(len(members), samples_per_value)]))
+        few = members[even(len(members), samples_per_value)]
+        batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
+        look = look_at(step, assembly, join(batches))
         if found := reaches(look, assembly):
             rows.append((value, found))
     if not rows:

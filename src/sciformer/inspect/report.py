@@ -153,7 +153,8 @@ def _pictures(
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
     yield "reach", partial(looking.draw_reach, far), f"How far each head looks, over {min(few, len(dataset))} samples."
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
-    if numeric and (along := looking.reach_along(run.step, data, dataset, column, min(8, few))) is not None:
+    judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
+    if numeric and (along := looking.reach_along(run.step, data, judged, column, min(16, few))) is not None:
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
         yield "reach-along", partial(looking.draw_reach_along, along, column), caption
@@ -235,7 +236,10 @@ def _data(page: Page, found: Found) -> None:
         some = train.batch(even(len(train), 4))
         if found.objective.lookahead:  # show what is seen at once
             some = found.objective.corrupt(some, data.tokens, Chance(0, 0, some.ids))
-        panels = [(_name(some, row, found.objective), some.take(np.array([row])), None) for row in range(len(some))]
+        panels = [
+            (_name(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
+            for row in range(len(some))
+        ]
         page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
 
 

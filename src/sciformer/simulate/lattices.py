@@ -1,37 +1,49 @@
-"""The Ising model on a square lattice: Markov chains at many temperatures at once, and exact answers to check them.
+"""States of the Ising model in equilibrium: Markov chains at many temperatures at once.
 
-    E = -J sum_<ij> b_ij s_i s_j,   s_i = +-1,   P(s) ~ exp(-E / T)   (k_B = 1)
-
-The sum runs over the bond of every spin to its right and to the spin below it. The boundary says which those are at the
-border, and b_ij is 1 but for the bonds named here:
-
-    periodic      the last column is left of the first, the last row above the first
-    skewed        helical: right of the last spin of a row is the first spin of the next row, and right of the very last
-                  spin the very first; rows above and below are periodic
-    open          no bond across the border (b = 0)
-    antiperiodic  periodic, but b = -1 for the bonds from the last column to the first (one direction only, which
-                  puts one domain wall into a cold ferromagnet)
-
-A lattice two spins wide and not open has two bonds between the same two spins. Spins are int8 (chains, height, width).
+The model, its boundaries and its energy stand in bonds.py; what is known exactly, to check the chains by, in
+ising_exact.py.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UserError, one_of
+from .bonds import (
+    BOUNDARIES,
+    Bonds,
+    Floats,
+    Sites,
+    Spins,
+    check_coupling,
+    check_size,
+    check_spins,
+    check_temperatures,
+    check_whole,
+    energy,
+    find_bonds,
+)
+from .ising_exact import critical_temperature, enumerate_states, onsager_energy, onsager_magnetisation
 
-Spins = NDArray[np.int8]
-Floats = NDArray[np.float64]
-Sites = NDArray[np.intp]
+__all__ = [
+    "BOUNDARIES",
+    "UPDATES",
+    "critical_temperature",
+    "energy",
+    "enumerate_states",
+    "find_bonds",
+    "ising",
+    "metropolis",
+    "onsager_energy",
+    "onsager_magnetisation",
+    "swendsen_wang",
+]
 
-BOUNDARIES = ("periodic", "skewed", "open", "antiperiodic")
 UPDATES = ("auto", "cluster", "metropolis")
 
 # Updates before the first sample and between samples. Cluster sweeps reach equilibrium in some twenty updates; single
@@ -39,77 +51,6 @@ UPDATES = ("auto", "cluster", "metropolis")
 WARM_UP = {"auto": 30, "cluster": 30, "metropolis": 1000}
 SWEEPS = {"auto": 8, "cluster": 8, "metropolis": 100}
 FLIPS = 3  # Metropolis sweeps after each cluster sweep of `auto`; together they cost less than a fifth of it
-
-
-class Bonds(NamedTuple):
-    """The graph of a lattice of N spins, numbered row by row.
-
-    right, below            (N,) the spin at the other end of each spin's two bonds
-    right_sign, below_sign  (N,) b of these bonds
-    neighbours, signs       (4, N) right, below, left, above, and b; a missing neighbour is the spin itself with b = 0
-    colours                 the spins in classes without a bond inside a class, which may be updated at the same time
-    """
-
-    right: Sites
-    below: Sites
-    right_sign: Spins
-    below_sign: Spins
-    neighbours: Sites
-    signs: Spins
-    colours: tuple[Sites, ...]
-
-
-@lru_cache(maxsize=16)
-def find_bonds(height: int, width: int, boundary: str) -> Bonds:
-    """The bonds and the colours of a lattice, the same for every sweep."""
-    one_of("the boundary", boundary, BOUNDARIES)
-    count = height * width
-    sites = np.arange(count)
-    row, column = sites // width, sites % width
-    last_column, last_row = column == width - 1, row == height - 1
-    right_sign, below_sign = np.ones(count, np.int8), np.ones(count, np.int8)
-    right = (sites + 1) % count if boundary == "skewed" else row * width + (column + 1) % width
-    below = (sites + width) % count
-    left, above = np.empty_like(sites), np.empty_like(sites)
-    left[right], above[below] = sites, sites
-    if boundary == "open":
-        right_sign[last_column], below_sign[last_row] = 0, 0
-    elif boundary == "antiperiodic":
-        right_sign[last_column] = -1
-    neighbours = np.stack((right, below, left, above))
-    signs = np.stack((right_sign, below_sign, right_sign[left], below_sign[above]))
-    neighbours = np.where(signs == 0, sites, neighbours)
-    bonds = Bonds(right, below, right_sign, below_sign, neighbours, signs, _colour(neighbours))
-    arrays: tuple[NDArray[Any], ...] = (right, below, right_sign, below_sign, neighbours, signs, *bonds.colours)
-    for array in arrays:
-        array.setflags(write=False)  # kept by the cache, so shared by all callers
-    return bonds
-
-
-def _colour(neighbours: Sites) -> tuple[Sites, ...]:
-    """The first free colour for one spin after another: the checkerboard where the lattice is bipartite.
-
-    It is not bipartite when a periodic side is odd, nor when a skewed lattice has an even width (one step down equals
-    `width` steps to the right, a loop of odd length). Three to five colours serve those.
-    """
-    colour = [-1] * neighbours.shape[1]
-    for site, near in enumerate(neighbours.T.tolist()):
-        taken = {colour[other] for other in near}
-        colour[site] = next(free for free in range(5) if free not in taken)
-    found = np.array(colour)
-    return tuple(np.flatnonzero(found == which) for which in range(found.max() + 1))
-
-
-def energy(spins: ArrayLike, boundary: str = "periodic", coupling: float = 1.0) -> Floats:
-    """The energy per spin, e = -J / N sum_<ij> b_ij s_i s_j, of spins (..., height, width)."""
-    _check_coupling(coupling)
-    checked = _check_spins(spins)
-    bonds = find_bonds(*checked.shape[-2:], boundary)
-    flat = checked.reshape(*checked.shape[:-2], -1)
-    pairs = flat[..., bonds.right] * bonds.right_sign
-    pairs += flat[..., bonds.below] * bonds.below_sign
-    pairs *= flat
-    return -coupling * pairs.mean(-1, dtype=np.float64)
 
 
 def metropolis(
@@ -270,11 +211,11 @@ def ising(
     shape (n,) `temperature`, `chain` (a number for each Markov chain: split data by it, for states of one chain are
     related), `energy` and `magnetisation` per spin.
     """
-    height, width = _check_size(size)
+    height, width = check_size(size)
     one_of("the boundary", boundary, BOUNDARIES)
     one_of("the update", update, UPDATES)
-    _check_coupling(coupling)
-    heat = _check_temperatures(temperatures)
+    check_coupling(coupling)
+    heat = check_temperatures(temperatures)
     if heat.ndim != 1 or not len(heat):
         raise UserError(
             "a sequence of temperatures", f"an array of shape {heat.shape}", "Write temperatures=[2.0] for one."
@@ -288,7 +229,7 @@ def ising(
         ("warm_up", warm_up, 0),
         ("seed", seed, 0),
     ):
-        _check_whole(name, value, least)
+        check_whole(name, value, least)
 
     generator = np.random.default_rng(seed)
     heat = heat.repeat(chains)
@@ -338,58 +279,6 @@ def _start(
     return spins.astype(np.int8).reshape(chains, height, width)
 
 
-def critical_temperature() -> float:
-    """T_c = 2 / ln(1 + sqrt 2) of the infinite square lattice with J = 1."""
-    return 2 / math.log1p(math.sqrt(2))
-
-
-def onsager_energy(temperatures: ArrayLike) -> Floats:
-    """The energy per spin of the infinite lattice with J = 1 (Onsager, Phys. Rev. 65, 117).
-
-    e = -coth(2 / T) (1 + q / agm(1, |q|)) with q = 2 tanh(2 / T)^2 - 1 and agm the arithmetic-geometric mean, which is
-    the complete elliptic integral K(k) = pi / (2 agm(1, q)) of the usual form.
-    """
-    slope = np.tanh(2 / _check_temperatures(temperatures))
-    ratio = 2 * slope**2 - 1
-    arithmetic, geometric = np.ones_like(ratio), np.abs(ratio)
-    for _ in range(12):  # the error squares at each step
-        arithmetic, geometric = (arithmetic + geometric) / 2, np.sqrt(arithmetic * geometric)
-    return -(1 + ratio / arithmetic) / slope
-
-
-def onsager_magnetisation(temperatures: ArrayLike) -> Floats:
-    """The magnetisation |m| = (1 - sinh(2 / T)^-4)^(1/8) of the infinite lattice with J = 1, and 0 above T_c."""
-    heat = _check_temperatures(temperatures)
-    # 1 / sinh in a form that does not overflow when it is cold.
-    inverse = 2 * np.exp(-2 / heat) / -np.expm1(-4 / heat)
-    return np.maximum(0, 1 - inverse**4) ** 0.125
-
-
-def enumerate_states(
-    size: int | tuple[int, int], temperature: float, boundary: str = "periodic", coupling: float = 1.0
-) -> dict[str, float]:
-    """Exact averages over all 2^N states of a lattice of up to 16 spins: `energy`, `magnetisation`, `heat_capacity`.
-
-    Per spin: <e>, <|m|> and C = N (<e^2> - <e>^2) / T^2.
-    """
-    height, width = _check_size(size)
-    count = height * width
-    if count > 16:
-        raise UserError("at most 16 spins to enumerate", f"{height} x {width}", "Sample larger lattices with ising().")
-    heat = float(_check_temperatures(temperature))
-    bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
-    spins = (2 * bits - 1).astype(np.int8).reshape(-1, height, width)
-    energies = energy(spins, boundary, coupling)
-    weights = np.exp(-(energies - energies.min()) * count / heat)
-    weights /= weights.sum()
-    mean = float(weights @ energies)
-    return {
-        "energy": mean,
-        "magnetisation": float(weights @ np.abs(spins.mean((1, 2)))),
-        "heat_capacity": float(weights @ (energies - mean) ** 2) * count / heat**2,
-    }
-
-
 def _random(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
     """Random numbers of 32 bits, drawn as 64 bits, which takes less than half the time."""
     count = math.prod(shape)
@@ -406,11 +295,11 @@ def _prepare(spins: ArrayLike, temperatures: ArrayLike, boundary: str, coupling:
 
     The chains come last in memory so that the spins at one site lie together: a look at a neighbour copies whole rows.
     """
-    _check_coupling(coupling)
-    checked = _check_spins(spins)
+    check_coupling(coupling)
+    checked = check_spins(spins)
     if checked.ndim != 3:
         raise UserError("spins of shape (chains, height, width)", f"shape {checked.shape}", "Add the axis of chains.")
-    heat = _check_temperatures(temperatures)
+    heat = check_temperatures(temperatures)
     chains, height, width = checked.shape
     if heat.shape not in ((), (1,), (chains,)):
         raise UserError(f"one temperature, or one for each of {chains} chains", f"shape {heat.shape}")
@@ -422,50 +311,3 @@ def _restore(state: Spins, spins: ArrayLike) -> Spins:
     """Spins (chains, height, width) that see `state` (N, chains)."""
     chains, height, width = np.shape(spins)
     return np.moveaxis(state.reshape(height, width, chains), -1, 0)
-
-
-def _check_spins(spins: ArrayLike) -> Spins:
-    found = np.asarray(spins)
-    if found.ndim < 2 or min(found.shape[-2:]) < 2:
-        raise UserError("spins of shape (..., height, width), both at least 2", f"shape {found.shape}")
-    if not (np.abs(found) == 1).all():
-        raise UserError(
-            "spins of -1 and 1", f"values from {found.min()} to {found.max()}", "For bits take 2 * bits - 1."
-        )
-    return found.astype(np.int8, copy=False)
-
-
-def _check_size(size: int | tuple[int, int]) -> tuple[int, int]:
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2:
-        raise UserError("the size as one number or (height, width)", repr(size))
-    for side in sides:
-        _check_whole("the size", side, 2)
-    return int(sides[0]), int(sides[1])
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise UserError(f"{name} to be a whole number of at least {least}", repr(value))
-
-
-def _check_temperatures(temperatures: ArrayLike) -> Floats:
-    try:
-        heat = np.asarray(temperatures, np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError("temperatures as numbers", repr(temperatures)) from error
-    wrong = heat[~((heat > 0) & np.isfinite(heat))]
-    if wrong.size:
-        raise UserError(
-            "temperatures above 0 and finite", str(wrong.flat[0]), "T is in units of J / k_B: T_c is 2.269 for J = 1."
-        )
-    return heat
-
-
-def _check_coupling(coupling: float) -> None:
-    if not math.isfinite(coupling) or coupling == 0:
-        raise UserError(
-            "a coupling that is finite and not 0",
-            repr(coupling),
-            "Take 1 for a ferromagnet, -1 for an antiferromagnet.",
-        )
