@@ -9,7 +9,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables bench clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables faults bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ pictures: $(STAMP) ## run the guides and redraw the pictures in docs/
 
 tables: $(STAMP) ## rewrite the tables in README and docs from benchmarks/results
 	$(BIN)/python benchmarks/tables.py
+
+faults: $(STAMP) ## rewrite docs/faults.md from the tests
+	$(BIN)/python tests/faults/collect.py
 
 bench: $(STAMP) ## measure the kernels on this machine's CPU
 	$(BIN)/python benchmarks/attention.py --device cpu

@@ -5,6 +5,7 @@
     train-cpu      training of text/gpt-char against a plain PyTorch loop, interleaved          (needs --text)
     engine         what the engine adds to a bare loop over the same step, 10 M parameters     (needs --text)
     gpt124m        tokens/s of a 124 M GPT, 64 x 1024, and its share of the matrix-product ceiling
+    merge          join results of seeds that were trained side by side (--seeds 0 --results a.json, ...) into one
     ising          accuracy and critical temperature of spins/ising-{vit,cnn,lstm}, three seeds
 
 Timings come from three fresh processes (--processes), each interleaving its calls.
@@ -205,6 +206,26 @@ def gpt124m_once(options: argparse.Namespace, device: str) -> dict[str, list[flo
     return times
 
 
+def merge(paths: list[Path]) -> list[Row]:
+    """One row for each id, of seeds that were trained side by side into several files."""
+    found: dict[str, list[Row]] = {}
+    for path in paths:
+        for one in json.loads(path.read_text()):
+            found.setdefault(one["id"], []).append(one)
+    rows = []
+    for parts in found.values():
+        whole = dict(parts[0])
+        if len(parts) > 1:
+            values = [value for part in parts for value in part["values"]]
+            whole |= {"value": round(statistics.mean(values), 5), "spread": round(statistics.stdev(values), 5)}
+            whole |= {"seeds": len(values), "values": values}
+            for key in ("training_s", "history", "tc"):
+                if key in whole:
+                    whole[key] = [entry for part in parts for entry in part[key]]
+        rows.append(whole)
+    return rows
+
+
 ONCE = {"train-cpu": train_cpu_once, "engine": engine_once, "gpt124m": gpt124m_once}
 
 
@@ -258,7 +279,8 @@ def timed(options: argparse.Namespace, device: str) -> list[Row]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["gpt-char-cpu", "gpt-char-gpu", "ising", *ONCE])
+    parser.add_argument("part", choices=["gpt-char-cpu", "gpt-char-gpu", "ising", "merge", *ONCE])
+    parser.add_argument("files", type=Path, nargs="*", help="results to merge")
     parser.add_argument("--text", default="", help="tiny Shakespeare, one file")
     parser.add_argument("--device", default="", choices=["", "cpu", "cuda"])
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[0, 1, 2])
@@ -270,6 +292,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--results", type=Path, default=RESULTS / "run.json")
     options = parser.parse_args()
+    if options.part == "merge":
+        record(options.results, merge(options.files))
+        return
     if options.part not in ("gpt124m", "ising") and not Path(options.text).is_file():
         parser.error("--text must name the file of tiny Shakespeare")
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")

@@ -64,6 +64,61 @@ def core() -> str:
     return markdown(["", "measured", "at most", "hardware", "command"], lines)
 
 
+def run() -> str:
+    """The figures of training, with their bars."""
+    found = rows("run")
+    wanted = {
+        "gpt_char_cpu.val_loss": (
+            "GPT on characters, tiny Shakespeare, 2,000 steps on a CPU: validation loss",
+            "≤ 1.88",
+        ),
+        "gpt_char_gpu.val_loss": ("the larger one, 5,000 steps on a GPU: best validation loss", "≤ 1.47"),
+        "train_cpu.ratio_plain": ("training speed over a plain PyTorch loop, CPU", "≥ 0.97"),
+        "engine_cpu.overhead": ("what the engine adds to a bare step, 10 M parameters, CPU", "≤ 3 %"),
+        "engine_gpu.overhead": ("the same on a GPU, compiled and recorded", "≤ 3 %"),
+        "gpt124m_gpu.tokens_per_s": ("GPT of 124 M parameters, 64 x 1024 tokens a step", ""),
+        "gpt124m_gpu.ceiling_share": ("the same as share of the matrix-product ceiling beside it", ""),
+    }
+    lines = [
+        [text, figure(found[name]), bar, found[name]["hardware"].split(",")[0], f"`{found[name]['command']}`"]
+        for name, (text, bar) in wanted.items()
+        if name in found
+    ]
+    return markdown(["", "measured", "bar", "hardware", "command"], lines)
+
+
+def figure(row: Row) -> str:
+    """A value with its unit, and the spread over seeds where there are several."""
+    value = f"{row['value']:,.0f}" if row["value"] >= 1000 else f"{row['value']:.4g}"
+    unit = {"share": "", "nats": "", "x": " x"}.get(row["unit"], f" {row['unit']}")
+    if row["seeds"] > 1:
+        return f"{value} ± {row['spread']:.2g} ({row['seeds']} seeds)"
+    return value + unit
+
+
+def ising() -> str:
+    """The three models on the phase transition."""
+    found = rows("run")
+    names = {"vit": "transformer", "cnn": "convolutional network", "lstm": "LSTM"}
+    lines = []
+    for kind, name in names.items():
+        share, error = found[f"ising.{kind}.accuracy"], found[f"ising.{kind}.tc_error"]
+        places = ", ".join(f"{value:.4f}" for value in error["tc"])
+        cells = [name, f"{share['parameters']:,}", f"{100 * share['value']:.2f} %", places]
+        lines.append([*cells, f"{error['value']:.4f} ± {error['spread']:.4f}"])
+    return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
+
+
+def measured() -> str:
+    """What `sciformer recipes` shows: the figures that recipes point to."""
+    keys = ("value", "unit", "spread", "seeds", "hardware")
+    kept = {name: {key: row[key] for key in keys} for name, row in sorted(rows("run").items())}
+    return json.dumps(kept, indent=1) + "\n"
+
+
+MEASURED = ROOT / "src" / "sciformer" / "recipes" / "measured.json"
+
+
 def kernels(tag: str) -> Callable[[], str]:
     """The cells of the kernel benchmark on one device."""
 
@@ -91,6 +146,8 @@ def kernels(tag: str) -> Callable[[], str]:
 
 TABLES: dict[str, Callable[[], str]] = {
     "core": core,
+    "run": run,
+    "ising": ising,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }
@@ -108,9 +165,14 @@ def filled(text: str) -> str:
 
 def main() -> int:
     stale = [page for page in pages() if filled(page.read_text("utf-8")) != page.read_text("utf-8")]
+    if MEASURED.read_text("utf-8") != measured():
+        stale.append(MEASURED)
     if "--check" not in sys.argv[1:]:
+        if MEASURED in stale:
+            MEASURED.write_text(measured(), "utf-8")
         for page in stale:
-            page.write_text(filled(page.read_text("utf-8")), "utf-8")
+            if page != MEASURED:
+                page.write_text(filled(page.read_text("utf-8")), "utf-8")
     for page in stale:
         print(
             f"{page.relative_to(ROOT)}: {'differs from' if '--check' in sys.argv[1:] else 'rewritten from'} the results"

@@ -6,43 +6,45 @@ Exit status: 0 done · 1 a fault of Sciformer's own, with a traceback · 2 a mis
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from ._version import __version__
-from .errors import UserError
+from .terminal import CHANGES, check_run, console, no_changes, rank, say, status
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from .plugin import Plugin
     from .recipe import Recipe
     from .run import Run
 
-EPILOGUE = """Any key of a recipe can be changed: `--model.depth 8 --train.rate 3e-4 --data.files a.txt b.txt`.
-`sciformer recipes NAME` lists the keys of a recipe with their meaning.
-
-Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after saving."""
+CHANGE = """Any key of a recipe can be changed: `--model.depth 8 --train.rate 3e-4 --data.files a.txt b.txt`.
+`sciformer recipes NAME` lists the keys of a recipe with their meaning."""
+STATUS = """Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
+saving; the same command goes on from there."""
+FIRST = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
 
 app = App(
     name="sciformer",
     help="One transformer, any token: train, compare, explain and use transformers on scientists' data.",
-    help_epilogue=EPILOGUE,
+    help_epilogue=f"{FIRST}\n\n{CHANGE}\n\n{STATUS}",
     version=__version__,
     help_format="markdown",
-    default_parameter=Parameter(negative=()),
+    default_parameter=Parameter(negative=(), show_default=False),
 )
 app.register_install_completion_command()
+app["--install-completion"].help_epilogue = ""
 
-Plugins = Annotated[tuple[Path, ...], Parameter(name="--plugin", negative=(), consume_multiple=True)]
-RunFolder = Annotated[Path, Parameter(name="--run")]
+RecipeName = Annotated[str, Parameter(help="A name from `sciformer recipes`, or a .yaml file.")]
+RunName = Annotated[Path, Parameter(help="Folder of a run.")]
+Plugins = Annotated[
+    tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
+]
 
 
-@app.command
+@app.command(sort_key=1, help_epilogue="")
 def recipes(name: str | None = None, /) -> None:
     """List what can be run, with paper, data and measured score; or all keys of one recipe, with their meaning.
 
@@ -51,24 +53,17 @@ def recipes(name: str | None = None, /) -> None:
     name
         A recipe: its keys, values and meanings are printed, ready to be saved as a file of your own.
     """
-    from .recipe import Recipe
     from .shelf import show_recipes
 
     if name is None:
-        show_recipes(_console())
+        no_changes("Name a recipe to change.")
+        show_recipes(console())
     else:
-        print(Recipe.load(name).text(), end="")
+        print(_recipe(name).text(), end="")
 
 
-@app.command
-def new(
-    kind: str,
-    files: Annotated[tuple[str, ...], Parameter(negative=())],
-    /,
-    *,
-    out: Path | None = None,
-    overwrite: bool = False,
-) -> None:
+@app.command(sort_key=2, help_epilogue="")
+def new(kind: str, files: tuple[str, ...], /, *, out: Path | None = None, overwrite: bool = False) -> None:
     """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
 
     Parameters
@@ -82,19 +77,39 @@ def new(
     overwrite
         Replace a recipe that is there already.
     """
+    no_changes("Change the recipe when it is written.")
     from .new import new as write
 
     path = write(kind, list(files), out, overwrite=overwrite)
-    print(f"wrote {path}")
-    print(f"next: sciformer check {path}\n      sciformer train {path}")
+    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
 
 
-@app.command
+@app.command(sort_key=3, help_epilogue=CHANGE)
+def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
+    """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
+
+    Parameters
+    ----------
+    deep
+        Read every file to its end.
+    """
+    plugins = _plugins(plugin)
+    made = _recipe(recipe)
+    from . import check as trial
+
+    checked = trial.check(made, plugins, deep=deep, say=say)
+    if rank() == 0:
+        trial.show_check(checked, console())
+    if checked.problems:
+        raise SystemExit(2)
+
+
+@app.command(sort_key=4, help_epilogue=f"{CHANGE}\n\n{STATUS}")
 def train(
-    recipe: str,
+    recipe: RecipeName,
     /,
     *,
-    run: RunFolder | None = None,
+    run: Path | None = None,
     fresh: bool = False,
     accept_changes: bool = False,
     plugin: Plugins = (),
@@ -104,62 +119,33 @@ def train(
 
     Parameters
     ----------
-    recipe
-        A name from `sciformer recipes`, or a .yaml file.
     run
         Folder of the run: log, checkpoints, model and report. runs/NAME unless given.
     fresh
         Start over: what an earlier training left in the folder is removed.
     accept_changes
         Go on although the recipe, the data or a plugin changed since the run was begun.
-    plugin
-        Python files of your own that define tokens, models or objectives.
     quiet
         No progress.
     """
     plugins = _plugins(plugin)
     made = _recipe(recipe)
     from .run import train as start
+    from .shelf import show_run
 
     done = start(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
-    if int(os.environ.get("RANK", "0")) == 0:
-        from .shelf import show_run
-
-        show_run(done, _console())
+    if rank() == 0:
+        show_run(done, console())
 
 
-@app.command
-def check(recipe: str, /, *, plugin: Plugins = (), deep: bool = False) -> None:
-    """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
-
-    Parameters
-    ----------
-    recipe
-        A name from `sciformer recipes`, or a .yaml file.
-    plugin
-        Python files of your own; their tokens are put through the conformance tests.
-    deep
-        Read every file to its end.
-    """
-    plugins = _plugins(plugin)
-    made = _recipe(recipe)
-    from .check import check as try_out
-    from .check import show_check
-
-    checked = try_out(made, plugins, deep=deep)
-    show_check(checked, _console())
-    if checked.problems:
-        raise SystemExit(2)
-
-
-@app.command
+@app.command(sort_key=5, help_epilogue=f"{CHANGE}\n\n{STATUS}")
 def compare(
-    recipe: Annotated[tuple[str, ...], Parameter(negative=())],
+    recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
     /,
     *,
     seeds: int = 3,
-    run: RunFolder = Path("runs/compare"),
-    grid: Annotated[tuple[str, ...], Parameter()] = (),
+    run: Path = Path("runs/compare"),
+    grid: tuple[str, ...] = (),
     plugin: Plugins = (),
     quiet: bool = False,
 ) -> None:
@@ -167,36 +153,71 @@ def compare(
 
     Parameters
     ----------
-    recipe
-        Names or files.
     seeds
-        How many seeds: 0, 1, 2, ...
+        How many seeds: 0, 1, 2, ...; 3 unless given.
     run
-        Folder of all these runs.
+        Folder of all these runs; runs/compare unless given.
     grid
         Values to try for a key, `--grid train.rate=1e-3,3e-4`; the best by validation is compared.
-    plugin
-        Python files of your own.
     quiet
         No progress.
     """
     plugins = _plugins(plugin)
     made = [_recipe(name) for name in recipe]
-    from .compare import compare as compare_all
-    from .compare import parse_grid, show_comparison
+    from . import compare as contest
 
-    found = compare_all(made, seeds, run, parse_grid(list(grid)), plugins=plugins, show=not quiet)
-    show_comparison(found, _console())
+    points, tell = contest.parse_grid(list(grid)), None if quiet else say
+    found = contest.compare(made, seeds, run, points, plugins=plugins, show=not quiet, say=tell)
+    if rank() == 0:
+        contest.show_comparison(found, console())
     if found.failed:
         raise SystemExit(2)
 
 
-@app.command
+@app.command(sort_key=6, help_epilogue="")
+def evaluate(run: RunName, files: tuple[Path, ...] = (), /, *, part: str | None = None, plugin: Plugins = ()) -> None:
+    """Scores of a run's best model, on a part of its data or on other files.
+
+    Parameters
+    ----------
+    files
+        Other files of the same form, with the truth in them.
+    part
+        train, valid, test or another part that the data have; test, or valid where there is none, unless given.
+    """
+    opened = _run(run, plugin)
+    from .shelf import evaluate_run
+
+    evaluate_run(opened, part, files, console())
+
+
+@app.command(sort_key=7, help_epilogue="")
+def predict(
+    run: RunName, files: tuple[Path, ...], /, *, out: Path = Path("predictions.csv"), plugin: Plugins = ()
+) -> None:
+    """Answers for new files, as a table.
+
+    Parameters
+    ----------
+    files
+        Files of the form it was trained on.
+    out
+        Where to write them: .csv or .npz; predictions.csv unless given.
+    """
+    from .shelf import check_table, write_answers
+
+    check_table(out)
+    opened = _run(run, plugin)
+    answers = opened.predict(list(files))
+    print(f"wrote {write_answers(out, answers, opened.assembly.objective):,} answers to {out}")
+
+
+@app.command(sort_key=8, help_epilogue="")
 def generate(
-    run: Path,
+    run: RunName,
     /,
     *,
-    prompt: str = "\n",
+    prompt: str | None = None,
     length: int = 500,
     temperature: float = 1.0,
     top_k: int | None = None,
@@ -209,136 +230,61 @@ def generate(
 
     Parameters
     ----------
-    run
-        Folder of a run.
     prompt
-        The text to go on from.
+        The text to go on from; the beginning of a line unless given.
     length
-        Tokens to write.
+        Tokens to write; 500 unless given.
     temperature
-        0 takes the likeliest token each time; below 1 is careful, above 1 bold.
+        0 takes the likeliest token each time; below 1 is careful, above 1 bold; 1 unless given.
     top_k
         Choose among so many likeliest tokens.
     top_p
         Choose among the likeliest tokens that together have this probability.
     stop
-        End where this text appears.
+        End before this text.
     seed
         The same seed writes the same text.
-    plugin
-        Python files of your own that the run was made with.
     """
     opened = _run(run, plugin)
     from .generate import generate as write
 
-    pieces = write(
-        opened, prompt, length=length, temperature=temperature, top_k=top_k, top_p=top_p, stop=stop, seed=seed
-    )
-    first = next(pieces, "")
-    print(prompt.lstrip("\n") + first, end="", flush=True)
-    for piece in pieces:
-        print(piece, end="", flush=True)
-    print()
+    shown = prompt or ""
+    for piece in write(opened, prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, stop=stop, seed=seed):
+        print(shown + piece, end="", flush=True)
+        shown = ""
+    print(shown)
 
 
-@app.command
-def predict(
-    run: Path,
-    files: Annotated[tuple[Path, ...], Parameter(negative=())],
-    /,
-    *,
-    out: Path = Path("predictions.csv"),
-    plugin: Plugins = (),
-) -> None:
-    """Answers for new files, as a table.
-
-    Parameters
-    ----------
-    run
-        Folder of a run.
-    files
-        Files of the form it was trained on.
-    out
-        Where to write them: .csv or .npz.
-    plugin
-        Python files of your own that the run was made with.
-    """
-    opened = _run(run, plugin)
-    from .shelf import write_answers
-
-    answers = opened.predict(list(files))
-    print(f"wrote {write_answers(out, answers)} answers to {out}")
-
-
-@app.command
-def evaluate(
-    run: Path,
-    files: Annotated[tuple[Path, ...], Parameter()] = (),
-    /,
-    *,
-    part: str = "test",
-    plugin: Plugins = (),
-) -> None:
-    """Scores of a run's best model, on a part of its data or on other files.
-
-    Parameters
-    ----------
-    run
-        Folder of a run.
-    files
-        Other files of the same form, with the truth in them.
-    part
-        train, valid, test or another part that the data have.
-    plugin
-        Python files of your own that the run was made with.
-    """
-    opened = _run(run, plugin)
-    from .shelf import show_scores
-
-    show_scores(opened.evaluate(part, list(files)), _console())
-
-
-@app.command
-def report(run: Path, /, *, plugin: Plugins = ()) -> None:
-    """Write the report of a run anew: one HTML file that needs nothing else.
-
-    Parameters
-    ----------
-    run
-        Folder of a run.
-    plugin
-        Python files of your own that the run was made with.
-    """
+@app.command(sort_key=9, help_epilogue="")
+def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
+    """Write the report of a run anew: one HTML file that needs nothing else."""
     print(f"wrote {_run(run, plugin).report()}")
 
 
-@app.command
+@app.command(sort_key=10, help_epilogue="")
 def inspect(
-    run: Path, /, *, out: Path | None = None, samples: int = 3, part: str = "test", plugin: Plugins = ()
+    run: RunName, /, *, out: Path | None = None, samples: int = 3, part: str = "", plugin: Plugins = ()
 ) -> None:
     """Pictures of what a model attends to, drawn on the samples themselves.
 
     Parameters
     ----------
-    run
-        Folder of a run.
     out
         Folder for the pictures; RUN/inspect unless given.
     samples
-        How many samples to draw.
+        How many samples to draw; 3 unless given.
     part
-        Of which part of the data.
-    plugin
-        Python files of your own that the run was made with.
+        Of which part of the data; test, or valid where there is none, unless given.
     """
     opened = _run(run, plugin)
     from .inspect.report import inspect_run
+    from .shelf import make_folder
 
-    for path in inspect_run(opened, out or run / "inspect", samples=samples, part=part):
+    for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, say=say):
         print(f"wrote {path}")
 
 
-@app.command
+@app.command(sort_key=11, help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
 def simulate(what: str, out: Path, /) -> None:
     """Simulate data and write them to a file, with the keys of the reader: `--data.size 16 --data.number 20`.
 
@@ -349,36 +295,19 @@ def simulate(what: str, out: Path, /) -> None:
     out
         The file to write, .npz.
     """
-    from .errors import one_of
-    from .recipe import Recipe
+    from .shelf import simulate_to
 
-    one_of("what to simulate", what, ["lattices"])
-    if out.suffix != ".npz":
-        raise UserError("a file named .npz", str(out))
-    from .data.readers.lattices import simulate as make
-    from .data.readers.lattices import write_table
-
-    section = Recipe.load("spins/ising-vit", _CHANGES, where="on the command line").data
-    _used()
-    table = make(section)
-    write_table(out, table)
-    print(f"wrote {len(table['image']):,} lattices to {out}")
+    simulate_to(what, out, dict(CHANGES))
 
 
 # What the verbs share
-
-_CHANGES: dict[str, Any] = {}
-
-
-def _used() -> None:
-    _CHANGES.clear()
 
 
 def _recipe(name: str) -> Recipe:
     """The recipe of this name, with the changes of the command line."""
     from .recipe import Recipe
 
-    return Recipe.load(name, dict(_CHANGES), where="on the command line")
+    return Recipe.load(name, dict(CHANGES), where="on the command line")
 
 
 def _plugins(paths: tuple[Path, ...]) -> list[Plugin]:
@@ -388,69 +317,31 @@ def _plugins(paths: tuple[Path, ...]) -> list[Plugin]:
 
 
 def _run(path: Path, plugins: tuple[Path, ...]) -> Run:
-    if _CHANGES:
-        raise UserError("no changes of keys: the run has its own recipe", f"--{next(iter(_CHANGES))}")
+    no_changes("A run has its own recipe.")
+    check_run(path)
     loaded = _plugins(plugins)
-    if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
-        raise UserError("the folder of a run", f"{path}", "Such files can run code when they are opened; we never do.")
     from .run import Run
 
     return Run(path, loaded)
 
 
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line; return its exit status."""
-    words = sys.argv[1:] if arguments is None else arguments
-    try:
-        _CHANGES.clear()
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    CHANGES.clear()
+
+    def work() -> None:
+        rest = words
         if any(word.startswith("--") and "." in word.partition("=")[0] for word in words):
-            from .recipe import parse_arguments
+            from .options import parse_arguments
 
-            words, found = parse_arguments(words)
-            _CHANGES.update(found)
-        app(words, exit_on_error=True, print_error=True)
-        return 0
-    except UserError as error:
-        _complain(error)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except SystemExit as error:
-        code = error.code
-        if code == 1:  # cyclopts' own refusals are mistakes of the user's
-            return 2
-        return code if isinstance(code, int) else 0 if code is None else 2
-    except Exception as error:
-        from .errors import Stopped
+            rest, found = parse_arguments(words)
+            CHANGES.update(found)
+        app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
 
-        if isinstance(error, Stopped):
-            print(str(error), file=sys.stderr)
-            return 128 + error.signal
-        raise
-
-
-def _complain(error: UserError) -> None:
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    console.print(Text("error: ", style="bold red") + Text(str(error)))
+    return status(work)
 
 
 def run() -> None:
     """The entry point of the installed command."""
     sys.exit(main())
-
-
-if __name__ == "__main__":
-    run()

@@ -95,8 +95,11 @@ class Run:
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the model works."""
-        return find_device("auto")
+        """Where the model works: as in training, or on the CPU where there is no such device here."""
+        try:
+            return find_device(self.recipe.train.device)
+        except UserError:
+            return torch.device("cpu")
 
     @property
     def scores(self) -> dict[str, float]:
@@ -184,6 +187,7 @@ def _train(
     if saved is not None:
         engine.restore(saved)
     about = {**_about(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+    about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
 
     def write() -> None:
         folder.write("run.json", json.dumps(about, indent=1))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import importlib.resources
 import json
+import os
+import textwrap
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .errors import UserError
+from .errors import UserError, one_of
 from .recipe import describe
 from .recipe import recipes as names
 
@@ -29,13 +32,21 @@ def measured() -> dict[str, dict[str, Any]]:
 
 
 def figure(name: str) -> str:
-    """A measured figure in words, or the word unmeasured."""
+    """A measured figure in words, with its spread where it has one; or the word unmeasured."""
     row = measured().get(name)
     if row is None:
         return "unmeasured"
-    spread = row.get("spread")
-    more = f" ± {spread:.2g}" if isinstance(spread, float) and row.get("seeds", 1) > 1 else ""
-    return f"{row['value']:.4g}{more} {row['unit']} ({name.rpartition('.')[2]}; {row['hardware'].partition(',')[0]})"
+    hardware = str(row.get("hardware") or "").partition(",")[0]
+    seeds = f"{row['seeds']} seeds" if (row.get("seeds") or 1) > 1 else ""
+    about = "; ".join(word for word in (name.rpartition(".")[2], seeds, hardware) if word)
+    value = f"{row['value']:.4g}{_spread(row.get('spread'))}"
+    return " ".join(word for word in (value, row.get("unit"), f"({about})") if word)
+
+
+def _spread(spread: float | list[float] | None) -> str:
+    if isinstance(spread, list):
+        return f" [{spread[0]:.4g}, {spread[-1]:.4g}]" if spread else ""
+    return f" ± {spread:.2g}" if spread else ""
 
 
 def show_recipes(console: Console) -> None:
@@ -45,8 +56,30 @@ def show_recipes(console: Console) -> None:
         console.print(Text(name, style="bold") + Text(f"  {about.title or ''}", style="not bold"))
         for head, words in (("paper", about.paper), ("data", about.data), ("measured", figure(about.score or ""))):
             if words:
-                console.print(Text(f"    {head + ':':10}{words}"))
+                lines = textwrap.wrap(words, max(20, console.width - 14))
+                console.print(
+                    Text("\n".join(f"    {'' if n else head + ':':10}{line}" for n, line in enumerate(lines)))
+                )
     console.print("\nsciformer recipes NAME lists the keys of one; sciformer train NAME runs it", markup=False)
+
+
+def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Console) -> None:
+    """Judge a run's best model on files or on a part of its data, and print its scores and what they are of."""
+    parts: dict[str, int] = run.about.get("samples", {})
+    if part is None:
+        part = next((name for name in ("test", "valid") if name in parts), "train")
+    elif not files:
+        one_of("a part of the data", part, parts)
+    found = run.evaluate(part, files)
+    words = ", ".join(str(file) for file in files) if files else f"the part {part}, {parts[part]:,} samples"
+    console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
+    show_scores(found, console)
+
+
+def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
+    if files or part == "test" or "test" in parts:
+        return ""
+    return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
 
 
 def show_scores(found: Judgement, console: Console) -> None:
@@ -92,27 +125,30 @@ def _finding(along: dict[str, Any]) -> str:
     return sentence + ".\n"
 
 
-def write_answers(path: Path, answers: dict[str, Any]) -> int:
-    """A table of answers as .csv or .npz; returns the number of samples."""
+def check_table(path: Path) -> None:
+    """Refuse a name that is not that of a table, before the work of filling it."""
+    if path.suffix not in (".csv", ".npz"):
+        raise UserError("a file named .csv or .npz", str(path), f"Call it {path.with_suffix('.csv')}")
+
+
+def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) -> int:
+    """A table of answers as .csv or .npz; returns the number of samples. In .csv every class has its own column."""
     import numpy as np
 
     from .data.readers.lattices import write_table
 
+    check_table(path)
     count = len(next(iter(answers.values()))) if answers else 0
     if path.suffix == ".npz":
         write_table(path, {name: np.asarray(column) for name, column in answers.items()})
         return count
-    if path.suffix != ".csv":
-        raise UserError("a file named .csv or .npz", str(path))
     columns: dict[str, Any] = {}
     for name, column in answers.items():
         values = np.asarray(column)
-        if values.ndim == 1:
-            columns[name] = values
-        else:
-            flat = values.reshape(len(values), -1)
-            columns |= {f"{name}_{i}": flat[:, i] for i in range(flat.shape[1])}
-    partial = path.with_name(f".{path.name}.partial")
+        flat = values.reshape(len(values), -1)
+        columns |= dict(zip(_titles(name, flat.shape[1], objective), flat.T)) if values.ndim > 1 else {name: values}
+    make_folder(path.parent)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
@@ -121,5 +157,41 @@ def write_answers(path: Path, answers: dict[str, Any]) -> int:
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UserError(f"room for {path}", f"{error}", "Free some space, or name another place.") from error
+        raise UserError(f"to write {path}", f"{error.strerror}", "Name another place with --out.") from error
     return count
+
+
+def _titles(name: str, width: int, objective: Any) -> list[str]:
+    """Names for the columns of an answer with several numbers: those of classes or targets, where they are known."""
+    classes = getattr(objective, "classes", None) if name == "probabilities" else getattr(objective, "targets", None)
+    if classes is None or len(classes) != width:
+        classes = range(width)
+    return [f"{'probability' if name == 'probabilities' else name}_{one}" for one in classes]
+
+
+def make_folder(path: Path) -> Path:
+    """A folder to write into."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        why = "a file of that name" if isinstance(error, FileExistsError) else f"{error.strerror}"
+        raise UserError(f"a folder {path} to write into", why, "Name another place with --out.") from error
+    return path
+
+
+def simulate_to(what: str, out: Path, changes: dict[str, Any]) -> None:
+    """Simulate what the keys of its reader say, and write it to a file."""
+    one_of("what to simulate", what, ["lattices"])
+    if out.suffix != ".npz":
+        raise UserError("a file named .npz", str(out), f"Call it {out.with_suffix('.npz')}")
+    other = next((key for key in changes if not key.startswith("data.")), "")
+    if other:
+        raise UserError("keys of the reader, such as --data.size 16", f"--{other}", "Nothing is trained here.")
+    from .data.readers.lattices import Lattices, simulate, write_table
+    from .recipe import Recipe
+
+    section: Lattices = Recipe.load("spins/ising-vit", changes, where="on the command line").data
+    make_folder(out.parent)
+    table = simulate(section)
+    write_table(out, table)
+    print(f"wrote {len(table['image']):,} lattices of {section.size} x {section.size} spins to {out}")

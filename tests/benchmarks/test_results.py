@@ -42,6 +42,20 @@ def test_pages_show_what_the_files_hold():
     assert sorted(shown) == sorted(tables.TABLES)
 
 
+def test_the_run_was_measured():
+    ids = {row["id"] for row in ROWS}
+    learned = {f"ising.{kind}.{what}" for kind in ("vit", "cnn", "lstm") for what in ("accuracy", "tc_error")}
+    learned |= {"gpt_char_cpu.val_loss", "gpt_char_gpu.val_loss"}
+    assert ids >= learned
+    assert all(row["seeds"] >= 3 for row in ROWS if row["id"] in learned)
+
+
+def test_recipes_carry_the_figures_of_the_results():
+    assert tables.MEASURED.read_text("utf-8") == tables.measured(), (
+        "measured.json differs from the results: make tables"
+    )
+
+
 def test_commands_in_rows_exist():
     for command in {row["command"] for row in ROWS}:
         script = re.search(r"\S+\.py", command)

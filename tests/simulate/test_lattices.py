@@ -63,7 +63,7 @@ def compare(size, boundary, coupling, update, seed=0):
     # Clusters alone are slow in small frustrated lattices, where they hold all spins; single flips cost little.
     warm_up = {"metropolis": 80, "cluster": 50, "auto": 8}[update]
     counts = {"samples": 30 if update == "metropolis" else 10, "warm_up": warm_up}
-    chains = 300
+    chains = 200
     found = ising(
         size,
         temperatures,
@@ -127,7 +127,7 @@ def test_swendsen_wang_keeps_the_energy_to_a_thousandth():
 
 def test_defaults_reach_equilibrium_at_every_temperature():
     temperatures = [1.0, 1.6, 2.0, 2.7, 3.2, 4.0]  # at 32 the size shows between 2.2 and 2.6
-    found = ising(32, temperatures, chains=24)
+    found = ising(32, temperatures, chains=16)
     for temperature in temperatures:
         here = found["temperature"] == temperature
         # Of so few states the fluctuation is better taken from the exact heat capacity, <e^2> - <e>^2 = T^2 C / N.
@@ -135,14 +135,14 @@ def test_defaults_reach_equilibrium_at_every_temperature():
         error = temperature * ((above - below) / 2e-3 / (32 * 32 * here.sum())) ** 0.5
         assert abs(found["energy"][here].mean() - onsager_energy(temperature)) < 4.5 * error
         if temperature < 2.2:
-            near(np.abs(found["magnetisation"][here]), onsager_magnetisation(temperature), 24)
+            near(np.abs(found["magnetisation"][here]), onsager_magnetisation(temperature), 16)
     cold = found["magnetisation"][found["temperature"] == 1.0]
     assert np.abs(cold).min() > 0.98  # no stripes
     assert 0.1 < (cold > 0).mean() < 0.9  # both signs
 
 
 def test_update_kinds_agree_where_nothing_is_exact():
-    chains, means = 64, {}
+    chains, means = 32, {}
     for update in UPDATES:
         found = ising((12, 10), [2.6], chains=chains, boundary="skewed", coupling=-1.0, update=update, warm_up=100)
         means[update] = found["energy"].reshape(chains, -1).mean(1)
@@ -153,14 +153,14 @@ def test_update_kinds_agree_where_nothing_is_exact():
 
 def test_a_cold_frustrated_lattice_holds_one_straight_wall_anywhere():
     for boundary, coupling, pattern in (("antiperiodic", 1.0, np.ones((32, 32))), ("skewed", -1.0, stagger(32, 32))):
-        found = ising(32, [1.0], chains=64, boundary=boundary, coupling=coupling)
+        found = ising(32, [1.0], chains=40, boundary=boundary, coupling=coupling)
         # A wall wound otherwise is at least 64 spins longer, which raises e by 0.125.
         assert found["energy"].max() < -1.86
-        assert found["energy"].mean() == pytest.approx(-1.9188, abs=2e-3)  # of long chains, of both boundaries
+        assert found["energy"].mean() == pytest.approx(-1.9188, abs=3e-3)  # of long chains, of both boundaries
         # The share of spins on one side of the wall is uniform in -1 .. 1, with a second moment of a third.
-        share = (found["spins"] * pattern).mean((1, 2)).reshape(64, -1)
-        near(share**2, 1 / 3, 64)
-        near(share, 0, 64)
+        share = (found["spins"] * pattern).mean((1, 2)).reshape(40, -1)
+        near(share**2, 1 / 3, 40)
+        near(share, 0, 40)
 
 
 # Symmetries that hold for every random number

@@ -100,7 +100,7 @@ def write_report(run: Run) -> Path:
         _attention(page, found)
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
-        plugins = "".join(f" --plugin {one['name']}.py" for one in run.about.get("plugins", []))
+        plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
         page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
         with page.details("recipe.yaml"):
             page.code(run.folder.recipe.read_text("utf-8"))

@@ -18,7 +18,7 @@ class _Figures(ProgressColumn):
     """Loss, speed and gradient beside the bar."""
 
     def render(self, task: Task) -> Text:
-        return Text(str(task.fields.get("figures", "")))
+        return Text(str(task.fields.get("figures", "")), no_wrap=True, overflow="ellipsis")
 
 
 class Teller:
@@ -37,8 +37,7 @@ class Teller:
         self.total, self.unit, self.began, self.first = total, unit, time.monotonic(), step
         if self.live:
             columns = (
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=24),
+                BarColumn(bar_width=12),
                 TextColumn("{task.completed}/{task.total}"),
             )
             self.bar = Progress(*columns, _Figures(), TimeRemainingColumn(), console=self.console, refresh_per_second=4)
@@ -49,7 +48,7 @@ class Teller:
         """A step was logged."""
         if not self.show:
             return
-        speed = f"{record['tokens_per_s']:,.0f} tokens/s"
+        speed = f"{record['tokens_per_s']:,.0f} tokens/s"  # all of it fits into 80 columns
         figures = f"loss {record['loss']:.4f}  {speed}  gradient {record['norm']:.2f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=number, figures=figures)

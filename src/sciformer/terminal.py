@@ -1,0 +1,188 @@
+"""The command line's manners: consoles, complaints, hints after a mistake, and only one voice of many ranks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import Stopped, UserError
+
+if TYPE_CHECKING:
+    from cyclopts import CycloptsError
+    from rich.console import Console
+
+FEW = 12  # names that are listed in a hint
+CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
+
+
+def rank() -> int:
+    """Of this process, where torchrun started several."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print; without colours unless it is a terminal. A reader that goes away is a BrokenPipeError."""
+    from rich.console import Console as Rich
+
+    class Quiet(Rich):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Quiet(stderr=stderr, highlight=False, soft_wrap=stderr)
+
+
+def say(text: str) -> None:
+    """How it goes, beside what is printed."""
+    if rank() == 0:
+        print(text, file=sys.stderr)
+
+
+def status(work: Callable[[], Any]) -> int:
+    """Do the work of a command line; the exit status, after what there is to say. Faults of our own go on up."""
+    from cyclopts import CycloptsError
+
+    try:
+        work()
+        sys.stdout.flush()
+        return 0
+    except CycloptsError as error:
+        if rank() == 0:
+            complain(usage(error))
+        return 2
+    except UserError as error:
+        complain(str(error))
+        return 2
+    except Stopped as error:
+        say(str(error))
+        return 128 + error.signal
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        hush()
+        return 0
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else 2
+
+
+def complain(text: str) -> None:
+    """An error, said to the person at the terminal."""
+    from rich.text import Text
+
+    who = f"rank {rank()}: " if rank() else ""
+    console(stderr=True).print(Text(who) + Text("error: ", style="bold red") + Text(text))
+
+
+def hush() -> None:
+    """Nobody reads what we print (as after `| head`): what is left in the buffers goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+
+
+# Mistakes in the command line itself
+
+
+def no_changes(advice: str) -> None:
+    """Refuse changes of keys where they would change nothing."""
+    if CHANGES:
+        raise UserError("no changes of keys here", f"--{next(iter(CHANGES))}", advice)
+
+
+def usage(error: CycloptsError) -> str:
+    """A mistake in a command line in words, with what may have been meant and where to read on."""
+    from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+
+    verb = " ".join(error.command_chain or ())
+    more = f"`sciformer {verb} --help`" if verb else "`sciformer --help`"
+    error.verbose = False
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        name = error.argument.name
+        if not name.startswith("-"):
+            return f"`sciformer {verb}` needs {name}. {_missing(name)}See {more}."
+    if isinstance(error, UnusedCliTokensError):
+        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one name too many. See {more}."
+    text = str(error).rstrip()
+    wrong = (error.unused_tokens or [""])[0]
+    if isinstance(error, UnknownCommandError) and wrong.startswith("-"):
+        near = difflib.get_close_matches(wrong, ("--help", "--version", "--install-completion"), n=1)
+        text = f"Unknown option: {wrong}." + (f" Did you mean {near[0]}?" if near else "")
+    if isinstance(error, UnknownOptionError) and "Did you mean" not in text:
+        text += _meant(error.token.keyword or error.token.value, list(error.root_input_tokens or ()))
+    return f"{text} See {more}."
+
+
+def _missing(name: str) -> str:
+    """What could have been given for a missing argument."""
+    greedy = next((key for key, value in CHANGES.items() if isinstance(value, list)), "")
+    if greedy:
+        return f"All that follows --{greedy} belongs to it, so write {name} before it. "
+    if name == "RECIPE":
+        from .recipe import recipes
+
+        found = recipes()
+        return f"There are {_listed(found)}; or a .yaml file of yours. `sciformer recipes` tells of each. "
+    if name == "RUN":
+        found = runs()
+        return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
+    if name == "WHAT":
+        return "There is: lattices. "
+    if name == "KIND":
+        return "There are: text, patches. "
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:FEW]) + (", ..." if len(names) > FEW else "")
+
+
+def _meant(option: str, words: list[str]) -> str:
+    """The keys of the recipe on the command line that are called like an unknown option: --depth is --model.depth."""
+    from .document import flat
+    from .recipe import Recipe
+
+    name = option.lstrip("-").partition("=")[0].replace("-", "_")
+    for word in words[1:]:
+        if word.startswith("-"):
+            continue
+        try:
+            tree = Recipe.load(word).dump()
+        except (UserError, ValueError):
+            continue
+        dotted = [".".join(map(str, keys)) for keys, _ in flat(tree) if keys[0] != "about"]
+        last = {key.rpartition(".")[2]: key for key in reversed(dotted)}
+        near = difflib.get_close_matches(name, last, n=1, cutoff=0.75)
+        return f" Did you mean --{last[near[0]]}?" if near else ""
+    return ""
+
+
+# Runs
+
+
+def runs(folder: Path = Path("runs")) -> list[str]:
+    """The runs that lie where runs usually do."""
+    found = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/run.json")]
+    return sorted(map(str, found))
+
+
+def check_run(path: Path) -> None:
+    """Refuse what is not the folder of a run, and name the nearest that is."""
+    if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
+        raise UserError("the folder of a run", f"{path}", "Such files can run code when they are opened; we never do.")
+    if path.is_file():
+        whole = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
+        raise UserError("the folder of a run", f"{path}, a file", f"Its run is {whole}." if whole else "")
+    if (path / "recipe.yaml").exists():
+        return
+    there = runs() + runs(path)
+    near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
+    advice = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
+    found = "a folder without one" if path.is_dir() else "no such folder"
+    raise UserError(f"a run at {path}", found, advice or "Train one: sciformer train RECIPE --run FOLDER")

@@ -1,0 +1,133 @@
+"""What the command line shows: measured figures, recipes on the shelf, scores, tables of answers."""
+
+import csv
+import io
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from sciformer import shelf
+from sciformer.errors import UserError
+from sciformer.recipe import recipes
+
+MADE_UP = {
+    "a.number": {"value": 1.46912, "unit": "nats", "spread": 0.0123, "seeds": 3, "hardware": "2 CPU cores, x86"},
+    "a.range": {"value": 12.3456, "unit": "ms", "spread": [11.5, 14.02], "seeds": 1, "hardware": "H200"},
+    "a.single": {"value": 0.9, "unit": "", "spread": None, "seeds": 1, "hardware": "H200, one of eight"},
+    "a.sparse": {"value": 5},
+    "a.odd": {"value": 5000000.0, "unit": "tokens/s", "spread": [], "seeds": None, "hardware": None},
+}
+
+
+@pytest.fixture
+def figures(tmp_path, monkeypatch):
+    """A shelf whose measured figures are made up."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "measured.json").write_text(json.dumps(MADE_UP))
+    monkeypatch.setattr(shelf.importlib.resources, "files", lambda name: tmp_path)
+
+
+def shown(show, *arguments, width=80):
+    file = io.StringIO()
+    show(*arguments, Console(file=file, width=width))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("a.number", "1.469 ± 0.012 nats (number; 3 seeds; 2 CPU cores)"),
+        ("a.range", "12.35 [11.5, 14.02] ms (range; H200)"),
+        ("a.single", "0.9 (single; H200)"),
+        ("a.sparse", "5 (sparse)"),
+        ("a.odd", "5e+06 tokens/s (odd)"),
+        ("a.missing", "unmeasured"),
+        ("unmeasured", "unmeasured"),
+        ("", "unmeasured"),
+    ],
+)
+def test_a_measured_figure_in_words(figures, name, words):
+    assert shelf.figure(name) == words
+
+
+def test_the_shipped_figures_can_all_be_said():
+    found = shelf.measured()
+    assert isinstance(found, dict)
+    for name, row in found.items():
+        assert shelf.figure(name).startswith(f"{row['value']:.4g}"), name
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_shelf_fits_the_terminal(width):
+    text = shown(shelf.show_recipes, width=width)
+    lines = text.splitlines()
+    heads = [line.split("  ")[0] for line in lines if line.partition("  ")[0] in recipes()]
+    assert heads == recipes()
+    assert all(line == line.rstrip() for line in lines)
+    if width >= 80:
+        assert max(map(len, lines)) <= width
+    assert text.count("paper:") == text.count("data:") == text.count("measured:") == len(recipes())
+    assert "\x1b" not in text
+
+
+def test_scores_are_listed():
+    text = shown(shelf.show_scores, SimpleNamespace(scores={"loss": 0.123456789, "[accuracy]": 1.0}))
+    assert text.split() == ["score", "value", "loss", "0.123457", "[accuracy]", "1"]
+
+
+# Tables of answers
+
+ANSWERS = {
+    "id": np.array([1, 2]),
+    "probabilities": np.array([[0.25, 0.75], [0.5, 0.5]]),
+    "class": np.array(["dog", "Chat, «noir»"]),
+}
+
+
+def test_answers_as_csv_have_a_column_for_each_class(tmp_path):
+    path = tmp_path / "new" / "folder" / "answers.csv"
+    objective = SimpleNamespace(classes=["cat", "dog"])
+    assert shelf.write_answers(path, ANSWERS, objective) == 2
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert rows == [
+        ["id", "probability_cat", "probability_dog", "class"],
+        ["1", "0.25", "0.75", "dog"],
+        ["2", "0.5", "0.5", "Chat, «noir»"],
+    ]
+    assert [file.name for file in path.parent.iterdir()] == ["answers.csv"]
+
+
+def test_answers_without_names_are_numbered_and_values_have_those_of_their_targets(tmp_path):
+    path = tmp_path / "a.csv"
+    shelf.write_answers(path, ANSWERS)
+    assert path.read_text("utf-8").startswith("id,probability_0,probability_1,class")
+    shelf.write_answers(
+        path, {"mean": np.ones((1, 2)), "cube": np.ones((1, 2, 2))}, SimpleNamespace(targets=["x", "y"])
+    )
+    assert path.read_text("utf-8").splitlines()[0] == "mean_x,mean_y,cube_0,cube_1,cube_2,cube_3"
+
+
+def test_answers_as_npz(tmp_path):
+    assert shelf.write_answers(tmp_path / "a.npz", ANSWERS) == 2
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as found:
+        assert sorted(found) == ["class", "id", "probabilities"]
+        np.testing.assert_array_equal(found["probabilities"], ANSWERS["probabilities"])
+
+
+def test_places_that_cannot_be_written_are_answered(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"named .csv or .npz; found .*a.txt. Call it .*a.csv"):
+        shelf.write_answers(tmp_path / "a.txt", ANSWERS)
+    for name in ("a.csv", "a.npz"):
+        with pytest.raises(UserError, match=r"file/a\.\w+|file to write into"):
+            shelf.write_answers(tmp_path / "file" / name, ANSWERS)
+        (tmp_path / name).mkdir()
+        with pytest.raises(UserError, match="Is a directory"):
+            shelf.write_answers(tmp_path / name, ANSWERS)
+    with pytest.raises(UserError, match="found a file of that name"):
+        shelf.make_folder(tmp_path / "file")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.npz", "file"]
