@@ -60,15 +60,14 @@ def test_the_shipped_figures_can_all_be_said():
         assert shelf.figure(name).startswith(f"{row['value']:.4g}"), name
 
 
-@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("width", [80, 200])
 def test_the_shelf_fits_the_terminal(width):
     text = shown(shelf.show_recipes, width=width)
     lines = text.splitlines()
     heads = [line.split("  ")[0] for line in lines if line.partition("  ")[0] in recipes()]
     assert heads == recipes()
     assert all(line == line.rstrip() for line in lines)
-    if width >= 80:
-        assert max(map(len, lines)) <= width
+    assert max(map(len, lines)) <= width
     assert text.count("paper:") == text.count("data:") == text.count("measured:") == len(recipes())
     assert "\x1b" not in text
 
@@ -123,7 +122,7 @@ def test_places_that_cannot_be_written_are_answered(tmp_path):
     with pytest.raises(UserError, match=r"named .csv or .npz; found .*a.txt. Call it .*a.csv"):
         shelf.write_answers(tmp_path / "a.txt", ANSWERS)
     for name in ("a.csv", "a.npz"):
-        with pytest.raises(UserError, match=r"file/a\.\w+|file to write into"):
+        with pytest.raises(UserError, match="file to write into; found a file of that name"):
             shelf.write_answers(tmp_path / "file" / name, ANSWERS)
         (tmp_path / name).mkdir()
         with pytest.raises(UserError, match="Is a directory"):

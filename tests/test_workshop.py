@@ -21,9 +21,20 @@ def test_the_readme_is_short_and_its_links_lead_somewhere():
 
 def test_the_map_of_the_architecture_names_every_module():
     text = (ROOT / "docs" / "architecture.md").read_text()
-    modules = [path for path in (ROOT / "src" / "sciformer" / "nn").glob("*.py") if path.name != "__init__.py"]
-    assert len(modules) >= 14
-    assert [path.name for path in modules if path.name not in text] == []
+    found, folders = set(), []
+    for line in text.split("```")[1].splitlines()[2:]:  # what stands under src/sciformer/, two blanks a level
+        depth = (len(line) - len(line.lstrip())) // 2
+        if not depth:
+            break
+        folders = folders[: depth - 1]
+        if line.split()[0].endswith("/"):
+            folders.append(line.split()[0])
+        found |= {"".join(folders) + name for name in re.findall(r"\w+\.py\b", line)}
+    source = ROOT / "src" / "sciformer"
+    modules = {str(path.relative_to(source)) for path in source.rglob("*.py") if path.name != "__init__.py"}
+    assert len(modules) >= 70
+    assert modules - found == set()
+    assert found - modules == set()
 
 
 def test_public_names_are_what_the_package_says():
@@ -32,6 +43,17 @@ def test_public_names_are_what_the_package_says():
     for name in nn.__all__:
         thing = getattr(nn, name)
         assert thing.__doc__ or isinstance(thing, (dict, tuple)), name
+
+
+def test_public_names_of_the_package_come_when_they_are_asked_for():
+    assert sciformer.__all__ == sorted(sciformer.__all__)
+    assert set(sciformer.PLACES) == set(sciformer.__all__) - {"__version__"}
+    assert all(getattr(sciformer, name).__doc__ for name in sciformer.PLACES)
+    assert set(sciformer.__all__) <= set(dir(sciformer))
+    shown = set(re.findall(r"\w+", (sciformer.__doc__ or "").split("Verbs live")[0]))
+    assert set(sciformer.PLACES) <= shown
+    taken = {path.stem for path in (ROOT / "src" / "sciformer").iterdir()}
+    assert not taken & set(sciformer.PLACES), "a module of that name would hide it"
 
 
 def test_nothing_runs_at_import():

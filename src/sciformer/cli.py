@@ -32,6 +32,7 @@ app = App(
     help_epilogue=f"{FIRST}\n\n{CHANGE}\n\n{STATUS}",
     version=__version__,
     help_format="markdown",
+    suppress_keyboard_interrupt=False,
     default_parameter=Parameter(negative=(), show_default=False),
 )
 app.register_install_completion_command()

@@ -138,6 +138,7 @@ def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) ->
     from .data.readers.lattices import write_table
 
     check_table(path)
+    make_folder(path.parent)
     count = len(next(iter(answers.values()))) if answers else 0
     if path.suffix == ".npz":
         write_table(path, {name: np.asarray(column) for name, column in answers.items()})
@@ -147,7 +148,6 @@ def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) ->
         values = np.asarray(column)
         flat = values.reshape(len(values), -1)
         columns |= dict(zip(_titles(name, flat.shape[1], objective), flat.T)) if values.ndim > 1 else {name: values}
-    make_folder(path.parent)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("w", newline="", encoding="utf-8") as file:

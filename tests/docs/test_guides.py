@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sciformer import plugin, registry
+
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = DOCS / "attention.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
@@ -45,17 +47,53 @@ def test_every_picture_is_drawn_and_shown(ran):
     assert all(1_000 < kept[name] < 80_000 for name in shown)
 
 
-@pytest.mark.parametrize("page", ["../README.md", "architecture.md"])
+@pytest.fixture
+def _own_registry(monkeypatch):
+    """What a plugin on a page registers is forgotten after it."""
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    monkeypatch.setattr(plugin, "LOADED", {})
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+@pytest.mark.usefixtures("_own_registry")
+@pytest.mark.parametrize("page", ["architecture.md", "concepts.md", "own-token.md"])
 def test_code_on_other_pages_runs_too(page, tmp_path):
     results = runner.run(DOCS / page, tmp_path)
     assert [result.problem for result in results if result.problem] == []
-    assert len(results) >= 1
+    assert len(results) == len(runner.BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) >= 1
+
+
+# The commands of the README, each with a setting that takes seconds.
+LATTICES = "--data.size 8 --data.number 8 --data.chains 4 --data.samples 2".split()
+TINY = "--model.dim 16 --train.steps 4 --train.batch 8".split()
+
+
+def tiny(words):
+    verb = words[0]
+    if verb in ("train", "check", "compare"):
+        lattices = any(word.startswith("spins/") for word in words)
+        return [*("1" if word == "3" else word for word in words), *TINY, *(LATTICES if lattices else [])]
+    return [*words, *{"generate": ["--length", "5"], "inspect": ["--samples", "1"], "simulate": LATTICES}.get(verb, [])]
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_the_readme_runs_with_a_tiny_setting(tmp_path):
+    (tmp_path / "input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
+    seen = []
+
+    def small(words):
+        seen.append(words[0])
+        return tiny(words)
+
+    results = runner.run(DOCS.parent / "README.md", tmp_path, small)
+    assert [result.problem for result in results if result.problem] == []
+    assert {"recipes", "new", "check", "train", "generate", "compare", "inspect", "predict", "simulate"} <= set(seen)
 
 
 def test_no_page_with_code_is_forgotten():
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
-    assert coded == {"README.md", "architecture.md", "attention.md"}
+    assert coded == {"README.md", "architecture.md", "attention.md", "concepts.md", "own-token.md"}
 
 
 def guide(folder, text):
@@ -111,6 +149,38 @@ def test_write_puts_the_output_into_the_guide(tmp_path, text):
     path = guide(tmp_path, text)
     assert call(path, "--write") == 0
     assert path.read_text(encoding="utf-8") == RIGHT
+
+
+COMMAND = """```yaml my.yaml
+base: text/gpt-char
+```
+
+```sh
+# a comment, and a command that is not ours
+rm -rf everything
+sciformer recipes my.yaml \\
+```
+
+```
+not compared
+```
+"""
+
+
+def test_files_are_written_and_commands_are_run(tmp_path, capsys):
+    assert call(guide(tmp_path, COMMAND)) == 0
+    assert "2 blocks ran, 0 failed" in capsys.readouterr().out
+    assert (tmp_path / "pictures" / "my.yaml").read_text() == "base: text/gpt-char\n"
+
+
+def test_a_command_that_fails_fails(tmp_path, capsys):
+    assert call(guide(tmp_path, COMMAND.replace("recipes my.yaml", "recipes your.yaml"))) == 1
+    assert "exit status 2 of sciformer recipes your.yaml" in capsys.readouterr().err
+
+
+def test_what_a_command_prints_is_compared_where_the_guide_shows_it(tmp_path, capsys):
+    assert call(guide(tmp_path, COMMAND.replace("```\nnot", "```text\nnot"))) == 1
+    assert "-not compared" in capsys.readouterr().err
 
 
 def test_pictures_land_in_their_folder(tmp_path):
