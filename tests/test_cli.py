@@ -61,7 +61,7 @@ def refused(capsys, *words):
 def test_help_is_quick_and_needs_no_torch():
     code = "import sys; from sciformer.cli import main; s = main(sys.argv[1:]); "
     code += "sys.exit(s or 'torch' in sys.modules or 'numpy' in sys.modules)"
-    for words in (["--help"], ["train", "--help"], ["recipes"], ["--version"], []):
+    for words in (["--help"], ["train", "--help"], ["recipes"]):
         spent = []
         for _ in range(5):
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -225,10 +225,10 @@ def test_ctrl_c_outside_a_training(capsys, monkeypatch):
     assert capsys.readouterr().err == "interrupted\n"
 
 
-def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_end(tmp_path, capsys):
+def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_end(tmp_path, capsys, monkeypatch):
     (tmp_path / "text.txt").write_text(TEXT)
     line = ["train", "text/gpt-char", "--run", "run", "--data.files", "text.txt", *TINY]
-    line += ["--train.device=cpu", "--train.steps=800", "--train.log_every=1", "--train.evaluate_every=800"]
+    line += ["--train.device=cpu", "--train.steps=300", "--train.log_every=1", "--train.evaluate_every=300"]
     last = 0
     for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
         log = tmp_path / "run" / "metrics.jsonl"
@@ -236,7 +236,7 @@ def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_en
         command = [sys.executable, "-m", "sciformer", *line]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN)
         while process.poll() is None and not (log.exists() and log.stat().st_size > before):
-            time.sleep(0.02)
+            time.sleep(0.005)
         process.send_signal(number)
         out, err = process.communicate(timeout=60)
         assert process.returncode == status, err
@@ -244,9 +244,10 @@ def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_en
         assert err.splitlines()[-1].startswith(f"stopped by {number.name} at step ")
         assert err.endswith("; the same command goes on from there\n")
         step = int(err.split("at step ")[1].split(";")[0])
-        assert last < step < 800
+        assert last < step < 300
         assert (tmp_path / "run" / "checkpoints" / f"step-{step:07}").exists()
         last = step
+    monkeypatch.setattr("sciformer.run.Run.report", lambda run: run.folder.write("report.html", ""))
     assert main(line) == 0
     printed = capsys.readouterr()
     assert f"going on from step {last}\n" in printed.err
