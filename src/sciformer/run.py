@@ -163,10 +163,16 @@ def train(
     """
     recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
     folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
-    with Ranks(find_device(recipe.train.device)) as ranks, ExitStack() as held:
-        teller = Teller(show and ranks.first)
-        ranks.lead(lambda: _claim(folder, fresh, held))
-        return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+    made = not folder.path.exists()
+    try:
+        with Ranks(find_device(recipe.train.device)) as ranks, ExitStack() as held:
+            teller = Teller(show and ranks.first)
+            ranks.lead(lambda: _claim(folder, fresh, held))
+            return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
+    except UserError:
+        if made and ranks.first and not (folder.path / "run.json").exists():
+            shutil.rmtree(folder.path, ignore_errors=True)  # nothing was begun in it
+        raise
 
 
 def _train(
@@ -196,7 +202,8 @@ def _train(
         folder.rewind(engine.number)
 
     ranks.lead(write)
-    if engine.complete:
+    before = engine.complete
+    if before:
         teller.say(f"already complete: {engine.number} steps in {folder.path}")
     else:
         _introduce(recipe, assembly, engine, teller, saved is not None)
@@ -210,7 +217,7 @@ def _train(
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
-        if report:
+        if report and not (before and folder.report.exists()):
             done.report()
         teller.say(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -21,12 +22,20 @@ class _Figures(ProgressColumn):
         return Text(str(task.fields.get("figures", "")), no_wrap=True, overflow="ellipsis")
 
 
+class _Console(Console):
+    """A console whose reader may go away, as `head` does: then there is nobody to tell, and the training goes on."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
+
+
 class Teller:
     """Tells of steps, scores and events. `show=False` tells nothing, as a library wants it."""
 
     def __init__(self, show: bool = True, file: TextIO | None = None) -> None:
         self.show = show
-        self.console = Console(file=file or sys.stderr, highlight=False, soft_wrap=True)
+        self.console = _Console(file=file or sys.stderr, highlight=False, soft_wrap=True)
         self.live = show and self.console.is_terminal
         self.bar: Progress | None = None
         self.task: Any = None

@@ -7,6 +7,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,5 +122,6 @@ def write_table(path: Path, table: dict[str, Any]) -> None:
             np.savez_compressed(file, **table)
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink()
         raise UserError(f"room for {path}", f"{error}", "Free some space, or name another place.") from error
