@@ -121,7 +121,7 @@ def train(
     Parameters
     ----------
     run
-        Folder of the run: log, checkpoints, model and report. runs/NAME unless given.
+        Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe goes on.
     fresh
         Start over: what an earlier training left in the folder is removed.
     accept_changes
@@ -131,6 +131,8 @@ def train(
     """
     plugins = _plugins(plugin)
     made = _recipe(recipe)
+    if run is None and Path(recipe).is_dir():
+        run = Path(recipe)
     from .run import train as start
     from .shelf import show_run
 

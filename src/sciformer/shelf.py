@@ -111,6 +111,7 @@ def show_run(run: Run, console: Console) -> None:
         console.print(f"report: {run.folder.report}", markup=False)
     decoder = run.recipe.model.kind == "decoder"
     more = f'sciformer generate {run.path} --prompt "..."' if decoder else f"sciformer inspect {run.path}"
+    more += "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
     console.print(f"next: {more}", markup=False)
 
 

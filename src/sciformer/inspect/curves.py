@@ -8,7 +8,9 @@ Figures are made without pyplot: `figure.savefig("loss.png")` writes one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -324,3 +326,16 @@ def _values(values: ArrayLike | Sequence[Any]) -> Values:
     if array.ndim == 0:
         raise UserError("a sequence of numbers", f"{values!r}")
     return array
+
+
+@contextmanager
+def any_letters() -> Iterator[None]:
+    """Letters that the font has not are drawn as boxes, without a warning for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        yield
+
+
+def word(name: str) -> str:
+    """A name in code as words."""
+    return name.replace("_", " ")

@@ -9,9 +9,7 @@ Nothing here knows what a token is: where tokens stand, what they are called and
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,7 +32,6 @@ from .curves import FAINT, LINES, Band, _finish, _start, draw_along
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Panel = tuple[str, Batch, Floats | None]
-
 VALUES = 40  # places along a column, above which neighbouring samples are put together
 MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
 LETTERS = 48  # words in a line of a wide drawing, about
@@ -343,11 +340,3 @@ def _array(weights: Any) -> Floats:
     if array.ndim != 4:
         raise UserError("weights of shape (B, H, N, M)", f"{array.shape}")
     return array
-
-
-@contextmanager
-def any_letters() -> Iterator[None]:
-    """Letters that the font has not are drawn as boxes, without a warning for each."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
-        yield

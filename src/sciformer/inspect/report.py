@@ -26,7 +26,8 @@ from ..evaluate import Judgement, judge
 from ..metrics import METRICS, Crossing, confusion, crossing, reliability, roc
 from ..train.weights import load_weights
 from . import cost, curves, looking
-from .looking import any_letters, even
+from .curves import any_letters, word
+from .looking import even
 from .page import DOTS, Page
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def _result(found: Found, along: Along | None) -> str:
         held = any(key.startswith("valid_") for record in records for key in record)
         text = f"The best model is that of step {found.kept['step']} of {steps}"
         order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
-        text += ": " + ", ".join(f"{_word(name)} {scores[name]:.4g}" for name in order[:3])
+        text += ": " + ", ".join(f"{word(name)} {scores[name]:.4g}" for name in order[:3])
         text += " on the validation part" if held else " on training samples, for none were kept apart"
     if along is None or along.crossing is None:
         return f"{text}."
@@ -255,11 +256,11 @@ def _training(page: Page, run: Run) -> None:
 
     history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
     measured = {key: key.partition("_")[2] for key in keys if key.partition("_")[2] in METRICS}
-    shares = {key: _word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
+    shares = {key: word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
     for key, name in measured.items():
         if key not in shares:
-            history({key: _word(name)}, _word(name), f"{_word(name).capitalize()} ({METRICS[name].help}) against step.")
+            history({key: word(name)}, word(name), f"{word(name).capitalize()} ({METRICS[name].help}) against step.")
     more = {"rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
     if more.keys() & keys:
         with page.details("Learning rate, gradient, speed"):
@@ -276,7 +277,7 @@ def _scores(page: Page, found: Found) -> None:
         return
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
-    page.table(["part", "samples", *map(_word, names)], rows, "The model on each part")
+    page.table(["part", "samples", *map(word, names)], rows, "The model on each part")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None
@@ -346,7 +347,3 @@ def _name(batch: Batch, row: int, objective: Any) -> str:
     values = [batch.samples[name][row] for name in known]
     words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
     return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"
-
-
-def _word(name: str) -> str:
-    return name.replace("_", " ")

@@ -139,3 +139,16 @@ def test_every_cut_and_every_flipped_byte(tmp_path, kind):
             except UserError:
                 refused += 1
     assert refused > len(raw) / 3
+
+
+def test_values_and_their_lengths_are_a_column_of_lists(tmp_path):
+    for name in ("a", "b"):
+        np.savez(tmp_path / f"{name}.npz", hits=np.arange(5.0), hits_lengths=[2, 0, 3], label=[0, 1, 0])
+    source = Arrays(kind="arrays", files=[str(tmp_path / "*.npz")]).read([tmp_path / "a.npz", tmp_path / "b.npz"])
+    table = source.load(0)
+    assert sorted(table) == ["hits", "label"]
+    assert table["hits"].lengths.tolist() == [2, 0, 3, 2, 0, 3]
+    assert table["hits"].take(np.array([3, 2])).values.tolist() == [0, 1, 2, 3, 4]
+    np.savez(tmp_path / "bad.npz", hits=np.arange(5.0), hits_lengths=[2, 0, 4])
+    with pytest.raises(UserError, match="sum to the 5 values of `hits`"):
+        Arrays(kind="arrays").read([tmp_path / "bad.npz"])

@@ -10,12 +10,18 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
-from ..source import Chosen, Data, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
+from ..source import Chosen, Data, Lists, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
 from ..split import Split
+
+LENGTHS = "_lengths"
 
 
 class Arrays(Data):
-    """Columns of one or several .npz files (or .npy files, whose array is the column `array`)."""
+    """Columns of one or several .npz files (or .npy files, whose array is the column `array`).
+
+    Samples of different length: an array `hits` with the values of all samples end to end, and beside it `hits_lengths`
+    with the number of values of each sample, are read as one column of lists.
+    """
 
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files; several are joined sample by sample."""
@@ -61,11 +67,28 @@ class Arrays(Data):
         for name, column in table.items():
             if not column.ndim:
                 raise UserError(f"a value for every sample in column `{name}` of {path}", f"one number, {column}")
+        table = _with_lists(table, path)
         rows_of(table)
         return table
 
 
+def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
+    """`hits` and `hits_lengths` together are a column of lists: all values end to end, and how many each sample has."""
+    for name in [name for name in table if f"{name}{LENGTHS}" in table]:
+        values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
+        if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
+            raise UserError(
+                f"whole numbers in `{name}{LENGTHS}` of {path} that sum to the {len(values)} values of `{name}`",
+                f"{lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
+            )
+        table[name] = Lists(values, lengths.astype(np.int64))
+    return table
+
+
 def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
+    if isinstance(columns[0], Lists):
+        values = _joined(name, [column.values for column in columns], paths)
+        return Lists(values, np.concatenate([column.lengths for column in columns]))
     for path, column in zip(paths, columns):
         if column.shape[1:] != columns[0].shape[1:] or _sort(column) != _sort(columns[0]):
             raise UserError(
