@@ -43,8 +43,16 @@ REFERENCE = 2.269185
 
 def row(name: str, value: float, unit: str, better: str, device: str, part: str, **more: Any) -> Row:
     found = {"id": name, "value": round(value, 5), "unit": unit, "better": better, "spread": None, "seeds": 1}
+    words = sys.argv[1:]
+    for option in ("--results", "--out", "--text"):  # where files lie is not part of what was measured
+        if option in words:
+            del words[words.index(option) : words.index(option) + 2]
     text = " --text input.txt" if part not in ("gpt124m", "ising") else ""
-    found |= {"command": f"python benchmarks/run.py {part}{text}", "hardware": hardware(device), "versions": versions()}
+    found |= {
+        "command": f"python benchmarks/run.py {' '.join(words)}{text}",
+        "hardware": hardware(device),
+        "versions": versions(),
+    }
     return found | {"commit": commit()} | more
 
 

@@ -35,9 +35,14 @@ class Assembly:
         self._datasets: dict[str, Dataset] = {}
 
     @classmethod
-    def open(cls, recipe: Recipe, state: Mapping[str, Any] | None = None, say: Say = silent) -> Assembly:
-        """Open the data, and fit what is learned from the training part, or take it from a stored `state`."""
-        splits = recipe.data.open(say)
+    def open(
+        cls, recipe: Recipe, state: Mapping[str, Any] | None = None, say: Say = silent, write: bool = True
+    ) -> Assembly:
+        """Open the data, and fit what is learned from the training part, or take it from a stored `state`.
+
+        write    whether the data may keep files of their own, such as a cache
+        """
+        splits = recipe.data.open(say) if write else recipe.data.reopen(say)
         if "train" not in splits.sources:
             raise UserError("a part of the data to train on", f"only {', '.join(splits.sources)}")
         made = cls(recipe, splits)
@@ -47,6 +52,9 @@ class Assembly:
         for tokens in made.tokens.values():
             tokens.fit(pieces(splits.sources["train"]))
         made.objective.fit(made.dataset("train"))
+        for part in splits.sources:
+            if part != "train":
+                made.objective.admit(part, made.dataset(part))
         return made
 
     @classmethod
@@ -94,8 +102,13 @@ class Assembly:
         if window is None:
             return Dataset(source, self.tokens)
         (only,) = self.tokens.values()
-        stride = only.stride if training else window - self.objective.lookahead
-        return Dataset(source, self.tokens, window=window, stride=stride, tail=not training)
+        apart = window - self.objective.lookahead
+        if not training or self.objective.unit == "samples":  # each token once
+            return Dataset(source, self.tokens, window=window, stride=apart, tail=True)
+        # Windows anywhere make an epoch as long as the text. Data in many pieces are read piece by piece, and
+        # would not be seen whole: there windows follow each other.
+        stride = only.stride or (1 if len(source.sizes) == 1 else apart)
+        return Dataset(source, self.tokens, window=window, stride=stride)
 
     def parts(self) -> list[str]:
         """The names of the parts of the data."""

@@ -148,7 +148,7 @@ def _judge(trial: Trial, run: Run) -> None:
     trial.part = parts[0]
     size = max(64, settings.micro or settings.batch)
     trial.scores = judge(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
-    trial.valid = run.scores
+    trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
     if "valid" in parts and not trial.valid:
         trial.valid = judge(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
     dataset = data.dataset("train")

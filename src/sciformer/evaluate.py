@@ -12,7 +12,7 @@ from torch import nn
 
 from .assembly import Assembly
 from .data.chance import Chance
-from .data.dataset import Dataset
+from .data.dataset import WINDOW, Dataset
 from .data.order import share
 from .errors import UserError
 from .objectives.base import prepare
@@ -60,7 +60,7 @@ def judge(
         if alone and rank:
             continue
         total, counted = total + float(loss), counted + made.count
-        kept.append(({name: value.float().cpu().numpy() for name, value in outputs.items()}, _columns(made.samples)))
+        kept.append((_arrays(outputs, assembly, made.samples), _columns(made.samples)))
     step.train(was)
     if ranks is not None and world > 1:
         gathered = ranks.gather((total, counted, kept))
@@ -69,12 +69,12 @@ def judge(
         kept = [part[2][i] for i in range(longest) for part in gathered if i < len(part[2])]
     if not counted:  # a loss of nothing would be the best of all
         raise UserError(f"{assembly.objective.unit} to judge by", "none", "Keep a larger part of the data apart.")
-    outputs = _joined([pair[0] for pair in kept])
+    outputs, samples = _by_sample(_joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept]), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
     scores = {"loss": total / counted} | assembly.objective.score(outputs)
-    return Judgement(scores, outputs, _joined([pair[1] for pair in kept]), counted)
+    return Judgement(scores, outputs, samples, counted)
 
 
 @torch.no_grad()
@@ -89,13 +89,36 @@ def answer(
         raw = dataset.batch(ids)
         made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
         outputs = assembly.objective.answer(step.model, made.inputs(device))
-        kept.append(({name: value.float().cpu().numpy() for name, value in outputs.items()}, _columns(raw.samples)))
-    return Judgement({}, _joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept]))
+        kept.append((_arrays(outputs, assembly, raw.samples), _columns(raw.samples)))
+    found = _joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept])
+    return Judgement({}, *_by_sample(*found, assembly))
 
 
 def cast(device: torch.device, precision: torch.dtype | None) -> Any:
     """Products of matrices in another precision, where one is asked for."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
+
+
+def _arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
+    """Outputs of a batch as arrays, in the units of the data."""
+    found = {name: value.float().cpu().numpy().astype(np.float64) for name, value in outputs.items()}
+    return assembly.objective.units(found, samples)
+
+
+def _by_sample(
+    outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """One answer for each sample, the mean over its windows; objectives that ask for tokens keep every window."""
+    windows = samples.pop(WINDOW, None)
+    if windows is None or assembly.objective.unit != "samples":
+        return outputs, samples
+    _, first, which = np.unique(windows, return_index=True, return_inverse=True)
+    count = np.bincount(which)
+    for name, values in outputs.items():
+        sums = np.zeros((len(count), *values.shape[1:]))
+        np.add.at(sums, which, values)
+        outputs[name] = sums / count.reshape(-1, *[1] * (values.ndim - 1))
+    return outputs, {name: column[first] for name, column in samples.items()}
 
 
 def _columns(samples: dict[str, Array]) -> dict[str, Array]:

@@ -17,20 +17,19 @@ import torch
 
 from . import plugin
 from ._version import __version__
-from .assembly import Assembly
+from .assembly import Assembly, silent
 from .data.dataset import Dataset
 from .data.source import Table
-from .document import differences
 from .errors import UserError
 from .evaluate import Judgement, answer, judge
 from .objectives.base import Step
 from .recipe import Recipe
 from .train import checkpoint
+from .train.changes import located, same_data, same_recipe
 from .train.engine import Engine
 from .train.folder import Folder
 from .train.parallel import Ranks, find_device, place
 from .train.progress import Teller, duration
-from .train.settings import NEUTRAL
 from .train.weights import load_weights, put
 
 # What a training leaves in its folder, and `fresh` removes.
@@ -55,7 +54,7 @@ class Run:
 
     def __init__(self, path: str | Path, plugins: Sequence[plugin.Plugin] = (), accept_changes: bool = False) -> None:
         self.folder = Folder(path)
-        self.path = self.folder.path
+        self.path, self.accept_changes = self.folder.path, accept_changes
         if not self.folder.recipe.exists():
             raise UserError(f"a run folder at {self.path}", "none", "Train one: sciformer train RECIPE --run FOLDER")
         self.about: dict[str, Any] = _json(self.path / "run.json")
@@ -107,8 +106,15 @@ class Run:
         return dict(load_weights(self.folder.model)[1].get("scores", {}))
 
     def data(self) -> Assembly:
-        """The data of the run opened again, with what was learned from them then."""
-        return Assembly.open(self.recipe, self.assembly.state())
+        """The data of the run opened again, with what was learned from them then; nothing is written.
+
+        Other data are refused: what was trained on would be judged as if it had been kept apart.
+        """
+        opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
+        assert opened.splits is not None
+        advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
+        same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, silent, advice)
+        return opened
 
     def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Judgement:
         """Scores on a part of the run's data, or on other files of the same form."""
@@ -161,11 +167,12 @@ def train(
     accept_changes  go on although the recipe, the data or a plugin changed since the beginning
     stop_after      pause after so many steps, as if asked to stop
     """
-    recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
+    recipe = located(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
+    device = find_device(recipe.train.device)
     folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
     made = not folder.path.exists()
     try:
-        with Ranks(find_device(recipe.train.device)) as ranks, ExitStack() as held:
+        with Ranks(device) as ranks, ExitStack() as held:
             teller = Teller(show and ranks.first)
             ranks.lead(lambda: _claim(folder, fresh, held))
             return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
@@ -243,13 +250,13 @@ def _open(
     old: dict[str, Any] = _json(folder.path / "run.json") if begun else {}
     if begun:
         plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
-        _same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller)
+        same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.say)
     for key in recipe.model.unused():
         teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
     assembly = Assembly.open(recipe, _json(folder.model / "statistics.json") if begun else None, teller.say)
     assert assembly.splits is not None
     if begun:
-        _same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller)
+        same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.say)
     return old, assembly
 
 
@@ -294,35 +301,6 @@ def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Telle
     teller.say(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     if resumed:
         teller.say(f"going on from step {engine.number}")
-
-
-def _same_recipe(old: Recipe, new: Recipe, accepted: bool, teller: Teller) -> None:
-    found = differences(old.dump(), new.dump(), NEUTRAL)
-    if not found:
-        return
-    lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
-    if not accepted:
-        raise UserError(
-            "the recipe this run was begun with",
-            f"one that differs:\n{lines}",
-            "Use another --run, start over with --fresh, or go on with --accept-changes.",
-        )
-    teller.say(f"the recipe changed since this run was begun:\n{lines}")
-
-
-def _same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, teller: Teller) -> None:
-    names = sorted({*old, *new})
-    changed = [name for name in names if old.get(name) != new.get(name)]
-    if not changed:
-        return
-    words = ", ".join(f"{name} ({old.get(name, 'not there')} -> {new.get(name, 'not there')})" for name in changed[:4])
-    if not accepted:
-        raise UserError(
-            "the data this run was begun with",
-            f"others: {words}",
-            "Use another --run, start over with --fresh, or go on with --accept-changes.",
-        )
-    teller.say(f"the data changed since this run was begun: {words}")
 
 
 def _clear(folder: Folder) -> None:

@@ -1,5 +1,8 @@
 """What changed since a run was begun is noticed before it goes on."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from sciformer import plugin, registry
@@ -65,7 +68,11 @@ def test_changed_recipe_before_a_checkpoint(tmp_path, texts):
     assert_same(go(recipe, tmp_path), texts[1])
 
 
-@fault("the data changed since the last checkpoint", "refused, naming the file; `--accept-changes` goes on")
+@fault(
+    "the data changed since the last checkpoint (files up to 256 MiB are compared whole, longer ones by their size and "
+    "66 places of 64 KiB)",
+    "refused, naming the file; `--accept-changes` goes on",
+)
 def test_changed_data(tmp_path):
     recipe = text_recipe(tmp_path)
     go(recipe, tmp_path / "run", stop_after=4)
@@ -78,6 +85,28 @@ def test_changed_data(tmp_path):
     with listening() as said:
         go(recipe, tmp_path / "run", accept_changes=True)
     assert any("the data changed since this run was begun" in text for text in said)
+
+
+@fault("the data changed since the training, and a run is judged", "refused, naming the file; its scores are kept")
+def test_changed_data_judged(tmp_path):
+    run = go(text_recipe(tmp_path), tmp_path / "run", report=True)
+    path, scores = tmp_path / "lines.txt", tmp_path / "run" / "scores.json"
+    path.write_text(path.read_text()[1:] + "a")
+    before = scores.read_text()
+    with pytest.raises(UserError, match=r"others: .*lines\.txt"):
+        Run(run.path).evaluate("valid")
+    Run(run.path).report()
+    assert scores.read_text() == before
+
+
+@fault("started again from another folder, naming the same files otherwise", "goes on; the same result")
+def test_other_folder(tmp_path, texts, monkeypatch):
+    recipe, reference = texts
+    path = Path(recipe.data.files[0])
+    for folder, name in ((path.parent, path.name), (tmp_path, os.path.relpath(path, tmp_path))):
+        monkeypatch.chdir(folder)
+        run = go(recipe.change({"data.files": [name]}), tmp_path / "run", stop_after=5 if folder != tmp_path else None)
+    assert_same(run, reference)
 
 
 PLUGIN = """

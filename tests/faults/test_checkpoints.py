@@ -147,6 +147,31 @@ def test_smuggled_pickle(tmp_path, texts):
     assert not (tmp_path / "exploded").exists()
 
 
+@fault("links in a run folder that was received", "never written through: replaced, or refused")
+@pytest.mark.parametrize("name", [".lock", "metrics.jsonl", "checkpoints", "model", ".run.json.partial"])
+def test_links(tmp_path, texts, name):
+    recipe, _ = texts
+    path, victim = tmp_path / "run" / name, tmp_path / "victim"
+    go(recipe, tmp_path / "run", stop_after=5)
+    if path.is_dir():
+        path.rename(victim)
+    else:
+        path.unlink(missing_ok=True)
+        victim.write_text('{"step": 1}\n')
+    path.symlink_to(victim)
+
+    def seen():
+        return [(found, found.stat().st_mtime_ns) for found in sorted((victim, *victim.rglob("*")))]
+
+    before = seen()
+    if name == ".run.json.partial":
+        go(recipe, tmp_path / "run")
+    else:
+        with pytest.raises(UserError, match="through links"):
+            go(recipe, tmp_path / "run")
+    assert seen() == before
+
+
 @fault("the weights of a finished model tampered with or damaged", "refused: their hash differs")
 def test_tampered_model(tmp_path, texts):
     run = go(texts[0], tmp_path)

@@ -2,17 +2,21 @@
 
 import multiprocessing
 import os
+import re
 import signal
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from sciformer.assembly import Assembly
 from sciformer.data.loader import Fetch
 from sciformer.errors import UserError
 from sciformer.objectives.base import Step
 from sciformer.run import Run
-from sciformer.train import checkpoint
+from sciformer.train import checkpoint, engine
 from tests.train.tiny import (
     STEPS,
     assert_near,
@@ -20,11 +24,13 @@ from tests.train.tiny import (
     at_step,
     fate,
     go,
+    image_recipe,
     in_ranks,
     left,
     listening,
     noting,
     start,
+    start_ranks,
 )
 
 from . import fault
@@ -143,6 +149,47 @@ def test_nan_on_one_rank(tmp_path, images, monkeypatch, shard):
     assert distance(tensors, expected) < 1e-6
 
 
+@fault("NaN or infinity in a sample of the validation part", "stops, naming the sample: nothing can be chosen by it")
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_in_validation(tmp_path, value, ranks):
+    recipe = image_recipe(tmp_path)
+    path = Path(recipe.data.files[0])
+    opened, table = Assembly.open(recipe), dict(np.load(path))
+    wanted = opened.splits.sources["valid"].load(0)["image"][3]
+    (row,) = np.flatnonzero((table["image"] == wanted).all((1, 2)))
+    table["image"][row, 0, 0] = value
+    np.savez(path, **table, unused=np.full(30, np.nan))
+    words = r"in 1 of its samples \(numbers \[3\], from 0\), so that valid loss is nan"
+    if ranks == 1:
+        with pytest.raises(UserError, match=words):
+            go(recipe, tmp_path / "run")
+        return
+    children = start_ranks(lambda: go(recipe, tmp_path / "run"), tmp_path)
+    assert [fate(child) for child in children] == [1, 1]
+    for rank in range(2):
+        assert re.search(words, (tmp_path / f"rank-{rank}").read_text())
+
+
+@fault("a validation loss of NaN though the data are finite", "said; it is neither kept for better nor in the way")
+def test_nan_of_a_model(tmp_path, images, monkeypatch):
+    real, calls = engine.judge, []
+
+    def judged(*arguments, **options):
+        calls.append(1)
+        found = real(*arguments, **options)
+        return replace(found, scores={**found.scores, "loss": np.nan}) if len(calls) in (1, 3) else found
+
+    monkeypatch.setattr(engine, "judge", judged)
+    with listening() as said:
+        run = go(images[0], tmp_path)
+    assert [text.partition(":")[0] for text in said if "valid loss is nan, though the data are" in text] == [
+        "step 5",
+        f"step {STEPS}",
+    ]
+    assert left(run)[1]["about"]["step"] == 10
+
+
 @fault("a data worker killed", "replaced, and said; the same result")
 def test_worker_killed(tmp_path, texts, impatient):
     recipe, reference = texts
@@ -172,7 +219,7 @@ def test_workers_killed_for_ever(tmp_path, texts, monkeypatch, impatient):
     assert_same(go(recipe, tmp_path), reference)
 
 
-@fault("no memory for a batch", "it is worked on in halves, and said; weights within 1e-6, also after a stop")
+@fault("no memory for a batch", "worked on in halves, and said; weights within 1e-6 without dropout, also after a stop")
 def test_out_of_memory(tmp_path, texts, monkeypatch):
     recipe = texts[0].change({"model.dropout": 0.0, **SMOOTH})
     reference = left(go(recipe, tmp_path / "whole"))

@@ -69,7 +69,9 @@ def test_other_workers(tmp_path, texts):
     assert_same(tmp_path, reference)
 
 
-@fault("resumed with other numbers of ranks: 2, 1, 2", "the same samples; loss within 1e-6 of one process")
+@fault(
+    "resumed with other numbers of ranks: 2, 1, 2", "the same samples; without dropout, loss within 1e-6 of one process"
+)
 @pytest.mark.parametrize("shard", ["none", "full"])
 def test_other_ranks(tmp_path, texts, shard):
     recipe = texts[0].change({"model.dropout": 0.0, "train.shard": shard})

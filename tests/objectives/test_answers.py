@@ -63,16 +63,17 @@ def test_classify_against_a_loop(balance, weight, smoothing):
     [
         (np.arange(COUNT) % 3 * 5, ["0", "5", "10"]),
         (np.arange(COUNT) % 2 == 0, ["False", "True"]),
-        (np.arange(COUNT) % 2 * 1.0, ["0.0", "1.0"]),
+        (np.arange(COUNT) % 2 * 1.0, ["0", "1"]),
         (np.array(list("babbaba"), object), ["a", "b"]),
-        (np.array([b"x", b"y"] * 3 + [b"x"]), ["b'x'", "b'y'"]),
+        (np.array([b"x", b"y"] * 3 + [b"x"]), ["x", "y"]),
     ],
 )
 def test_classes_of_every_type(labels, classes):
     parts = make("text", "classify", label=labels)
     assert parts[1].classes == classes
     batch = ready(parts)
-    assert [classes[i] for i in batch.samples["answer"]] == [str(label) for label in labels.tolist()]
+    order = np.unique(labels).tolist()
+    assert [order[i] for i in batch.samples["target answer"]] == labels.tolist()
     named = make("text", Classify(kind="classify", label="answer"), answer=labels)
     assert step_of(named)(ready(named).inputs())[0].isfinite()
 
@@ -138,9 +139,10 @@ def test_regress_against_a_loop():
     np.testing.assert_allclose(parts[1].state["deviation"], values.std(0))
     inputs = batch.inputs()
     loss, found = step(inputs, True)
-    np.testing.assert_allclose(found["target"].numpy(), values, rtol=1e-4, atol=1e-3)
+    plain = parts[1].units({key: found[key].detach().double().numpy() for key in ("mean", "std")}, batch.samples)
+    np.testing.assert_array_equal(plain["target"], values)
     spread = torch.tensor(values.std(0))
-    mean, std = (found[key].double() for key in ("mean", "std"))
+    mean, std = (torch.tensor(plain[key]) for key in ("mean", "std"))
     each = (std / spread).log() + ((torch.tensor(values) - mean) / std) ** 2 / 2 + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(float(loss), float(each.sum()), rtol=1e-4)
     assert batch.count == COUNT

@@ -13,6 +13,7 @@ from sciformer.errors import UserError
 from sciformer.models.decoder import Decoder, DecoderNetwork
 from sciformer.recipe import Recipe
 from sciformer.run import Run
+from sciformer.tokens.patches import Patches
 from sciformer.train import checkpoint
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
@@ -112,6 +113,13 @@ def test_a_metric_that_nobody_measures_is_refused_at_once(tmp_path):
         engine(text_recipe(tmp_path, train__best="accuracy"), tmp_path / "run")
 
 
+def test_nothing_is_varied_where_it_is_judged(tmp_path, monkeypatch):
+    run = go(image_recipe(tmp_path, tokens__vary=["flip", "negate"]), tmp_path / "run")
+    monkeypatch.setattr(Patches, "augment", lambda *_: pytest.fail("varied"))
+    assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
+    run.predict(tmp_path / "images.npz")
+
+
 def test_early_stopping(tmp_path, monkeypatch):
     recipe = text_recipe(tmp_path, train__patience=2, train__evaluate_every=2, train__save_every=100)
     monkeypatch.setattr(Engine, "_better", lambda engine, scores: engine.number <= 4)
@@ -124,6 +132,8 @@ def test_early_stopping(tmp_path, monkeypatch):
     with listening() as said:
         assert_same(go(recipe, tmp_path / "run"), reference)
     assert any("already complete: 8 steps" in text for text in said)
+    go(recipe, tmp_path / "stopped", stop_after=6)  # patience goes on over stops
+    assert_same(go(recipe, tmp_path / "stopped"), reference)
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept_and_judged(tmp_path):

@@ -194,6 +194,31 @@ def test_a_text_is_written_whole_or_not_at_all(folder):
         folder.write("../escape", "")
 
 
+def test_links_in_a_received_folder_are_not_written_through(folder, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (folder.path / ".run.json.partial").symlink_to(victim)
+    assert folder.write("run.json", "{}").read_text() == "{}"
+    assert not folder.report.is_symlink()
+    folder.report.symlink_to(victim)
+    assert folder.write("report.html", "page").read_text() == "page"
+    folder.log.symlink_to(victim)
+    with pytest.raises(UserError, match=r"a line to the log.*written through links"):
+        folder.append({"step": 1})
+    (folder.path / ".lock").symlink_to(victim)
+    with pytest.raises(UserError, match=r"can be locked.*written through links"), folder.lock():
+        pass
+    assert victim.read_text() == "mine"
+    for name in ("model", "tensorboard", "checkpoints"):
+        if (folder.path / name).exists():
+            (folder.path / name).rmdir()
+        (folder.path / name).symlink_to(tmp_path)
+        with pytest.raises(UserError, match=f"a link to another place .*{name}"):
+            folder.create()
+        (folder.path / name).unlink()
+    folder.create()
+
+
 def test_a_full_disk_leaves_the_old_text_and_the_old_lines(folder):
     folder.write("recipe.yaml", "old")
     folder.append({"step": 1})

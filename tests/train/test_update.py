@@ -22,9 +22,9 @@ from .tiny import text_recipe
 CPU = torch.device("cpu")
 
 
-def updater(folder, double=True, **settings):
+def updater(folder, double=True, dropout=0.0, **settings):
     """An updater of a small model, and a batch of eight lines of different length."""
-    recipe = text_recipe(folder, train__batch=8, model__dropout=0.0)
+    recipe = text_recipe(folder, train__batch=8, model__dropout=dropout)
     assembly = Assembly.open(recipe)
     train = assembly.dataset("train")
     order = Order(len(train), 8, 0)
@@ -54,6 +54,16 @@ def test_micro_batches_give_the_same_gradient(tmp_path, packed):
         assert abs(float(loss - results[0][0])) < 1e-12
         assert float((gradient - results[0][1]).abs().max()) < 1e-12
     assert float(results[0][1].abs().max()) > 1e-3
+
+
+def test_dropout_is_drawn_anew_for_every_seed_step_and_rank(tmp_path):
+    def loss(number=0, rank=0, **settings):
+        found, batch = updater(tmp_path, dropout=0.5, **settings)
+        found.ranks.rank = rank
+        return float(found.gradient(batch, number, batch.count))
+
+    assert loss() == loss()
+    assert len({loss(), loss(number=1), loss(number=10), loss(rank=1), loss(rank=10), loss(seed=1)}) == 6
 
 
 def test_the_loss_is_the_mean_over_tokens(tmp_path):

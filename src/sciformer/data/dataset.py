@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 
+WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
+
+
 class Dataset:
     """The samples of a source, tokenised: `dataset.batch(ids)`.
 
@@ -83,7 +86,9 @@ class Dataset:
             sample, start, lengths = self._windows(piece, local)
             (name,) = whole.streams
             cut = whole.streams[name].cut(whole.streams[name].starts[sample] + start, lengths)
-            taken = Batch({name: cut}, {key: column[sample] for key, column in whole.samples.items()})
+            samples = {key: column[sample] for key, column in whole.samples.items()}
+            samples[WINDOW] = sample + sum(self.source.sizes[:piece])
+            taken = Batch({name: cut}, samples)
         return Batch(taken.streams, taken.samples, ids)
 
     def _first(self, piece: int) -> Array:

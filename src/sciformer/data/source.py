@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from ..errors import UserError
 from ..registry import Section
 
 Array = NDArray[Any]
+WHOLE, BLOCK, PLACES = 256 << 20, 1 << 16, 64  # of fingerprints
+MARKS = "*?["  # of a glob
 
 
 @dataclass(frozen=True)
@@ -110,20 +113,48 @@ class Data(Section):
         """Find and check the data; `say(text)` hears what takes time."""
         raise NotImplementedError
 
+    def reopen(self, say: Any = None) -> Splits:
+        """The same for a run that was trained before, perhaps elsewhere: nothing may be written where it says."""
+        return self.open(say)
+
+    def located(self) -> Self:
+        """The same section with absolute names in `files`, if it has such a list."""
+        names = getattr(self, "files", None)
+        if not isinstance(names, list):
+            return self
+        return self.model_copy(update={"files": [_located(name) for name in names]})
+
     def read(self, files: Sequence[str | Path]) -> Source:
         """Other files of the same form, undivided: what `predict` is given."""
         raise UserError("data that can be read from files", f"`data.kind: {self.kind}`, which makes its own")
 
 
 def fingerprint(path: Path) -> str:
-    """What tells whether a file changed: its size, and a hash of its first, middle and last 64 KiB."""
+    """What tells whether a file changed: its size and a hash.
+
+    Up to 256 MiB all of it is hashed. Of a longer one 64 KiB at either end and at 64 places evenly between: a change of
+    a few bytes elsewhere in it goes unnoticed.
+    """
     size = path.stat().st_size
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        for place in (0, max(0, size // 2 - 32768), max(0, size - 65536)):
-            file.seek(place)
-            digest.update(file.read(65536))
+        if size <= WHOLE:
+            digest = hashlib.file_digest(file, "sha256")
+        else:
+            digest = hashlib.sha256()
+            for number in range(PLACES + 2):
+                file.seek((size - BLOCK) * number // (PLACES + 1))
+                digest.update(file.read(BLOCK))
     return f"{size} bytes, {digest.hexdigest()[:16]}"
+
+
+def _located(name: str) -> str:
+    """An absolute name of a file or glob; the last link of a file is not followed, for its name tells what it is."""
+    path = Path(name).expanduser()
+    marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in MARKS)]
+    if path.exists() or not marked:
+        return str(path.parent.resolve() / path.name)
+    folder, pattern = path.parts[: marked[0]], path.parts[marked[0] :]
+    return str(Path(glob.escape(str(Path(*folder).resolve())), *pattern))
 
 
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
@@ -134,10 +165,13 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
     for pattern in patterns:
         path = Path(pattern).expanduser()
         hits = [path] if path.exists() else []
-        if not hits and any(mark in str(pattern) for mark in "*?["):
+        if not hits and any(mark in str(pattern) for mark in MARKS):
             hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not hits:
-            raise UserError(f"{what} named {str(pattern)!r}", _beside(path), "Names are relative to this folder.")
+            if path.is_relative_to(Path.cwd()):  # as it was written, before it was located
+                path = path.relative_to(Path.cwd())
+            advice = "Was it moved?" if path.is_absolute() else "Names are relative to this folder."
+            raise UserError(f"{what} named {str(path)!r}", _beside(path), advice)
         for hit in hits:
             if hit.is_dir():
                 raise UserError(f"a file at {hit}", "a folder", f"Name its files: {hit}/*")

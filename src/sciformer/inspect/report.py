@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -20,12 +20,15 @@ from numpy.typing import NDArray
 from ..assembly import Assembly, silent
 from ..data.batch import Batch, describe
 from ..data.chance import Chance
+from ..data.dataset import WINDOW
 from ..data.source import Chosen
-from ..errors import UserError, one_of
+from ..errors import UserError
 from ..evaluate import Judgement, judge
-from ..metrics import METRICS, Crossing, confusion, crossing, reliability, roc
+from ..metrics import METRICS, confusion, reliability, roc
+from ..train.changes import Changed
 from ..train.weights import load_weights
 from . import cost, curves, looking
+from .along import Along, answers_along, draw_along
 from .curves import any_letters, word
 from .looking import even
 from .page import DOTS, Page
@@ -50,12 +53,15 @@ class Found:
         self.missing: list[str] = []
         self.judged: dict[str, Judgement] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
+        path = run.path / "scores.json"
+        self.before = path.read_text("utf-8") if path.exists() else ""  # kept where nothing can be judged now
         try:
             self.kept = {"step": None, **load_weights(run.folder.model)[1]}
             self.data = run.data()
         except (UserError, OSError) as error:
-            what = "data are" if self.kept else "model is"
-            self.missing.append(f"The {what} gone, so that what needs them is left out: {error}.")
+            gone = "data changed since this run" if isinstance(error, Changed) else "data are gone"
+            what = gone if self.kept else "model is gone"
+            self.missing.append(f"The {what}, so that what needs them is left out: {error}.")
             return
         assert self.data.splits is not None
         if self.data.splits.fingerprint != run.about.get("data", {}):
@@ -76,20 +82,11 @@ class Found:
             about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
 
 
-class Along(NamedTuple):
-    """An output of the model against the column of `objective.along`; where it crosses 0.5, if it is a probability."""
-
-    what: str
-    x: Array
-    y: Array
-    crossing: Crossing | None
-
-
 def write_report(run: Run) -> Path:
     """Write report.html and scores.json of a run, and say where the report is."""
     with any_letters():
         found = Found(run)
-        along, trouble = _along(found)
+        along, trouble = answers_along(found)
         page = Page(run.recipe.about.title or run.path.resolve().name, f"Report of the run {run.path.resolve().name}")
         page.text("\n\n".join([_result(found, along), *found.missing]))
         cost.setting(page, run)
@@ -97,7 +94,7 @@ def write_report(run: Run) -> Path:
         _training(page, run)
         _scores(page, found)
         if found.objective.along:
-            _draw_along(page, found, along, trouble)
+            draw_along(page, found, along, trouble)
         _attention(page, found)
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
@@ -105,7 +102,8 @@ def write_report(run: Run) -> Path:
         page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
         with page.details("recipe.yaml"):
             page.code(run.folder.recipe.read_text("utf-8"))
-        run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
+        if found.judged or not found.before:
+            run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
         return run.folder.write("report.html", page.html())
 
 
@@ -161,41 +159,6 @@ def _pictures(
         yield "reach-along", partial(looking.draw_reach_along, along, column), caption
 
 
-def _along(found: Found) -> tuple[Along | None, str]:
-    """The answers along the column that the objective names, over the parts that were judged; or why there are none."""
-    objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
-    if not objective.along or not found.judged:
-        return None, "" if found.judged else "There are no answers without the data."
-    try:
-        used = [part for part in found.judged.values() if objective.along in part.samples]
-        if not used:
-            one_of("objective.along", objective.along, next(iter(found.judged.values())).samples)
-        x = np.concatenate([part.samples[objective.along] for part in used])
-        if x.dtype.kind not in "iuf":
-            raise UserError(f"numbers in the column `{objective.along}`", f"{x.dtype}")
-        good = np.isfinite(x)
-        what, y = _answers(objective, used)
-        group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
-        passed = crossing(x[good], y[good], group=group) if what.startswith("probability") else None
-    except UserError as error:
-        return None, f"Not drawn: {error}."
-    numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
-    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference, **numbers}
-    return Along(what, x[good].astype(np.float64), y[good], passed), ""
-
-
-def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:
-    """The one number of an answer that is drawn along a column, after its name."""
-    outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
-    if "probabilities" in outputs:
-        name = objective.curve or objective.classes[-1]
-        one_of("objective.curve", name, objective.classes)
-        return f"probability of {name}", outputs["probabilities"][:, objective.classes.index(name)]
-    if "mean" in outputs:
-        return f"predicted {objective.targets[0]}", outputs["mean"][:, 0]
-    return "mean loss", outputs["loss"] / np.maximum(1, outputs.get("count", 1))
-
-
 def _result(found: Found, along: Along | None) -> str:
     records, scores = found.run.records, found.kept.get("scores", {})
     steps = max((record.get("step", 0) for record in records), default=0)
@@ -228,7 +191,7 @@ def _data(page: Page, found: Found) -> None:
     for part in [] if data is None else data.parts():
         assert data is not None
         dataset = data.dataset(part)
-        names = dataset.batch(np.arange(min(1, len(dataset)))).samples
+        names = [name for name in dataset.batch(np.arange(min(1, len(dataset)))).samples if name != WINDOW]
         for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
             rows.setdefault(name, {})[part] = words
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
@@ -274,6 +237,9 @@ def _scores(page: Page, found: Found) -> None:
     page.section("Scores")
     if not found.judged:
         page.text("There is nothing to judge without the data and the model.")
+        if found.before:
+            with page.details("scores.json, as it was measured before"):
+                page.code(found.before)
         return
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
@@ -299,22 +265,6 @@ def _scores(page: Page, found: Found) -> None:
             page.figure(figure(), f"{caption} ({part}).", caption)
         except UserError as error:  # a model that diverged, or a part with one class only
             page.text(f"{caption}: not drawn; {error}.")
-
-
-def _draw_along(page: Page, found: Found, along: Along | None, trouble: str) -> None:
-    page.section("Along", note=f"Answers against {found.objective.along}, over {', '.join(found.judged)}")
-    if along is None:
-        page.text(trouble)
-        return
-    groups = looking.gather(along.x)
-    mean = np.array([along.y[rows].mean() for _, rows in groups])
-    error = np.array([along.y[rows].std() / len(rows) ** 0.5 for _, rows in groups])
-    marks = {} if along.crossing is None else {"crossing": along.crossing.value}
-    if found.objective.reference is not None:
-        marks["reference"] = found.objective.reference
-    band = {along.what: (mean, mean - error, mean + error)}
-    figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.along, along.what)
-    page.figure(figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.along}")
 
 
 def _attention(page: Page, found: Found) -> None:

@@ -216,3 +216,10 @@ class Network(nn.Module):
 def parameters(module: nn.Module) -> int:
     """How many numbers are trained; tied ones once."""
     return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+
+
+def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
+    """The only stream of tokens."""
+    if len(tokens) != 1:
+        raise UserError(f"one kind of tokens for `model.kind: {section.kind}`", f"{len(tokens)}: {', '.join(tokens)}")
+    return next(iter(tokens.values()))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..data.batch import View
 from ..nn import Watch
 from ..tokens.base import Tokens
-from .base import Model, Network
+from .base import Model, Network, single
 
 
 class Decoder(Model):
@@ -18,7 +18,7 @@ class Decoder(Model):
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network."""
-        (only,) = tokens.values()
+        only = single(tokens, self)
         return DecoderNetwork(self, only, objective, self.make_trunk(only, causal=True))
 
 

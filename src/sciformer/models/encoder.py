@@ -14,7 +14,7 @@ from ..nn import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool, 
 from ..nn.positions import Learned, grid
 from ..nn.watch import look
 from ..tokens.base import Tokens
-from .base import RECURRENT, Model, Network
+from .base import RECURRENT, Model, Network, single
 
 
 class Encoder(Model):
@@ -27,7 +27,7 @@ class Encoder(Model):
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network."""
-        (only,) = tokens.values()
+        only = single(tokens, self)
         trunk = self.make_trunk(only, causal=False, bidirectional=self.bidirectional)
         pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
         return EncoderNetwork(self, only, objective, trunk, pool)

@@ -20,6 +20,7 @@ from ..tokens.base import Tokens
 
 Array = NDArray[Any]
 Outputs = dict[str, Tensor]
+ANSWER = "target answer"  # the column of samples that holds the truth in the model's form
 PREFIX = "target "  # before the name of a column that holds what was hidden
 
 
@@ -56,7 +57,7 @@ class Objective(Section):
     @property
     def sends(self) -> tuple[str, ...]:
         """Columns of samples that the loss needs."""
-        return ("answer",)
+        return (ANSWER,)
 
     def fit(self, train: Dataset) -> None:
         """Learn from the training data what the question is (the classes, the scale of a value)."""
@@ -76,6 +77,13 @@ class Objective(Section):
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
         raise NotImplementedError
+
+    def admit(self, part: str, dataset: Dataset) -> None:
+        """Refuse a part of the data that cannot be judged, before anything is trained."""
+
+    def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
+        """Outputs in the units of the data, in double precision; `samples` has the columns of the samples, if known."""
+        return outputs
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Predictions, one entry for each sample, where the truth is not known."""

@@ -17,7 +17,7 @@ from ..data.dataset import Dataset
 from ..errors import UserError, one_of
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import Objective, Outputs, known
+from .base import ANSWER, Objective, Outputs, known
 
 
 class Classify(Objective):
@@ -41,7 +41,7 @@ class Classify(Objective):
     @property
     def sends(self) -> tuple[str, ...]:
         """The number of the class, and the weight."""
-        return ("answer", self.weight)
+        return (ANSWER, self.weight)
 
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
@@ -57,8 +57,17 @@ class Classify(Objective):
             raise UserError(f"two classes or more in column `{self.label}`", f"{len(classes)}: {classes[:1]}")
         if len(classes) > 10_000:
             raise UserError(f"classes in column `{self.label}`", f"{len(classes)} different values")
-        names = [str(name) for name in classes.tolist()]
-        self.state.update(classes=names, counts=counts.tolist())
+        self.state.update(classes=_names(classes), counts=counts.tolist())
+
+    def admit(self, part: str, dataset: Dataset) -> None:
+        """Refuse classes that the training part does not have."""
+        strange = sorted(set(_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
+        if strange:
+            raise UserError(
+                f"in the part `{part}` only classes that the training part has ({', '.join(self.classes[:8])})",
+                f"{', '.join(strange[:8])}",
+                "Bring more samples of these, or leave them out.",
+            )
 
     @property
     def classes(self) -> list[str]:
@@ -70,24 +79,25 @@ class Classify(Objective):
         if self.label not in batch.samples:
             return batch
         place = {name: i for i, name in enumerate(self.classes)}
-        labels = [str(label) for label in batch.samples[self.label].tolist()]
-        number = np.array([place.get(label, -1) for label in labels], np.int64)
-        return batch.but(answer=number)
+        number = np.array([place.get(label, -1) for label in _names(batch.samples[self.label])], np.int64)
+        return batch.but(None, **{ANSWER: number})
 
     def count(self, batch: Batch) -> float:
         """Samples, or the sum of their weights."""
-        number = batch.samples.get("answer")
+        number = batch.samples.get(ANSWER)
         if number is None:
             return float(len(batch))
         if (number < 0).any():
             first = int(np.argmax(number < 0))
-            found = "another" if self.label == "answer" else repr(str(batch.samples[self.label][first]))
+            found = repr(str(batch.samples[self.label][first]))
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
             raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", found)
         weights = self._class_weights()[number].astype(np.float64) if self.balance else np.ones(len(number))
         if self.weight:
             one_of("objective.weight, a column of the samples,", self.weight, batch.samples)
+            if not (batch.samples[self.weight] >= 0).all():
+                raise UserError(f"weights of 0 or more in column `{self.weight}`", "a negative one, or NaN")
             weights = weights * batch.samples[self.weight]
         return float(weights.sum())
 
@@ -102,7 +112,7 @@ class Classify(Objective):
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""
         logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
-        label = known(inputs, "answer", self.label)
+        label = known(inputs, ANSWER, self.label)
         loss = F.cross_entropy(logits, label, reduction="none", label_smoothing=self.smoothing)
         if self.balance:
             loss = loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
@@ -116,3 +126,15 @@ class Classify(Objective):
         """Probabilities of the classes."""
         logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
         return {"probabilities": logits.softmax(-1)}
+
+
+def _names(labels: Any) -> list[str]:
+    """Classes by name, whatever the file stores them as: 1 and 1.0 are the same, bytes are text."""
+    labels = np.asarray(labels)
+    if labels.dtype.kind == "f":
+        labels = labels.astype(np.int64)
+    elif labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    elif labels.dtype.kind == "b":
+        return [str(bool(label)) for label in labels]
+    return [str(label) for label in labels.tolist()]

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -16,7 +15,7 @@ from ..data.dataset import Dataset
 from ..errors import UserError
 from ..nn import Gaussian, ValueHead
 from ..tokens.base import Tokens
-from .base import Objective, Outputs, known
+from .base import ANSWER, Array, Objective, Outputs, known
 
 
 class Regress(Objective):
@@ -54,11 +53,11 @@ class Regress(Objective):
             return batch
         values = np.stack([batch.samples[name].astype(np.float64) for name in self.targets], 1)
         scaled = (values - np.asarray(self.state["mean"])) / np.asarray(self.state["deviation"])
-        return batch.but(answer=scaled)
+        return batch.but(None, **{ANSWER: scaled})
 
     def count(self, batch: Batch) -> float:
         """Samples."""
-        truth = batch.samples.get("answer")
+        truth = batch.samples.get(ANSWER)
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
             where = batch.ids[first] if len(batch.ids) else first
@@ -69,22 +68,25 @@ class Regress(Objective):
         """Mean and deviation of each value."""
         return {"value": ValueHead(dim, len(self.targets), self.hidden)}
 
-    def _units(self, value: Gaussian) -> Outputs:
-        mean, deviation = (torch.as_tensor(self.state[key], device=value.mean.device) for key in ("mean", "deviation"))
-        return {"mean": value.mean.float() * deviation + mean, "std": value.std * deviation}
+    def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
+        """Means and deviations in the units of the columns: single precision would lose a Julian date."""
+        mean, deviation = (np.asarray(self.state[key], np.float64) for key in ("mean", "deviation"))
+        found = {**outputs, "mean": outputs["mean"] * deviation + mean, "std": outputs["std"] * deviation}
+        if all(name in samples for name in self.targets):
+            found["target"] = np.stack([np.asarray(samples[name], np.float64) for name in self.targets], 1)
+        return found
 
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Negative log likelihood of the scaled values, summed over values and samples."""
         value = model.heads["value"](model.pool(model.encode(inputs.stream)))
         value = Gaussian(value.mean.float(), value.std)
-        target = known(inputs, "answer", ", ".join(self.targets))
+        target = known(inputs, ANSWER, ", ".join(self.targets))
         loss = value.loss(target).sum(-1)
         if not outputs:
             return loss.sum(), {}
-        found = self._units(value)
-        truth = self._units(Gaussian(target, value.std))["mean"]
-        return loss.sum(), {**found, "target": truth, "loss": loss}
+        return loss.sum(), {"mean": value.mean, "std": value.std, "loss": loss}
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
-        """Means and deviations in the units of the columns."""
-        return self._units(model.heads["value"](model.pool(model.encode(inputs.stream))))
+        """Means and deviations, scaled; `units` gives them their units."""
+        value = model.heads["value"](model.pool(model.encode(inputs.stream)))
+        return {"mean": value.mean, "std": value.std}

@@ -76,9 +76,9 @@ class Tokens(Section):
         return None
 
     @property
-    def stride(self) -> int:
-        """How far apart the windows of the training begin."""
-        return 1
+    def stride(self) -> int | None:
+        """How far apart the windows of the training begin; None: anywhere, or end to end in data of many pieces."""
+        return None
 
     @property
     def axes(self) -> int:

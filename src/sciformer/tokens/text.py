@@ -32,8 +32,8 @@ class Text(Tokens):
     """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8."""
     context: int = Field(default=256, ge=1)
     """The most tokens the model sees at once; text is cut into windows of that length."""
-    step: int = Field(default=1, ge=1)
-    """How many tokens apart the windows of the training begin; 1 means anywhere."""
+    step: int | None = Field(default=None, ge=1)
+    """How many tokens apart the windows of the training begin; 1 (anywhere) unless given, end to end in large texts."""
     tie: bool = True
     """Use the embedding also as the last layer."""
     vocabulary: int | None = Field(default=None, ge=1)
@@ -81,7 +81,7 @@ class Text(Tokens):
         return self.context
 
     @property
-    def stride(self) -> int:
+    def stride(self) -> int | None:
         """How far apart windows begin."""
         return self.step
 

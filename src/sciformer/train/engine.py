@@ -25,7 +25,7 @@ from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
 from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
-from .update import Updated, Updater, bad_samples
+from .update import Updated, Updater, bad_samples, bad_samples_of
 from .weights import mean_of, named, put, save_weights
 
 
@@ -212,6 +212,7 @@ class Engine:
     def _judgement(self) -> tuple[str, Judgement]:
         """The part of the data that is judged and its scores, with the averaged weights where there are such."""
         part = "valid" if "valid" in self.assembly.parts() else "train"
+        limit = None if part == "valid" else 1024
         current = self._swap(self.average) if self.average else {}
         found = judge(
             self.step,
@@ -220,12 +221,28 @@ class Engine:
             ranks=self.ranks,
             device=self.ranks.device,
             batch=self.updater.micro or max(self.settings.batch, 64),
-            limit=None if part == "valid" else 1024,
+            limit=limit,
             precision=self.updater.precision,
         )
         if current:
             self._swap(current)
+        self._look_at_scores(part, found.scores, limit)
         return part, found
+
+    def _look_at_scores(self, part: str, scores: dict[str, float], limit: int | None) -> None:
+        """Say aloud where no model can be chosen by its score, and stop if that is the fault of the data."""
+        wrong = {name: scores[name] for name in ("loss", self.settings.best) if not math.isfinite(scores[name])}
+        if not wrong:
+            return
+        words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
+        if bad := bad_samples_of(self.assembly, part, limit):
+            raise UserError(
+                f"finite numbers in the part {part} of the data",
+                f"NaN or infinity in {len(bad)} of its samples (numbers {bad[:10]}, from 0), so that {words}",
+                "Mend them or leave them out; no model can be chosen by them.",
+            )
+        why = ": the model diverged, lower train.rate" if "loss" in wrong else ""
+        self.say(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Put other weights into the model; the ones it had are returned."""

@@ -35,6 +35,7 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from others: links in it are not written through
 HELD: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
 
 
@@ -57,7 +58,8 @@ def replace(path: Path, text: str | bytes) -> None:
     """Put a text in place of the old one, so that a reader at any instant, or after a crash, finds one of the two."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with open(partial, "wb") as file:
+        partial.unlink(missing_ok=True)  # left by a kill; or a link, put there to be written through
+        with open(partial, "xb") as file:
             file.write(text.encode() if isinstance(text, str) else text)
             file.flush()
             os.fsync(file.fileno())
@@ -146,8 +148,12 @@ class Folder:
         # As long as the longest name that a checkpoint writes: a path too long for it is found out now.
         probe = self.checkpoints / f".probe-{os.getpid()}".ljust(80, "-")
         with _mapped("a run folder that can be written to", self.path):
+            for folder in (self.checkpoints, self.model, self.path / "tensorboard"):
+                if folder.is_symlink():
+                    raise OSError(errno.ELOOP, "a link to another place", str(folder))
             self.checkpoints.mkdir(parents=True, exist_ok=True)
             try:
+                probe.unlink(missing_ok=True)
                 probe.write_text("probe")
             finally:
                 probe.unlink(missing_ok=True)
@@ -165,7 +171,7 @@ class Folder:
                 raise UserError(
                     f"the run folder {self.path} to be free", f"it locked by this process ({me[0]}) already"
                 )
-            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._claim(descriptor)
             HELD.add(me)
@@ -223,7 +229,7 @@ class Folder:
         """Add one record to the log and hand it to the system: it outlives this process, not a loss of power."""
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
-        with _mapped("to add a line to the log", self.log), open(self.log, "ab+") as file:
+        with _mapped("to add a line to the log", self.log), open(self.log, "ab+", opener=_opened) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill; a line counts when its end is there
@@ -266,6 +272,10 @@ class Folder:
         return lines
 
 
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | NOFOLLOW, 0o666)
+
+
 @contextmanager
 def _mapped(expected: str, path: Path) -> Iterator[None]:
     """Answer an error of the file system as one that the user can mend."""
@@ -283,6 +293,7 @@ def _refused(expected: str, path: Path, error: OSError) -> UserError:
         errno.ENOSPC: "Make room on that disk, or name another folder with --run.",
         errno.EDQUOT: "Make room within your quota, or name another folder with --run.",
         errno.ENOENT: "Make the folder first.",
+        errno.ELOOP: "Nothing is written through links in a run folder: remove it, or name another with --run.",
     }
     found = f"{error.strerror or error} ({error.filename or path})"
     return UserError(f"{expected}: {path}", found, advice.get(error.errno or 0, "Name another folder with --run."))

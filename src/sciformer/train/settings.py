@@ -9,6 +9,8 @@ from pydantic import Field, model_validator
 from ..registry import Section
 
 # What may differ between the beginning of a run and its resumption, because the weights do not depend on it.
+# With dropout they do depend on train.micro (so does halving when memory runs out, and the number of ranks): the masks
+# are drawn for each piece of a batch. The gradient is still that of the same samples.
 NEUTRAL = (
     "about",
     "train.device",
@@ -36,7 +38,7 @@ class Train(Section):
     batch: int = Field(default=64, ge=1)
     """Samples in an update, over all devices."""
     micro: int | None = Field(default=None, ge=1)
-    """Samples at once on a device; the others of a batch follow before the update. All unless given."""
+    """Samples at once on a device, then the others before the update. The same weights without dropout. Unset: all."""
     seed: int = Field(default=0, ge=0)
     """Of the first weights, the order of the data and all that is random in training."""
 

@@ -13,9 +13,12 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from ..assembly import Assembly
 from ..data.batch import Batch
+from ..data.chance import Chance
 from ..errors import UserError
 from ..evaluate import cast
+from ..objectives.base import prepare
 from .optimizers import rate
 from .parallel import Ranks
 from .settings import Train
@@ -186,3 +189,16 @@ def bad_samples(batch: Batch) -> list[int]:
         if column.dtype.kind == "f":
             bad |= ~np.isfinite(column).reshape(len(column), -1).all(1)
     return [int(number) for number in batch.ids[bad]]
+
+
+def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
+    """The same for a part of the data: tokens as they were read, and the columns that the loss needs."""
+    dataset, found = assembly.dataset(part), []
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+    for start in range(0, count, 256):
+        ids = np.arange(start, min(start + 256, count))
+        raw, chance = dataset.batch(ids), Chance(assembly.recipe.train.seed, -1, ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+        needed = {name: column for name, column in made.samples.items() if made.sent is None or name in made.sent}
+        found += bad_samples(Batch(raw.streams, needed, ids))
+    return found

@@ -55,9 +55,9 @@ class Lattices(Data):
     cache: str = "runs/cache"
     """Folder where simulated states are kept for the next time; empty: nowhere."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, say: Any = None, write: bool = True) -> Splits:
         """Simulate, or take what was simulated before."""
-        table = self._table(say or (lambda text: None))
+        table = self._table(say or (lambda text: None), write)
         temperature = table["temperature"]
         inside = (temperature >= self.gap[0] - 1e-9) & (temperature <= self.gap[1] + 1e-9)
         whole, outside = Memory(table), np.flatnonzero(~inside)
@@ -69,6 +69,10 @@ class Lattices(Data):
             sources["scan"] = Chosen(whole, np.flatnonzero(inside))
         return Splits(sources, {"simulation": self._name()})
 
+    def reopen(self, say: Any = None) -> Splits:
+        """The same; what is simulated now is not kept."""
+        return self.open(say, write=False)
+
     def read(self, files: Sequence[str | Path]) -> Source:
         """Lattices from .npz files with a column `image`, such as `sciformer simulate lattices` writes."""
         return Arrays(kind="arrays").read(files)
@@ -78,7 +82,7 @@ class Lattices(Data):
         digest = hashlib.sha256(json.dumps([VERSION, fields], sort_keys=True).encode()).hexdigest()
         return f"lattices-{digest[:16]}"
 
-    def _table(self, say: Any) -> dict[str, Any]:
+    def _table(self, say: Any, write: bool) -> dict[str, Any]:
         path = Path(self.cache) / f"{self._name()}.npz" if self.cache else None
         if path is not None and path.exists():
             try:
@@ -90,7 +94,7 @@ class Lattices(Data):
         say(f"simulating {count:,} lattices of {self.size} x {self.size} spins")
         table = simulate(self)
         say(f"simulated in {time.monotonic() - began:.0f} s")
-        if path is not None:
+        if path is not None and write:
             write_table(path, table)
         return table
 

@@ -18,6 +18,8 @@ from ...errors import UserError
 from ..source import Chosen, Data, Memory, Source, Splits, Table, find_files, fingerprint
 from ..split import Split
 
+LIMIT = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
+
 
 class TextFiles(Data):
     """Text files in UTF-8."""
@@ -79,16 +81,23 @@ class TextPieces:
     """Stretches (file, first byte, last byte) of text, read a piece at a time, cut between characters."""
 
     def __init__(self, stretches: list[tuple[Path, int, int]], piece: int) -> None:
-        self.pieces = []
+        self.pieces: list[list[tuple[Path, int, int]]] = []
+        room = 0  # left in the last piece
         for path, start, end in stretches:
             cuts = [_boundary(path, place) for place in range(start, end, piece)] + [_boundary(path, end)]
-            self.pieces += [(path, low, high) for low, high in pairwise(cuts) if high > low]
-        self.sizes = [1] * len(self.pieces)
+            for low, high in pairwise(cuts):
+                if high <= low:
+                    continue
+                if high - low > room:  # small files share a piece, so that they are shuffled with each other
+                    self.pieces.append([])
+                    room = piece
+                self.pieces[-1].append((path, low, high))
+                room -= high - low
+        self.sizes = [len(texts) for texts in self.pieces]
 
     def load(self, piece: int) -> Table:
-        """One text."""
-        path, low, high = self.pieces[piece]
-        return _table([_decode(_bytes(path, low, high), path, low)])
+        """The texts of a piece."""
+        return _table([_decode(_bytes(path, low, high), path, low) for path, low, high in self.pieces[piece]])
 
 
 def read_text(path: Path) -> str:
@@ -115,9 +124,14 @@ def _unpacked(path: Path, changed: int) -> bytes:
     """A gzip file can only be read from its beginning, so it is unpacked whole and kept for the next piece."""
     try:
         with gzip.open(path, "rb") as file:
-            return file.read()
+            text = file.read(LIMIT + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
+    if len(text) > LIMIT:  # also what a small file made to burst would become
+        raise UserError(
+            f"at most {LIMIT >> 30} GiB of text in {path}", "more", "Unpack it: plain files of any size are read."
+        )
+    return text
 
 
 def _size(path: Path) -> int:
