@@ -81,6 +81,7 @@ class Attention(nn.Module):
         self.score: Score = make_score(score, head_dim, heads, length)
         self.query_norm = make_norm(qk_norm, head_dim, bias)
         self.key_norm = make_norm(qk_norm, head_dim, bias)
+        self.normed = qk_norm != "none"
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -104,7 +105,8 @@ class Attention(nn.Module):
         if memory is None:
             sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
             q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
-            q, k = self.query_norm(q), self.key_norm(k)
+            if self.normed:
+                q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
                 q, k = rotate(q, rotation), rotate(k, rotation)
             k = self._key(k).to(v.dtype)  # norms under autocast return float32

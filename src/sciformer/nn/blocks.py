@@ -53,6 +53,7 @@ class MLP(nn.Module):
         self.norm = make_norm(norm, hidden, bias)
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(hidden, dim, bias=bias)
+        self.plain = norm == "none"
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.up(x)
@@ -61,7 +62,9 @@ class MLP(nn.Module):
             x = F.silu(gate) * x
         else:
             x = ACTIVATIONS[self.activation](x)
-        return self.down(self.norm(self.dropout(x)))
+        if self.training and self.dropout.p > 0:
+            x = self.dropout(x)
+        return self.down(x if self.plain else self.norm(x))
 
 
 class BlockOptions(AttentionOptions, total=False):
@@ -126,6 +129,7 @@ class Block(nn.Module):
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path)
+        self.drops = dropout > 0 or drop_path > 0
 
     def forward(
         self,
@@ -162,7 +166,9 @@ class Block(nn.Module):
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
         """The residual sum of x and a branch y, normalised here when the order is post."""
-        x = x + self.drop_path(self.dropout(y), ragged)
+        if self.training and self.drops:  # calls that do nothing cost a small model some time
+            y = self.drop_path(self.dropout(y), ragged)
+        x = x + y
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:
