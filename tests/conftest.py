@@ -1,5 +1,7 @@
 """One thread, one seed, and GPU tests only where there is a GPU."""
 
+import signal
+
 import pytest
 import torch
 
@@ -16,3 +18,4 @@ def pytest_collection_modifyitems(config, items):
 def _quiet_and_repeatable():
     torch.set_num_threads(1)
     torch.manual_seed(0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
