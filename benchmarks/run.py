@@ -224,7 +224,11 @@ def merge(paths: list[Path]) -> list[Row]:
     for parts in found.values():
         whole = dict(parts[0])
         if len(parts) > 1:
+            if any("values" not in part for part in parts):
+                raise SystemExit(f"{whole['id']} is in several files, but a timing is not a mean over seeds: give one")
             values = [value for part in parts for value in part["values"]]
+            if len(set(values)) < len(values):
+                print(f"{whole['id']}: equal values {values}; was a seed given twice?", file=sys.stderr)
             whole |= {"value": round(statistics.mean(values), 5), "spread": round(statistics.stdev(values), 5)}
             whole |= {"seeds": len(values), "values": values}
             for key in ("training_s", "history", "tc"):
