@@ -1,0 +1,64 @@
+"""The command line's frame: the app, the types of its arguments, and what the verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from .._version import __version__
+from ..terminal import CHANGES, check_run, no_changes
+
+if TYPE_CHECKING:
+    from ..plugin import Plugin
+    from ..recipe import Recipe
+    from ..run import Run
+
+CHANGE = """Any key of a recipe can be changed: `--model.depth 8 --train.rate 3e-4 --data.files a.txt b.txt`.
+`sciformer recipes NAME` lists the keys of a recipe with their meaning."""
+STATUS = """Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
+saving; the same command goes on from there."""
+FIRST = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
+
+app = App(
+    name="sciformer",
+    help="One transformer, any token: train, compare, explain and use transformers on scientists' data.",
+    help_epilogue=f"{FIRST}\n\n{CHANGE}\n\n{STATUS}",
+    version=__version__,
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative=(), show_default=False),
+)
+app.register_install_completion_command()
+app["--install-completion"].help_epilogue = ""
+
+RecipeName = Annotated[str, Parameter(help="A name from `sciformer recipes`, or a .yaml file.")]
+RunName = Annotated[Path, Parameter(help="Folder of a run.")]
+Plugins = Annotated[
+    tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
+]
+
+
+def load_recipe(name: str) -> Recipe:
+    """The recipe of this name, with the changes of the command line."""
+    from ..recipe import Recipe
+
+    return Recipe.load(name, dict(CHANGES), where="on the command line")
+
+
+def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
+    """The users' own files."""
+    from .. import plugin
+
+    return [plugin.load(path) for path in paths]
+
+
+def open_run(path: Path, plugins: tuple[Path, ...]) -> Run:
+    """The run in this folder."""
+    no_changes("A run has its own recipe.")
+    check_run(path)
+    loaded = load_plugins(plugins)
+    from ..run import Run
+
+    return Run(path, loaded)

@@ -1,0 +1,53 @@
+"""Verbs that look: report, inspect, simulate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..terminal import CHANGES, say
+from .app import Plugins, RunName, app, open_run
+
+
+@app.command(sort_key=9, help_epilogue="")
+def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
+    """Write the report of a run anew: one HTML file that needs nothing else."""
+    print(f"wrote {open_run(run, plugin).report()}")
+
+
+@app.command(sort_key=10, help_epilogue="")
+def inspect(
+    run: RunName, /, *, out: Path | None = None, samples: int = 3, part: str = "", plugin: Plugins = ()
+) -> None:
+    """Pictures of what a model attends to, drawn on the samples themselves.
+
+    Parameters
+    ----------
+    out
+        Folder for the pictures; RUN/inspect unless given.
+    samples
+        How many samples to draw; 3 unless given.
+    part
+        Of which part of the data; test, or valid where there is none, unless given.
+    """
+    opened = open_run(run, plugin)
+    from ..inspect.report import inspect_run
+    from ..shelf import make_folder
+
+    for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, say=say):
+        print(f"wrote {path}")
+
+
+@app.command(sort_key=11, help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
+def simulate(what: str, out: Path, /) -> None:
+    """Simulate data and write them to a file, with the keys of the reader: `--data.size 16 --data.number 20`.
+
+    Parameters
+    ----------
+    what
+        lattices: states of the 2-D Ising model.
+    out
+        The file to write, .npz.
+    """
+    from ..shelf import simulate_to
+
+    simulate_to(what, out, dict(CHANGES))

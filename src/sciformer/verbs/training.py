@@ -1,0 +1,143 @@
+"""Verbs that lead to a trained model: recipes, new, check, train, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..terminal import console, no_changes, rank, say
+from .app import CHANGE, STATUS, Plugins, RecipeName, app, load_plugins, load_recipe
+
+
+@app.command(sort_key=1, help_epilogue="")
+def recipes(name: str | None = None, /) -> None:
+    """List what can be run, with paper, data and measured score; or all keys of one recipe, with their meaning.
+
+    Parameters
+    ----------
+    name
+        A recipe: its keys, values and meanings are printed, ready to be saved as a file of your own.
+    """
+    from ..shelf import show_recipes
+
+    if name is None:
+        no_changes("Name a recipe to change.")
+        show_recipes(console())
+    else:
+        print(load_recipe(name).text(), end="")
+
+
+@app.command(sort_key=2, help_epilogue="")
+def new(kind: str, files: tuple[str, ...], /, *, out: Path | None = None, overwrite: bool = False) -> None:
+    """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
+
+    Parameters
+    ----------
+    kind
+        What the files hold: text, or patches (images, lattices, maps).
+    files
+        Their names.
+    out
+        Where to write the recipe; here, named after the first file, unless given.
+    overwrite
+        Replace a recipe that is there already.
+    """
+    no_changes("Change the recipe when it is written.")
+    from ..new import new as write
+
+    path = write(kind, list(files), out, overwrite=overwrite)
+    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
+
+
+@app.command(sort_key=3, help_epilogue=CHANGE)
+def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
+    """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
+
+    Parameters
+    ----------
+    deep
+        Read every file to its end.
+    """
+    plugins = load_plugins(plugin)
+    made = load_recipe(recipe)
+    from .. import check as trial
+
+    checked = trial.check(made, plugins, deep=deep, say=say)
+    if rank() == 0:
+        trial.show_check(checked, console())
+    if checked.problems:
+        raise SystemExit(2)
+
+
+@app.command(sort_key=4, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def train(
+    recipe: RecipeName,
+    /,
+    *,
+    run: Path | None = None,
+    fresh: bool = False,
+    accept_changes: bool = False,
+    plugin: Plugins = (),
+    quiet: bool = False,
+) -> None:
+    """Train a recipe; the same command again resumes.
+
+    Parameters
+    ----------
+    run
+        Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe goes on.
+    fresh
+        Start over: what an earlier training left in the folder is removed.
+    accept_changes
+        Go on although the recipe, the data or a plugin changed since the run was begun.
+    quiet
+        No progress.
+    """
+    plugins = load_plugins(plugin)
+    made = load_recipe(recipe)
+    if run is None and Path(recipe).is_dir():
+        run = Path(recipe)
+    from ..run import train as start
+    from ..shelf import show_run
+
+    done = start(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
+    if rank() == 0:
+        show_run(done, console())
+
+
+@app.command(sort_key=5, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def compare(
+    recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
+    /,
+    *,
+    seeds: int = 3,
+    run: Path = Path("runs/compare"),
+    grid: tuple[str, ...] = (),
+    plugin: Plugins = (),
+    quiet: bool = False,
+) -> None:
+    """Train several recipes with several seeds, and put them into one table with mean and spread.
+
+    Parameters
+    ----------
+    seeds
+        How many seeds: 0, 1, 2, ...; 3 unless given.
+    run
+        Folder of all these runs; runs/compare unless given.
+    grid
+        Values to try for a key, `--grid train.rate=1e-3,3e-4`; the best by validation is compared.
+    quiet
+        No progress.
+    """
+    plugins = load_plugins(plugin)
+    made = [load_recipe(name) for name in recipe]
+    from .. import compare as contest
+
+    points, tell = contest.parse_grid(list(grid)), None if quiet else say
+    found = contest.compare(made, seeds, run, points, plugins=plugins, show=not quiet, say=tell)
+    if rank() == 0:
+        contest.show_comparison(found, console())
+    if found.failed:
+        raise SystemExit(2)
