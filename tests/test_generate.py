@@ -8,7 +8,7 @@ import torch
 
 from sciformer.data.batch import View
 from sciformer.errors import UserError
-from sciformer.generate import choose, generate
+from sciformer.generate import generate
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
@@ -39,7 +39,7 @@ def spelled(run, monkeypatch, words):
     """Let a run write these words, whatever its model thinks, as one token after the other."""
     (tokens,) = run.assembly.tokens.values()
     queue = list(tokens.encode(words))
-    monkeypatch.setattr("sciformer.generate.choose", lambda *_: torch.tensor(int(queue.pop(0))))
+    monkeypatch.setattr("sciformer.sampling.Sampling.choose", lambda *_: torch.tensor([int(queue.pop(0))]))
 
 
 def without_cache(run, prompt, length):
@@ -100,50 +100,6 @@ def test_a_run_opened_again_writes_the_same_and_the_global_chance_is_left_alone(
     assert torch.equal(torch.get_rng_state(), state)
 
 
-# How a token is chosen
-
-PROBABILITY = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
-
-
-def drawn(count=6000, temperature=1.0, top_k=None, top_p=None):
-    chance = torch.Generator().manual_seed(0)
-    logits = torch.tensor(PROBABILITY).log().float()
-    found = [int(choose(logits, temperature, top_k, top_p, chance)) for _ in range(count)]
-    return np.bincount(found, minlength=5) / count
-
-
-@pytest.mark.parametrize(
-    ("cuts", "expected"),
-    [
-        ({}, PROBABILITY),
-        ({"temperature": 0.5}, PROBABILITY**2),
-        ({"temperature": 2.0}, PROBABILITY**0.5),
-        ({"top_k": 2}, [0, 0.4, 0, 0.25, 0]),
-        ({"top_k": 9}, PROBABILITY),
-        ({"top_p": 0.39}, [0, 1, 0, 0, 0]),
-        ({"top_p": 0.41}, [0, 0.4, 0, 0.25, 0]),
-        ({"top_p": 0.9}, [0.1, 0.4, 0, 0.25, 0.2]),
-        ({"top_p": 1.0}, PROBABILITY),
-        ({"top_k": 3, "top_p": 0.5}, [0, 0.4, 0, 0.25, 0]),
-        ({"temperature": 1e-30}, [0, 1, 0, 0, 0]),
-    ],
-    ids=str,
-)
-def test_temperature_top_k_and_top_p_by_their_definition(cuts, expected):
-    expected = np.array(expected) / np.sum(expected)
-    found = drawn(**cuts)
-    assert (found[expected == 0] == 0).all()
-    np.testing.assert_allclose(found, expected, atol=4 * (0.25 / 6000) ** 0.5)
-
-
-def test_of_equals_top_k_keeps_no_more_than_k_and_what_is_forbidden_is_never_drawn():
-    chance = torch.Generator().manual_seed(0)
-    found = {int(choose(torch.zeros(10), 1.0, 3, None, chance)) for _ in range(200)}
-    assert found == {0, 1, 2}
-    logits = torch.tensor([0.0, -torch.inf, 0.0])
-    assert {int(choose(logits, 50.0, None, 1.0, chance)) for _ in range(200)} == {0, 2}
-
-
 # What is printed, and when
 
 
@@ -180,7 +136,7 @@ def test_wrong_bytes_are_marked_and_never_swallow_what_follows(tmp_path, monkeyp
     other = make(tmp_path, tokens__unit="bytes")
     wrong = b"a\xff\xff\xe2\x82\xacb\xe2\x82c\x80"
     queue = list(wrong)
-    monkeypatch.setattr("sciformer.generate.choose", lambda *_: torch.tensor(queue.pop(0)))
+    monkeypatch.setattr("sciformer.sampling.Sampling.choose", lambda *_: torch.tensor([queue.pop(0)]))
     assert "".join(generate(other, "x", len(wrong))) == codecs.decode(wrong, "utf-8", "replace") == "a��€b�c�"
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from sciformer.check import check
 from sciformer.errors import UserError
-from sciformer.new import _side, new
+from sciformer.guess.patches import _side
+from sciformer.new import new
 from sciformer.recipe import Recipe
 
 RANDOM = np.random.default_rng(0)

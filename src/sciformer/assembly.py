@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,6 +17,9 @@ from .objectives.base import Objective
 from .recipe import Recipe
 from .tokens.base import Tokens
 
+if TYPE_CHECKING:
+    from .train.start import Start
+
 Say = Callable[[str], None]
 
 
@@ -27,6 +30,9 @@ def silent(text: str) -> None:
 class Assembly:
     """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.stored` needs none."""
 
+    start: Start | None = None
+    """Another run whose weights a new network begins with."""
+
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
         self.recipe, self.splits = recipe, splits
         found = recipe.tokens if isinstance(recipe.tokens, Mapping) else {"tokens": recipe.tokens}
@@ -36,11 +42,17 @@ class Assembly:
 
     @classmethod
     def open(
-        cls, recipe: Recipe, state: Mapping[str, Any] | None = None, say: Say = silent, write: bool = True
+        cls,
+        recipe: Recipe,
+        state: Mapping[str, Any] | None = None,
+        say: Say = silent,
+        write: bool = True,
+        start: Start | None = None,
     ) -> Assembly:
         """Open the data, and fit what is learned from the training part, or take it from a stored `state`.
 
         write    whether the data may keep files of their own, such as a cache
+        start    another run, whose tokens and weights are taken
         """
         splits = recipe.data.open(say) if write else recipe.data.reopen(say)
         if "train" not in splits.sources:
@@ -49,13 +61,27 @@ class Assembly:
         if state is not None:
             made.restore(state)
             return made
-        for tokens in made.tokens.values():
-            tokens.fit(pieces(splits.sources["train"]))
+        made.start = start
+        if start is None:
+            made._fit_tokens(splits.sources["train"])
+        else:
+            made._restore_tokens(start.state)
         made.objective.fit(made.dataset("train"))
         for part in splits.sources:
             if part != "train":
                 made.objective.admit(part, made.dataset(part))
         return made
+
+    def _fit_tokens(self, source: Source) -> None:
+        """Each stream learns for itself, but those that learn the same do so once."""
+        fitted: list[Tokens] = []
+        for tokens in self.tokens.values():
+            twin = next((other for other in fitted if tokens.alike(other)), None)
+            if twin is None:
+                tokens.fit(pieces(source))
+            else:
+                tokens.state.update(copy.deepcopy(twin.state))
+            fitted.append(tokens)
 
     @classmethod
     def stored(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
@@ -73,10 +99,13 @@ class Assembly:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """The way back from `state`."""
+        self._restore_tokens(state)
+        self.objective.state.update(copy.deepcopy(state["objective"]))
+
+    def _restore_tokens(self, state: Mapping[str, Any]) -> None:
         for name, tokens in self.tokens.items():
             one_of("a stream of tokens in the stored state", name, state["tokens"])
             tokens.state.update(copy.deepcopy(state["tokens"][name]))
-        self.objective.state.update(copy.deepcopy(state["objective"]))
 
     @property
     def window(self) -> int | None:
@@ -98,27 +127,30 @@ class Assembly:
         """The samples of any source or table, tokenised as the recipe says."""
         if isinstance(source, Mapping):
             source = Memory(source)
-        window = self.window
+        window, labels = self.window, self.objective.labels
         if window is None:
-            return Dataset(source, self.tokens)
+            return Dataset(source, self.tokens, labels=labels)
         (only,) = self.tokens.values()
         apart = window - self.objective.lookahead
-        if not training or self.objective.unit == "samples":  # each token once
-            return Dataset(source, self.tokens, window=window, stride=apart, tail=True)
+        if not training or self.objective.unit != "tokens":  # each token once
+            return Dataset(source, self.tokens, window=window, stride=apart, tail=True, labels=labels)
         # Windows anywhere make an epoch as long as the text. Data in many pieces are read piece by piece, and
         # would not be seen whole: there windows follow each other.
         stride = only.stride or (1 if len(source.sizes) == 1 else apart)
-        return Dataset(source, self.tokens, window=window, stride=stride)
+        tail = stride == apart == window  # end to end and nothing shifted: what is left of a text is not lost
+        return Dataset(source, self.tokens, window=window, stride=stride, tail=tail)
 
     def parts(self) -> list[str]:
         """The names of the parts of the data."""
         return [] if self.splits is None else list(self.splits.sources)
 
     def network(self, seed: int | None = None) -> nn.Module:
-        """The network, its first weights drawn with the seed of the recipe unless another is given."""
+        """The network, its first weights drawn with the seed of the recipe unless another is given, or taken."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
             built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
+        if self.start is not None:
+            self.start.fill(built, self.recipe, self.objective)
         return built
 
     def read(self, files: list[str] | list[Path]) -> Dataset:

@@ -30,7 +30,9 @@ from .plugin import Plugin
 from .recipe import Recipe
 from .registry import REGISTERED
 from .testing import check_tokens
+from .train.folder import Folder
 from .train.parallel import Ranks, find_device
+from .train.start import begin
 from .train.update import bad_samples
 
 SAMPLES = 2048  # of each part that are looked at, unless all are
@@ -89,7 +91,8 @@ def check(
         recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
         _recipe(checked, recipe, plugins)
         with checked.trying("the data"):
-            assembly = Assembly.open(recipe, say=say)
+            recipe, start = begin(recipe, Folder(run))
+            assembly = Assembly.open(recipe, say=say, start=start)
             _data(checked, assembly, deep)
             for stream, section in assembly.tokens.items():
                 with checked.trying(f"the tokens `{stream}`"):
@@ -142,7 +145,10 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
     if "valid" not in parts:
         checked.notes.append("There is no part `valid`: the best model is chosen on training data. See data.split.")
     batch, count = assembly.recipe.train.batch, len(assembly.dataset("train"))
-    if batch > count:
+    if tokens := assembly.recipe.train.tokens:
+        if over := int((assembly.dataset("train").widths - assembly.objective.lookahead > tokens).sum()):
+            checked.notes.append(f"{over} samples have more tokens than train.tokens: each is a batch of its own.")
+    elif batch > count:
         checked.notes.append(
             f"train.batch is {batch}, but there are {count} samples to train on: batches have {count}."
         )

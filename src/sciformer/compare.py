@@ -148,6 +148,7 @@ def _judge(trial: Trial, run: Run) -> None:
     trial.part = parts[0]
     size = max(64, settings.micro or settings.batch)
     trial.scores = judge(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
+    trial.scores |= data.objective.afterwards(run.step, data, data.dataset(parts[0]), run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
     if "valid" in parts and not trial.valid:
         trial.valid = judge(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
@@ -157,7 +158,8 @@ def _judge(trial: Trial, run: Run) -> None:
     steps = max((record.get("step", 0) for record in run.records), default=0)
     speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
-    trial.samples = steps * min(settings.batch, len(dataset))
+    batches = run.about.get("batches") or max(1, len(dataset) // settings.batch)  # of an epoch
+    trial.samples = round(steps / batches * len(dataset))
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit

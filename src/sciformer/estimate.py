@@ -17,7 +17,7 @@ from .assembly import Assembly
 from .data.batch import Batch
 from .data.chance import Chance
 from .evaluate import cast, judge
-from .inspect.cost import Cost, cost, large
+from .inspect.cost import Cost, at_once, cost, large
 from .objectives.base import prepare
 from .tokens.base import Readout
 from .train.engine import Engine
@@ -71,7 +71,7 @@ def try_training(
     with checked.trying("timing"):
         _time(checked, engine, 2 * STEPS if deep else STEPS, say)
     with checked.trying("memory"):
-        _memory(checked, engine, batch, say)
+        _memory(checked, engine, engine.fetch[engine.order.widest()], say)
     _disk(checked, engine, run)
     if engine.updater.micro != settings.micro:
         checked.notes.append(
@@ -86,7 +86,8 @@ def _expected(engine: Engine) -> float | None:
         return math.log(len(objective.state["classes"]))
     model: Any = engine.step.model
     readout = getattr(model, "readout", None)
-    if not isinstance(readout, Readout) or type(readout).forward is Readout.forward:
+    inner = getattr(readout, "readout", readout)  # behind a layer of its own
+    if not isinstance(readout, Readout) or type(inner).forward is Readout.forward:
         return None
     weight = next(readout.parameters())
     with torch.no_grad():
@@ -112,11 +113,12 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     """Seconds of a step, prepared and computed, after the first one; of an evaluation; of the whole training."""
     say("timing some steps")
     settings, device = engine.settings, engine.ranks.device
-    preparing, computing = _timed(engine, range(1, most + 1))
+    steps = _steps(engine, most + 3)
+    preparing, computing = _timed(engine, steps[:most])
     prepare_s, compute_s = float(np.median(preparing)), float(np.median(computing))
     if device.type == "cpu" and (threads := torch.get_num_threads()) > 1:
         torch.set_num_threads(1)  # a small model, or a machine that others use too, may be quicker so
-        alone = float(np.median(_timed(engine, range(most + 1, most + 4))[1]))
+        alone = float(np.median(_timed(engine, steps[most:])[1]))
         torch.set_num_threads(threads)
         if compute_s > 1.5 * alone:
             checked.notes.append(
@@ -130,14 +132,15 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     part = "valid" if "valid" in engine.assembly.parts() else "train"
     count = len(engine.assembly.dataset(part))
     count = count if part == "valid" else min(count, 1024)
-    some = min(count, 2 * max(settings.batch, 64))
+    some = min(count, 2 * max(engine.order.batch, 64))
     start = time.monotonic()
     judge(
         engine.step,
         engine.assembly,
         engine.assembly.dataset(part),
         device=device,
-        batch=max(settings.batch, 64),
+        batch=max(engine.order.batch, 64),
+        tokens=settings.tokens,
         limit=some,
         precision=engine.updater.precision,
     )
@@ -153,14 +156,23 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     }
     train = engine.assembly.dataset("train")
     overlap = 1 if train.window is None else train.window / train.stride  # of windows, each of which shows more
-    passes = engine.total * engine.order.batch / len(train) * overlap
-    checked.fact("Time", "a step", f"{_short(step)} for {engine.order.batch} samples")
+    passes = engine.total / engine.order.batches * overlap
+    held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
+    checked.fact("Time", "a step", f"{_short(step)} for {held} samples")
     checked.fact("Time", "an evaluation", f"{_short(evaluation)} on {count:,} samples of {part}")
     words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {evaluations} evaluations"
     checked.fact("Time", "the training", words)
 
 
-def _timed(engine: Engine, steps: range) -> tuple[list[float], list[float]]:
+def _steps(engine: Engine, count: int) -> list[int]:
+    """So many steps; of a compiled step those whose batches have the shape of the first one, compiled already."""
+    order = engine.order
+    numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
+    alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
+    return (alike if engine.updater.compiled else [*numbers])[:count] or [0]
+
+
+def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
     """Seconds to prepare and to compute each of some steps; when they take long, of fewer."""
     preparing, computing = [], []
     began = time.monotonic()
@@ -178,10 +190,11 @@ def _timed(engine: Engine, steps: range) -> tuple[list[float], list[float]]:
 
 
 def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str], None]) -> None:
-    found = cost(engine.assembly, engine.step, batch.take(np.arange(min(2, len(batch)))))
+    few = batch.take(np.arange(min(2, len(batch))))
+    found = cost(engine.assembly, engine.step, few)
     settings, device = engine.settings, engine.ranks.device
     once = min(engine.updater.micro or len(batch), len(batch))
-    fixed = found.training_bytes - found.activation_bytes * (settings.micro or settings.batch)
+    fixed = found.training_bytes - found.activation_bytes * at_once(settings, few)
     needed, free = fixed + found.activation_bytes * once, _free(device)
     checked.figures |= {
         "flops_per_sample": found.flops_per_sample,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +13,13 @@ from torch import nn
 
 from .assembly import Assembly
 from .data.chance import Chance
-from .data.dataset import WINDOW, Dataset
+from .data.dataset import ITEMS, WINDOW, Dataset
 from .data.order import share
 from .errors import UserError
 from .objectives.base import prepare
 
 Array = NDArray[Any]
+Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,21 @@ def judge(
     ranks: Any = None,
     device: torch.device | str = "cpu",
     batch: int = 64,
+    tokens: int | None = None,
     limit: int | None = None,
     precision: torch.dtype | None = None,
 ) -> Judgement:
-    """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work."""
+    """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
+
+    tokens   the most at once in each stream, padding included, beside the most samples, `batch`
+    """
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
     step.eval()
     total = counted = 0.0
-    kept: list[tuple[dict[str, Array], dict[str, Array]]] = []
+    kept: list[Part] = []
     count = len(dataset) if limit is None else min(limit, len(dataset))
-    for start in range(0, count, batch):
-        ids = np.arange(start, min(start + batch, count))
+    for ids in batches(dataset, count, batch, tokens):
         alone = len(ids) < world  # too few to divide: all work on them, the first one counts
         mine = ids if alone else share(ids, rank, world)
         chance = Chance(assembly.recipe.train.seed, -1, mine)
@@ -60,16 +65,15 @@ def judge(
         if alone and rank:
             continue
         total, counted = total + float(loss), counted + made.count
-        kept.append((_arrays(outputs, assembly, made.samples), _columns(made.samples)))
+        kept.append((_arrays(outputs, assembly, made.samples), _columns(made.samples), mine))
     step.train(was)
     if ranks is not None and world > 1:
         gathered = ranks.gather((total, counted, kept))
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
-        longest = max(len(part[2]) for part in gathered)
-        kept = [part[2][i] for i in range(longest) for part in gathered if i < len(part[2])]
+        kept = [part for found in gathered for part in found[2]]
     if not counted:  # a loss of nothing would be the best of all
         raise UserError(f"{assembly.objective.unit} to judge by", "none", "Keep a larger part of the data apart.")
-    outputs, samples = _by_sample(_joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept]), assembly)
+    outputs, samples = _by_sample(*_in_order(kept), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
@@ -84,14 +88,34 @@ def answer(
     """Answers for samples whose truth may be unknown."""
     step.eval()
     kept = []
-    for start in range(0, len(dataset), batch):
-        ids = np.arange(start, min(start + batch, len(dataset)))
+    for ids in batches(dataset, len(dataset), batch):
         raw = dataset.batch(ids)
         made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
         outputs = assembly.objective.answer(step.model, made.inputs(device))
-        kept.append((_arrays(outputs, assembly, raw.samples), _columns(raw.samples)))
-    found = _joined([pair[0] for pair in kept]), _joined([pair[1] for pair in kept])
-    return Judgement({}, *_by_sample(*found, assembly))
+        kept.append((_arrays(outputs, assembly, raw.samples), _columns(raw.samples), ids))
+    return Judgement({}, *_by_sample(*_in_order(kept), assembly))
+
+
+def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None) -> Iterator[Array]:
+    """The ids of the first `count` samples in batches, short ones with short ones: at most `batch`, at most `tokens`.
+
+    Samples of data in pieces stay with those of their piece, for only some of them are in memory.
+    """
+    ids, width = np.arange(count), dataset.width
+    if width is None:
+        widths = np.maximum(1, dataset.widths[:count])
+        ids = np.lexsort((widths, np.searchsorted(dataset.stops, ids, side="right")))
+        widths = widths[ids]
+    else:
+        widths = np.full(min(count, batch), max(1, width))
+    start = 0
+    while start < count:
+        size = min(batch, count - start)
+        if tokens is not None:
+            some = widths[:size] if width is not None else np.maximum.accumulate(widths[start : start + size])
+            size = max(1, int((some * np.arange(1, size + 1) <= tokens).sum()))
+        yield ids[start : start + size]
+        start += size
 
 
 def cast(device: torch.device, precision: torch.dtype | None) -> Any:
@@ -108,21 +132,27 @@ def _arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[
 def _by_sample(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """One answer for each sample, the mean over its windows; objectives that ask for tokens keep every window."""
+    """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
     windows = samples.pop(WINDOW, None)
-    if windows is None or assembly.objective.unit != "samples":
+    samples.pop(ITEMS, None)
+    if windows is None or assembly.objective.unit == "tokens":
         return outputs, samples
     _, first, which = np.unique(windows, return_index=True, return_inverse=True)
-    count = np.bincount(which)
-    for name, values in outputs.items():
-        sums = np.zeros((len(count), *values.shape[1:]))
-        np.add.at(sums, which, values)
-        outputs[name] = sums / count.reshape(-1, *[1] * (values.ndim - 1))
+    outputs = {name: assembly.objective.merge(values, which, len(first)) for name, values in outputs.items()}
     return outputs, {name: column[first] for name, column in samples.items()}
 
 
 def _columns(samples: dict[str, Array]) -> dict[str, Array]:
     return {name: column for name, column in samples.items() if column.ndim == 1}
+
+
+def _in_order(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Outputs and samples of batches, joined in the order of the ids; what has no entry for each sample, as it came."""
+    back = np.argsort(np.concatenate([part[2] for part in parts]), kind="stable") if parts else np.zeros(0, np.int64)
+    outputs, samples = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
+    for found in (outputs, samples):
+        found |= {name: values[back] for name, values in found.items() if len(values) == len(back)}
+    return outputs, samples
 
 
 def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:

@@ -1,29 +1,36 @@
-"""Text, one token after the other, from a trained decoder.
+"""Text from a trained decoder: as it comes, or for many prompts at once.
 
-A decoder sees at most `tokens.context` tokens. Each new one costs a single step while there is room, for keys and
-values of the earlier ones are kept. Where the window is full it begins anew with its second half, so that the model
-always sees between half a context and a whole one of the latest tokens, at the positions 0, 1, 2, ...; to move the
-window by one token at each step would cost a whole pass each time, since all positions change. A prompt longer than
-the context is seen from its end.
+    for piece in generate(Run("runs/gpt"), "Once upon a time", 200, temperature=0.8):
+        print(piece, end="", flush=True)
+    answers = generate_many(Run("runs/gpt"), ["A cat", "Two dogs"], 100)
+
+How tokens follow each other is in `stepping`, how one is chosen in `sampling`; here is what they mean.
 """
 
 from __future__ import annotations
 
-import codecs
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .data.batch import View
-from .errors import UserError
+from .assembly import silent
+from .errors import UserError, one_of
+from .letters import Line
+from .nn import Transformer
 from .run import Run
+from .sampling import Sampling, uniforms
+from .stepping import Beams, Kept, write
+from .train.update import working_precision
+
+PAYS = 50_000  # steps from which on a compiled one pays
+RECORDED: WeakKeyDictionary[Run, Kept] = WeakKeyDictionary()
+Tell = Callable[[int, int], None]
 
 
-@torch.inference_mode()
 def generate(
     run: Run,
     prompt: str | None = None,
@@ -32,127 +39,218 @@ def generate(
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    stop: str = "",
+    repetition: float = 1.0,
+    stop: str | Sequence[str] = (),
+    beam: int = 1,
     seed: int | None = None,
+    precision: str = "auto",
+    compiled: bool | None = None,
+    say: Callable[[str], None] = silent,
 ) -> Iterator[str]:
     """Pieces of text that go on from the prompt, as they come.
 
-    prompt       the beginning of a line unless given
+    prompt       the beginning of a text or of a line unless given
     length       tokens to write
     temperature  0 takes the likeliest token; below 1 is careful, above 1 bold
     top_k        choose among so many likeliest tokens
     top_p        choose among the likeliest tokens that together have this probability
-    stop         end before this text; a piece that may be its beginning is held back until that is known
+    repetition   above 1: tokens that were there are made less likely
+    stop         end before one of these; a piece that may be its beginning is held back until that is known
+    beam         search for the likeliest text with so many hypotheses, instead of drawing
+    precision    of the weights: float32, bfloat16; auto: as in training
+    compiled     whether to compile a step, on CUDA; if it pays unless given
     """
-    tokens = _text(run)
-    model: Any = run.model
-    if not hasattr(model, "decode"):
-        raise UserError("a run of a decoder, to go on from a text", f"`model.kind: {run.recipe.model.kind}`")
-    _check(length, temperature, top_k, top_p)
-    ids = _encode(tokens, prompt)
-    chance = torch.Generator(device="cpu")
-    if seed is None:
-        chance.seed()
-    else:
-        chance.manual_seed(seed)
-    letters, held = _letters(tokens), ""
-    for choice in _ids(
-        run, model, tokens, ids, length, lambda logits: choose(logits, temperature, top_k, top_p, chance)
-    ):
-        held += letters(choice)
-        if stop and stop in held:
-            held = held[: held.index(stop)]
-            break
-        ready = len(held) - _begun(held, stop)
-        if ready:
-            yield held[:ready]
-            held = held[ready:]
-    if held:
-        yield held
+    sampling = Sampling(temperature, top_k, top_p, repetition)
+    author = Author(run, length, sampling, stop, precision, compiled, say)
+    ids = author.encode(prompt)
+    if beam != 1:
+        return iter(author.search([ids], beam))
+    return author.stream(ids, uniforms(seed, 1, length))
 
 
-def _ids(
-    run: Run, model: Any, tokens: Any, ids: Tensor, length: int, pick: Callable[[Tensor], Tensor]
-) -> Iterator[int]:
-    """Tokens that go on from `ids`; the rule of the window stands above."""
-    context = tokens.window
-    history, cache, fresh = ids, model.trunk.cache(), ids[-context:]
-    for _ in range(length):
-        if cache.length + len(fresh) > context:
-            cache, fresh = model.trunk.cache(), history[-max(1, context // 2) :]
-        hidden = model.decode(View({"ids": fresh[None].to(run.device)}, None), cache=cache)
-        logits = model.readout(hidden[0, -1]).float().cpu()
-        logits[tokens.known :] = -torch.inf  # the unknown token, the hidden one and the padding
-        choice = pick(logits)
-        fresh = choice[None]
-        history = torch.cat([history[-context:], fresh])
-        yield int(choice)
+def generate_many(
+    run: Run,
+    prompts: Sequence[str | None],
+    length: int = 500,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition: float = 1.0,
+    stop: str | Sequence[str] = (),
+    beam: int = 1,
+    seed: int | None = None,
+    precision: str = "auto",
+    compiled: bool | None = None,
+    batch: int = 32,
+    say: Callable[[str], None] = silent,
+    tell: Tell = lambda done, total: None,
+) -> list[str]:
+    """What `generate` would write for each of many prompts, in their order; `batch` of them at once.
 
-
-def choose(
-    logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, chance: torch.Generator
-) -> Tensor:
-    """One token, drawn from softmax(logits / temperature), cut to the `top_k` likeliest, then as `top_p` says.
-
-    `top_p` keeps the likeliest tokens up to the first with which their probability reaches it.
+    Every prompt has random numbers of its own, the first those of `generate` with this seed. `tell` hears how many are
+    done, of how many.
     """
-    if temperature == 0:
-        return logits.argmax()
-    probability = ((logits - logits.max()) / temperature).softmax(-1)
-    order = probability.argsort(descending=True, stable=True)
-    if top_k is not None:
-        probability[order[top_k:]] = 0
-        probability = probability / probability.sum()
-    if top_p is not None:
-        before = probability[order].cumsum(0) - probability[order]  # of the likelier ones
-        probability[order[before >= top_p]] = 0
-    return torch.multinomial(probability, 1, generator=chance)[0]
+    sampling = Sampling(temperature, top_k, top_p, repetition)
+    author = Author(run, length, sampling, stop, precision, compiled, say, texts=-(-len(prompts) // max(1, batch)))
+    if batch < 1:
+        raise UserError("one prompt at once or more", f"{batch}")
+    ids = [author.encode(prompt) for prompt in prompts]
+    uniform = uniforms(seed, len(prompts), length)
+    answers, done = [""] * len(prompts), 0
+    for rows in author.groups(ids, batch, alike=beam != 1):
+        together = [ids[row] for row in rows]
+        found = author.search(together, beam) if beam != 1 else author.texts(together, uniform[:, rows])
+        for row, text in zip(rows, found):
+            answers[row] = text
+        done += len(rows)
+        tell(done, len(prompts))
+    return answers
 
 
-def _begun(text: str, stop: str) -> int:
-    """How many letters at the end of a text may be the beginning of `stop`."""
-    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)
+class Author:
+    """A run that can write, and how it is asked to."""
 
+    def __init__(
+        self,
+        run: Run,
+        length: int,
+        sampling: Sampling,
+        stop: str | Sequence[str],
+        precision: str,
+        compiled: bool | None,
+        say: Callable[[str], None],
+        texts: int = 1,
+    ) -> None:
+        if length < 1:
+            raise UserError("a length of one token or more", f"{length}")
+        one_of("the precision", precision, ["auto", "float32", "bfloat16"])
+        self.run, self.length, self.sampling, self.say = run, length, sampling, say
+        self.tokens = tokens = _text(run)
+        self.model: Any = run.model
+        self.window = int(tokens.window)
+        self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
+        # A vocabulary may have an end that no text of the training had; one that came with a file was trained with it.
+        specials = tokens.specials if tokens.end or tokens.tokenizer else {}
+        self.end: int | None = specials.get("end")
+        allowed = np.array(tokens.writable)
+        if self.end is not None:
+            allowed[self.end] = True
+        self.allowed = torch.as_tensor(allowed, device=run.device)
+        self.precision = working_precision(run.recipe.train.model_copy(update={"precision": precision}), run.device)
+        self.compiled = length * texts >= PAYS if compiled is None else compiled
 
-def _letters(tokens: Any) -> Callable[[int], str]:
-    """The text of one token after the other; of bytes, whole characters, and nothing of one that is never completed."""
-    if getattr(tokens, "unit", "") != "bytes":
-        return lambda choice: str(tokens.decode([choice]))
-    reader = codecs.getincrementaldecoder("utf-8")("replace")
-    return lambda choice: reader.decode(bytes([choice]))
+    # The prompt
 
+    def encode(self, prompt: str | None) -> list[int]:
+        """The ids of a prompt, with what stands before and after it in training."""
+        tokens, specials = self.tokens, self.tokens.specials
+        first = [specials["begin"]] if tokens.begin else []
+        last = [specials["separator"]] if len(tokens.reads) > 1 else []
+        if prompt is None or (not prompt and (first or self.end is not None)):
+            if not first and self.end is not None:
+                first = [self.end]  # where one text ends, another begins
+            return first + last if first else self._line()
+        ids = tokens.encode(prompt).tolist()
+        if not ids:
+            raise UserError("a prompt of one character or more", "an empty one", "Without --prompt a line is begun.")
+        if specials.get("unknown", -1) in ids:
+            self._unknown(prompt, specials["unknown"])
+        return [*first, *ids, *last]
 
-def _encode(tokens: Any, prompt: str | None) -> Tensor:
-    if prompt is None:  # a new line, or what the model has seen instead
-        prompt = next((letter for letter in "\n " if _seen(tokens, letter)), None) or tokens.decode([0])
-    if not prompt:
-        raise UserError("a prompt of one character or more", "an empty one", "Without --prompt a new line is begun.")
-    unknown = sorted({letter for letter in prompt if not _seen(tokens, letter)})
-    if unknown:
-        raise UserError("a prompt of characters that the model has seen", f"{''.join(unknown)!r}")
-    return torch.as_tensor(tokens.encode(prompt).astype(np.int64))
+    def _line(self) -> list[int]:
+        """A new line, or what the model has seen instead."""
+        for letter in "\n ":
+            ids: list[int] = self.tokens.encode(letter).tolist()
+            if ids and self.tokens.specials.get("unknown", -1) not in ids:
+                return ids
+        return [int(np.flatnonzero(self.tokens.writable)[0])]
 
+    def _unknown(self, prompt: str, number: int) -> None:
+        """Letters that were never seen are refused; of words there are always some, so that is only said."""
+        letters = self.tokens.unit == "characters"
+        parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
+        strange = [part for part in parts if number in self.tokens.encode(part)]
+        if letters:
+            raise UserError("a prompt of characters that the model has seen", f"{''.join(strange)!r}")
+        self.say(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
 
-def _seen(tokens: Any, letter: str) -> bool:
-    try:
-        return bool(tokens.decode(tokens.encode(letter)) == letter)
-    except UnicodeEncodeError:  # half a character, as a terminal may pass on
-        return False
+    # The text
 
+    def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
+        """The pieces of one text as they come."""
+        tokens = (token for block in self._write([ids], uniform) for token in block[0].tolist())
+        yield from filter(None, self.line(ids).all(tokens))
 
-def _check(length: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if length < 1:
-        raise UserError("a length of one token or more", f"{length}")
-    if not (temperature >= 0 and math.isfinite(temperature)):
-        raise UserError("a temperature of 0 or more", f"{temperature}")
-    if top_k is not None and top_k < 1:
-        raise UserError("top_k of 1 or more", f"{top_k}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise UserError("top_p above 0 and at most 1", f"{top_p}")
+    def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
+        """The whole texts of several prompts."""
+        lines, found = [self.line(one) for one in ids], [""] * len(ids)
+        for block in self._write(ids, uniform):
+            for row, (line, tokens) in enumerate(zip(lines, block.tolist())):
+                for token in tokens:
+                    found[row] += "" if line.over else line.add(token)
+            if all(line.over for line in lines):
+                break
+        return [text + ("" if line.over else line.close()) for text, line in zip(found, lines)]
+
+    @torch.no_grad()
+    def search(self, ids: list[list[int]], beam: int) -> list[str]:
+        """The likeliest texts after prompts of equal length, found with a beam."""
+        if beam < 1:
+            raise UserError("a beam of one hypothesis or more", f"{beam}")
+        if self.sampling != Sampling():
+            raise UserError("a beam, or wishes about drawing tokens", "both", "Leave out temperature, top_k and so on.")
+        ids = [one if len(one) < self.window else one[-max(1, self.window // 2) :] for one in ids]
+        longest = min(self.length, max(1, self.window - len(ids[0])))
+        if longest < self.length:
+            self.say(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
+        beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
+        found = beams.search(beam)
+        return ["".join(self.line(ids[row]).all(one)) for row, one in enumerate(found)]
+
+    def line(self, ids: list[int]) -> Line:
+        """An empty text after a prompt; the last of several texts stands for itself."""
+        return Line(self.tokens, [] if len(self.tokens.reads) > 1 else ids, self.stops, self.end)
+
+    def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
+        """Rows that are written together: of similar length, or of equal one where `alike` or a window gets full."""
+        same: dict[int, list[int]] = {}
+        for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
+            fits = len(ids[row]) + self.length <= self.window
+            together = fits and not alike and isinstance(self.model.trunk, Transformer)
+            same.setdefault(0 if together else min(len(ids[row]), self.window), []).append(row)
+        for rows in same.values():
+            yield from (rows[start : start + batch] for start in range(0, len(rows), batch))
+
+    def _write(self, ids: list[list[int]], uniform: Tensor) -> Iterator[Tensor]:
+        longest = max(len(one) for one in ids)
+        pads = None
+        if any(len(one) != longest for one in ids) and all(len(one) + self.length <= self.window for one in ids):
+            pads = torch.tensor([longest - len(one) for one in ids])
+            ids = [[0] * (longest - len(one)) + one for one in ids]
+        else:
+            ids = [one[-self.window :] for one in ids]
+        return write(
+            self.model,
+            torch.tensor(ids),
+            self.length,
+            self.sampling,
+            uniform,
+            allowed=self.allowed,
+            window=self.window,
+            pads=pads,
+            precision=self.precision,
+            compiled=self.compiled,
+            kept=RECORDED.setdefault(self.run, {}),
+        )
 
 
 def _text(run: Run) -> Any:
-    (tokens,) = run.assembly.tokens.values()
+    """The tokens of a run that can write text."""
+    tokens, *others = run.assembly.tokens.values()
     if not hasattr(tokens, "encode"):
         raise UserError("a run whose tokens are text", f"`tokens.kind: {tokens.kind}`")
+    if others or not hasattr(run.model, "decode"):
+        advice = "Use `sciformer translate`." if others else ""
+        raise UserError("a run of a decoder, to go on from a text", f"`model.kind: {run.recipe.model.kind}`", advice)
     return tokens

@@ -99,6 +99,10 @@ class Recipe:
         """A recipe with other values: `recipe.change({"model.depth": 8})`. Another `kind` starts its section anew."""
         return _validated(self.source, {**(changes or {}), **more}, where)
 
+    def over(self, below: Mapping[str, Any], label: str) -> Recipe:
+        """This recipe laid over the sections of another: what it leaves open is theirs, what it says stays."""
+        return _validated(document.lay_over(document.of_mapping(below, label), self.source), None, label)
+
     def dump(self) -> dict[str, Any]:
         """All values, defaults included, as plain nested dicts."""
         return {section: _dumped(getattr(self, section)) for section in SECTIONS}

@@ -18,7 +18,12 @@ from .errors import UserError, one_of
 BUILT_IN: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
+        "columns": "sciformer.data.readers.columns:Columns",
         "lattices": "sciformer.data.readers.lattices:Lattices",
+        "lines": "sciformer.data.readers.lines:Lines",
+        "parallel": "sciformer.data.readers.parallel:Parallel",
+        "pronouns": "sciformer.data.readers.pronouns:Pronouns",
+        "recall": "sciformer.data.readers.recall:Recall",
         "text": "sciformer.data.readers.text:TextFiles",
     },
     "tokens": {
@@ -28,12 +33,16 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "model": {
         "decoder": "sciformer.models.decoder:Decoder",
         "encoder": "sciformer.models.encoder:Encoder",
+        "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
     },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
+        "continue": "sciformer.objectives.written:Continue",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",
         "regress": "sciformer.objectives.regress:Regress",
+        "tag": "sciformer.objectives.tag:Tag",
+        "translate": "sciformer.objectives.translate:Translate",
     },
 }
 REGISTERED: dict[str, dict[str, type[Section]]] = {section: {} for section in BUILT_IN}

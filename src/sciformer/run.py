@@ -30,6 +30,7 @@ from .train.engine import Engine
 from .train.folder import Folder
 from .train.parallel import Ranks, find_device, place
 from .train.progress import Teller, duration
+from .train.start import begin
 from .train.weights import load_weights, put
 
 # What a training leaves in its folder, and `fresh` removes.
@@ -110,6 +111,9 @@ class Run:
 
         Other data are refused: what was trained on would be judged as if it had been kept apart.
         """
+        if "imported" in self.about and not self.about["data"]:
+            advice = "Name files to judge, or import it again with --data.files FILE."
+            raise UserError(f"data of the run {self.path}", "none: it was imported", advice)
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
@@ -126,7 +130,10 @@ class Run:
             if part not in parts and part == "test":
                 part = "valid" if "valid" in parts else "train"
             dataset = opened.dataset(part)
-        return judge(self.step, self.assembly, dataset, device=self.device, limit=limit)
+        found = judge(self.step, self.assembly, dataset, device=self.device, limit=limit)
+        if limit is None:
+            found.scores.update(self.assembly.objective.afterwards(self.step, self.assembly, dataset, self.device))
+        return found
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
         """Answers for files or for a table of columns: probabilities and classes, values and deviations."""
@@ -195,12 +202,15 @@ def _train(
     began = time.monotonic()
     # The first rank may simulate or download what the others then find.
     old, assembly = ranks.in_turn(lambda: _open(recipe, folder, teller, accept_changes, plugins))
+    recipe = assembly.recipe
     engine = Engine(assembly, folder, ranks, teller)
     saved = _last_checkpoint(folder, ranks, teller)
     if saved is not None:
         engine.restore(saved)
     about = {**_about(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
     about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
+    if recipe.train.start:
+        about["start"] = old.get("start") or (assembly.start and assembly.start.about)
 
     def write() -> None:
         folder.write("run.json", json.dumps(about, indent=1))
@@ -236,6 +246,12 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
         raise UserError(
             "a folder of its own for the run", f"{folder.path} with a recipe.yaml of yours in it", "Use another --run."
         )
+    if folder.recipe.exists() and "imported" in _json(folder.path / "run.json"):
+        raise UserError(
+            "a folder of its own for the run",
+            f"{folder.path} with an imported model",
+            f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
+        )
     folder.create()
     held.enter_context(folder.lock())
     if fresh:
@@ -246,6 +262,7 @@ def _open(
     recipe: Recipe, folder: Folder, teller: Teller, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
     """What run.json says where there is something to go on from, and the data, opened; both fit what was begun."""
+    recipe, start = begin(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint everything may still change
     old: dict[str, Any] = _json(folder.path / "run.json") if begun else {}
     if begun:
@@ -253,7 +270,8 @@ def _open(
         same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.say)
     for key in recipe.model.unused():
         teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
-    assembly = Assembly.open(recipe, _json(folder.model / "statistics.json") if begun else None, teller.say)
+    state = _json(folder.model / "statistics.json") if begun else None
+    assembly = Assembly.open(recipe, state, teller.say, start=start)
     assert assembly.splits is not None
     if begun:
         same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.say)
@@ -282,6 +300,7 @@ def _about(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin])
         "plugins": plugin.recorded(plugins),
         "data": assembly.splits.fingerprint,
         "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+        "batches": engine.order.batches,
         "parameters": sum(weight.numel() for weight in engine.step.parameters()),
     }
 
@@ -299,8 +318,17 @@ def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Telle
     samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
     where = _device_name(engine.ranks.device)
     teller.say(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
+    if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
+        found = ", ".join(f"{count:,} {part}" for part, count in short.items())
+        teller.say(f"note: samples longer than tokens.*.context were cut to it: {found}")
+    if recipe.train.freeze:
+        trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
+        random = "" if recipe.train.start else ", and the others are random: train.freeze without train.start"
+        teller.say(f"{trained:,} of these parameters are trained{random}")
     if resumed:
         teller.say(f"going on from step {engine.number}")
+    elif assembly.start is not None:
+        teller.say(assembly.start.words())
 
 
 def _clear(folder: Folder) -> None:

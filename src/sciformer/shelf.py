@@ -74,6 +74,7 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
     words = ", ".join(str(file) for file in files) if files else f"the part {part}, {parts[part]:,} samples"
     console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
     show_scores(found, console)
+    show_rows(run.assembly.objective.details(found.outputs), console)
 
 
 def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
@@ -89,6 +90,19 @@ def show_scores(found: Judgement, console: Console) -> None:
     table.add_column("value", justify="right")
     for name, value in found.scores.items():
         table.add_row(Text(name), f"{value:.6g}")
+    console.print(table)
+
+
+def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    """Rows with the same keys as a table; none: nothing."""
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(Text(f"{value:.4f}" if isinstance(value, float) else f"{value}") for value in row.values()))
+    console.print()
     console.print(table)
 
 
@@ -141,6 +155,7 @@ def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) ->
     check_table(path)
     make_folder(path.parent)
     count = len(next(iter(answers.values()))) if answers else 0
+    answers = {name: _in_lines(column) for name, column in answers.items()}
     if path.suffix == ".npz":
         write_table(path, {name: np.asarray(column) for name, column in answers.items()})
         return count
@@ -160,6 +175,13 @@ def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) ->
         partial.unlink(missing_ok=True)
         raise UserError(f"to write {path}", f"{error.strerror}", "Name another place with --out.") from error
     return count
+
+
+def _in_lines(column: Any) -> Any:
+    """A column of lists as texts, with blanks between what was in a list; others as they are."""
+    if not any(hasattr(value, "tolist") for value in column[:1]) or getattr(column, "dtype", None) != object:
+        return column
+    return [" ".join(map(str, value)) for value in column]
 
 
 def _titles(name: str, width: int, objective: Any) -> list[str]:

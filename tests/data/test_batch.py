@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.batch import Batch, Stream, describe, join
+from sciformer.data.batch import Batch, Stream, _parts, _run, describe, join
 from sciformer.data.source import Lists
 from sciformer.errors import UserError
 
@@ -177,3 +177,67 @@ def test_lists_take_rows(lengths, data):
     parts = np.split(lists.values, lists.lengths.cumsum()[:-1]) if lengths else []
     taken = lists.take(np.array(rows, np.int64))
     assert taken.values.tolist() == [i for row in rows for i in parts[row].tolist()]
+
+
+@settings(max_examples=60, deadline=None)
+@given(ragged, st.integers(0, 5), st.integers(0, 9), st.booleans())
+def test_fixed_shapes_hold_the_same_samples(lengths, more, width, packed):
+    count = len(lengths)
+    batch = Batch({"tokens": stream_of(lengths)}, {"y": np.arange(1, count + 1)}, np.arange(count))
+    free, fixed = batch.inputs(packed=packed), batch.inputs(packed=packed, width=width, rows=count + more)
+    assert free.real is None
+    assert fixed.real.tolist() == [True] * count + [False] * more
+    assert fixed.samples["y"].tolist() == [*range(1, count + 1), *[0] * more]
+    assert fixed.counted(torch.ones(count + more)).tolist() == [1.0] * count + [0.0] * more
+    assert free.counted(torch.ones(count)).tolist() == [1.0] * count
+    view, total = fixed.stream, sum(lengths)
+    for name, column in batch.inputs(packed=True).stream.columns.items():
+        if packed:
+            assert len(view.columns[name]) == max(total, width) == view.valid.total
+            assert torch.equal(view.columns[name][:total], column)
+            assert not view.columns[name][total:].any()
+        else:
+            assert view.columns[name].shape[:2] == (count + more, max([width, *lengths]))
+            assert torch.equal(view.columns[name][view.valid], column)
+    found = view.valid.lengths if packed else view.valid.sum(1)  # never None: that would be another graph
+    assert found.tolist() == lengths + [0] * more
+    assert not packed or view.valid.longest >= max(lengths, default=0)
+
+
+def test_no_further_than_a_model_has_places():
+    batch = Batch({"a": stream_of([3, 7]), "b": stream_of([2, 2])}, most={"a": 9, "b": 5})
+    assert {name: view.valid.shape[1] for name, view in batch.inputs(width=16).streams.items()} == {"a": 9, "b": 5}
+    assert {name: view.valid.shape[1] for name, view in batch.inputs(multiple=4).streams.items()} == {"a": 8, "b": 4}
+    assert batch.inputs(packed=True, width=40).streams["a"].valid.longest == 9
+    assert batch.take(np.array([0])).most == batch.most
+    assert batch.widest() == 7
+    assert batch.widest(packed=True) == 10
+
+
+def test_columns_that_no_model_reads_stay_behind():
+    batch = Batch({"a": stream_of([3, 7]), "b": stream_of([2, 2])}, aside={"a": ("at", "trace", "none")})
+    for inputs in (batch.inputs(), batch.inputs(packed=True), batch.take(np.array([1])).inputs()):
+        assert set(inputs.streams["a"].columns) == {"id", "seen"}
+        assert set(inputs.streams["b"].columns) == {"id", "at", "trace", "seen"}
+
+
+def test_tensors_travel_as_one_run_of_bytes():
+    inputs = Batch({"a": stream_of([3, 0, 7])}, {"y": np.array([1.5, 2, 3])}).inputs(width=8, rows=4)
+    tensors = list(inputs._tensors())
+    run, starts = _run(tensors, pinned=False)
+    parts = _parts(run.clone(), tensors, starts)
+    assert len(tensors) == 4 + 1 + 1 + 1  # columns, valid, y, real
+    for part, tensor in zip(parts, tensors):
+        assert part.dtype == tensor.dtype
+        assert torch.equal(part, tensor)
+        assert part.data_ptr() % 16 == 0  # wide loads
+        assert part._base is None
+    assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    assert _run([], pinned=False)[0].numel() == 0
+
+
+def test_joined_samples_are_one():
+    stream = stream_of([3, 0, 7])
+    (whole,) = samples(stream.joined())
+    assert all(np.array_equal(whole[name], column) for name, column in stream.columns.items())
+    assert stream_of([]).joined().lengths.tolist() == [0]

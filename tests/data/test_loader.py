@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from sciformer.data.batch import join
 from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
 from sciformer.data.loader import Fetch, load
-from sciformer.data.order import Order, share
+from sciformer.data.order import Budget, Order, share
 from sciformer.data.source import Memory
 from sciformer.errors import UserError
 from sciformer.objectives.base import prepare
@@ -32,12 +33,14 @@ class Trouble(Text):
         return super().augment(stream, chance)
 
 
-def fetch_of(trouble=None, rank=0, world=1, batch=4):
+def fetch_of(trouble=None, rank=0, world=1, batch=4, budget=None):
     tokens = {"t": Trouble(kind="text", unit="characters")}
     tokens["t"].fit([as_table(TEXTS)])
     dataset = Dataset(Memory({**as_table(TEXTS), "n": np.arange(23)}), tokens)
     tokens["t"].state["trouble"] = trouble
     order = Order(len(dataset), batch, 1, lengths=dataset.lengths, window=2)
+    if budget is not None:
+        order = Budget(dataset.widths, budget, 1, multiple=4)
     return Fetch(dataset, order, tokens, Masked(kind="masked", random=0.2), rank, world)
 
 
@@ -170,3 +173,22 @@ def test_ranks_share_every_batch(world):
         assert all(part.ids.tolist() == share(whole.ids, rank, world).tolist() for rank, part in enumerate(parts))
     with pytest.raises(UserError, match="a batch of 5 samples or more"):
         fetch_of(world=5)
+
+
+@pytest.mark.parametrize("world", [3, 5])
+def test_ranks_share_batches_of_tokens_and_some_have_nothing(world):
+    """Of a long sample alone in its batch, one rank has all, the others no sample and nothing to count."""
+    one, many = fetch_of(budget=24), [fetch_of(rank=rank, world=world, budget=24) for rank in range(world)]
+    idle = 0
+    for step in range(2 * one.order.batches):
+        whole, parts = one[step], [fetch[step] for fetch in many]
+        np.testing.assert_array_equal(np.concatenate([part.ids for part in parts]), whole.ids)
+        assert sum(part.count for part in parts) == whole.count
+        joined = join(parts)
+        for name, column in whole.stream.columns.items():
+            np.testing.assert_array_equal(joined.stream.columns[name], column)
+        assert {part.room for part in parts} == {(-(-whole.room[0] // world), whole.room[1])}
+        assert all(len(part) <= part.room[0] and part.widest() <= part.room[1] for part in parts)
+        assert [part.count for part in parts if not len(part)] == [0.0] * sum(not len(part) for part in parts)
+        idle += sum(not len(part) for part in parts)
+    assert idle > 0

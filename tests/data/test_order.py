@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.order import Order, share
+from sciformer.data.order import Budget, Order, Packed, rounded, share
 from sciformer.errors import UserError
 
 
@@ -125,3 +125,103 @@ def test_small_counts_and_mistakes():
     ]:
         with pytest.raises(UserError, match=words):
             Order(**given_)
+
+
+# Batches by tokens
+
+
+def budget_of(widths, tokens, seed, multiple=None, chunked=False, kind=Budget):
+    chunks = np.diff([0, len(widths) // 3, len(widths) // 2, len(widths)]) if chunked else None
+    more = {"multiple": multiple} if kind is Budget else {}
+    return kind(widths, tokens, seed, chunks=chunks, near=2, **more)
+
+
+widths_of_samples = st.lists(st.integers(0, 90), min_size=1, max_size=120)
+
+
+@settings(max_examples=60, deadline=None)
+@given(widths_of_samples, st.integers(1, 400), st.integers(0, 2**40), st.sampled_from([None, 1, 8, 32]), st.booleans())
+def test_batches_of_tokens_hold_every_sample_once_and_keep_to_their_budget(widths, tokens, seed, multiple, chunked):
+    widths = np.array(widths)
+    order = budget_of(widths, tokens, seed, multiple, chunked)
+    rooms = set()
+    for epoch in (0, 5):
+        batches = epoch_of(order, epoch)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(widths)))
+        for step, ids in enumerate(batches):
+            rows, width = order.room(epoch, step)
+            rooms.add((rows, width))
+            assert 1 <= len(ids) <= rows
+            assert widths[ids].max() <= width
+            assert rows * width <= tokens or rows == 1
+            assert order.room(epoch, step, 3) == (-(-rows // 3), width)
+    assert len(rooms) == len({width for _, width in rooms}) == order.shapes(1)  # as many shapes as kinds of width
+    again, step = budget_of(widths, tokens, seed, multiple, chunked), seed % order.batches
+    np.testing.assert_array_equal(again(5, step), batches[step])  # a pure function, from any step
+    assert again.room(5, step) == order.room(5, step)
+    np.testing.assert_array_equal(order(0, step), epoch_of(again, 0)[step])  # and back in an earlier epoch
+    assert order.room(0, order.widest())[1] == max(width for _, width in rooms)
+
+
+def test_the_order_of_tokens_is_another_in_every_epoch_and_for_every_seed():
+    widths = np.random.default_rng(0).integers(1, 60, 300)
+    for kind in (Budget, Packed):
+        orders = [
+            np.concatenate(epoch_of(budget_of(widths, 256, seed, kind=kind), e)) for seed in (0, 1) for e in (0, 1)
+        ]
+        for first, second in pairwise(orders):
+            assert (first == second).mean() < 0.05
+    first = [widths[budget_of(widths, 256, seed)(0, 0)].mean() for seed in range(12)]
+    assert np.std(first) > 5  # an epoch does not begin with the short ones
+
+
+def test_few_kinds_of_width_and_little_padding():
+    widths = np.random.default_rng(0).lognormal(3, 0.6, 5000).astype(int)
+    order = Budget(widths, 4096)
+    assert order.shapes(1) < 24
+    padded = sum(len(ids) * order.room(0, step)[1] for step, ids in enumerate(epoch_of(order, 0)))
+    assert padded < 1.4 * widths.sum()
+    full = np.mean([len(ids) * order.room(0, step)[1] > 3500 for step, ids in enumerate(epoch_of(order, 0))])
+    assert full > 0.8
+    assert Budget(np.random.default_rng(0).integers(5, 50, 1000), 1024, multiple=16).kinds.tolist() == [16, 32, 48, 64]
+
+
+@given(st.integers(0, 10**6), st.sampled_from([None, 1, 7, 32]))
+def test_rounding_up(width, multiple):
+    found = int(rounded(np.array(width), multiple))
+    assert found >= max(1, width)
+    assert found % (multiple or 16) == 0
+    assert found - width <= max(16 if multiple is None else multiple, 0 if multiple else width / 4)
+    assert int(rounded(np.array(found), multiple)) == found
+
+
+@settings(max_examples=60, deadline=None)
+@given(widths_of_samples, st.integers(1, 900), st.integers(0, 2**40), st.booleans())
+def test_packed_batches_hold_every_sample_once_and_nearly_as_many_tokens(widths, tokens, seed, chunked):
+    widths = np.array(widths)
+    order = budget_of(widths, tokens, seed, chunked=chunked, kind=Packed)
+    longest = max(1, int(widths.max()))
+    for epoch in (0, 5):
+        batches = epoch_of(order, epoch)
+        assert sorted(np.concatenate(batches).tolist()) == list(range(len(widths)))
+        assert all(len(ids) for ids in batches)
+        assert all(widths[ids].sum() <= max(tokens, 3 * longest) for ids in batches)
+        assert all(order.room(epoch, step)[0] >= len(ids) for step, ids in enumerate(batches))
+    again, step = budget_of(widths, tokens, seed, chunked=chunked, kind=Packed), seed % order.batches
+    np.testing.assert_array_equal(again(5, step), batches[step])
+
+
+def test_packed_batches_are_nearly_full():
+    widths = np.random.default_rng(0).integers(1, 40, 5000)
+    held = [widths[ids].sum() for ids in epoch_of(Packed(widths, 2048), 3)]
+    assert max(held) <= 2048
+    assert min(held) > 2048 - 2 * 40 - 2
+
+
+def test_pieces_stay_together_in_batches_of_tokens():
+    sizes = np.full(24, 200)
+    widths, piece = np.random.default_rng(0).integers(1, 60, 4800), np.repeat(np.arange(24), 200)
+    for order in (Budget(widths, 512, chunks=sizes, near=3), Packed(widths, 512, chunks=sizes, near=3)):
+        used = [set(piece[ids].tolist()) for ids in epoch_of(order, 2)]
+        held = [len(set.union(*used[start : start + 10])) for start in range(0, len(used) - 10, 10)]
+        assert np.median(held) <= 6  # of 24: two neighbourhoods

@@ -130,6 +130,8 @@ def test_every_metric_is_called_by_what_it_needs():
         "loss": np.ones(2),
         "count": np.ones(2),
         "correct": np.ones(2),
+        "tags": [["B-a", "O"], ["O"]],
+        "truth": [["B-a", "O"], ["B-a"]],
     }
     found = {name: metric(outputs) for name, metric in METRICS.items()}
     assert all(type(value) is float and math.isfinite(value) for value in found.values())
@@ -153,8 +155,14 @@ def test_higher_is_better_where_it_says_so():
         "loss": np.full(2, 9.0),
         "count": np.ones(2),
         "correct": np.zeros(2),
+        "tags": [["O", "B-a"]],
+        "truth": [["B-a", "O"]],
     }
-    better = worse | {"probabilities": np.eye(2), "mean": np.zeros(2), "loss": np.ones(2), "correct": np.ones(2)}
+    better = (
+        worse
+        | {"tags": [["B-a", "O"]]}
+        | {"probabilities": np.eye(2), "mean": np.zeros(2), "loss": np.ones(2), "correct": np.ones(2)}
+    )
     for metric in METRICS.values():
         assert (metric(better) > metric(worse)) is (metric.better == "higher")
 

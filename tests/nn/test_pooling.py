@@ -8,7 +8,9 @@ from sciformer.nn import (
     ClassHead,
     ClassToken,
     Encoder,
+    FirstPool,
     LastPool,
+    MaxPool,
     MeanPool,
     Ragged,
     Sinusoidal,
@@ -21,13 +23,15 @@ from .parity import shake
 
 POOLS = {
     "mean": MeanPool,
+    "max": MaxPool,
+    "first": FirstPool,
     "last": LastPool,
     "last of both ways": lambda: LastPool(bidirectional=True),
     "class attention": lambda: ClassAttention(16, 4, raw_query=True),
     "attention": lambda: AttentionPool(16, 4),
     "attention with seeds": lambda: AttentionPool(16, 4, seeds=3),
 }
-SETS = ("mean", "class attention", "attention", "attention with seeds")
+SETS = ("mean", "max", "class attention", "attention", "attention with seeds")
 LENGTHS = torch.tensor([5, 0, 9, 1])
 
 
@@ -60,6 +64,16 @@ def test_mean_is_over_the_real_tokens():
     x, valid = torch.arange(12.0).view(1, 6, 2), torch.tensor([[1, 0, 1, 0, 0, 0]]).bool()
     assert MeanPool()(x, valid).tolist() == [[2.0, 3.0]]
     assert MeanPool()(x, ~valid & valid).tolist() == [[0.0, 0.0]]
+
+
+def test_max_is_over_the_real_tokens_and_their_gradient_goes_to_the_largest():
+    x = torch.tensor([[[-3.0, 2], [-1, 1], [9, 9]], [[7, 7], [7, 7], [7, 7]]], requires_grad=True)
+    valid = torch.tensor([[1, 1, 0], [0, 0, 0]]).bool()
+    y = MaxPool()(x, valid)
+    assert y.tolist() == [[-1.0, 2.0], [0.0, 0.0]]
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert gradient.tolist() == [[[0, 1], [1, 0], [0, 0]], [[0, 0], [0, 0], [0, 0]]]
+    assert MaxPool()(x[:, :0]).tolist() == [[0.0, 0.0], [0.0, 0.0]]
 
 
 @pytest.mark.parametrize("at", [None, "shared", "each", "axes"])

@@ -113,11 +113,11 @@ def test_the_rate_follows_the_step(tmp_path):
 
 def test_ranks_that_divide_weights_have_equally_many_pieces(tmp_path):
     found, _ = updater(tmp_path, micro=1)
-    found.sharded, found.share = True, 3
-    assert [len(rows) for rows in found._pieces(3)] == [1, 1, 1]
-    assert [len(rows) for rows in found._pieces(2)] == [1, 1, 0]
+    found.sharded = True
+    assert [len(rows) for rows in found._pieces(3, 3)] == [1, 1, 1]
+    assert [len(rows) for rows in found._pieces(2, 3)] == [1, 1, 0]
     found.micro = None
-    assert [len(rows) for rows in found._pieces(2)] == [2]
+    assert [len(rows) for rows in found._pieces(2, 3)] == [2]
 
 
 def test_samples_that_are_not_finite_are_named():

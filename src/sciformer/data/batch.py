@@ -6,8 +6,9 @@ Inputs   in the model's hands: tensors on its device, padded (or packed) as a ke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from ..nn.ragged import Ragged
 Array = NDArray[Any]
 Column = Array
 Valid = Tensor | Ragged | None
+DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of numbers in a model's hands, by kind
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Stream:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
+    @cached_property
     def starts(self) -> Array:
         """(B,) where each sample begins in the flat columns."""
         return np.asarray(self.lengths.cumsum() - self.lengths)
@@ -71,6 +73,10 @@ class Stream:
         lengths = np.bincount(self.sample[tokens], minlength=len(self)).astype(np.int64)
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
 
+    def joined(self) -> Stream:
+        """All samples as one, end to end."""
+        return Stream(self.columns, self.lengths.sum(keepdims=True))
+
     def but(self, **columns: Column) -> Stream:
         """The same tokens with these columns added or replaced."""
         return Stream({**self.columns, **columns}, self.lengths)
@@ -85,6 +91,9 @@ class Batch:
     ids: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     count: float = 0  # what the loss is divided by: tokens or samples, as the objective has it
     sent: tuple[str, ...] | None = None  # columns of samples that the model's side needs; all numbers unless said
+    room: tuple[int, int] | None = None  # rows and width of the largest batch of its kind, for steps of fixed shape
+    most: dict[str, int] = field(default_factory=dict)  # places that a model has for the tokens of a stream
+    aside: dict[str, tuple[str, ...]] = field(default_factory=dict)  # columns of a stream that no model reads
 
     def __len__(self) -> int:
         if self.streams:
@@ -110,6 +119,8 @@ class Batch:
             {name: column[rows] for name, column in self.samples.items()},
             self.ids[rows] if len(self.ids) else self.ids,
             sent=self.sent,
+            most=self.most,
+            aside=self.aside,
         )
 
     @property
@@ -117,15 +128,44 @@ class Batch:
         """How many tokens there are in all streams."""
         return sum(int(stream.lengths.sum()) for stream in self.streams.values())
 
-    def inputs(self, device: torch.device | str = "cpu", multiple: int = 1, packed: bool = False) -> Inputs:
-        """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end."""
-        views = {name: _view(stream, torch.device(device), multiple, packed) for name, stream in self.streams.items()}
+    def widest(self, packed: bool = False) -> int:
+        """Tokens of the longest sample of any stream; packed, of all samples of the longest stream."""
+        lengths = [stream.lengths for stream in self.streams.values()]
+        return max((int(some.sum() if packed else some.max()) for some in lengths if len(some)), default=0)
+
+    def inputs(
+        self,
+        device: torch.device | str = "cpu",
+        multiple: int = 1,
+        packed: bool = False,
+        width: int | None = None,
+        rows: int | None = None,
+    ) -> Inputs:
+        """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end.
+
+        width    pad every stream to so many tokens, so that shapes do not depend on the samples; packed, all its
+                 samples together
+        rows     add samples without tokens up to so many; `real` then tells them from samples
+        """
+        device = torch.device(device)
+        views = {}
+        for name, stream in self.streams.items():
+            aside = self.aside.get(name, ())
+            columns = {key: column for key, column in stream.columns.items() if key not in aside}
+            stream = Stream(columns, stream.lengths if rows is None else _filled(stream.lengths, rows))
+            if packed:
+                views[name] = _packed(stream, device, width, self.most.get(name))
+                continue
+            longest = int(stream.lengths.max()) if len(stream) else 0
+            wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
+            wide = max(longest, min(wide, self.most.get(name, wide)))  # no further than a model has places
+            views[name] = _padded(stream, device, wide, width is not None)
         samples = {
-            name: _tensor(column, torch.device(device))
+            name: _tensor(column if rows is None else _filled(column, rows), device)
             for name, column in self.samples.items()
             if _numeric(column) and (self.sent is None or name in self.sent)
         }
-        return Inputs(views, samples)
+        return Inputs(views, samples, None if rows is None else _tensor(np.arange(rows) < len(self), device))
 
 
 @dataclass
@@ -142,11 +182,35 @@ class Inputs:
 
     streams: dict[str, View]
     samples: dict[str, Tensor]
+    real: Tensor | None = None
+    """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
 
     def to(self, device: torch.device) -> Inputs:
-        """The same on another device; the host does not wait for a GPU."""
-        views = {name: _moved(view, device) for name, view in self.streams.items()}
-        return Inputs(views, {name: _sent(column, device) for name, column in self.samples.items()})
+        """The same on another device: in one piece, and the host does not wait for a GPU."""
+        if device.type == "cpu":
+            return self
+        moved = iter(_sent(list(self._tensors()), device))
+        views = {}
+        for name, view in self.streams.items():
+            columns, valid = {key: next(moved) for key in view.columns}, view.valid
+            if isinstance(valid, Ragged):
+                valid = Ragged(next(moved), total=valid.total, longest=valid.longest)
+            views[name] = View(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
+        samples = {name: next(moved) for name in self.samples}
+        return Inputs(views, samples, None if self.real is None else next(moved))
+
+    def _tensors(self) -> Iterator[Tensor]:
+        for view in self.streams.values():
+            yield from view.columns.values()
+            if view.valid is not None:
+                yield view.valid.lengths if isinstance(view.valid, Ragged) else view.valid
+        yield from self.samples.values()
+        if self.real is not None:
+            yield self.real
+
+    def counted(self, loss: Tensor) -> Tensor:
+        """The loss (B,) of samples, with nothing for the rows that only fill the batch."""
+        return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     @property
     def stream(self) -> View:
@@ -168,21 +232,35 @@ def join(batches: list[Batch]) -> Batch:
     return Batch(streams, samples, np.concatenate([batch.ids for batch in batches]))
 
 
-def _moved(view: View, device: torch.device) -> View:
-    columns = {name: _sent(column, device) for name, column in view.columns.items()}
-    valid = view.valid
-    if isinstance(valid, Ragged):
-        valid = Ragged(_sent(valid.lengths, device), total=valid.total, longest=valid.longest)
-    elif valid is not None:
-        valid = _sent(valid, device)
-    return View(columns, valid)
+def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+    """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
+    if device.type != "cuda":
+        return [tensor.to(device) for tensor in tensors]
+    run, starts = _run(tensors, pinned=True)
+    return _parts(run.to(device, non_blocking=True), tensors, starts)
 
 
-def _sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy on the device, from memory that a GPU can fetch from by itself."""
-    if device.type == "cuda":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
+def _run(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
+    """The bytes of tensors, each at a place that kernels can read in wide steps."""
+    starts, end = [], 0
+    for tensor in tensors:
+        starts.append(end)
+        end += -(-tensor.nbytes // 256) * 256
+    run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
+    for there, tensor in zip(_parts(run, tensors, starts), tensors):
+        there.copy_(tensor)
+    return run, starts
+
+
+def _parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
+    """Tensors in a run of bytes; none is a view of another, for a compiler would look at the whole."""
+    storage = run.untyped_storage()
+    return [
+        torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
+            storage, start // tensor.itemsize, tensor.shape, tensor.stride()
+        )
+        for tensor, start in zip(like, starts)
+    ]
 
 
 def _numeric(column: Array) -> bool:
@@ -191,20 +269,35 @@ def _numeric(column: Array) -> bool:
 
 def _tensor(column: Array, device: torch.device) -> Tensor:
     """Whole numbers as int64, real ones in single precision, on the device."""
-    dtype = {"f": np.float32, "i": np.int64, "u": np.int64}.get(column.dtype.kind, column.dtype)
+    dtype = DTYPES.get(column.dtype.kind, column.dtype)
     tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
     return tensor.to(device)
 
 
-def _view(stream: Stream, device: torch.device, multiple: int, packed: bool) -> View:
+def _filled(column: Array, rows: int) -> Array:
+    """A column with zeros up to so many rows."""
+    return (
+        column
+        if len(column) == rows
+        else np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
+    )
+
+
+def _packed(stream: Stream, device: torch.device, width: int | None, most: int | None) -> View:
+    """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
+    lengths, columns = stream.lengths, stream.columns
+    total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
+    if width is not None:
+        total, longest = max(total, width), most or 1 << longest.bit_length()
+        columns = {name: _filled(column, total) for name, column in columns.items()}
+    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest)
+    return View({name: _tensor(column, device) for name, column in columns.items()}, ragged)
+
+
+def _padded(stream: Stream, device: torch.device, wide: int, masked: bool) -> View:
+    """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
     lengths = stream.lengths
-    longest = int(lengths.max()) if len(lengths) else 0
-    wide = -(-longest // multiple) * multiple
-    if packed:
-        columns = {name: _tensor(column, device) for name, column in stream.columns.items()}
-        total = int(lengths.sum())
-        return View(columns, Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest))
-    if len(lengths) and (lengths == wide).all():
+    if not masked and len(lengths) and (lengths == wide).all():
         shaped = {
             name: column.reshape(len(lengths), wide, *column.shape[1:]) for name, column in stream.columns.items()
         }
@@ -212,7 +305,7 @@ def _view(stream: Stream, device: torch.device, multiple: int, packed: bool) -> 
     inside = np.arange(wide) < lengths[:, None]
     columns = {}
     for name, column in stream.columns.items():
-        dense = np.zeros((len(lengths), wide, *column.shape[1:]), column.dtype)
+        dense = np.zeros((len(lengths), wide, *column.shape[1:]), DTYPES.get(column.dtype.kind, column.dtype))
         dense[inside] = column
         columns[name] = _tensor(dense, device)
     return View(columns, _tensor(inside, device))
@@ -224,6 +317,8 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
     for name, column in samples.items():
         if column.dtype.kind == "f" and column.ndim == 1 and np.isfinite(column).any():
             words[name] = f"{np.nanmin(column):.6g} to {np.nanmax(column):.6g}"
+        elif column.dtype == object and any(isinstance(value, np.ndarray) for value in column[:1]):
+            words[name] = f"lists, {sum(map(len, column)):,} entries in all"
         elif column.ndim == 1:
             values = np.unique(column)
             shown = ", ".join(str(value) for value in values[:6])

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
-from .batch import Batch, join
-from .source import Lists, Source, rows_of
+from .batch import Batch, Stream, join
+from .source import Lists, Source, Table, rows_of
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
@@ -20,14 +21,19 @@ Array = NDArray[Any]
 
 
 WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
+ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
 
 
 class Dataset:
     """The samples of a source, tokenised: `dataset.batch(ids)`.
 
     window, stride   cut every sample into windows of so many tokens, so many apart; with `tail` what is left at the
-                     end becomes a shorter window. Without a window samples stay whole.
+                     end becomes a shorter window. Without a window samples stay whole; but of several streams, one
+                     that is longer than its tokens' own window is cut there, and `shortened` counts such samples.
     near             pieces kept in memory at a time
+    labels           columns of lists with a label for each word (or each token where tokens are no parts of words):
+                     they stay with the samples, and the first token of a word has the number of its label in the
+                     column `item`, others -1
     """
 
     def __init__(
@@ -39,26 +45,57 @@ class Dataset:
         stride: int = 1,
         tail: bool = False,
         near: int = 8,
+        labels: tuple[str, ...] = (),
     ) -> None:
-        self.source, self.tokens, self.near = source, dict(tokens), near
+        self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.window, self.stride, self.tail = window, stride, tail
         if window is not None and len(self.tokens) > 1:
             raise UserError("one stream of tokens to cut into windows", f"{len(self.tokens)}")
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.firsts: dict[int, Array] = {}  # the first window of each whole sample in a piece
-        lengths, sizes = [], []
+        self.totals: dict[int, Array] = {}  # tokens of each whole sample in a piece
+        self.short: dict[int, int] = {}  # samples of a piece that were cut
+        lengths, widths, sizes = [], [], []
         for piece in range(len(source.sizes)):
             whole = self._load(piece)
             if window is None:
                 lengths.append(_lengths(whole))
+                widths.append(_widths(whole))
             sizes.append(len(whole) if window is None else int(self._first(piece)[-1]))
         self.lengths: Array | None = np.concatenate(lengths) if lengths else None
         """Tokens of every sample, of all streams together; None where windows make them alike."""
+        self._widths = widths
         self.sizes = sizes
         self.stops = np.cumsum(sizes)
 
     def __len__(self) -> int:
         return int(self.stops[-1]) if len(self.stops) else 0
+
+    @property
+    def shortened(self) -> int:
+        """How many samples were cut at their end, for a stream was longer than its tokens' window."""
+        return sum(self.short.values())
+
+    @cached_property
+    def widths(self) -> Array:
+        """(n,) tokens of every sample or window, in its longest stream."""
+        if self.window is not None:
+            pieces = range(len(self.sizes))
+            found = [self._windows(piece, np.arange(self.sizes[piece]))[2] for piece in pieces]
+        else:
+            found = self._widths
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    @cached_property
+    def width(self) -> int | None:
+        """Tokens of every sample or window, in its longest stream, where all have as many; else None."""
+        if (
+            self.window is not None
+            and not self.tail
+            and all((some >= self.window).all() for some in self.totals.values())
+        ):
+            return self.window  # known without a number for each of many windows
+        return int(self.widths[0]) if len(self) and np.ptp(self.widths) == 0 else None
 
     def batch(self, ids: Array) -> Batch:
         """The samples with these numbers, in this order."""
@@ -95,7 +132,7 @@ class Dataset:
         """The number of the first window of each whole sample of a piece, and in the end the number of windows."""
         if piece not in self.firsts:
             assert self.window is not None
-            total = _lengths(self._load(piece))
+            total = self.totals[piece] = _lengths(self._load(piece))
             counts = 1 + np.maximum(0, total - self.window) // self.stride
             if self.tail:  # the last window may be shorter, but none repeats only what others hold
                 counts = np.maximum(1, -(-np.maximum(0, total - (self.window - self.stride)) // self.stride))
@@ -108,7 +145,7 @@ class Dataset:
         firsts = self._first(piece)
         sample = np.searchsorted(firsts, local, side="right") - 1
         start = (local - firsts[sample]) * self.stride
-        return sample, start, np.minimum(self.window, _lengths(self._load(piece))[sample] - start)
+        return sample, start, np.minimum(self.window, self.totals[piece][sample] - start)
 
     def _load(self, piece: int) -> Batch:
         if piece in self.kept:
@@ -116,6 +153,8 @@ class Dataset:
             return self.kept[piece]
         table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
+        if len(streams) > 1:
+            streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.reads}
         samples = {
             name: np.asarray(column)
@@ -123,10 +162,27 @@ class Dataset:
             if name not in used and not isinstance(column, Lists)
         }
         batch = Batch(streams, samples, np.arange(rows_of(table)))
+        if len(streams) == 1 and next(iter(self.tokens.values())).joins:  # what belonged to one sample is lost
+            batch = Batch({name: stream.joined() for name, stream in streams.items()}, {}, np.arange(1))
+        if self.labels:
+            (only,) = self.tokens.values()
+            batch = _labelled(batch, table, only, self.labels)
         self.kept[piece] = batch
         while len(self.kept) > self.near:
             self.kept.popitem(last=False)
         return batch
+
+    def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
+        """The streams as long as their tokens allow."""
+        made, long = {}, np.zeros((len(streams), len(next(iter(streams.values())))), bool)
+        for number, (name, stream) in enumerate(streams.items()):
+            most = self.tokens[name].window
+            if most is not None:
+                long[number] = stream.lengths > most
+                stream = stream.cut(stream.starts, np.minimum(stream.lengths, most))
+            made[name] = stream
+        self.short[piece] = int(long.any(0).sum())
+        return made
 
     def all(self, limit: int | None = None) -> Batch:
         """Every sample, or the first `limit`, in one batch: for looking, not for training."""
@@ -145,6 +201,47 @@ class Dataset:
         return np.concatenate(parts)
 
 
+def _labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...]) -> Batch:
+    """Whole samples with their lists of labels, and tokens that know which of them is theirs."""
+    stream, wordy = batch.stream, "word" in batch.stream.columns
+    word = stream.columns.get("word", stream.position)
+    first = ((np.diff(word, prepend=-2) != 0) | (stream.position == 0)) & (word >= 0)
+    split = {name: column for name in tokens.reads if isinstance(column := table[name], Lists)}
+    count = np.bincount(stream.sample[first], minlength=len(stream))
+    if wordy and len(split) == 1:  # words that make no token count too
+        (count,) = (column.lengths for column in split.values())
+    samples = {ITEMS: count, **{name: _apart(column) for name, column in split.items()}}
+    for name in labels:
+        column = table.get(name)
+        if column is None:
+            continue  # who predicts need not know
+        if not isinstance(column, Lists):
+            raise UserError(f"a list of labels for each sample in column `{name}`", "single values")
+        if (column.lengths != count).any():
+            bad = int(np.argmax(column.lengths != count))
+            what = "words" if wordy else "tokens"
+            raise UserError(
+                f"a label in column `{name}` for each of the {count[bad]} {what} of sample {bad}",
+                f"{column.lengths[bad]} labels",
+                "" if wordy else "Labels of words need tokens that are words or parts of words.",
+            )
+        samples[name] = _apart(column)
+    return batch.but(stream.but(item=np.where(first, word, -1)), **samples)
+
+
+def _apart(column: Lists) -> Array:
+    """Lists one by one, in an array of objects."""
+    made, stops = np.empty(len(column), object), column.lengths.cumsum()
+    for row, (stop, long) in enumerate(zip(stops, column.lengths)):
+        made[row] = column.values[stop - long : stop]
+    return made
+
+
 def _lengths(whole: Batch) -> Array:
     """Tokens of every sample, of all streams together."""
     return sum((stream.lengths for stream in whole.streams.values()), np.zeros(len(whole), np.int64))
+
+
+def _widths(whole: Batch) -> Array:
+    """Tokens of every sample, in its longest stream."""
+    return np.max([stream.lengths for stream in whole.streams.values()], 0)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
@@ -48,9 +50,13 @@ class Fetch(TorchDataset[Batch]):
         from ..objectives.base import prepare
 
         epoch, inside = self.order.at(step)
-        ids = share(self.order(epoch, inside), self.rank, self.world)
-        chance = Chance(self.order.seed, epoch, ids)
-        return prepare(self.dataset.batch(ids), self.tokens, self.objective, chance, training=True)
+        whole = self.order(epoch, inside)
+        ids = share(whole, self.rank, self.world)
+        taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
+        chance = Chance(self.order.seed, epoch, taken)
+        made = prepare(self.dataset.batch(taken), self.tokens, self.objective, chance, training=True)
+        made = made if len(ids) else made.take(np.arange(0))
+        return replace(made, room=self.order.room(epoch, inside, self.world))
 
 
 def load(

@@ -5,12 +5,17 @@ A checkpoint therefore needs no state of a loader, and a run resumed with other 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import UserError
 from .chance import Integers, key, permute
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+Room = tuple[int, int]  # rows and width of a batch with its padding
 
 
 class Order:
@@ -51,6 +56,18 @@ class Order:
         self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # the last window made
         self.batches = count // self.batch
         """How many batches an epoch has."""
+
+    def room(self, epoch: int, step: int, world: int = 1) -> Room | None:
+        """Rows and width into which any rank's share of a batch like this one fits; None: as its samples need."""
+        return None
+
+    def shapes(self, multiple: int) -> int:
+        """How many shapes the batches may have, where samples are padded to multiples of so many tokens."""
+        return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
+
+    def widest(self) -> int:
+        """A step of the first epoch whose samples are the widest."""
+        return 0
 
     def at(self, step: int) -> tuple[int, int]:
         """The epoch and the step in it, of a step counted from the beginning."""
@@ -93,6 +110,148 @@ class Order:
                 piece = np.searchsorted(stops, local, side="right")
                 ids[mine] = first[members][piece] + local - (stops - self.chunks[members])[piece]
         return ids
+
+
+class Budget(Order):
+    """Batches of at most `tokens` tokens, padding included: few long samples or many short ones (fairseq).
+
+    widths    tokens of each sample (count,), in its longest stream
+    multiple  samples whose widths round up to the same multiple of it come together; unless given, of 16, growing
+              with the width so that twice the width has four kinds more
+
+    A batch of width w has tokens // w samples, at least one. Every sample comes once in an epoch: the last batch of
+    each kind may have fewer. Their number is the same in every epoch.
+    """
+
+    def __init__(
+        self,
+        widths: Any,
+        tokens: int,
+        seed: int = 0,
+        *,
+        multiple: int | None = None,
+        chunks: Any = None,
+        near: int = 4,
+    ) -> None:
+        widths = np.asarray(widths, np.int64)
+        super().__init__(len(widths), 1, seed, chunks=chunks, near=near)
+        self.kinds, self.kind, counts = np.unique(rounded(widths, multiple), return_inverse=True, return_counts=True)
+        self.rows = np.minimum(np.maximum(1, tokens // self.kinds), counts)
+        of = -(-counts // self.rows)
+        runs = [begin + rows * np.arange(n) for begin, rows, n in zip(counts.cumsum() - counts, self.rows, of)]
+        self.starts = np.concatenate(runs)  # where each batch begins, once samples are sorted by kind
+        self.stops = np.append(self.starts[1:], self.count)
+        self.which = np.repeat(np.arange(len(self.kinds)), of)
+        self.batch, self.batches = int(self.rows.max()), len(self.starts)
+        none = np.zeros(0, np.int64)
+        self.made: tuple[int, Integers, Integers] = (-1, none, none)  # the last epoch
+
+    def room(self, epoch: int, step: int, world: int = 1) -> Room:
+        """Rows and width of the kind of this batch."""
+        kind = self.which[self._epoch(epoch)[1][step]]
+        return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
+
+    def widest(self) -> int:
+        """A step of the first epoch whose samples are the widest."""
+        return int(self.which[self._epoch(0)[1]].argmax())
+
+    def shapes(self, multiple: int) -> int:
+        """One for each kind."""
+        return len(self.kinds)
+
+    def __call__(self, epoch: int, step: int) -> Integers:
+        """The ids of the global batch."""
+        ids, turn = self._epoch(epoch)
+        return ids[self.starts[turn[step]] : self.stops[turn[step]]]
+
+    def _epoch(self, epoch: int) -> tuple[Integers, Integers]:
+        """The samples sorted by kind, and which batch of them comes when."""
+        made = self.made  # once: another thread may put another one there
+        if made[0] != epoch:
+            ids = self._samples(epoch, np.arange(self.count))
+            place = np.argsort(self.kind[ids], kind="stable")
+            if len(self.chunks) > 1:  # when the first of their samples would, so that neighbours stay together
+                turn = np.argsort(place[self.starts], kind="stable")
+            else:
+                turn = permute(np.arange(self.batches), self.batches, key(self.seed, "batches", epoch))
+            made = self.made = (epoch, ids[place], turn)
+        return made[1:]
+
+
+class Packed(Order):
+    """Batches of nearly `tokens` tokens, for samples laid end to end without padding: at most so many where three
+    of the longest samples fit, and nearly as many.
+
+    Samples are shuffled, and their run of tokens is cut at even distances: a sample belongs where it begins. Every
+    sample comes once in an epoch, and every epoch has the same number of batches.
+    """
+
+    def __init__(self, widths: Any, tokens: int, seed: int = 0, *, chunks: Any = None, near: int = 4) -> None:
+        self.widths, self.tokens = np.maximum(1, np.asarray(widths, np.int64)), tokens
+        super().__init__(len(self.widths), 1, seed, chunks=chunks, near=near)
+        longest = int(self.widths.max())
+        cut = int(self.widths.sum()) - longest  # the last sample begins there or later, whichever it is
+        self.batches = max(1, min(-(-cut // max(1, tokens - longest)), cut // longest))
+        self.cuts = np.arange(self.batches + 1) * cut // self.batches
+        self.batch = self.count // self.batches
+        self.made: tuple[int, Integers, Integers] = (-1, self.cuts, self.cuts)  # the last epoch
+
+    def room(self, epoch: int, step: int, world: int = 1) -> Room:
+        """Samples, rounded up to few different numbers, and tokens."""
+        return int(rounded(np.array([-(-len(self(epoch, step)) // world)]), 64)[0]), -(-self.tokens // world)
+
+    def shapes(self, multiple: int) -> int:
+        """Few: the number of samples varies little."""
+        return 2
+
+    def __call__(self, epoch: int, step: int) -> Integers:
+        """The ids of the global batch."""
+        made = self.made  # once: another thread may put another one there
+        if made[0] != epoch:
+            ids = self._samples(epoch, np.arange(self.count))
+            widths = self.widths[ids]
+            firsts = np.searchsorted(widths.cumsum() - widths, self.cuts)
+            firsts[-1] = self.count
+            made = self.made = (epoch, ids, firsts)
+        return made[1][made[2][step] : made[2][step + 1]]
+
+
+def rounded(widths: Integers, multiple: int | None = None) -> Integers:
+    """Widths rounded up, to few different ones: at least 1."""
+    widths = np.maximum(1, widths)
+    if multiple is None:
+        octave = np.frexp(widths - 1)[1].astype(np.int64)  # 2 ** (octave - 1) < width <= 2 ** octave
+        by = np.maximum(16, np.left_shift(1, np.maximum(octave - 3, 0)))
+    else:
+        by = np.asarray(multiple)
+    return -(-widths // by) * by
+
+
+def arrange(
+    dataset: Dataset,
+    batch: int,
+    tokens: int | None = None,
+    seed: int = 0,
+    *,
+    bucket: bool = True,
+    multiple: int | None = None,
+    packed: bool = False,
+    shift: int = 0,
+) -> Order:
+    """The order of the samples of a data set: batches of so many samples, or of at most so many tokens.
+
+    shift    tokens by which the only stream is shorter in a model's hands than in the data set
+    """
+    chunks = dataset.sizes if len(dataset.sizes) > 1 else None
+    if tokens is None:
+        return Order(len(dataset), batch, seed, lengths=dataset.lengths if bucket else None, chunks=chunks)
+    shift = shift if len(dataset.tokens) == 1 else 0
+    if (width := dataset.width) is not None:
+        return Order(len(dataset), max(1, tokens // max(1, width - shift)), seed, chunks=chunks)
+    widths = np.maximum(1, dataset.widths - shift)
+    if packed:
+        return Packed(widths, tokens, seed, chunks=chunks)
+    return Budget(widths, tokens, seed, multiple=multiple, chunks=chunks)
 
 
 def share(ids: Integers, rank: int, world: int) -> Integers:

@@ -122,7 +122,7 @@ class Data(Section):
         names = getattr(self, "files", None)
         if not isinstance(names, list):
             return self
-        return self.model_copy(update={"files": [_located(name) for name in names]})
+        return self.model_copy(update={"files": [locate(name) for name in names]})
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Other files of the same form, undivided: what `predict` is given."""
@@ -147,7 +147,7 @@ def fingerprint(path: Path) -> str:
     return f"{size} bytes, {digest.hexdigest()[:16]}"
 
 
-def _located(name: str) -> str:
+def locate(name: str) -> str:
     """An absolute name of a file or glob; the last link of a file is not followed, for its name tells what it is."""
     path = Path(name).expanduser()
     marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in MARKS)]

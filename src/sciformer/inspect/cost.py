@@ -25,6 +25,7 @@ from .page import Page
 
 if TYPE_CHECKING:
     from ..run import Run
+    from ..train.settings import Train
 
 Shape = Sequence[int]
 
@@ -92,8 +93,15 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
         flops_per_sample=flops / len(batch),
         flops_per_token=flops / batch.tokens,
         activation_bytes=activations,
-        training_bytes=weight_bytes + copies + activations * (settings.micro or settings.batch),
+        training_bytes=weight_bytes + copies + activations * at_once(settings, batch),
     )
+
+
+def at_once(settings: Train, batch: Batch) -> int:
+    """Samples on a device at once: as the recipe says, or as many of such width as it has tokens for."""
+    if settings.micro or settings.tokens is None:
+        return settings.micro or settings.batch
+    return max(1, settings.tokens // max(1, batch.widest()))
 
 
 def _uncounted() -> dict[Any, Any]:
@@ -165,13 +173,14 @@ def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]
         found = cost(data, run.step, prepare(few, data.tokens, data.objective, chance, training=True))
         numbers["cost"] = asdict(found)
         steps = max((record.get("step", 0) for record in run.records), default=0)
+        seen = steps * (settings.batch if settings.tokens is None else len(train) / about["batches"])
         facts |= {
             "Weights": large(found.weight_bytes, "B"),
             "Operations of a step": f"{large(found.flops_per_token)} a token, {large(found.flops_per_sample)} a sample "
             f"of {found.tokens:.4g} tokens; forward and backward",
-            "Operations of all steps": large(found.flops_per_sample * settings.batch * steps),
+            "Operations of all steps": large(found.flops_per_sample * seen),
             "Activations": f"{large(found.activation_bytes, 'B')} a sample",
-            "Memory for training": f"about {large(found.training_bytes, 'B')}, with {settings.micro or settings.batch} "
+            "Memory for training": f"about {large(found.training_bytes, 'B')}, with {at_once(settings, few)} "
             "samples at once in single precision",
         }
         if speeds:

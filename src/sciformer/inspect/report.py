@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 from ..assembly import Assembly, silent
 from ..data.batch import Batch, describe
 from ..data.chance import Chance
-from ..data.dataset import WINDOW
-from ..data.source import Chosen
+from ..data.dataset import ITEMS, WINDOW
+from ..data.source import Chosen, pieces
 from ..errors import UserError
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS, confusion, reliability, roc
 from ..train.changes import Changed
 from ..train.weights import load_weights
-from . import cost, curves, looking
+from . import alignment, cost, curves, looking
 from .along import Along, answers_along, draw_along
 from .curves import any_letters, word
 from .looking import even
@@ -130,6 +130,10 @@ def _pictures(
     run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], say: Callable[[str], None]
 ) -> Iterator[tuple[str, Callable[[], Figure], str]]:
     """(name, how to draw it, caption) of what is attended to in samples; the reach is left in `numbers`."""
+    if hasattr(data.objective, "penalty"):  # what is written looks at what it is written from
+        for name, drawn, caption in alignment.draw_some(run, _lines(data, part, samples)):
+            yield name, partial(_as_drawn, drawn), caption
+        return
     dataset, column = data.dataset(part), run.recipe.objective.along
     batch = dataset.batch(even(len(dataset), samples))
     width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
@@ -157,6 +161,10 @@ def _pictures(
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
         yield "reach-along", partial(looking.draw_reach_along, along, column), caption
+
+
+def _as_drawn(figure: Figure) -> Figure:
+    return figure
 
 
 def _result(found: Found, along: Along | None) -> str:
@@ -191,7 +199,8 @@ def _data(page: Page, found: Found) -> None:
     for part in [] if data is None else data.parts():
         assert data is not None
         dataset = data.dataset(part)
-        names = [name for name in dataset.batch(np.arange(min(1, len(dataset)))).samples if name != WINDOW]
+        first = dataset.batch(np.arange(min(1, len(dataset)))).samples
+        names = [name for name in first if name not in (WINDOW, ITEMS)]
         for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
             rows.setdefault(name, {})[part] = words
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
@@ -249,6 +258,8 @@ def _scores(page: Page, found: Found) -> None:
     assert found.data is not None
     part = _shown(found.data)
     outputs = found.judged[part].outputs
+    if rows := found.objective.details(outputs):
+        page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
         pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
@@ -269,6 +280,15 @@ def _scores(page: Page, found: Found) -> None:
 
 def _attention(page: Page, found: Found) -> None:
     page.section("What it attends to")
+    if found.data is not None and hasattr(found.objective, "penalty"):
+        part = _shown(found.data)
+        try:
+            for _, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
+                page.figure(figure(), caption, caption)
+        except UserError as error:
+            page.text(f"Not shown: {error}")
+        page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
+        return
     if found.data is None or len(found.data.tokens) > 1:
         page.text("Not shown: it needs the data, the model and one stream of tokens.")
         return
@@ -277,6 +297,16 @@ def _attention(page: Page, found: Found) -> None:
         if name != "heads":
             page.figure(figure(), caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
+
+
+def _lines(data: Assembly, part: str, count: int) -> list[str]:
+    """The sources of some samples, short enough to be drawn."""
+    from ..translate import columns_of
+
+    (name, _), found = columns_of(data), []
+    for table in pieces(data.dataset(part).source):
+        found += [str(text) for text in np.asarray(table[name]) if 8 < len(str(text)) < 120]
+    return [found[i] for i in even(len(found), count)] if found else []
 
 
 def _shown(data: Assembly, column: str = "") -> str:

@@ -17,8 +17,10 @@ from ..errors import UserError
 from .calibration import Reliability, calibration_error, reliability
 from .classification import Roc, accuracy, auc, confusion, macro_f1, roc
 from .crossing import Crossing, crossing
+from .entities import entities, entity_f1, entity_precision, entity_recall
 from .regression import coverage, mae, negative_log_likelihood, quantile_error, rmse
 from .text import perplexity, token_accuracy
+from .translation import bleu, chrf
 
 __all__ = [
     "METRICS",
@@ -28,10 +30,16 @@ __all__ = [
     "Roc",
     "accuracy",
     "auc",
+    "bleu",
     "calibration_error",
+    "chrf",
     "confusion",
     "coverage",
     "crossing",
+    "entities",
+    "entity_f1",
+    "entity_precision",
+    "entity_recall",
     "macro_f1",
     "mae",
     "negative_log_likelihood",
@@ -62,12 +70,19 @@ class Metric:
 
 
 CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("mean", "std", "target")
+TEXTS = ("translation", "reference")
+TAGS = ("tags", "truth")
 METRICS: dict[str, Metric] = {
     "accuracy": Metric(accuracy, "higher", CLASSES, "share of samples whose class is right"),
     "auc": Metric(
         auc, "higher", CLASSES, "area under the ROC curve; over more than two classes, each against the rest"
     ),
+    "bleu": Metric(bleu, "higher", TEXTS, "n-grams of words shared with the reference, in per cent (sacreBLEU)"),
     "calibration_error": Metric(calibration_error, "lower", CLASSES, "mean of |accuracy − confidence| over 15 bins"),
+    "chrf": Metric(chrf, "higher", TEXTS, "n-grams of characters shared with the reference, in per cent"),
+    "entity_f1": Metric(entity_f1, "higher", TAGS, "F1 of entities: all their words and the type must be right"),
+    "entity_precision": Metric(entity_precision, "higher", TAGS, "share of the predicted entities that are right"),
+    "entity_recall": Metric(entity_recall, "higher", TAGS, "share of the true entities that were found"),
     "macro_f1": Metric(macro_f1, "higher", CLASSES, "F1, the mean over classes"),
     "mae": Metric(mae, "lower", NUMBERS, "mean absolute error"),
     "negative_log_likelihood": Metric(negative_log_likelihood, "lower", SPREADS, "of Gaussians, in nats per number"),

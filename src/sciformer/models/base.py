@@ -26,16 +26,22 @@ from ..nn import (
 )
 from ..nn import Decoder as DecoderStack
 from ..nn import Encoder as EncoderStack
+from ..nn.blocks import ACTIVATIONS
+from ..nn.norms import make_norm
 from ..nn.patterns import FULL
 from ..registry import Section
 from ..tokens.base import Readout, Tokens
 
 RECURRENT = ("rnn", "gru", "lstm")
-OF_ATTENTION = ("heads", "groups", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach")
+OF_ATTENTION = (
+    *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
+    *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
+)
 UNUSED = {
-    "transformer": ("kernel", "growth", "bidirectional"),
-    "convolution": (*OF_ATTENTION, "bidirectional"),
+    "transformer": ("kernel", "growth", "bidirectional", "remember"),
+    "convolution": (*OF_ATTENTION, "bidirectional", "remember"),
     **dict.fromkeys(RECURRENT, (*OF_ATTENTION, "kernel", "growth")),
+    "rnn": (*OF_ATTENTION, "kernel", "growth", "remember"),
 }
 
 
@@ -54,12 +60,18 @@ class Model(Section):
     """Attention heads."""
     groups: int | None = Field(default=None, ge=1)
     """Heads of keys and values: as many as heads unless given; 1 is multi-query attention."""
+    head_dim: int | None = Field(default=None, ge=1)
+    """Width of a head; dim / heads unless given."""
     ratio: float = Field(default=4.0, gt=0)
     """Width of the inner layer of an MLP over the width of the model."""
-    activation: Literal["gelu", "relu", "swiglu"] = "gelu"
-    """Of the MLP."""
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
+    """Of the MLP; gelu_tanh is the approximation that GPT-2 was trained with."""
     norm: Literal["layer", "rms", "none"] = "layer"
     """LayerNorm, RMSNorm or none."""
+    norm_epsilon: float | None = Field(default=None, gt=0)
+    """Beside the variance under the root of a norm: 1e-5 (layer) and 1e-6 (rms) unless given."""
+    embedding_norm: bool = False
+    """Normalise tokens with their positions before the first block (BERT)."""
     order: Literal["pre", "post"] = "pre"
     """Normalise before each part of a block (GPT-2) or after it (2017)."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
@@ -68,16 +80,28 @@ class Model(Section):
     """Whether layers have biases."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of numbers set to zero in training."""
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The same of attention weights; as dropout unless given."""
+    hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The same inside the MLP; as dropout unless given."""
+    weights: Literal["normal", "xavier"] = "normal"
+    """First weights of a transformer: normal of deviation 0.02 (GPT-2), or uniform by the width (2017)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Share of samples that skip the last block in training; earlier ones less."""
     position: Literal["auto", "none", "learned", "sinusoidal", "rotary", "fourier", "relative"] = "auto"
     """How the place of a token enters. auto: learned where places are counted, else sinusoidal; none for rivals."""
+    rotary_base: float = Field(default=10_000.0, gt=1)
+    """Of rotary positions: the longest wave is 2 pi times this."""
+    readout_layer: bool = False
+    """A layer with activation and norm between the trunk and the readout of tokens (BERT)."""
     reach: int | None = Field(default=None, ge=0)
     """See only tokens at most so many places away; all of them unless given."""
     kernel: int = Field(default=3, ge=1)
     """Width of the convolution."""
     growth: int = Field(default=1, ge=1)
     """Dilation of each convolutional block over that of the one before."""
+    remember: float = 0.0
+    """First bias of the gate by which an LSTM or a GRU keeps its state; with 1 it remembers longer from the start."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network for these tokens and this objective."""
@@ -92,8 +116,8 @@ class Model(Section):
             if key in self.model_fields_set and getattr(self, key) != default[key].default
         ]
 
-    def make_trunk(self, tokens: Tokens, causal: bool, bidirectional: bool = False) -> nn.Module:
-        """The stack between embedding and answer."""
+    def make_trunk(self, tokens: Tokens, causal: bool, bidirectional: bool = False, cross: bool = False) -> nn.Module:
+        """The stack between embedding and answer; with `cross` it also attends to a memory."""
         position = self.make_position(tokens)
         if self.trunk in RECURRENT:
             return Recurrent(
@@ -103,6 +127,7 @@ class Model(Section):
                 bidirectional=bidirectional and not causal,
                 dropout=self.dropout,
                 position=position,
+                remember=self.remember,
             )
         if self.trunk == "convolution":
             if causal:
@@ -117,25 +142,34 @@ class Model(Section):
                 dropout=self.dropout,
                 position=position,
             )
-        if self.dim % self.heads:
+        if self.head_dim is None and self.dim % self.heads:
             raise UserError("model.dim as a multiple of model.heads", f"{self.dim} and {self.heads}")
         stack = DecoderStack if causal else EncoderStack
-        return stack(
+        made = stack(
             self.dim,
             self.depth,
             self.heads,
             position=position,
+            cross=cross,
             pattern=FULL if self.reach is None else Window(self.reach),
             drop_path=self.drop_path,
             groups=self.groups,
+            head_dim=self.head_dim,
             ratio=self.ratio,
             activation=self.activation,
             norm=self.norm,
+            epsilon=self.norm_epsilon,
+            embedding_norm=self.embedding_norm,
             order=self.order,
             qk_norm=self.qk_norm,
             bias=self.bias,
             dropout=self.dropout,
+            attention_dropout=self.attention_dropout,
+            hidden_dropout=self.hidden_dropout,
         )
+        if self.weights != "normal":
+            made.reset(self.weights)
+        return made
 
     def make_position(self, tokens: Tokens) -> Position | None:
         """The position code of this name, fitted to the tokens' coordinates."""
@@ -153,7 +187,7 @@ class Model(Section):
         if name == "sinusoidal":
             return Sinusoidal(self.dim, axes)
         if name == "rotary":
-            return Rotary(self.dim // self.heads, axes)
+            return Rotary(self.head_dim or self.dim // self.heads, axes, self.rotary_base)
         if name == "fourier":
             return Fourier(self.dim, axes)
         longest = places if isinstance(places, int) else max(places or (64,))
@@ -182,6 +216,39 @@ class Entrance(nn.Module):
         return None if self.pairs is None else self.pairs(view.columns)
 
 
+class LayerBefore(Readout):
+    """A readout of norm(act(W h + b)) instead of h, as BERT has it; activation and norm are the trunk's."""
+
+    def __init__(self, readout: Readout, dim: int, section: Model) -> None:
+        super().__init__()
+        self.layer = nn.Linear(dim, dim)
+        nn.init.normal_(self.layer.weight, std=0.02)
+        nn.init.zeros_(self.layer.bias)
+        self.activation = ACTIVATIONS[section.activation]
+        self.norm = make_norm(section.norm, dim, section.bias, section.norm_epsilon)
+        self.readout = readout
+
+    def before(self, hidden: Tensor) -> Tensor:
+        """What the readout reads, (..., D)."""
+        return self.norm(self.activation(self.layer(hidden)))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """As the readout: logits, where it has such."""
+        return self.readout(self.before(hidden))
+
+    def loss(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
+        """The negative log likelihood of tokens."""
+        return self.readout.loss(self.before(hidden), target, *more, **named)
+
+    def total(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
+        """The sum of the loss."""
+        return self.readout.total(self.before(hidden), target, *more, **named)
+
+    def answer(self, hidden: Tensor) -> dict[str, Tensor]:
+        """The likeliest tokens."""
+        return self.readout.answer(self.before(hidden))
+
+
 class Network(nn.Module):
     """The ground of the models: entrance, trunk, heads, readout."""
 
@@ -199,7 +266,8 @@ class Network(nn.Module):
         self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))
         self.readout: Readout | None = None
         if objective.reads_out:
-            self.readout = tokens.readout(self.dim, self.entrance.embedding)
+            readout = tokens.readout(self.dim, self.entrance.embedding)
+            self.readout = LayerBefore(readout, self.dim, section) if section.readout_layer else readout
 
     def embed(self, view: View) -> Tensor:
         """Tokens as vectors."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..data.batch import Valid, View
 from ..errors import UserError
-from ..nn import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool, Ragged, Watch
+from ..nn import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool, Ragged, Watch
 from ..nn.positions import Learned, grid
 from ..nn.watch import look
 from ..tokens.base import Tokens
@@ -20,8 +20,9 @@ from .base import RECURRENT, Model, Network, single
 class Encoder(Model):
     """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
 
-    pool: Literal["auto", "mean", "last", "class_token", "class_attention", "attention"] = "auto"
-    """From tokens to one vector. auto: mean, or last for recurrent trunks."""
+    pool: Literal["auto", "mean", "max", "first", "last", "class_token", "class_attention", "attention"] = "auto"
+    """From tokens to one vector; first: that of a special token before each text. auto: mean, or last for recurrent
+    trunks."""
     bidirectional: bool = True
     """Whether recurrent trunks read both ways."""
 
@@ -42,13 +43,17 @@ class Encoder(Model):
                 "a trunk whose first token sees all others, for `model.pool: class_token`",
                 f"`model.trunk: {self.trunk}`",
             )
+        if name == "first":
+            return FirstPool()
         if name == "last":
             return LastPool(self.bidirectional and self.trunk in RECURRENT)
         if name == "class_token":
             return ClassToken(dim)
         if name == "class_attention":
             return ClassAttention(dim, self.heads)
-        return AttentionPool(dim, self.heads) if name == "attention" else MeanPool()
+        if name == "attention":
+            return AttentionPool(dim, self.heads)
+        return MaxPool() if name == "max" else MeanPool()
 
 
 class Encoded(NamedTuple):

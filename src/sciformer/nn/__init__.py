@@ -13,7 +13,7 @@ from .kernels import attend, choose
 from .kernels.reference import weigh
 from .norms import DropPath, make_norm
 from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
-from .pooling import AttentionPool, ClassAttention, ClassToken, LastPool, MeanPool
+from .pooling import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool
 from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
 from .ragged import Ragged
 from .recurrent import Cell, Recurrent
@@ -45,6 +45,7 @@ __all__ = [
     "DropPath",
     "Encoder",
     "EncoderDecoder",
+    "FirstPool",
     "Fourier",
     "Full",
     "Gaussian",
@@ -53,6 +54,7 @@ __all__ = [
     "LastPool",
     "Learned",
     "Location",
+    "MaxPool",
     "MeanPool",
     "Pattern",
     "Position",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, one_of
 from .cache import Store
-from .kernels import KERNELS, choose, compute
+from .kernels import KERNELS, choose, compute, single
 from .kernels.reference import mix, repeat_heads, weigh
 from .norms import make_norm
 from .patterns import Sight
@@ -28,6 +28,7 @@ class AttentionOptions(TypedDict, total=False):
     length: int
     qk_norm: str
     bias: bool
+    epsilon: float | None
     kernel: str
 
 
@@ -43,7 +44,7 @@ class Attention(nn.Module):
     score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
-    bias        of the projections, and of the norms of queries and keys
+    bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
     kernel      auto, reference, sdpa, chunked or flex
     """
 
@@ -60,6 +61,7 @@ class Attention(nn.Module):
         head_scale: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
+        epsilon: float | None = None,
         kernel: str = "auto",
     ) -> None:
         super().__init__()
@@ -79,8 +81,8 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
         self.out = nn.Linear(heads * head_dim, dim, bias=bias)
         self.score: Score = make_score(score, head_dim, heads, length)
-        self.query_norm = make_norm(qk_norm, head_dim, bias)
-        self.key_norm = make_norm(qk_norm, head_dim, bias)
+        self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
+        self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.normed = qk_norm != "none"
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
@@ -111,6 +113,9 @@ class Attention(nn.Module):
                 q, k = rotate(q, rotation), rotate(k, rotation)
             k = self._key(k).to(v.dtype)  # norms under autocast return float32
             if store is not None:
+                if self.kernel == "auto" and watch is None and single.suits(q, store, sight, self.score):
+                    q = self.score.query(q).to(v.dtype)
+                    return self._out(single.run(q, k, v, store, sight, self.score))
                 k, v = store.extend(k, v, sight.start)
         else:
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
@@ -119,10 +124,11 @@ class Attention(nn.Module):
                 raise UserError(f"a memory of {batch} samples, as there are queries", f"{len(k)}")
             sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
-        out = self._attend(q, k, v, sight, watch)
-        if self.scale is not None:
-            out = out * self.scale
-        return self.out(out.transpose(1, 2).flatten(2))
+        return self._out(self._attend(q, k, v, sight, watch))
+
+    def _out(self, heads: Tensor) -> Tensor:  # (B, H, N, E) -> (B, N, D)
+        heads = heads if self.scale is None else heads * self.scale
+        return self.out(heads.transpose(1, 2).flatten(2))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, watch: Watch | None) -> Tensor:
         dropout = self.dropout if self.training else 0.0

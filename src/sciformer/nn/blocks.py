@@ -45,12 +45,13 @@ class MLP(nn.Module):
         dropout: float = 0.0,
         bias: bool = True,
         norm: str = "none",
+        epsilon: float | None = None,
     ) -> None:
         super().__init__()
         one_of("the activation", activation, ACTIVATIONS)
         self.activation, self.gated = activation, activation == "swiglu"
         self.up = nn.Linear(dim, 2 * hidden if self.gated else hidden, bias=bias)
-        self.norm = make_norm(norm, hidden, bias)
+        self.norm = make_norm(norm, hidden, bias, epsilon)
         self.dropout = nn.Dropout(dropout)
         self.down = nn.Linear(hidden, dim, bias=bias)
         self.plain = norm == "none"
@@ -75,6 +76,8 @@ class BlockOptions(AttentionOptions, total=False):
     activation: str
     ratio: float
     dropout: float
+    attention_dropout: float | None
+    hidden_dropout: float | None
     extras: Sequence[str]
 
 
@@ -86,7 +89,8 @@ class Block(nn.Module):
 
     cross    whether there is attention to a memory (a decoder's)
     ratio    width of the MLP's hidden layer over the width of the block
-    dropout  of attention weights, hidden activations and both branches; `drop_path` leaves out whole branches
+    dropout  of both branches, and of attention weights (`attention_dropout`) and hidden activations of the MLP
+             (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
     extras   of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
              `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a scale
              of the residual beside the MLP
@@ -103,6 +107,8 @@ class Block(nn.Module):
         activation: str = "gelu",
         ratio: float = 4.0,
         dropout: float = 0.0,
+        attention_dropout: float | None = None,
+        hidden_dropout: float | None = None,
         drop_path: float = 0.0,
         extras: Sequence[str] = (),
         **options: Unpack[AttentionOptions],
@@ -116,16 +122,18 @@ class Block(nn.Module):
         for extra in extras:
             one_of("extras", extra, NORMFORMER)
         self.pre = order == "pre"
-        bias = options.get("bias", True)
+        bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras
-        self.attention = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options)
-        self.attention_norm = make_norm(norm, dim, bias)
-        self.attention_out_norm = make_norm(norm if "attention_norm" in extras else "none", dim, bias)
-        self.cross = Attention(dim, heads, dropout=dropout, head_scale=head_scale, **options) if cross else None
-        self.cross_norm = make_norm(norm, dim, bias) if cross else None
+        seldom = dropout if attention_dropout is None else attention_dropout
+        self.attention = Attention(dim, heads, dropout=seldom, head_scale=head_scale, **options)
+        self.attention_norm = make_norm(norm, dim, bias, epsilon)
+        self.attention_out_norm = make_norm(norm if "attention_norm" in extras else "none", dim, bias, epsilon)
+        self.cross = Attention(dim, heads, dropout=seldom, head_scale=head_scale, **options) if cross else None
+        self.cross_norm = make_norm(norm, dim, bias, epsilon) if cross else None
         inner = norm if "hidden_norm" in extras else "none"
-        self.mlp = MLP(dim, round(ratio * dim), activation, dropout, bias, inner)
-        self.mlp_norm = make_norm(norm, dim, bias)
+        within = dropout if hidden_dropout is None else hidden_dropout
+        self.mlp = MLP(dim, round(ratio * dim), activation, within, bias, inner, epsilon)
+        self.mlp_norm = make_norm(norm, dim, bias, epsilon)
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path)

@@ -27,20 +27,29 @@ class Store:
     def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
         """k, v (B, G, N, E) at positions start, start + 1, ... -> all keys and values (B, G, M, E)."""
         if self.capacity is None:
+            assert isinstance(start, int)
             if self.keys is not None and self.values is not None:
                 # What a failed pass may have left behind `start` is forgotten.
-                k, v = torch.cat([self.keys[:, :, :start], k], 2), torch.cat([self.values[:, :, :start], v], 2)
+                whole = start + k.shape[2]
+                self.keys, self.values = _joined(self.keys, k, start), _joined(self.values, v, start)
+                return self.keys[:, :, :whole], self.values[:, :, :whole]
             self.keys, self.values = k, v
             return k, v
+        keys, values = self.fixed(k, v)
+        place = start + torch.arange(k.shape[2], device=k.device)
+        keys.index_copy_(2, place, k)
+        values.index_copy_(2, place, v)
+        return keys, values
+
+    def fixed(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The buffers (B, G, capacity, E) of a fixed cache, made at first for keys and values like these."""
+        assert self.capacity is not None
         if torch.is_grad_enabled() and k.requires_grad:
             raise UserError("a fixed cache under torch.no_grad()", "gradients", "Take a growing cache.")
         if self.keys is None or self.values is None:
             with torch.inference_mode(False):
                 self.keys = k.new_zeros(*k.shape[:2], self.capacity, k.shape[3])
                 self.values = v.new_zeros(*v.shape[:2], self.capacity, v.shape[3])
-        place = start + torch.arange(k.shape[2], device=k.device)
-        self.keys.index_copy_(2, place, k)
-        self.values.index_copy_(2, place, v)
         return self.keys, self.values
 
     def reorder(self, index: Tensor) -> None:
@@ -51,12 +60,35 @@ class Store:
             self.memory = (self.memory[0].index_select(0, index), self.memory[1].index_select(0, index))
 
 
+def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
+    """A tensor (B, G, M', E) that holds the first `start` of those kept and the new ones after them.
+
+    To copy all that was kept for every new token would cost more than the token itself in a long text; where no
+    gradient is wanted there is room to spare behind them.
+    """
+    whole = start + new.shape[2]
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return torch.cat([kept[:, :, :start], new], 2)
+    if kept.shape[2] < whole or (kept.is_inference() and not torch.is_inference_mode_enabled()):
+        with torch.inference_mode(False):
+            room = new.new_empty(*new.shape[:2], whole + max(64, whole // 2), new.shape[3])
+        room[:, :, :start] = kept[:, :, :start]
+        kept = room
+    kept[:, :, start:whole] = new
+    return kept
+
+
 def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
     """The rows `index` of what was kept; a fixed buffer keeps its place in memory, as a captured graph needs it."""
     if kept is None:
         return None
     rows = kept.index_select(0, index)
     return kept.copy_(rows) if fixed and rows.shape == kept.shape else rows
+
+
+def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
+    """The validity (B, N) of new tokens x (B, N, D)."""
+    return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
 
 
 class Cache:
@@ -88,9 +120,9 @@ class Cache:
         kept = self.blocks[0].keys if self.blocks else None
         if kept is not None and len(kept) != batch:
             raise UserError(f"a batch of {len(kept)}, as in the cache", f"{batch}", "Use cache.reorder to change it.")
-        fresh = torch.ones(batch, n, dtype=torch.bool, device=x.device) if valid is None else valid
         if self.capacity is None:
             if self.valid is not None or (valid is not None and self.length):
+                fresh = _fresh(x, valid)
                 before = self.valid if self.valid is not None else fresh.new_ones(batch, self.length)
                 valid = torch.cat([before, fresh], 1)
             self.pending = (valid, self.at)
@@ -105,7 +137,7 @@ class Cache:
             with torch.inference_mode(False):
                 self.slot = torch.zeros((), dtype=torch.long, device=x.device)
                 self.valid = torch.zeros(batch, self.capacity, dtype=torch.bool, device=x.device)
-        self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), fresh)
+        self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), _fresh(x, valid))
         return self.slot, self.valid
 
     def place(self, at: Tensor, batch: int) -> Tensor:
@@ -132,6 +164,14 @@ class Cache:
         self.slot += n
         if not torch.compiler.is_compiling():
             self.length += n
+
+    def reset(self) -> None:
+        """Empty a fixed cache, which keeps its place in memory; instead of a growing one, take a new one."""
+        assert self.capacity is not None
+        self.length = 0
+        for kept in (self.slot, self.valid):
+            if kept is not None:
+                kept.zero_()
 
     def reorder(self, index: Tensor) -> None:
         """Take the samples `index` (B,), as beam search wants it."""

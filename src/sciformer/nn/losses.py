@@ -11,25 +11,54 @@ from torch import Tensor
 IGNORED = -100
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor) -> Tensor:
-    """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORED."""
-    return F.cross_entropy(_exact(F.linear(hidden, weight)), target, reduction="none", ignore_index=IGNORED)
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
+) -> Tensor:
+    """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORED.
+
+    With a `bias` (V,) it is W h + b. With label smoothing s it is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv
+    1706.03762).
+    """
+    return _cross_entropy(hidden, weight, bias, target, smoothing, "none")
 
 
-def total_cross_entropy(hidden: Tensor, weight: Tensor, target: Tensor, chunk: int = 0) -> Tensor:
+def total_cross_entropy(
+    hidden: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    chunk: int = 0,
+    smoothing: float = 0.0,
+    bias: Tensor | None = None,
+) -> Tensor:
     """The sum of `linear_cross_entropy`.
 
     With many tokens and a large vocabulary the logits would be the largest tensor of a training step. In chunks of so
     many tokens they never exist together: gradients are made with the loss, chunk by chunk.
     """
     if not chunk or hidden.shape[0] <= chunk:
-        return F.cross_entropy(_exact(F.linear(hidden, weight)), target, reduction="sum", ignore_index=IGNORED)
+        return _cross_entropy(hidden, weight, bias, target, smoothing, "sum")
+    if bias is not None:  # one more column of the weight, beside hidden vectors with a 1 at their end
+        weight = torch.cat([weight, bias[:, None]], 1)
+        hidden = torch.cat([hidden, hidden.new_ones(hidden.shape[0], 1)], 1)
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         hidden, weight = hidden.to(dtype), weight.to(dtype)
-    total: Tensor = _Chunked.apply(hidden, weight, target, chunk)
+    total: Tensor = _Chunked.apply(hidden, weight, target, chunk, smoothing)
     return total
+
+
+def _cross_entropy(
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, reduction: str
+) -> Tensor:
+    logits = _exact(F.linear(hidden, weight, bias))
+    return F.cross_entropy(logits, target, reduction=reduction, ignore_index=IGNORED, label_smoothing=smoothing)
+
+
+def disagreement(first: Tensor, second: Tensor) -> Tensor:
+    """KL(p | q) + KL(q | p) = sum_v (p_v - q_v)(ln p_v - ln q_v), (n,) for logits (n, V) of p and q."""
+    p, q = _exact(first).log_softmax(-1), _exact(second).log_softmax(-1)
+    return ((p.exp() - q.exp()) * (p - q)).sum(-1)
 
 
 def _exact(x: Tensor) -> Tensor:
@@ -38,10 +67,13 @@ def _exact(x: Tensor) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
-    """sum_i -ln p_i[t_i] with p_i = softmax(W h_i);   dh_i = (p_i - 1[t_i]) W,   dW = sum_i (p_i - 1[t_i]) h_i."""
+    """sum_i -sum_v q_i[v] ln p_i[v] with p_i = softmax(W h_i) and q_i = (1 - s) 1[t_i] + s / V.
+
+    dh_i = (p_i - q_i) W,   dW = sum_i (p_i - q_i) h_i
+    """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, chunk: int) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, target: Tensor, chunk: int, smoothing: float) -> Tensor:
         total = _exact(hidden.new_zeros(()))
         to_hidden = torch.empty_like(hidden)
         to_weight = _exact(torch.zeros_like(weight))
@@ -51,16 +83,20 @@ class _Chunked(torch.autograd.Function):
             wanted = t != IGNORED
             right = t.clamp(min=0)[:, None]
             norm = logits.logsumexp(-1, keepdim=True)
-            total += ((norm - logits.gather(1, right)) * wanted[:, None]).sum()
+            hoped = logits.gather(1, right)
+            if smoothing:
+                hoped = (1 - smoothing) * hoped + smoothing * logits.mean(-1, keepdim=True)
+            total += ((norm - hoped) * wanted[:, None]).sum()
             hit = torch.arange(weight.shape[0], device=t.device) == right  # a comparison fuses, a scatter does not
-            error = (((logits - norm).exp() - hit.float()) * wanted[:, None]).to(hidden.dtype)
+            aim = hit.float() if not smoothing else (1 - smoothing) * hit.float() + smoothing / weight.shape[0]
+            error = (((logits - norm).exp() - aim) * wanted[:, None]).to(hidden.dtype)
             to_hidden[start : start + chunk] = error @ weight
             to_weight += _exact(error.T @ h)
         ctx.save_for_backward(to_hidden, to_weight.to(weight.dtype))
         return total
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         (gradient,) = gradients
         to_hidden, to_weight = ctx.saved_tensors
-        return to_hidden * gradient.to(to_hidden.dtype), to_weight * gradient.to(to_weight.dtype), None, None
+        return to_hidden * gradient.to(to_hidden.dtype), to_weight * gradient.to(to_weight.dtype), None, None, None

@@ -11,12 +11,17 @@ from .ragged import Ragged
 NORMS = ("layer", "rms", "none")
 
 
-def make_norm(name: str, dim: int, bias: bool = True) -> nn.Module:
-    """`layer`: g (x - mean) / std + b (arXiv 1607.06450), b if `bias`; `rms`: g x / rms (arXiv 1910.07467); `none`."""
+def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = None) -> nn.Module:
+    """`layer`: g (x - mean) / std + b (arXiv 1607.06450), b if `bias`; `rms`: g x / rms (arXiv 1910.07467); `none`.
+
+    `epsilon` stands beside the variance under the root: 1e-5 (layer) and 1e-6 (rms) unless given.
+    """
     one_of("the norm", name, NORMS)
     if name == "none":
         return nn.Identity()
-    return nn.LayerNorm(dim, bias=bias) if name == "layer" else nn.RMSNorm(dim, eps=1e-6)
+    if name == "layer":
+        return nn.LayerNorm(dim, eps=1e-5 if epsilon is None else epsilon, bias=bias)
+    return nn.RMSNorm(dim, eps=1e-6 if epsilon is None else epsilon)
 
 
 class DropPath(nn.Module):

@@ -1,4 +1,4 @@
-"""From tokens to one vector a sample: mean, last, class token, class attention, attention pooling.
+"""From tokens to one vector a sample: mean, largest, first, last, class token, class attention, attention pooling.
 
 Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D); a sample without tokens is finite.
 """
@@ -34,6 +34,31 @@ class MeanPool(nn.Module):
             return (y.sum(1) / max(1, x.shape[1])).to(x.dtype)
         sums = y.masked_fill(~valid[..., None], 0).sum(1)
         return (sums / valid.sum(1, keepdim=True).clamp(min=1)).to(x.dtype)
+
+
+class MaxPool(nn.Module):
+    """y_d = max over real tokens of x_id (arXiv 1408.5882); zeros where there is none."""
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        x, mask = _padded(x, valid)
+        if x.shape[1] == 0:
+            return x.new_zeros(x.shape[0], x.shape[2])
+        if mask is None:
+            return x.amax(1)
+        return x.masked_fill(~mask[..., None], -torch.inf).amax(1).masked_fill(~mask.any(1, keepdim=True), 0)
+
+
+class FirstPool(nn.Module):
+    """The first real token, which stands for all where each sample begins with a special one; zeros without any."""
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        x, mask = _padded(x, valid)
+        if x.shape[1] == 0:
+            return x.new_zeros(x.shape[0], x.shape[2])
+        if mask is None:
+            return x[:, 0]
+        first = mask.long().argmax(1)  # padding is zeros
+        return x[torch.arange(len(x), device=x.device), first]
 
 
 class LastPool(nn.Module):

@@ -106,7 +106,9 @@ class Recurrent(nn.Module):
         bidirectional: bool = False,
         dropout: float = 0.0,
         position: Position | None = None,
+        remember: float = 0.0,
     ) -> None:
+        """`remember` is added to the first bias of the gate that keeps the state (LSTM f, GRU z; Gers et al. 2000)."""
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
@@ -123,6 +125,9 @@ class Recurrent(nn.Module):
             )
             for i in range(depth)
         )
+        if remember and kind != "rnn":
+            for weight in (weight for name, weight in self.layers.named_parameters() if "bias_ih" in name):
+                weight.data[hidden : 2 * hidden] += remember  # the second gate of both, in the order of torch.nn
         self.dropout = nn.Dropout(dropout)
 
     def forward(

@@ -35,8 +35,9 @@ class Transformer(nn.Module):
     pattern   which token may see which, over positions in a sequence
     cross     whether every block also attends to a memory, of width `memory_dim` (`dim` unless given)
     drop_path the rate at the last block; it grows linearly with depth
+    embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     Every further option is the block's (order, norm, activation, ratio, dropout, extras) or the attention's (groups,
-    head_dim, score, length, qk_norm, bias, kernel).
+    head_dim, score, length, qk_norm, bias, epsilon, kernel).
 
     Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
     sqrt(2 depth) (GPT-2).
@@ -53,6 +54,7 @@ class Transformer(nn.Module):
         cross: bool = False,
         memory_dim: int | None = None,
         drop_path: float = 0.0,
+        embedding_norm: bool = False,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
@@ -66,20 +68,26 @@ class Transformer(nn.Module):
             Block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
         )
         pre = options.get("order", "pre") == "pre"
-        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim, options.get("bias", True))
+        norm, bias, epsilon = options.get("norm", "layer"), options.get("bias", True), options.get("epsilon")
+        self.embedding_norm = make_norm(norm if embedding_norm else "none", dim, bias, epsilon)
+        self.norm = make_norm(norm if pre else "none", dim, bias, epsilon)
         self.cross = cross
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         self.reset()
 
-    def reset(self) -> None:
-        """Draw the weights of the blocks afresh."""
+    def reset(self, weights: str = "normal") -> None:
+        """Draw the weights of the blocks afresh; `xavier`: uniform, of deviation sqrt(2 / (inputs + outputs))."""
         for name, module in self.blocks.named_modules():
-            if isinstance(module, nn.Linear):
+            if not isinstance(module, nn.Linear):
+                continue
+            if weights == "xavier":
+                nn.init.xavier_uniform_(module.weight)
+            else:
                 residual = name.endswith((".out", ".down"))
                 nn.init.normal_(module.weight, std=0.02 / (2 * self.depth) ** 0.5 if residual else 0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
 
     def forward(
         self,
@@ -117,6 +125,7 @@ class Transformer(nn.Module):
         x = self.position.embed(x, at)
         if real is not None:
             x = x.masked_fill(~real[..., None], 0)  # whatever stands at padding, even NaN, stays out
+        x = self.embedding_norm(x)
         rotation = self.position.rotation(at, x.dtype)
         if watch is not None:
             watch.saw_hidden(x, "input")
@@ -210,6 +219,7 @@ class Decoder(Transformer):
         cross: bool = False,
         memory_dim: int | None = None,
         drop_path: float = 0.0,
+        embedding_norm: bool = False,
         **options: Unpack[BlockOptions],
     ) -> None:
         past = Causal() if pattern is None or isinstance(pattern, (Full, Causal)) else Causal() & pattern
@@ -222,6 +232,7 @@ class Decoder(Transformer):
             cross=cross,
             memory_dim=memory_dim,
             drop_path=drop_path,
+            embedding_norm=embedding_norm,
             **options,
         )
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
@@ -41,6 +42,11 @@ class Objective(Section):
     standard: ClassVar[tuple[str, ...]] = ()
     """Metrics shown unless a recipe names others."""
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Columns of lists, with a label for each word or token, that the data must bring along."""
+        return ()
+
     metrics: list[str] = Field(default_factory=list)
     """What to measure beside the loss; empty: what is usual for this objective."""
     along: str = ""
@@ -74,6 +80,11 @@ class Objective(Section):
         """Last layers for the pooled vector."""
         return {}
 
+    @property
+    def answers(self) -> list[str]:
+        """What the outputs of the heads stand for, in their order; heads are worth keeping where these are the same."""
+        return []
+
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
         raise NotImplementedError
@@ -85,9 +96,26 @@ class Objective(Section):
         """Outputs in the units of the data, in double precision; `samples` has the columns of the samples, if known."""
         return outputs
 
+    def merge(self, values: Array, which: Array, count: int) -> Array:
+        """One entry for each of `count` samples, from the outputs of their windows: the mean, unless given.
+
+        which    (n,) the sample of each window
+        """
+        sums = np.zeros((count, *values.shape[1:]))
+        np.add.at(sums, which, values)
+        return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
+
+    def details(self, outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """More than a number: the rows of a table, shown where a trained model is judged."""
+        return []
+
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Predictions, one entry for each sample, where the truth is not known."""
         raise UserError("an objective with an answer for each sample", f"`objective.kind: {self.kind}`, which has none")
+
+    def afterwards(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
+        """Scores that take more than one pass (of answers written token by token), when a trained model is judged."""
+        return {}
 
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
         """The metrics of all outputs together."""
@@ -117,7 +145,10 @@ def prepare(
         streams = {name: tokens[name].augment(stream, chance) for name, stream in streams.items()}
     batch = objective.corrupt(replace(batch, streams=streams), tokens, chance)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    batch = replace(batch, streams=streams, sent=objective.sends)
+    places = {name: tokens[name].places for name in streams}
+    most = {name: count for name, count in places.items() if isinstance(count, int)}
+    aside = {name: tokens[name].aside for name in streams}
+    batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
     return replace(batch, count=objective.count(batch)) if counted else batch
 
 
@@ -128,6 +159,15 @@ class Step(nn.Module):
         super().__init__()
         self.model = model
         self.objective = objective
+        self.still: tuple[nn.Module, ...] = ()
+        """Parts that do not learn: they work in training as they do in judging."""
+
+    def train(self, mode: bool = True) -> Self:
+        """As modules do, but for what does not learn."""
+        super().train(mode)
+        for part in self.still:
+            part.eval()
+        return self
 
     def forward(self, inputs: Inputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
         """The sum of the loss over the batch, and outputs for the metrics if wanted."""

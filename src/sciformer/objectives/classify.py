@@ -74,6 +74,11 @@ class Classify(Objective):
         """The names of the classes."""
         return list(self.state["classes"])
 
+    @property
+    def answers(self) -> list[str]:
+        """The classes."""
+        return self.classes
+
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Number the classes; nothing is hidden."""
         if self.label not in batch.samples:
@@ -118,6 +123,7 @@ class Classify(Objective):
             loss = loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
         if self.weight:
             loss = loss * inputs.samples[self.weight]
+        loss = inputs.counted(loss)
         if not outputs:
             return loss.sum(), {}
         return loss.sum(), {"probabilities": logits.softmax(-1), "label": label, "loss": loss}

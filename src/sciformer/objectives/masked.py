@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs
+from ..data.batch import Batch, Inputs, Stream, View
 from ..data.chance import Chance
 from ..errors import UserError
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from .base import PREFIX, Objective, Outputs
+from .base import PREFIX, Array, Objective, Outputs
+
+PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
+ROOM = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
 
 class Masked(Objective):
@@ -35,6 +39,13 @@ class Masked(Objective):
     """Share of those that are replaced by random tokens (BERT: 0.1)."""
     same: float = Field(default=0.0, ge=0, le=1)
     """Share of those that stay as they are (BERT: 0.1)."""
+    whole: bool = False
+    """Ask for whole words: all tokens of one are hidden, replaced or left together."""
+
+    @property
+    def sends(self) -> tuple[str, ...]:
+        """The places that are asked for."""
+        return (PLACES,)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Hide a share of every sample's tokens."""
@@ -44,36 +55,100 @@ class Masked(Objective):
         domain = tokens[name]
         if not domain.hides:
             raise UserError(f"tokens of which something can be hidden; `{domain.kind}` names none", "none")
-        wanted = np.maximum(1, np.round(self.share * stream.lengths)).astype(np.int64)
-        asked = chance.ranks("asked", stream.lengths) < np.repeat(wanted, stream.lengths)
-        fate = chance.uniform("fate", stream.lengths)
+        if self.whole and "word" not in stream.columns:
+            raise UserError(
+                "tokens that are parts of words, for objective.whole",
+                f"`tokens.kind: {domain.kind}` without a column `word`",
+                "Choose another unit, or leave out objective.whole.",
+            )
+        first = first_of(stream) if self.whole else np.arange(int(stream.lengths.sum()))
+        may = domain.hideable(stream)
+        asked = self._asked(stream, first, may, chance)
+        fate = chance.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
         if self.random:
             stream = stream.but(**domain.noise(stream, asked & (fate < self.random), chance))
         stream = stream.but(**domain.blank(stream, hidden))
-        return batch.but(stream.but(hidden=hidden, asked=asked, **targets))
+        return batch.but(stream.but(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)})
+
+    def _asked(self, stream: Stream, first: Array, may: Array | None, chance: Chance) -> Array:
+        """(T,) which tokens are asked for: words in random order, as many as come nearest to the share, at least one.
+
+        first  (T,) the first token of the word of each token; without words, the token itself
+        may    (T,) which tokens may be asked for; None: all
+        """
+        here = np.arange(len(first)) if may is None else np.flatnonzero(may)
+        sample = stream.sample[here]
+        order = np.lexsort((here, first[here], chance.uniform("asked", stream.lengths)[first[here]], sample))
+        count = np.bincount(sample, minlength=len(stream))
+        wanted = np.maximum(1, np.round(self.share * count))
+        # Along the tokens in their random order: where a word begins, how long it is, and what was asked for before it.
+        word, owner = first[here][order], sample[order]
+        new = np.diff(word, prepend=-1) != 0
+        begins = np.flatnonzero(new)
+        long = np.diff(np.append(begins, len(word)))
+        before = begins - (count.cumsum() - count)[owner[begins]]
+        taken = (before == 0) | (before + long / 2 <= wanted[owner[begins]])
+        asked = np.zeros(len(first), bool)
+        asked[here[order]] = np.repeat(taken, long)
+        return asked
 
     def count(self, batch: Batch) -> float:
         """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """The loss of the tokens asked for."""
-        view = inputs.stream
+        """The loss of the tokens asked for; only for those is anything read out."""
+        view, places = inputs.stream, inputs.samples[PLACES]
         hidden = model.tokens(model.encode(view))
-        flat = hidden.flatten(0, -2)
-        asked = view.columns["asked"].flatten().bool()
+        index, wanted = _rows(places, view), (places > 0).flatten()
+        if not hidden.numel():  # no tokens at all
+            index, wanted = index[:0], wanted[:0]
+        elif not outputs and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
+            index, wanted = index[wanted], wanted[wanted]  # where shapes need not be fixed, nothing is read in vain
+        rows = hidden.flatten(0, -2).index_select(0, index)
         target = {
-            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
+            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2).index_select(0, index)
             for name, column in view.columns.items()
             if name.startswith(PREFIX)
         }
         if not outputs:
-            return model.readout.total(flat, target, asked), {}
-        loss = model.readout.loss(flat, target).masked_fill(~asked, 0)
-        if isinstance(view.valid, Ragged):
-            parts = [view.valid.pad(part).sum(1) for part in (loss, asked)]
-        else:
-            parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, asked)]
-        return loss.sum(), {"loss": parts[0], "count": parts[1]}
+            return model.readout.total(rows, target, wanted), {}
+        loss = model.readout.loss(rows, target).masked_fill(~wanted, 0)
+        found = {"loss": loss, "count": wanted}
+        if "token_accuracy" in self.chosen():
+            best = model.readout.answer(rows)
+            right = [(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]
+            found["correct"] = torch.stack(right).all(0) & wanted
+        shape = (len(places), len(index) // max(1, len(places)))
+        return loss.sum(), {name: part.view(shape).sum(1) for name, part in found.items()}
+
+
+def first_of(stream: Stream) -> Array:
+    """(T,) the first token, in this stream, of the word that each token belongs to; without a word (-1), itself."""
+    word, here = stream.columns["word"], np.arange(int(stream.lengths.sum()))
+    if not len(here):
+        return here
+    begins = (np.diff(word, prepend=-2) != 0) | (stream.position == 0) | (word < 0)
+    return np.maximum.accumulate(np.where(begins, here, 0))
+
+
+def _places(stream: Stream, asked: Array) -> Array:
+    """(B, K) the places of the tokens asked for in each sample, counted from 1, and zeros."""
+    sample, place = stream.sample[asked], stream.position[asked] + 1
+    count = np.bincount(sample, minlength=len(stream))
+    room = -(-int(count.max(initial=1)) // ROOM) * ROOM
+    places = np.zeros((len(stream), room), np.int64)
+    places[sample, np.arange(len(sample)) - np.repeat(count.cumsum() - count, count)] = place
+    return places
+
+
+def _rows(places: Tensor, view: View) -> Tensor:
+    """Where the places are among all tokens of a view, end to end."""
+    if isinstance(view.valid, Ragged):
+        start = view.valid.ends - view.valid.lengths
+    else:
+        wide = next(iter(view.columns.values())).shape[1]
+        start = torch.arange(len(places), device=places.device) * wide
+    return torch.where(places > 0, start[:, None] + places - 1, 0).flatten()

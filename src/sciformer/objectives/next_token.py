@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs, Stream
+from ..data.batch import Batch, Inputs, Stream, View
 from ..data.chance import Chance
+from ..errors import UserError
 from ..nn.ragged import Ragged
-from ..tokens.base import Tokens
+from ..tokens.base import Readout, Tokens
 from .base import PREFIX, Objective, Outputs
 
 
@@ -28,12 +29,7 @@ class NextToken(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Each token but the last is an input, each but the first a target."""
         ((name, stream),) = batch.streams.items()
-        if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
-            return batch.but(_shifted(stream, tokens[name].hides))
-        position = stream.position
-        last = position == np.repeat(stream.lengths, stream.lengths) - 1
-        following = {PREFIX + column: stream.columns[column][position > 0] for column in tokens[name].hides}
-        return batch.but(stream.keep(~last).but(**following))
+        return batch.but(shifted(stream, tokens[name].hides))
 
     def count(self, batch: Batch) -> float:
         """Tokens asked for."""
@@ -41,32 +37,54 @@ class NextToken(Objective):
 
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
-        view = inputs.stream
-        hidden = model.decode(view)
-        flat = hidden.flatten(0, -2)
-        target = {
-            name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
-            for name, column in view.columns.items()
-            if name.startswith(PREFIX)
-        }
-        wanted = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
-        wanted = None if wanted is None else wanted.flatten()
-        if not outputs:
-            return model.readout.total(flat, target, wanted), {}
-        real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
-        loss = model.readout.loss(flat, target).masked_fill(~real, 0)
-        best = model.readout.answer(flat)
-        right = (
-            torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
-        )
-        if isinstance(view.valid, Ragged):
-            parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
-        else:
-            parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
-        return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}
+        return ask_tokens(model.readout, model.decode(inputs.stream), inputs.stream, outputs)
 
 
-def _shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
+def ask_tokens(
+    readout: Readout, hidden: Tensor, view: View, outputs: bool, smoothing: float = 0.0
+) -> tuple[Tensor, Outputs]:
+    """The sum of the loss of targets, given hidden vectors; with `outputs` also sums for each sample (not smoothed).
+
+    Targets are the columns of the view named «target ...»; its column `asked`, if there is one, says which count.
+    """
+    flat = hidden.flatten(0, -2)
+    target = {
+        name.removeprefix(PREFIX): column.flatten(0, hidden.dim() - 2)
+        for name, column in view.columns.items()
+        if name.startswith(PREFIX)
+    }
+    wanted = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
+    if "asked" in view.columns:
+        asked = view.columns["asked"].bool()
+        wanted = asked if wanted is None else wanted & asked
+    wanted = None if wanted is None else wanted.flatten()
+    if not outputs:
+        return readout.total(flat, target, wanted, smoothing) if smoothing else readout.total(flat, target, wanted), {}
+    real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
+    loss = readout.loss(flat, target).masked_fill(~real, 0)
+    best = readout.answer(flat)
+    right = torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
+    if isinstance(view.valid, Ragged):
+        parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
+    else:
+        parts = [part.unflatten(0, hidden.shape[:2]).sum(1) for part in (loss, right, real)]
+    return loss.sum(), {"loss": parts[0], "correct": parts[1], "count": parts[2]}
+
+
+def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
+    """Each token but the last of a sample as an input, beside it as «target ...» what follows."""
+    missing = [name for name in hides if name not in stream.columns]
+    if missing:
+        raise UserError(f"tokens with a column `{missing[0]}`", f"columns {', '.join(stream.columns)}")
+    if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
+        return _shifted_rows(stream, hides)
+    position = stream.position
+    last = position == np.repeat(stream.lengths, stream.lengths) - 1
+    following = {PREFIX + column: stream.columns[column][position > 0] for column in hides}
+    return stream.keep(~last).but(**following)
+
+
+def _shifted_rows(stream: Stream, hides: tuple[str, ...]) -> Stream:
     """The same for windows of one length, where rows of an array do."""
     count, long = len(stream), int(stream.lengths[0])
 

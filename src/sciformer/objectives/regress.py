@@ -64,6 +64,11 @@ class Regress(Objective):
             raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity in sample {where}")
         return float(len(batch))
 
+    @property
+    def answers(self) -> list[str]:
+        """The values."""
+        return self.targets
+
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """Mean and deviation of each value."""
         return {"value": ValueHead(dim, len(self.targets), self.hidden)}
@@ -81,7 +86,7 @@ class Regress(Objective):
         value = model.heads["value"](model.pool(model.encode(inputs.stream)))
         value = Gaussian(value.mean.float(), value.std)
         target = known(inputs, ANSWER, ", ".join(self.targets))
-        loss = value.loss(target).sum(-1)
+        loss = inputs.counted(value.loss(target).sum(-1))
         if not outputs:
             return loss.sum(), {}
         return loss.sum(), {"mean": value.mean, "std": value.std, "loss": loss}

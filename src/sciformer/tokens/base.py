@@ -7,7 +7,7 @@ library knows what the tokens mean.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -27,13 +27,16 @@ Columns = dict[str, Tensor]
 class Readout(nn.Module):
     """The way back from hidden vectors to tokens; it owns their likelihood."""
 
-    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
-        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D)."""
+    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D).
+
+        smoothing  share of the target that is spread over all tokens, where there is a vocabulary of them
+        """
         raise NotImplementedError
 
-    def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None) -> Tensor:
+    def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         """The sum of the loss, over the tokens where `wanted` (n,) is True."""
-        loss = self.loss(hidden, target)
+        loss = self.loss(hidden, target, smoothing) if smoothing else self.loss(hidden, target)
         return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
     def answer(self, hidden: Tensor) -> Columns:
@@ -49,7 +52,11 @@ class Tokens(Section):
     """Columns of the table that tokens are made of."""
     hides: ClassVar[tuple[str, ...]] = ()
     """Columns of tokens that an objective hides and asks for."""
+    aside: ClassVar[tuple[str, ...]] = ()
+    """Columns of tokens that no model reads: they stay on the host."""
 
+    free: ClassVar[tuple[str, ...]] = ()
+    """Fields that may differ from those of a run whose weights are taken: what was learned does not depend on them."""
     stand_in: ClassVar[bool] = True
     """Whether the model learns a vector that stands for a hidden token; otherwise `blank` names one of the tokens."""
 
@@ -57,6 +64,14 @@ class Tokens(Section):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn from the training data what tokenising and scaling need; keep it in `state`, as plain JSON."""
+
+    def alike(self, other: Tokens) -> bool:
+        """Whether both learn the same from the data, so that one of them may learn for both."""
+        return False
+
+    def located(self) -> Self:
+        """The same section with absolute names of files, if it has any."""
+        return self
 
     def tokenize(self, table: Table) -> Stream:
         """The tokens of all samples of a table: columnar NumPy, raw values."""
@@ -81,6 +96,11 @@ class Tokens(Section):
         return None
 
     @property
+    def joins(self) -> bool:
+        """Whether the samples of a table follow each other as one, cut into windows wherever these end."""
+        return False
+
+    @property
     def axes(self) -> int:
         """The number of coordinates of a token in its column `at`; without such a column, one: its place."""
         return 1
@@ -103,6 +123,10 @@ class Tokens(Section):
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """The way back, for objectives that ask for tokens."""
         raise UserError(f"tokens with a readout for this objective; `{self.kind}` has none", "none")
+
+    def hideable(self, stream: Stream) -> Array | None:
+        """(T,) which tokens an objective may hide and ask for; None: all."""
+        return None
 
     def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """Columns of `hides` with nothing left of the tokens where the mask (T,) is True."""

@@ -24,6 +24,7 @@ class Patches(Tokens):
 
     reads: ClassVar[tuple[str, ...]] = ("image",)
     hides: ClassVar[tuple[str, ...]] = ("patch",)
+    free: ClassVar[tuple[str, ...]] = ("periodic", "vary")
 
     patch: int = Field(default=4, ge=1)
     """Pixels on a side of a patch."""
@@ -202,8 +203,10 @@ class PatchReadout(Readout):
         super().__init__()
         self.linear = nn.Linear(dim, pixels)
 
-    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
+    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
         """Mean squared error (n,)."""
+        if smoothing:
+            raise UserError("tokens with a vocabulary, to smooth labels", "`patches`")
         return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
 
     def answer(self, hidden: Tensor) -> Columns:

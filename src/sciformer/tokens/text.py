@@ -1,79 +1,215 @@
-"""Text: a token is a character or a byte; where it stands in the line is where it is."""
+"""Text: a token is a character, a byte, a word or a part of one; where it stands in the line is where it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from ..data.batch import Batch, Stream
 from ..data.chance import Chance
 from ..data.source import Lists, Table
-from ..errors import UserError
-from ..nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
-from .base import Array, Columns, Readout, Tokens
+from ..errors import UserError, one_of
+from . import vocabulary
+from .base import Array, Readout, Tokens
+from .text_layers import TextEmbedding, TextReadout
+from .vocabulary import MASK, SPECIAL, UNKNOWN, Coder, Encoded, Names
 
-CHUNK = 16384  # tokens whose logits are held at once, where a vocabulary is large
-UNKNOWN, MASK = "\ufffd", "\ufffc"  # the characters Unicode has for «unreadable» and «something stands here»
+LEARNED = 10_000  # subwords, unless a number is given
+SUBWORDS = ("bpe", "wordpiece", "unigram")
 
 
 class Text(Tokens):
-    """Characters or bytes of running text."""
+    """Characters, bytes, words or subwords of text."""
 
-    reads: ClassVar[tuple[str, ...]] = ("text",)
     hides: ClassVar[tuple[str, ...]] = ("ids",)
+    aside: ClassVar[tuple[str, ...]] = ("word", "part")
+    free: ClassVar[tuple[str, ...]] = ("column", "learn", "begin", "end", "context", "step", "tie", "bias")
     stand_in: ClassVar[bool] = False
 
-    unit: Literal["characters", "bytes"] = "characters"
-    """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8."""
+    unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
+    """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
+    between blanks; bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece): parts of words, learned."""
+    column: str | list[str] = "text"
+    """The column of the data that holds the text; of several, one stands after the other with a separator between."""
+    learn: list[str] = Field(default_factory=list)
+    """Columns whose text the vocabulary is learned from; its own unless given. Two streams with the same `learn` have
+    one vocabulary."""
+    vocabulary: int | None = Field(default=None, ge=1)
+    """Words: keep so many, the most frequent. Subwords: learn so many, 10,000 unless given; special tokens count.
+    Characters, bytes and a given tokenizer: pad the vocabulary to so many (a multiple of 64 is fast on a GPU)."""
+    minimum: int = Field(default=1, ge=1)
+    """Words seen less often than this are unknown; subwords seen less often, or once, are not joined."""
+    begin: bool = False
+    """Put a special token before each text."""
+    end: bool = False
+    """Put a special token after each text."""
+    lower: bool = False
+    """Make all letters small."""
+    normal: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode's normal form for characters that can be written in two ways."""
+    tokenizer: str = ""
+    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `normal` are then its own."""
+    special: dict[str, str] = Field(default_factory=dict)
+    """Other names of special tokens, by role: padding, unknown, begin, end, mask, separator."""
     context: int = Field(default=256, ge=1)
     """The most tokens the model sees at once; text is cut into windows of that length."""
     step: int | None = Field(default=None, ge=1)
     """How many tokens apart the windows of the training begin; 1 (anywhere) unless given, end to end in large texts."""
     tie: bool = True
     """Use the embedding also as the last layer."""
-    vocabulary: int | None = Field(default=None, ge=1)
-    """Pad the vocabulary to this many tokens (a multiple of 64 is fast on a GPU)."""
+    bias: bool = False
+    """Add a bias for each token in the last layer (BERT)."""
+    scale: bool = False
+    """Multiply the embedding by the root of its width (the Transformer of 2017)."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The column or columns."""
+        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
+
+    # The vocabulary
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn which characters there are."""
-        if self.unit == "bytes":
-            return
-        seen: set[str] = set()
+        """Learn the vocabulary."""
+        if self.tokenizer:
+            self._read()
+        elif self.unit in SUBWORDS:
+            from .learning import learn
+
+            texts = ([vocabulary.sound(text) for text in some] for some in self._learned_from(tables))
+            size, names = self.vocabulary or LEARNED, self._names
+            self.state["tokenizer"] = learn(self.unit, texts, size, self.minimum, names, self.lower, self.normal)
+        elif self.unit == "words":
+            names = [name for _, name in self._names]
+            most = None if self.vocabulary is None else max(0, self.vocabulary - len(set(names)))
+            lists = (text.split() for some in self._learned_from(tables) for text in map(self._sound, some))
+            words = vocabulary.common(lists, most, self.minimum, names)
+            if not words:
+                raise UserError("some text to train on", "none")
+            self.state["words"] = "\n".join(words)
+        elif self.unit == "characters":
+            seen: set[str] = set()
+            for some in self._learned_from(tables):
+                seen.update(*map(self._sound, some))
+            seen -= {UNKNOWN, MASK}
+            if not seen:
+                raise UserError("some text to train on", "none")
+            self.state["characters"] = "".join(sorted(seen))
+
+    def _learned_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
         for table in tables:
-            for text in _texts(table):
-                seen |= set(text)
-        seen -= {UNKNOWN, MASK}
-        if not seen:
-            raise UserError("some text to train on", "none")
-        self.state["characters"] = "".join(sorted(seen))
+            for name in self.learn or self.reads:
+                column = _column(table, name)
+                yield [" ".join(words) for words in _lists(column)] if isinstance(column, Lists) else _texts(column)
+
+    def _read(self) -> None:
+        from .tokenizer import file_text
+
+        if self.lower or self.normal != "none":
+            given = "tokens.lower" if self.lower else "tokens.normal"
+            raise UserError("a tokenizer.json to have its own rules for case and form", f"{given} too")
+        self.state["tokenizer"] = file_text(self.tokenizer)
+        _ = self.size
+
+    def located(self) -> Self:
+        """The same with an absolute name of its file."""
+        if not self.tokenizer:
+            return self
+        return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
+
+    def alike(self, other: Tokens) -> bool:
+        """Whether both learn the same vocabulary from the same columns."""
+        return isinstance(other, Text) and self._lesson == other._lesson
+
+    @property
+    def _lesson(self) -> tuple[Any, ...]:
+        """All that a vocabulary depends on."""
+        columns = tuple(sorted(set(self.learn or self.reads)))
+        rules = (self.lower, self.normal, self._names, self.vocabulary, self.minimum)
+        own = () if self.tokenizer or self.unit == "bytes" else columns
+        return (self.unit, self.tokenizer, own, self._framed, *rules)
+
+    @property
+    def _framed(self) -> bool:
+        """Whether characters and bytes have tokens that part texts; all other units do."""
+        letters = self.unit in ("characters", "bytes") and not self.tokenizer
+        return not letters or bool(self.begin or self.end or self.learn or len(self.reads) > 1)
+
+    @property
+    def _names(self) -> Names:
+        for role in self.special:
+            one_of("a role of a special token in tokens.special", role, SPECIAL)
+        return tuple((SPECIAL | self.special).items())
+
+    @property
+    def coder(self) -> Coder:
+        """The vocabulary at work."""
+        if self.tokenizer or self.unit in SUBWORDS:
+            from .tokenizer import subwords
+
+            names = tuple(self.special.items()) if self.tokenizer else self._names
+            return subwords(self._learned("tokenizer"), names, not self.tokenizer)
+        if self.unit == "words":
+            return vocabulary.words(self._learned("words"), self._names)
+        characters = None if self.unit == "bytes" else self._learned("characters")
+        return vocabulary.letters(characters, self._framed, self._names)
+
+    def _learned(self, what: str) -> str:
+        if what not in self.state:
+            raise UserError("tokens that were fitted on a text", "no vocabulary yet", "Call fit, or load a run.")
+        return str(self.state[what])
 
     @property
     def size(self) -> int:
-        """The number of different tokens, with one for unknown and one for hidden."""
-        if self.vocabulary is not None and self.vocabulary < self.known + 2:
-            raise UserError(f"tokens.vocabulary of {self.known + 2} or more, for the text's own", f"{self.vocabulary}")
-        return self.vocabulary or self.known + 2
+        """The number of different tokens, with those that have a special meaning."""
+        least = self.coder.size
+        if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
+            return least
+        if self.vocabulary < least:
+            raise UserError(f"tokens.vocabulary of {least} or more, for the text's own", f"{self.vocabulary}")
+        return self.vocabulary
+
+    @property
+    def specials(self) -> dict[str, int]:
+        """The ids of special tokens by their role; only those that there are."""
+        return dict(self.coder.specials)
+
+    @property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text."""
+        return np.pad(self.coder.writable, (0, self.size - self.coder.size))
 
     @property
     def known(self) -> int:
-        """The number of tokens that stand for text; those after it are the unknown one, the hidden one and padding."""
-        return 256 if self.unit == "bytes" else len(self._characters)
+        """The number of ids that stand for text; of characters and bytes they come first."""
+        return int(self.coder.writable.sum())
 
     @property
     def mask(self) -> int:
         """The id of a hidden token."""
-        return self.known + 1
+        return self._special("mask")
 
-    @property
-    def _characters(self) -> str:
-        if "characters" not in self.state:
-            raise UserError("tokens that were fitted on a text", "no vocabulary yet", "Call fit, or load a run.")
-        return str(self.state["characters"])
+    def _special(self, role: str) -> int:
+        found = self.coder.specials
+        if role not in found:
+            there = ", ".join(found) or "none"
+            raise UserError(f"a vocabulary with a {role} token", there, f"Name it: tokens.special.{role}")
+        return found[role]
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as a tokenizer.json of Hugging Face."""
+        from .tokenizer import exported
+
+        frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
+        Path(path).write_text(exported(self.coder, frame, self.lower, self.normal), "utf-8")
+
+    # From a text to tokens and back
 
     @property
     def window(self) -> int:
@@ -85,127 +221,134 @@ class Text(Tokens):
         """How far apart windows begin."""
         return self.step
 
+    def _sound(self, text: str) -> str:
+        """A text as the vocabulary takes it; a tokenizer has rules of its own for the rest."""
+        if self.tokenizer or self.unit in SUBWORDS:
+            return vocabulary.sound(text)
+        return vocabulary.sound(text, self.normal, self.lower)
+
     def encode(self, text: str) -> Array:
-        """The ids of a text; a character that was never seen becomes the unknown one."""
-        if self.unit == "bytes":
-            return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-        known = np.array([ord(character) for character in self._characters], np.uint32)
-        place = np.searchsorted(known, points)
-        seen = np.append(known, np.uint32(0xFFFFFFFF))[place] == points  # no character has that number
-        return np.where(seen, place, len(known)).astype(np.int32)
+        """The ids of a text, without begin and end; what was never seen becomes the unknown token."""
+        return self.coder.encode([self._sound(text)])[0][0]
+
+    def encode_words(self, words: list[str]) -> tuple[Array, Array]:
+        """The ids of a text that is split into words already, and the number of the word of each."""
+        ids, word = self.coder.encode_words([[self._sound(one) for one in words]])[0]
+        return ids, np.full(len(ids), -1, np.int32) if word is None else word
 
     def decode(self, ids: Any) -> str:
-        """The text of ids."""
-        ids = np.asarray(ids).reshape(-1)
-        if self.unit == "bytes":
-            return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
-        letters = self._characters
-        extra = {len(letters): UNKNOWN, len(letters) + 1: MASK}
-        return "".join(letters[i] if i < len(letters) else extra.get(int(i), "") for i in ids)
+        """The text of ids; special tokens have none, but the unknown one is shown."""
+        return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
 
     def tokenize(self, table: Table) -> Stream:
-        """Column `ids`: one for each character or byte."""
-        ids = [self.encode(text) for text in _texts(table)]
-        lengths = np.array([len(part) for part in ids], np.int64)
-        return Stream({"ids": np.concatenate(ids) if ids else np.zeros(0, np.int32)}, lengths)
+        """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
+        texts = [self._encoded(_column(table, name)) for name in self.reads]
+        rows = len(texts[0])
+        runs = [self._run("begin", rows, 0)] if self.begin else []
+        for number, found in enumerate(texts):
+            runs += [self._run("separator", rows, number - 1)] if number else []
+            runs.append(_run(found, number))
+        runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
+        stream = _joined(runs)
+        made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
+        return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
 
-    def embedding(self, dim: int) -> nn.Module:
-        """A learned vector for each token."""
-        return TextEmbedding(self.size, dim)
+    def _run(self, role: str, rows: int, part: int) -> Stream:
+        """A special token for each row."""
+        one = np.array([self._special(role)], np.int32)
+        return _run([(one, None)] * rows, part)
 
-    def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Probabilities of tokens: softmax(W h), where W may be the embedding."""
-        return TextReadout(self.size, dim, embedding if self.tie else None)
+    def _encoded(self, column: Array | Lists) -> list[Encoded]:
+        if isinstance(column, Lists):
+            return self.coder.encode_words([[self._sound(word) for word in words] for words in _lists(column)])
+        return self.coder.encode([self._sound(text) for text in _texts(column)])
 
     def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """The hidden token has an id of its own."""
-        return {"ids": np.where(tokens, self.mask, stream.columns["ids"])}
+        return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
 
     def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
-        """Random tokens."""
-        random = chance.integers("noise", self.known, stream.lengths).astype(np.int32)
+        """Random tokens that stand for text."""
+        ids = np.flatnonzero(self.coder.writable).astype(np.int32)
+        random = ids[chance.integers("noise", len(ids), stream.lengths)]
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
+    def hideable(self, stream: Stream) -> Array:
+        """Tokens that stand for text, or for some that is unknown."""
+        may = self.writable
+        if "unknown" in self.coder.specials:
+            may[self.coder.specials["unknown"]] = True
+        return may[stream.columns["ids"]]
+
+    # Into the model and back
+
+    def embedding(self, dim: int) -> nn.Module:
+        """A learned vector for each token."""
+        return TextEmbedding(self.size, dim, self.scale)
+
+    def readout(self, dim: int, embedding: nn.Module) -> Readout:
+        """Probabilities of tokens: softmax(W h + b), where W may be the embedding, and b zero."""
+        return TextReadout(self.size, dim, embedding if self.tie else None, self.bias)
+
+    # For a person to look at
+
     def words(self, stream: Stream) -> list[str]:
-        """The characters, with blanks made visible."""
-        shown = {" ": "␣", "\n": "⏎", "\t": "⇥"}
-        return [shown.get(word, word) for word in (self.decode([i]) for i in stream.columns["ids"])]
+        """The tokens in a form that can be read."""
+        return self.coder.shown(stream.columns["ids"], stream.columns.get("word"))
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The text in lines of 64, each character on a ground as dark as its weight."""
+        """The text in lines, each token on a ground as dark as its weight."""
+        from .lines import write_lines
+
         stream = sample.stream
-        words, across = self.words(stream), 64
-        shade = np.zeros(len(words)) if weights is None else np.asarray(weights, np.float64)
-        shade = shade / max(float(shade.max(initial=0)), 1e-12)
-        axes.set_axis_off()
-        lines = -(-len(words) // across)
-        axes.set_xlim(0, max(1, min(across, len(words))))
-        axes.set_ylim(max(1, lines), 0)
-        for i, word in enumerate(words):
-            x, y = i % across, i // across
-            axes.add_patch(_square(x, y, shade[i]))
-            dark = "white" if shade[i] > 0.6 else "black"
-            axes.text(x + 0.5, y + 0.5, word, ha="center", va="center", fontsize=7, family="monospace", color=dark)
+        write_lines(axes, self.words(stream), weights, cells=not self.coder.words)
 
 
-def _square(x: float, y: float, shade: float) -> Any:
-    from matplotlib import colormaps
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y), 1, 1, facecolor=colormaps["Blues"](0.9 * float(shade)), linewidth=0)
-
-
-class TextEmbedding(nn.Module):
-    """x = E[id], with E normal of deviation 0.02 (GPT-2)."""
-
-    def __init__(self, size: int, dim: int) -> None:
-        super().__init__()
-        self.table = nn.Embedding(size, dim)
-        nn.init.normal_(self.table.weight, std=0.02)
-
-    def forward(self, columns: Columns) -> Tensor:
-        """ids (..., N) -> (..., N, D)."""
-        return self.table(columns["ids"])
+def _run(texts: list[Encoded], part: int) -> Stream:
+    """Encoded texts end to end."""
+    ids = [found for found, _ in texts]
+    word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
+    lengths = np.array([len(found) for found in ids], np.int64)
+    flat = {"ids": _flat(ids), "word": _flat(word), "part": np.full(int(lengths.sum()), part, np.int32)}
+    return Stream(flat, lengths)
 
 
-class TextReadout(Readout):
-    """p(id) = softmax(W h); W is the embedding itself where that is given."""
-
-    def __init__(self, size: int, dim: int, embedding: nn.Module | None) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, size, bias=False)
-        if embedding is not None:
-            assert isinstance(embedding, TextEmbedding)
-            self.linear.weight = embedding.table.weight
-        else:
-            nn.init.normal_(self.linear.weight, std=0.02)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits (..., V)."""
-        return self.linear(hidden)
-
-    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
-        """-ln p of the target's ids (n,)."""
-        return linear_cross_entropy(hidden, self.linear.weight, target["ids"])
-
-    def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None) -> Tensor:
-        """The sum of -ln p; on a GPU a large vocabulary goes in chunks."""
-        ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORED)
-        large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > CHUNK * 16384
-        return total_cross_entropy(hidden, self.linear.weight, ids, CHUNK if large else 0)
-
-    def answer(self, hidden: Tensor) -> Columns:
-        """The likeliest id."""
-        return {"ids": self.linear(hidden).argmax(-1)}
+def _joined(runs: list[Stream]) -> Stream:
+    """The rows of all runs one after the other; words are counted on from run to run."""
+    lengths = np.sum([run.lengths for run in runs], 0, np.int64)
+    place = lengths.cumsum() - lengths
+    made = {name: np.empty(int(lengths.sum()), np.int32) for name in ("ids", "word", "part")}
+    words = np.zeros(len(lengths), np.int32)
+    for run in runs:
+        index = place[run.sample] + run.position
+        word = run.columns["word"]
+        counted = np.where(word < 0, -1, word + words[run.sample])
+        for name, column in {**run.columns, "word": counted}.items():
+            made[name][index] = column
+        np.maximum.at(words, run.sample, counted + 1)
+        place = place + run.lengths
+    return Stream(made, lengths)
 
 
-def _texts(table: Table) -> list[str]:
-    if "text" not in table:
-        raise UserError("a column `text`", f"columns {', '.join(table)}")
-    column = table["text"]
-    assert not isinstance(column, Lists)
+def _flat(parts: list[Array]) -> Array:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+def _column(table: Table, name: str) -> Array | Lists:
+    if name not in table:
+        raise UserError(f"a column `{name}`", f"columns {', '.join(table)}")
+    return table[name]
+
+
+def _texts(column: Array) -> list[str]:
     return [str(text) for text in column]
+
+
+def _lists(column: Lists) -> list[list[str]]:
+    """The words of each row; what is between blanks is one word."""
+    values = [" ".join(str(word).split()) for word in column.values]
+    stops = column.lengths.cumsum()
+    return [values[stop - length : stop] for stop, length in zip(stops.tolist(), column.lengths.tolist())]
 
 
 def as_table(texts: list[str]) -> Table:

@@ -20,7 +20,10 @@ class Changed(UserError):
 
 def located(recipe: Recipe) -> Recipe:
     """The recipe with absolute names of its files, so that it means the same from every folder."""
-    return replace(recipe, data=recipe.data.located())
+    tokens = recipe.tokens
+    several = isinstance(tokens, Mapping)
+    tokens = {name: one.located() for name, one in tokens.items()} if several else tokens.located()
+    return replace(recipe, data=recipe.data.located(), tokens=tokens)
 
 
 def same_recipe(old: Recipe, new: Recipe, accepted: bool, say: Say) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.loader import Fetch, load
-from ..data.order import Order
+from ..data.order import arrange
 from ..errors import Stopped, UserError, one_of
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS
@@ -25,8 +25,11 @@ from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
 from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
+from .start import freeze
 from .update import Updated, Updater, bad_samples, bad_samples_of
 from .weights import mean_of, named, put, save_weights
+
+MANY = 24  # shapes of batches, each of which takes a compiler half a minute
 
 
 class Engine:
@@ -36,19 +39,30 @@ class Engine:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
         self.settings = settings = assembly.recipe.train
         train = assembly.dataset("train")
-        lengths = train.lengths if settings.bucket else None
-        chunks = train.sizes if len(train.sizes) > 1 else None
-        self.order = Order(len(train), settings.batch, settings.seed, lengths=lengths, chunks=chunks)
+        self.order = arrange(
+            train,
+            settings.batch,
+            settings.tokens,
+            settings.seed,
+            bucket=settings.bucket,
+            multiple=settings.multiple,
+            packed=settings.packed,
+            shift=assembly.objective.lookahead,
+        )
         self.fetch = Fetch(train, self.order, assembly.tokens, assembly.objective, ranks.rank, ranks.world)
         self.total = settings.total(self.order.batches)
         self.every = settings.evaluate_every or max(1, self.total // 10)
         self.save_every = settings.save_every or self.every
         model = assembly.network().to(ranks.device)
         self.step = Step(model, assembly.objective)
+        if settings.freeze:
+            freeze(self.step)
         self.wrapped = ranks.wrap(self.step, settings.shard)
         self.optimizer = make_optimizer(self.step, settings, ranks.device)
         share = -(-self.order.batch // ranks.world)
         self.updater = Updater(self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.say)
+        if self.updater.compiled and (shapes := self.order.shapes(self.updater.multiple)) > MANY:
+            self.say(f"batches have up to {shapes} shapes, and a step is compiled for each: train.multiple makes fewer")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.average: dict[str, Tensor] = {}
         if settings.average:
@@ -220,7 +234,8 @@ class Engine:
             self.assembly.dataset(part),
             ranks=self.ranks,
             device=self.ranks.device,
-            batch=self.updater.micro or max(self.settings.batch, 64),
+            batch=self.updater.micro or max(self.order.batch, 64),
+            tokens=None if self.settings.tokens is None else max(self.settings.tokens, 64 * 64),
             limit=limit,
             precision=self.updater.precision,
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -10,21 +12,59 @@ from torch import Tensor, nn
 
 from .settings import Train
 
+ANSWERS = ("heads", "pooling", "readout")  # the parts of a model that make an answer of what its trunk found
+BEFORE = ("position", "embedding_norm")  # the parts of a trunk that come before its blocks
+BLOCK = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
+
 
 def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.AdamW:
-    """AdamW (arXiv 1711.05101): matrices decay, vectors (biases, norms, tokens that stand alone) do not."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [parameter for parameter in trained if parameter.dim() >= 2], "weight_decay": settings.decay},
-        {"params": [parameter for parameter in trained if parameter.dim() < 2], "weight_decay": 0.0},
-    ]
+    """AdamW (arXiv 1711.05101): matrices decay, vectors (biases, norms, tokens that stand alone) do not.
+
+    A group has a `scale`, its rate over that of the schedule: see `scales`.
+    """
+    trained = {name.removeprefix("model."): weight for name, weight in model.named_parameters() if weight.requires_grad}
+    scale = scales(trained, settings)
+    kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, weight in sorted(trained.items(), key=lambda item: item[1].dim() < 2):  # as they come, matrices first
+        kinds.setdefault((settings.decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()],
         lr=settings.rate,
         betas=settings.betas,
         eps=settings.epsilon,
         fused=device.type in ("cpu", "cuda"),
     )
+
+
+def is_answer(name: str) -> bool:
+    """Whether a parameter of this name belongs to what makes an answer: heads, pooling, readout."""
+    return name.partition(".")[0] in ANSWERS
+
+
+def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
+    """The rate of each parameter of a model over that of the schedule (arXiv 1801.06146), by its name.
+
+    block i of n      layer_rate^(n - 1 - i)
+    before block 0    layer_rate^n: embedding, positions; n is that of the longest stack
+    after the blocks  1: the norm of a trunk
+    answers           head_rate: heads, pooling, readout
+    """
+    names = list(names)
+    blocks = {name: found for name in names if not is_answer(name) and (found := BLOCK.match(name))}
+    depth: dict[str, int] = {}
+    for found in blocks.values():
+        depth[found["stack"]] = max(depth.get(found["stack"], 0), int(found["number"]) + 1)
+
+    def below(name: str) -> int:
+        """How many blocks lie above a parameter, itself included where it is before them."""
+        if name in blocks:
+            return depth[blocks[name]["stack"]] - 1 - int(blocks[name]["number"])
+        for stack, count in depth.items():
+            if name.startswith(stack):
+                return count if name.removeprefix(stack).partition(".")[0] in BEFORE else 0
+        return max(depth.values(), default=0)
+
+    return {name: settings.head_rate if is_answer(name) else settings.layer_rate ** below(name) for name in names}
 
 
 def rate(step: int, total: int, settings: Train) -> float:

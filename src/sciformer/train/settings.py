@@ -37,6 +37,8 @@ class Train(Section):
     """Passes over the training data, instead of steps."""
     batch: int = Field(default=64, ge=1)
     """Samples in an update, over all devices."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Tokens in an update, padding included, of the longest stream: as many samples as fit, instead of `batch`."""
     micro: int | None = Field(default=None, ge=1)
     """Samples at once on a device, then the others before the update. The same weights without dropout. Unset: all."""
     seed: int = Field(default=0, ge=0)
@@ -60,6 +62,17 @@ class Train(Section):
     """Weight decay of matrices; vectors (biases, norms, positions) have none."""
     clip: float = Field(default=1.0, ge=0)
     """Longest gradient; longer ones are shortened to it. 0: as they are."""
+
+    start: str = ""
+    """Folder of a run whose best weights, and whose tokens, this one begins with; see `sciformer finetune`."""
+    start_hash: str = ""
+    """Hash of those weights, noted when a run begins; where it is given, others are refused."""
+    freeze: bool = False
+    """Train heads, pooling and readout alone: embedding and trunk stay as they are, without dropout."""
+    layer_rate: float = Field(default=1.0, gt=0, le=1)
+    """Rate of each block over that of the block above it; the embedding is one more below. Fine-tuning: 0.8 to 1."""
+    head_rate: float = Field(default=1.0, gt=0)
+    """Rate of heads, pooling and readout over that of the last block."""
 
     average: float = Field(default=0.0, ge=0, lt=1)
     """Memory of the running average of the weights that is judged and kept (0.999); 0: the weights themselves."""
@@ -94,7 +107,8 @@ class Train(Section):
     bucket: bool = True
     """Put samples of similar length together."""
     multiple: int | None = Field(default=None, ge=1)
-    """Pad samples to a multiple of so many tokens; 32 where a compiled step wants few shapes, else 1."""
+    """Pad samples to a multiple of so many tokens. Unset: 32 where a compiled step wants few shapes, else 1; with
+    `tokens`, 16 and more for long samples."""
     packed: bool = False
     """Lay samples end to end instead of padding them."""
     shard: Literal["none", "full"] = "none"

@@ -15,14 +15,17 @@ from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ..assembly import Assembly
-from ..data.batch import Batch
+from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
+from ..data.order import rounded
 from ..errors import UserError
 from ..evaluate import cast
 from ..objectives.base import prepare
 from .optimizers import rate
 from .parallel import Ranks
 from .settings import Train
+
+SHAPES = 512  # of batches that a step may be compiled for
 
 
 class Updated:
@@ -73,7 +76,13 @@ class Updater:
         self.micro = settings.micro
         self.precision = working_precision(settings, self.device)
         compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
+        self.compiled = compiled
         self.multiple = settings.multiple or (32 if compiled else 1)
+        if compiled:  # beyond a number of shapes the compiler would give up without a word
+            import torch._dynamo as compiler
+
+            compiler.config.recompile_limit = max(compiler.config.recompile_limit, SHAPES)
+            compiler.config.accumulated_recompile_limit = max(compiler.config.accumulated_recompile_limit, 4 * SHAPES)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
         # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
         # host between the parts of a step, so they go without.
@@ -85,7 +94,7 @@ class Updater:
     def __call__(self, batch: Batch, number: int, count: float) -> Updated:
         """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate(number, self.total, self.settings)
+            group["lr"] = rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if isinstance(norm, DTensor):
@@ -130,28 +139,43 @@ class Updater:
         seed_step(self.device, self.settings.seed, number, self.ranks.rank)
         for weight in self.weights:
             weight.grad = None
-        pieces = self._pieces(len(batch))
+        pieces = self._pieces(len(batch), self.share if batch.room is None else batch.room[0])
         total: Tensor | None = None
         call = self.whole_call if len(pieces) == 1 else self.call
         if call is not self.call:  # asking for it elsewhere would import the compiler for nothing
             torch.compiler.cudagraph_mark_step_begin()
         scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
         for i, rows in enumerate(pieces):
-            piece = batch if len(pieces) == 1 else batch.take(rows if len(rows) else np.arange(1))
-            inputs = piece.inputs("cpu", self.multiple, self.settings.packed).to(self.device)
+            piece = batch if len(pieces) == 1 else batch.take(rows)
+            inputs = self.inputs(piece, batch.room).to(self.device)
             with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
                 loss, _ = call(inputs)
-                loss = loss * (scale if len(rows) else 0.0)
+                loss = loss * scale
                 loss.backward()
             total = loss.detach() if total is None else total + loss.detach()
         assert total is not None
         return total if self.ranks.world == 1 else total / self.ranks.world
 
-    def _pieces(self, count: int) -> list[Any]:
+    def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> Inputs:
+        """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
+        packed, multiple = self.settings.packed, self.multiple
+        rows = width = None
+        if self.compiled:
+            if room is not None:
+                rows = max(len(piece), min(room[0], self.micro or room[0]))
+            if room is not None and not (packed and self.micro):
+                width = room[1]
+            elif packed or len(piece.streams) > 1:
+                width = int(rounded(np.array(piece.widest(packed)), None if packed else multiple))
+        if not len(piece):  # a rank with nothing to do: one row that is no sample
+            rows, width = rows or 1, width or multiple
+        return piece.inputs("cpu", multiple, packed, width, rows)
+
+    def _pieces(self, count: int, share: int) -> list[Any]:
         """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""
         size = self.micro or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
-        wanted = -(-self.share // size) if self.sharded and self.micro else len(runs)
+        wanted = -(-share // size) if self.sharded and self.micro else max(1, len(runs))
         return runs + [np.arange(0)] * (wanted - len(runs))
 
     def _quiet(self, last: bool) -> Any:

@@ -41,7 +41,7 @@ def put(model: nn.Module, weights: Mapping[str, Tensor], place: Callable[[Tensor
 def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]) -> None:
     """Write weights.safetensors in one stroke; `about` (plain JSON) and a hash of the numbers stand in its header."""
     plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in weights.items()}
-    header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": _digest(plain)}
+    header = {"format": str(FORMAT), "about": json.dumps(about), "sha256": digest(plain)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         replace(folder / "weights.safetensors", save(plain, metadata=header))
@@ -66,7 +66,7 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise UserError(f"a whole file at {path}", f"{error}", "Run the training again: it resumes.") from error
     if int(header.get("format", "0")) > FORMAT:
         raise UserError(f"a model of format {FORMAT} or older", f"format {header['format']}", "Update Sciformer.")
-    if header.get("sha256") != _digest(weights):
+    if header.get("sha256") != digest(weights):
         raise UserError(f"the weights that were written to {path}", "others: the file is damaged", "Copy it again.")
     return weights, json.loads(header["about"])
 
@@ -91,7 +91,8 @@ def mean_of(folder: Path, count: int, say: Any) -> tuple[dict[str, Tensor], list
     return {name: (tensor / len(used)).to(kinds[name]) for name, tensor in total.items()}, used
 
 
-def _digest(weights: dict[str, Tensor]) -> str:
+def digest(weights: Mapping[str, Tensor]) -> str:
+    """The hash of names, kinds, shapes and numbers."""
     digest = hashlib.sha256()
     for name in sorted(weights):
         tensor = weights[name]

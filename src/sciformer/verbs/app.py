@@ -40,11 +40,12 @@ Plugins = Annotated[
 ]
 
 
-def load_recipe(name: str) -> Recipe:
-    """The recipe of this name, with the changes of the command line."""
+def load_recipe(name: str, **more: str) -> Recipe:
+    """The recipe of this name, with the changes of the command line; `train__start` is one more."""
     from ..recipe import Recipe
 
-    return Recipe.load(name, dict(CHANGES), where="on the command line")
+    changes = {**CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
+    return Recipe.load(name, changes, where="on the command line")
 
 
 def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:

@@ -1,4 +1,4 @@
-"""Verbs that lead to a trained model: recipes, new, check, train, compare."""
+"""Verbs that lead to a trained model: recipes, new, check, train, pretrain, finetune, compare."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ..terminal import console, no_changes, rank, say
+from ..errors import UserError
+from ..terminal import console, no_changes, rank, runs, say
 from .app import CHANGE, STATUS, Plugins, RecipeName, app, load_plugins, load_recipe
 
 
@@ -95,16 +96,95 @@ def train(
     quiet
         No progress.
     """
+    _train(recipe, run, fresh, accept_changes, plugin, quiet)
+
+
+def _train(
+    recipe: str,
+    run: Path | None,
+    fresh: bool,
+    accept_changes: bool,
+    plugin: tuple[Path, ...],
+    quiet: bool,
+    start: Path | str | None = None,
+) -> None:
+    """What train, pretrain and finetune do; the last with a run to `start` from, or "" where the recipe names it."""
     plugins = load_plugins(plugin)
-    made = load_recipe(recipe)
+    made = load_recipe(recipe, **({"train__start": str(start)} if start else {}))
+    if start is not None and not made.train.start:
+        found = runs()
+        advice = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
+        raise UserError("a run to begin with, --from RUN", "none", advice)
     if run is None and Path(recipe).is_dir():
         run = Path(recipe)
-    from ..run import train as start
+    from ..run import train as begin
     from ..shelf import show_run
 
-    done = start(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
+    done = begin(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
     if rank() == 0:
         show_run(done, console())
+
+
+@app.command(sort_key=4.1, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def pretrain(
+    recipe: RecipeName,
+    /,
+    *,
+    run: Path | None = None,
+    fresh: bool = False,
+    accept_changes: bool = False,
+    plugin: Plugins = (),
+    quiet: bool = False,
+) -> None:
+    """Train on plenty of data what `finetune` then begins with: `train` under another name.
+
+    Parameters
+    ----------
+    run
+        Folder of the run; runs/NAME unless given.
+    fresh
+        Start over: what an earlier training left in the folder is removed.
+    accept_changes
+        Go on although the recipe, the data or a plugin changed since the run was begun.
+    quiet
+        No progress.
+    """
+    _train(recipe, run, fresh, accept_changes, plugin, quiet)
+
+
+@app.command(sort_key=4.2, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def finetune(
+    recipe: RecipeName,
+    /,
+    *,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    run: Path | None = None,
+    fresh: bool = False,
+    accept_changes: bool = False,
+    plugin: Plugins = (),
+    quiet: bool = False,
+) -> None:
+    """Train a recipe that begins with the weights of another run; the same command again resumes.
+
+    Embedding and trunk are taken from the other run, heads only where the question is the same. So are its vocabulary,
+    and all keys of `tokens` and `model` that neither the recipe nor the command line gives: their sizes need not be
+    repeated. With `--train.freeze` only the heads learn; `--train.layer_rate 0.9` lets lower blocks learn more slowly,
+    `--train.head_rate 10` the heads faster. The new run is whole in itself: the other one may be deleted later.
+
+    Parameters
+    ----------
+    from_
+        Folder of the run to begin with: that of `pretrain`, say. It is the key train.start of the recipe.
+    run
+        Folder of the new run; runs/NAME unless given.
+    fresh
+        Start over: what an earlier training left in the folder is removed.
+    accept_changes
+        Go on although the recipe, the data or a plugin changed since the run was begun.
+    quiet
+        No progress.
+    """
+    _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
 
 
 @app.command(sort_key=5, help_epilogue=f"{CHANGE}\n\n{STATUS}")

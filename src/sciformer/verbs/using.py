@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: evaluate, predict, generate."""
+"""Verbs that use a trained model: evaluate, predict, translate, generate."""
 
 from __future__ import annotations
 
@@ -44,6 +44,42 @@ def predict(
     opened = open_run(run, plugin)
     answers = opened.predict(list(files))
     print(f"wrote {write_answers(out, answers, opened.assembly.objective):,} answers to {out}")
+
+
+@app.command(sort_key=7, help_epilogue="")
+def translate(
+    run: RunName,
+    file: Path,
+    /,
+    *,
+    out: Path | None = None,
+    beam: int | None = None,
+    penalty: float | None = None,
+    alignment: Path | None = None,
+    line: int = 1,
+    plugin: Plugins = (),
+) -> None:
+    """Translate a file line by line; the answers keep the order of the lines.
+
+    Parameters
+    ----------
+    file
+        Text, one sentence a line, plain or .gz; - reads from the terminal or a pipe.
+    out
+        File to write; printed unless given.
+    beam
+        Hypotheses kept while writing; as in the recipe unless given.
+    penalty
+        Power of the length penalty; as in the recipe unless given.
+    alignment
+        Draw what a sentence looks at while it is translated: name of a picture, .png, .pdf or .svg.
+    line
+        The number of the sentence to draw; the first unless given.
+    """
+    opened = open_run(run, plugin)
+    from ..by_line import translate_file
+
+    translate_file(opened, file, out, beam, penalty, alignment, line)
 
 
 @app.command(sort_key=8, help_epilogue="")

@@ -11,6 +11,8 @@ from sciformer.data.source import find_files, pieces
 from sciformer.data.split import Split
 from sciformer.errors import UserError
 
+from .files import SHARED, shared
+
 PLAIN = "".join(f"line {i} of the text\n" for i in range(400))
 WIDE = "ä€😀x\r\n" * 300
 
@@ -169,3 +171,84 @@ def test_a_part_without_a_character_is_no_part(tmp_path):
     name = write(tmp_path / "a.txt", "abcdefg😀")
     assert opened([name]) == {"train": ["abcdefg😀"]}
     assert module.TextPieces([(tmp_path / "a.txt", 9, 10)], 5).sizes == []
+
+
+@pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
+def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train", "valid", "test", "odd"):
+        write(tmp_path / f"{name}.txt", "".join(f"{name} {i}\n\n" for i in range(10)))
+    given = {"valid": ["valid.txt"], "test": ["test.txt"], "more": {"odd": ["odd.txt"]}}
+    section = TextFiles(kind="text", files=["train.txt"], documents=documents, split=Split(), **given).located()
+    monkeypatch.chdir("/")
+    found = {name: "".join(texts(source)) for name, source in section.open().sources.items()}
+    assert list(found) == ["train", "valid", "test", "odd"]
+    for name, text in found.items():
+        assert text.count(name) == 10
+    assert list(section.open().fingerprint) == [f"{tmp_path}/{name}.txt" for name in found]
+    assert (section.more["odd"], section.valid) == ([f"{tmp_path}/odd.txt"], [f"{tmp_path}/valid.txt"])
+    shared_out = section.model_copy(update={"valid": [], "more": {}, "split": Split(valid=0.2, test=0.2)})
+    parts = {name: "".join(texts(source)) for name, source in shared_out.open().sources.items()}
+    assert list(parts) == ["train", "valid", "test"]
+    assert 1 <= parts["valid"].count("train") <= 2
+    assert parts["test"].count("test") == 10
+    packed = write(tmp_path / "none.txt.gz", "", packed=True)
+    with pytest.raises(UserError, match=r"in data\.valid; found"):
+        section.model_copy(update={"valid": [packed]}).open()
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize("options", [{}, {"piece": 1024}, {"documents": "line"}])
+def test_broken_bytes_are_counted_and_replaced(tmp_path, monkeypatch, name, options):
+    monkeypatch.setattr("sciformer.data.readers.parts.CHUNK", 777)  # characters are cut by the counting
+    text = "Schöne Grüße, 10 € \ufffd 😀\n" * 200
+    raw = bytearray(text.encode())
+    for place in range(0, len(raw), 100):
+        raw[place] = 0xFF
+    wrong = bytes(raw)
+    path = write(tmp_path / name, wrong, name.endswith("gz"))
+    count = wrong.decode(errors="replace").count("\ufffd") - wrong.decode(errors="ignore").count("\ufffd")
+    with pytest.raises(UserError, match=rf"one of {count} broken places\. .*iconv.*--data\.errors replace"):
+        opened([path], **options)
+    section = TextFiles(kind="text", files=[path], errors="replace", split=Split(valid=0, test=0), **options).open()
+    assert section.notes == [f"{count} broken places in {path} are read as U+FFFD."]
+    joined = "".join(texts(section.sources["train"]))
+    assert joined.replace("\n", "") == wrong.decode(errors="replace").replace("\n", "")
+    read = TextFiles(kind="text", errors="replace").read([path])
+    assert texts(read) == [wrong.decode(errors="replace")]
+
+
+def test_broken_bytes_after_a_byte_order_mark_and_zeros(tmp_path):
+    name = write(tmp_path / "a.txt", b"\xef\xbb\xbfone\ntw\xffo\n")
+    with pytest.raises(UserError, match="found ff at byte 9, line 2"):
+        opened([name])
+    name = write(tmp_path / "a.txt", b"one\0two\n" * 3 + b"more of it\n" * 50)
+    with pytest.raises(UserError, match=r"If it is text with broken bytes: --data\.errors replace"):
+        opened([name])
+    section = TextFiles(kind="text", files=[name], errors="replace").open()
+    assert texts(section.sources["train"])[0].startswith("one\ufffdtwo\n")
+    assert section.notes == [f"3 broken places in {name} are read as U+FFFD."]
+    name = write(tmp_path / "a.txt", "text".encode("utf-16") * 99)
+    with pytest.raises(UserError, match="It seems to be UTF-16: iconv -f utf-16"):
+        opened([name], errors="replace")
+
+
+def test_one_line(tmp_path):
+    name = write(tmp_path / "a.txt", "a single line of text")
+    assert opened([name]) == {"train": ["a single line of t"], "valid": ["ext"]}
+    for documents in ("line", "paragraph"):
+        words = rf"at least 2 {documents}s, to keep one apart for valid; found 1\. Set data\.split\.valid to 0"
+        with pytest.raises(UserError, match=words):
+            opened([name], documents=documents)
+        whole = opened([name], documents=documents, split=Split(valid=0, test=0))
+        assert whole == {"train": ["a single line of text"]}
+        judged = opened([name], documents=documents, valid=[name])
+        assert judged["train"] == judged["valid"] == ["a single line of text"]
+
+
+@shared
+def test_wikitext():
+    names = {part: f"{SHARED}/wikitext2/{part}.txt.gz" for part in ("train", "valid", "test")}
+    found = opened([names["train"]], valid=[names["valid"]], test=[names["test"]])
+    words = {part: (len(text[0].split()), text[0].count("\n")) for part, text in found.items()}
+    assert words == {"train": (2_051_910, 36_718), "valid": (213_886, 3_760), "test": (241_211, 4_358)}

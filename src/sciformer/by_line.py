@@ -1,0 +1,85 @@
+"""Files of lines through a model, for the command line: read, translated with progress, written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import UserError
+
+if TYPE_CHECKING:
+    from .run import Run
+
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def translate_file(
+    run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
+) -> None:
+    """Translate a file into another or onto the terminal; draw the alignment of one of its lines if wanted."""
+    from .translate import translate
+
+    if picture is not None and picture.suffix not in PICTURES:
+        raise UserError(f"a picture named {', '.join(PICTURES)}", f"{picture}")
+    lines = lines_of(file)
+    if picture is not None and not 1 <= line <= len(lines):
+        raise UserError(f"a line of {file}, 1 to {len(lines)}", f"--line {line}")
+    with counting("translating") as tell:
+        answers = translate(run, lines, beam=beam, penalty=penalty, tell=tell)
+    if out is None:
+        for answer in answers:
+            print(answer)
+    else:
+        write_text(out, "".join(f"{answer}\n" for answer in answers))
+        print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
+    if picture is not None:
+        from .inspect.alignment import align, draw_alignment
+        from .inspect.curves import any_letters
+
+        with any_letters():
+            found = align(run, lines[line - 1], answers[line - 1])
+            draw_alignment(found).savefig(picture, dpi=150, facecolor="white")
+        print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a file, plain or gzip, or of the standard input where it is called -."""
+    if str(file) == "-":
+        return [line.rstrip("\r\n") for line in sys.stdin]
+    from .data.readers.parts import read_lines
+    from .data.source import find_files
+
+    return read_lines(find_files([str(file)], "a text file")[0])
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    from .shelf import make_folder
+
+    make_folder(path.parent)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, "utf-8")
+        partial.replace(path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UserError(f"to write {path}", f"{error.strerror}", "Name another place with --out.") from error
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar in a terminal, nothing elsewhere: `tell(done, total)`."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,1 @@
+"""What a recipe for the user's own files should say, and why."""

@@ -1,0 +1,77 @@
+"""A config.json of others: every key is understood, known not to matter, or refused by its name and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import UserError
+
+ABSENT = object()
+
+# Bookkeeping, training, generation and the heads of other tasks: nothing of it changes what the trunk computes.
+HARMLESS = """
+    _name_or_path _commit_hash _attn_implementation architectures model_type name_or_path transformers_version
+    torch_dtype dtype tokenizer_class prefix torchscript use_bfloat16 use_cache return_dict output_attentions
+    output_hidden_states output_past output_scores chunk_size_feed_forward gradient_checkpointing initializer_range
+    classifier_dropout num_labels id2label label2id problem_type finetuning_task task_specific_params pretraining_tp
+    bos_token_id eos_token_id pad_token_id sep_token_id cls_token_id mask_token_id unk_token_id decoder_start_token_id
+    max_length min_length do_sample early_stopping num_beams num_beam_groups diversity_penalty temperature top_k top_p
+    typical_p repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size bad_words_ids
+    num_return_sequences forced_bos_token_id forced_eos_token_id remove_invalid_values
+    exponential_decay_length_penalty suppress_tokens begin_suppress_tokens return_dict_in_generate
+    pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head pooler_type
+    summary_type summary_use_proj summary_activation summary_proj_to_labels summary_first_dropout
+    reorder_and_upcast_attn is_llama_config transformers.js_config unsloth_fixed unsloth_version max_window_layers
+"""
+
+
+class Config:
+    """The keys of a config.json; each is asked for once, and `done` refuses what nobody asked for."""
+
+    def __init__(self, values: Mapping[str, Any], where: str) -> None:
+        self.values, self.where, self.asked = dict(values), where, set(HARMLESS.split())
+
+    def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
+        """The value of a key, of one of these types (int unless given); null counts as absent."""
+        self.asked.add(key)
+        value = self.values.get(key)
+        if value is None:
+            if default is ABSENT:
+                raise UserError(f"a key `{key}` in {self.where}", "none")
+            return default
+        kinds = kinds or (int,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise UserError(f"`{key}` in {self.where} as {' or '.join(kind.__name__ for kind in kinds)}", repr(value))
+        return value
+
+    def only(self, key: str, *allowed: Any) -> None:
+        """Refuse other values of a key than these; it may be absent or null."""
+        self.asked.add(key)
+        value = self.values.get(key)
+        if value is not None and value not in allowed:
+            raise UserError(f"`{key}: {' or '.join(_shown(one) for one in allowed)}` in {self.where}", _shown(value))
+
+    def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
+        """Our name for the value of a key."""
+        value = self.get(key, default, str)
+        self.only(key, *names)
+        return names[value]
+
+    def done(self) -> None:
+        """Refuse keys that nobody asked for, unless they are off."""
+        for key, value in self.values.items():
+            off = value is None or value is False or value in ({}, [], "")
+            if key not in self.asked and not off:
+                raise UserError(
+                    f"only keys that are known here in {self.where}",
+                    f"`{key}: {_shown(value)}`",
+                    "If it does not change what the model computes, take it out of the file.",
+                )
+
+
+def _shown(value: Any) -> str:
+    import json
+
+    text = json.dumps(value) if not isinstance(value, str) else value
+    return text if len(text) < 80 else text[:77] + "..."

@@ -1,0 +1,129 @@
+"""From a run to a folder of Hugging Face, which `transformers` loads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from ..errors import UserError, one_of
+from ..run import Run
+from ..tokens.text import Text
+from ..tokens.tokenizer import package
+from ..train.folder import Folder
+from ..train.weights import load_weights
+from .bert import BERT
+from .family import Family, Written
+from .gpt2 import GPT2
+from .llama import LLAMA
+from .spelling import FILE
+
+FORMATS = ("huggingface",)
+FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json")
+SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
+OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
+OF_DECODERS = {**SHARED, "begin": "bos", "end": "eos", "separator": "sep"}
+
+
+def export_model(run: Run, out: str | Path, format: str = "huggingface", overwrite: bool = False) -> list[str]:
+    """Write the best model of a run for others, and return what there is to say about it.
+
+    overwrite    replace what an earlier export left in that folder
+    """
+    one_of("the format", format, FORMATS)
+    out = Path(out).expanduser()
+    _check(out, overwrite)
+    tokens = _text(run)
+    weights, _ = load_weights(run.folder.model)
+    written = family(run).write(run.recipe, weights)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
+    try:
+        _write(partial, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
+        _put(partial.path, out)
+    finally:
+        shutil.rmtree(partial.path, ignore_errors=True)
+    return written.notes
+
+
+def family(run: Run) -> Family:
+    """The family that is nearest: its own check then names what stands in the way."""
+    model = run.recipe.model
+    if model.kind == "encoder":
+        return BERT
+    if model.kind != "decoder":
+        raise UserError("`model.kind: encoder` or `decoder`, for Hugging Face", f"`model.kind: {model.kind}`")
+    likeness = (model.norm == "rms") + (model.position == "rotary") + (model.activation == "swiglu")
+    return LLAMA if likeness >= 2 else GPT2
+
+
+def _text(run: Run) -> Text:
+    """The only stream of tokens, with its vocabulary."""
+    tokens = list(run.assembly.tokens.values())
+    if len(tokens) != 1 or not isinstance(tokens[0], Text):
+        kinds = ", ".join(stream.kind for stream in tokens)
+        raise UserError("one stream of tokens of the kind text, for Hugging Face", kinds)
+    return tokens[0]
+
+
+def _check(out: Path, overwrite: bool) -> None:
+    """Refuse a place where something else lies."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise UserError(f"a folder, or nothing, at {out}", "a file", "Name another with --out.")
+    there = sorted(path.name for path in out.iterdir())
+    if there and not overwrite:
+        raise UserError(f"nothing yet at {out}", ", ".join(there[:4]), "Name another with --out, or say --overwrite.")
+    others = [name for name in there if name not in FILES]
+    if others:
+        advice = "Only what an export wrote is replaced; name another folder with --out."
+        raise UserError(f"nothing but an earlier export at {out}", ", ".join(others[:4]), advice)
+
+
+def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
+    """The four files."""
+    ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
+    kept = ("pad_token_id", "bos_token_id", "eos_token_id")
+    config = {**written.config, "dtype": "float32"} | {key: ids.get(key) for key in kept}
+    folder.write("config.json", _json(config))
+    plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in written.tensors.items()}
+    _write_weights(folder.path / "model.safetensors", plain)
+    tokens.save(folder.path / FILE)
+    find = package().Tokenizer.from_file(str(folder.path / FILE)).id_to_token
+    special = {
+        f"{theirs}_token": find(tokens.specials[role]) for role, theirs in names.items() if role in tokens.specials
+    }
+    beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
+    folder.write("tokenizer_config.json", _json(beside))
+
+
+def _write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
+    try:
+        path.write_bytes(save(tensors, metadata={"format": "pt"}))
+    except OSError as error:
+        raise UserError(f"room for the weights at {path}", f"{error}") from error
+
+
+def _put(made: Path, out: Path) -> None:
+    """Put a finished folder in its place; what is there goes only when the new one stands."""
+    old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
+    if out.exists():
+        out.rename(old)
+    try:
+        made.rename(out)
+    except OSError:
+        if old.exists():
+            old.rename(out)
+        raise
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _json(values: dict[str, Any]) -> str:
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,91 @@
+"""What a family of models of others answers, so that one of its folders can become a run, and a run such a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import UserError
+from ..recipe import Recipe
+from .config import Config
+from .links import Link
+
+Sections = dict[str, dict[str, Any]]
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+THEIRS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way back
+
+EMBEDDING = "entrance.embedding.table.weight"
+POSITION = "trunk.position.table"
+READOUT = "readout.linear"
+
+
+@dataclass
+class Written:
+    """A run in the words of others: their configuration, their weights, and what there is to say."""
+
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    notes: list[str] = field(default_factory=list)
+
+
+class Family:
+    """A kind of model of others. Abstract: see bert.py, gpt2.py and llama.py."""
+
+    def plain(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
+        """Their weights under plain names; what is known to be of no use here is left out, and said in `notes`."""
+        raise NotImplementedError
+
+    def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
+        """The sections `model`, `tokens` (without its vocabulary) and `objective` of a recipe."""
+        raise NotImplementedError
+
+    def links(self, recipe: Recipe) -> list[Link]:
+        """Which weights of ours are which of theirs, under plain names."""
+        raise NotImplementedError
+
+    def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
+        """A run in their words; refused where they have none for it."""
+        raise NotImplementedError
+
+
+def given(value: float | None, default: float) -> float:
+    """A value, or what stands for none."""
+    return default if value is None else value
+
+
+def without(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The weights with a prefix taken off the names that have it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+
+
+def drop(tensors: dict[str, Tensor], wanted: Any, notes: list[str], what: str) -> None:
+    """Leave weights out, and say so."""
+    names = sorted(name for name in tensors if wanted(name))
+    for name in names:
+        del tensors[name]
+    if names:
+        notes.append(f"left out: {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
+
+
+def tied(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
+    """Whether the last layer is the embedding itself; a copy of it under the name `head` is removed."""
+    tie = bool(config.get("tie_word_embeddings", default, bool))
+    if tie and head in tensors and embedding in tensors:
+        if not tensors[head].equal(tensors[embedding]):
+            raise UserError(
+                f"`{head}` equal to `{embedding}`, as `tie_word_embeddings: true` says in {config.where}", "others"
+            )
+        del tensors[head]
+    return tie
+
+
+def refuse(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
+    """Refuse a recipe whose keys differ from what a class of others needs; a tuple holds several fit values."""
+    for key, fit in wanted.items():
+        section, _, name = key.partition(".")
+        fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
+        if found not in fits:
+            choice = " or ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in fits)
+            raise UserError(f"`{key}: {choice}`, for {what}", f"`{key}: {found}`", "Hugging Face has no such class.")

@@ -1,0 +1,165 @@
+"""From a folder of Hugging Face to a run: its configuration becomes a recipe, its weights ours."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._version import __version__
+from ..assembly import Assembly, silent
+from ..errors import UserError
+from ..recipe import Recipe
+from ..run import Run
+from ..train.changes import located
+from ..train.folder import Folder
+from ..train.parallel import place
+from ..train.weights import named, put, save_weights
+from .bert import BERT, ROBERTA
+from .config import Config
+from .family import EMBEDDING, Family
+from .gpt2 import GPT2
+from .links import take_all
+from .llama import LLAMA
+from .reading import read_json, read_pooling, read_tensors
+from .spelling import FILE, read_names, read_tokenizer, token_keys
+
+FAMILIES: dict[str, Family] = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "gpt2": GPT2,
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen2": LLAMA,
+}
+
+
+@dataclass
+class Foreign:
+    """A model of others, read but not yet understood."""
+
+    name: str
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    tokenizer: str
+    special: dict[str, str]
+    pool: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
+    """Make a run of a model of others: a folder of Hugging Face, or a .gguf file.
+
+    changes    of the recipe, such as {"tokens.context": 128}
+    say        hears what was left out
+    """
+    source, run = Path(source).expanduser(), Path(run).expanduser()
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(f"no files yet at {run}, the run to be made", "some", "Name another folder with --run.")
+    foreign = _gguf(source) if source.suffix == ".gguf" else read_folder(source)
+    recipe, weights = convert(foreign, str(run.resolve() / "model" / FILE), changes)
+    _write(run, foreign, recipe, weights, source)
+    for note in foreign.notes if say else ():
+        say(note)
+    return Run(run)
+
+
+def read_folder(folder: Path) -> Foreign:
+    """The files of a folder."""
+    if not folder.is_dir():
+        raise UserError(f"a folder of a Hugging Face model at {folder}", "a file" if folder.exists() else "nothing")
+    config, notes = read_json(folder / "config.json"), list[str]()
+    pool = read_pooling(folder, notes)
+    return Foreign(
+        folder.resolve().name, config, read_tensors(folder), read_tokenizer(folder), read_names(folder), pool, notes
+    )
+
+
+def convert(
+    foreign: Foreign, tokenizer: str, changes: Mapping[str, Any] | None = None
+) -> tuple[Recipe, dict[str, Tensor]]:
+    """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
+    config = Config(foreign.config, "config.json")
+    kind = config.get("model_type", "", str)
+    if kind not in FAMILIES:
+        raise UserError(f"`model_type` of config.json to be one of {', '.join(FAMILIES)}", repr(kind))
+    family = FAMILIES[kind]
+    tensors = family.plain(foreign.tensors, config, foreign.notes)
+    sections = family.sections(tensors, config)
+    tokens = token_keys(foreign.tokenizer, foreign.special)
+    sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.get("vocab_size"), **tokens}
+    if foreign.pool:
+        if sections["model"]["kind"] != "encoder":
+            raise UserError("an encoder, for the pooling in modules.json", f"`model_type: {kind}`")
+        sections["model"]["pool"] = foreign.pool
+    config.done()
+    recipe = Recipe.of(
+        {
+            "about": {"title": f"{foreign.name}, imported", "note": f"A {kind} model of others."},
+            "data": {"kind": "text", "documents": "line"},
+            **sections,
+        },
+        changes,
+        where="in changes of the imported recipe",
+    )
+    weights = take_all(family.links(recipe), tensors, "config.json")
+    return recipe, weights
+
+
+def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tensor], source: Path) -> None:
+    """The run folder, whole or not at all."""
+    recipe = located(recipe)
+    seen = recipe.data.open(silent).fingerprint if getattr(recipe.data, "files", []) else {}
+    state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
+    assembly = Assembly.stored(recipe, state)
+    network = assembly.network()
+    _check_size(weights, assembly)
+    put(network, weights, place, str(source))
+    about = {
+        "sciformer": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "plugins": [],
+        "data": seen,
+        "samples": {},
+        "parameters": sum(weight.numel() for weight in network.parameters()),
+        "seconds": 0.0,
+        "recipe": foreign.name,
+        "began": time.strftime("%Y-%m-%d %H:%M"),
+        "imported": {"from": foreign.name, "config": foreign.config, "notes": foreign.notes},
+    }
+    run.parent.mkdir(parents=True, exist_ok=True)
+    partial = Folder(run.with_name(f".{run.name}.partial"))
+    shutil.rmtree(partial.path, ignore_errors=True)
+    try:
+        partial.write("run.json", json.dumps(about, indent=1))
+        partial.write("recipe.yaml", recipe.text())
+        partial.write("model/statistics.json", json.dumps(assembly.state()))
+        partial.write(f"model/{FILE}", foreign.tokenizer)
+        save_weights(partial.model, named(network), {"step": 0, "scores": {}})
+        partial.path.rename(run)  # over an empty folder, if there is one
+    finally:
+        shutil.rmtree(partial.path, ignore_errors=True)
+
+
+def _check_size(weights: dict[str, Tensor], assembly: Assembly) -> None:
+    (tokens,) = assembly.tokens.values()
+    size: int = tokens.size  # type: ignore[attr-defined]
+    if len(weights[EMBEDDING]) != size:
+        raise UserError(f"a vector for each of {size} tokens, as config.json says", f"{len(weights[EMBEDDING])}")
+
+
+def _gguf(path: Path) -> Foreign:
+    from .gguf import read_gguf
+
+    return read_gguf(path)

@@ -1,0 +1,95 @@
+"""Which weight of ours is which of theirs: one table for both directions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import UserError
+
+FEW = 6  # names shown of a long list
+
+
+@dataclass(frozen=True)
+class Link:
+    """One weight of ours, and the weights of theirs that it is made of, one below the other.
+
+    rows    of each of theirs, as ours has them; for one alone they need not be given
+    turned  theirs are stored as (inputs, outputs)
+    halves  heads of each of theirs in which rotary positions couple (x_i, x_i+E/2), as Hugging Face has them, where
+            ours couple neighbours (x_2i, x_2i+1); 0 where nothing is turned
+    zeros   ours may lack it, and theirs are zeros then
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    rows: tuple[int, ...] = ()
+    turned: bool = False
+    halves: tuple[int, ...] = ()
+    zeros: bool = False
+
+    def take(self, theirs: dict[str, Tensor]) -> Tensor:
+        """Ours, from theirs; what was used is removed."""
+        parts = []
+        for i, name in enumerate(self.theirs):
+            part = theirs.pop(name)
+            part = part.T if self.turned else part
+            if self.rows and part.shape[0] != self.rows[i]:
+                raise UserError(f"{self.rows[i]} rows in `{name}`, as the configuration says", f"{part.shape[0]}")
+            parts.append(neighbours(part, self.halves[i]) if self.halves and self.halves[i] else part)
+        whole = torch.cat(parts)
+        return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
+
+    def give(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Theirs, from ours."""
+        if self.ours not in ours and not self.zeros:
+            raise UserError(f"a weight `{self.ours}` in the run", "none")
+        whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
+        given = {}
+        for i, part in enumerate(whole.split(self.rows) if self.rows else [whole]):
+            part = halved(part, self.halves[i]) if self.halves and self.halves[i] else part
+            given[self.theirs[i]] = (part.T if self.turned else part).contiguous().clone()
+        return given
+
+
+def take_all(links: Iterable[Link], theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+    """All of ours; every weight of theirs must find its place."""
+    links, left = list(links), dict(theirs)
+    missing = [name for link in links for name in link.theirs if name not in left]
+    if missing:
+        raise UserError(
+            f"weights {listed(missing)} in {where}", "none of that name", f"There are {listed(sorted(left))}."
+        )
+    ours = {link.ours: link.take(left) for link in links}
+    if left:
+        advice = "They would change what the model computes; such a model is not known here."
+        raise UserError(f"only weights of the kind of model that {where} says it is", listed(sorted(left)), advice)
+    return ours
+
+
+def give_all(links: Iterable[Link], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """All of theirs; every weight of ours must find its place."""
+    links = list(links)
+    left = sorted(ours.keys() - {link.ours for link in links})
+    if left:
+        raise UserError("only weights that Hugging Face has a place for", listed(left))
+    return {name: tensor for link in links for name, tensor in link.give(ours).items()}
+
+
+def listed(names: list[str]) -> str:
+    """Some names, and how many more there are."""
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more
+
+
+def neighbours(weight: Tensor, heads: int) -> Tensor:
+    """Rows (head, half, pair) of queries or keys as (head, pair, half)."""
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def halved(weight: Tensor, heads: int) -> Tensor:
+    """The way back."""
+    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

@@ -1,0 +1,65 @@
+"""The tokenizer of a folder of others: which keys of `tokens:` say the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..tokens.tokenizer import package
+from .reading import read_json
+
+UNITS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
+FILE = "tokenizer.json"
+
+
+def read_tokenizer(folder: Path) -> str:
+    """The text of tokenizer.json."""
+    path = folder / FILE
+    if not path.is_file():
+        others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
+        advice = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it."
+        raise UserError(f"{FILE} in {folder}", f"only {', '.join(others)}" if others else "none", advice)
+    return path.read_text("utf-8")
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """The names of special tokens (`pad_token`, ...) in the files beside a tokenizer."""
+    found: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        values = read_json(folder / name) if (folder / name).is_file() else {}
+        for key, value in values.items():
+            value = value.get("content") if isinstance(value, dict) else value
+            if key.endswith("_token") and isinstance(value, str):
+                found[key] = value
+    return found
+
+
+def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
+    """The keys of `tokens:` for the text of a tokenizer.json: unit, special tokens, and what is put around a text."""
+    tokenizer = package().Tokenizer.from_str(text)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    known = tokenizer.get_vocab(with_added_tokens=True)
+    special = {role: names[key] for role, key in ROLES.items() if names.get(key) in known}
+    first, last = _frame(tokenizer)
+    begin, end = first or names.get("bos_token"), last or names.get("eos_token")
+    if begin in known:
+        special["begin"] = begin
+    if end in known:
+        special["end"] = end
+    unit = UNITS.get(type(tokenizer.model).__name__)
+    if unit is None:
+        raise UserError(f"a tokenizer of the type {', '.join(UNITS)}", type(tokenizer.model).__name__)
+    return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
+
+
+def _frame(tokenizer: Any) -> tuple[str, str]:
+    """The special tokens that a tokenizer puts before and after each text; "" where it puts none."""
+    bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
+    for first in (0, 1):
+        for last in (0, 1):
+            if framed[first : len(framed) - last] == bare:
+                return "".join(framed[:first]), framed[-1] if last else ""
+    raise UserError("a tokenizer that puts at most one token before and one after each text", " ".join(framed))

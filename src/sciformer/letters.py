@@ -1,0 +1,96 @@
+"""From tokens to text as they come: whole characters, and nothing of what a text must stop before."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+UNREADABLE = "\ufffd"
+
+
+class Line:
+    """One text in the making: what of it may be shown, and whether it is over."""
+
+    def __init__(self, tokens: Any, before: list[int], stops: list[str], end: int | None) -> None:
+        self.pieces = ByteLetters() if _bytes(tokens) else Letters(tokens, before)
+        self.stops, self.end = stops, end
+        self.held, self.over = "", False
+
+    def add(self, token: int) -> str:
+        """What is certain with one token more."""
+        if token == self.end:
+            self.over = True
+            return self.close()
+        self.held += self.pieces.add(token)
+        found = [self.held.index(stop) for stop in self.stops if stop in self.held]
+        ready = (
+            min(found) if found else len(self.held) - max((_begun(self.held, stop) for stop in self.stops), default=0)
+        )
+        self.over = bool(found)
+        piece, self.held = self.held[:ready], self.held[ready:]
+        return piece
+
+    def all(self, tokens: Iterable[int]) -> Iterator[str]:
+        """The pieces of a whole text."""
+        for token in tokens:
+            yield self.add(token)
+            if self.over:
+                return
+        yield self.close()
+
+    def close(self) -> str:
+        """What was held back, where the text ends without a stop."""
+        return self.held + self.pieces.rest()
+
+
+class Letters:
+    """From tokens to text, so that the pieces together are the text of all tokens.
+
+    A token may stand for half a character, or for a blank and a word; so it is read together with those before it.
+    """
+
+    def __init__(self, tokens: Any, before: list[int]) -> None:
+        self.tokens, self.ids = tokens, before[-8:]
+        self.text = tokens.decode(self.ids)
+        self.shown = len(self.text)
+
+    def add(self, token: int) -> str:
+        """The text that this token completes."""
+        if len(self.ids) > 64 and self.shown == len(self.text):  # to read everything again would take ever longer
+            self.ids = self.ids[-8:]
+            self.shown = len(self.tokens.decode(self.ids))
+        self.ids.append(token)
+        self.text = self.tokens.decode(self.ids)
+        ready = len(self.text) - self.text.endswith(UNREADABLE)
+        piece = self.text[self.shown : ready]
+        self.shown = max(self.shown, ready)
+        return piece
+
+    def rest(self) -> str:
+        """What was never completed."""
+        return str(self.text[self.shown :])
+
+
+class ByteLetters:
+    """The same of bytes: whole characters, and nothing of one that is never completed."""
+
+    def __init__(self) -> None:
+        self.reader = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def add(self, token: int) -> str:
+        """The text that this byte completes."""
+        return self.reader.decode(bytes([token]))
+
+    def rest(self) -> str:
+        """Nothing."""
+        return ""
+
+
+def _bytes(tokens: Any) -> bool:
+    return bool(tokens.unit == "bytes" and not tokens.tokenizer)
+
+
+def _begun(text: str, stop: str) -> int:
+    """How many letters at the end of a text may be the beginning of `stop`."""
+    return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

@@ -1,0 +1,43 @@
+"""How near a translation is to one that people made (sacreBLEU)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import UserError
+
+
+def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
+    """BLEU of the whole corpus in per cent (arXiv 1804.08771), one reference each, cased."""
+    return float(_corpus(_bleu(tokenize), translation, reference).score)
+
+
+def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
+    """chrF2 of the whole corpus in per cent: F score of character n-grams."""
+    return float(_corpus(_sacrebleu().CHRF(), translation, reference).score)
+
+
+def signature(tokenize: str = "13a") -> str:
+    """What sacreBLEU says was computed."""
+    metric = _bleu(tokenize)
+    metric.corpus_score(["a"], [["a"]])
+    return str(metric.get_signature())
+
+
+def _bleu(tokenize: str) -> Any:
+    return _sacrebleu().BLEU(tokenize=tokenize, force=tokenize == "none")  # without its doubts about split text
+
+
+def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> Any:
+    if len(translation) != len(reference) or not len(reference):
+        raise UserError("as many translations as references, one or more", f"{len(translation)} and {len(reference)}")
+    return metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]])
+
+
+def _sacrebleu() -> Any:
+    try:
+        from sacrebleu import metrics
+    except ImportError as error:
+        raise UserError("the package sacrebleu, for BLEU", "none", "pip install 'sciformer[text]'") from error
+    return metrics

@@ -1,0 +1,169 @@
+"""Which tag has each word? (named entities, parts of speech)"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..data.batch import Batch, Inputs, View
+from ..data.chance import Chance
+from ..data.dataset import ITEMS, Dataset
+from ..errors import UserError
+from ..metrics import entities
+from ..nn import TagHead
+from ..nn.losses import IGNORED
+from ..nn.ragged import Ragged
+from ..tokens.base import Tokens
+from .base import ANSWER, Array, Objective, Outputs
+
+OUTSIDE = "O"
+
+
+class Tag(Objective):
+    """-sum_w ln p(tag of word w), with p = softmax of a linear head on the first token of the word.
+
+    Tags are lists, as many as there are words; where tokens are no parts of words, as many as there are tokens. A tag
+    that the training data do not have counts as a mistake, but not in the loss.
+    """
+
+    unit: ClassVar[str] = "tags"
+    standard: ClassVar[tuple[str, ...]] = ("entity_f1", "entity_precision", "entity_recall", "token_accuracy")
+
+    label: str = "tags"
+    """Column with a list of tags for each sample, one for each word: B-place, I-place, O, or any others."""
+    hidden: int | None = Field(default=None, ge=1)
+    """Width of an inner layer of the head; none unless given."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tags."""
+        return (self.label,)
+
+    def chosen(self) -> list[str]:
+        """The names of the metrics; of entities only where tags are of that kind."""
+        if not self.metrics and self.state and not self.spans:
+            return ["token_accuracy"]
+        return super().chosen()
+
+    def fit(self, train: Dataset) -> None:
+        """Learn the tags, in sorted order."""
+        lists = train.sample_column(self.label)
+        tags = sorted({str(tag) for tags in lists for tag in tags})
+        if len(tags) < 2:
+            raise UserError(f"two tags or more in column `{self.label}`", f"{len(tags)}: {', '.join(tags)}")
+        if len(tags) > 10_000:
+            raise UserError(f"tags in column `{self.label}`", f"{len(tags)} different ones")
+        self.state["tags"] = tags
+
+    @property
+    def answers(self) -> list[str]:
+        """The tags, in the order of the head's outputs."""
+        return list(self.state["tags"])
+
+    @property
+    def spans(self) -> bool:
+        """Whether the tags are those of entities: `O`, and letters with a type behind."""
+        return all(tag == OUTSIDE or tag[:2] in ("B-", "I-", "E-", "S-") for tag in self.answers)
+
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+        """Number the tags at the first token of each word; nothing is hidden."""
+        lists = batch.samples.get(self.label)
+        if lists is None:
+            return batch
+        stream, tags = batch.stream, np.array(self.answers)
+        first = stream.columns["item"] >= 0
+        size = np.array([len(one) for one in lists], np.int64)
+        flat = (
+            np.concatenate([np.asarray(one, object) for one in lists]).astype(str) if size.sum() else np.zeros(0, str)
+        )
+        number = np.searchsorted(tags, flat)
+        number = np.where(tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags))  # never seen: one more
+        answer = np.full(len(first), IGNORED, np.int64)
+        answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
+        return batch.but(stream.but(**{ANSWER: answer}))
+
+    def count(self, batch: Batch) -> float:
+        """Words with a tag that is known."""
+        answer = batch.stream.columns.get(ANSWER)
+        if answer is None:
+            raise UserError(f"a column `{self.label}` with the truth to judge by", "none")
+        return float(((answer >= 0) & (answer < len(self.answers))).sum())
+
+    def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
+        """A linear layer for each token, or an MLP."""
+        return {"tag": TagHead(dim, len(self.answers), self.hidden)}
+
+    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+        """Cross-entropy of the first tokens of words."""
+        view = inputs.stream
+        logits = model.heads["tag"](model.tokens(model.encode(view))).float()
+        answer = view.columns[ANSWER]
+        target = answer.masked_fill(answer >= logits.shape[-1], IGNORED)
+        flat = logits.flatten(0, -2)
+        if not outputs:
+            return F.cross_entropy(flat, target.flatten(), ignore_index=IGNORED, reduction="sum"), {}
+        loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORED, reduction="none").view_as(target)
+        best = logits.argmax(-1)
+        found = {"loss": loss, "correct": best == answer, "count": answer != IGNORED}
+        sums = {name: _padded(part, view).sum(1) for name, part in found.items()}
+        return loss.sum(), {**sums, **_words(best, view)}
+
+    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+        """The likeliest tag of each word."""
+        view = inputs.stream
+        return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
+
+    def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
+        """Tags by name, a list for each sample as long as it has words; "" at words that are not in this window."""
+        tags, found = np.array(self.answers), dict(outputs)
+        numbers, items = (found.pop(name).astype(np.int64) for name in ("tag", "item"))
+        named = np.empty(len(numbers), object)
+        for row, size in enumerate(samples[ITEMS]):
+            here = items[row] >= 0
+            named[row] = np.full(int(size), "", tags.dtype)
+            named[row][items[row][here]] = tags[numbers[row][here]]
+        found["tags"] = named
+        if self.label in samples:
+            found["truth"] = samples[self.label]
+        return found
+
+    def merge(self, values: Array, which: Array, count: int) -> Array:
+        """Sums over the windows of a sample, and lists put together; a word without any token is outside."""
+        if values.dtype != object:
+            return super().merge(values, which, count) * np.bincount(which)
+        merged = np.empty(count, object)
+        for row, one in zip(which, values):
+            merged[row] = one if merged[row] is None else np.where(merged[row] == "", one, merged[row])
+        rest = OUTSIDE if OUTSIDE in self.answers else self.answers[0]
+        merged[:] = [np.where(one == "", rest, one) for one in merged]
+        return merged
+
+    def details(self, outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+        """Precision, recall and F1 of every type of entity."""
+        if not self.spans or "truth" not in outputs:
+            return []
+        found = entities(outputs["tags"], outputs["truth"])
+        return [
+            {"entity": kind, "precision": one.precision, "recall": one.recall, "F1": one.f1}
+            | {"predicted": one.predicted, "true": one.true}
+            for kind, one in found.items()
+        ]
+
+
+def _padded(part: Tensor, view: View) -> Tensor:
+    return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
+
+
+def _words(best: Tensor, view: View) -> Outputs:
+    """(B, N) the tag of a token, and the number of the word that begins with it, or -1."""
+    item = view.columns["item"]
+    if isinstance(view.valid, Ragged):
+        item = view.valid.pad(item).masked_fill(~view.valid.valid, -1)
+    elif view.valid is not None:
+        item = item.masked_fill(~view.valid, -1)
+    return {"tag": _padded(best, view), "item": item}

@@ -1,0 +1,135 @@
+"""Subwords learned from texts: the same texts always give the same vocabulary.
+
+Byte pairs are learned by the package `tokenizers` as they are. Its other two trainers follow the order of a hash table,
+another one each time: WordPiece is given its letters in order, and the unigram model is learned here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..errors import UserError
+from .tokenizer import package, threads
+from .unigram import learn_pieces
+from .vocabulary import Names
+
+LETTERS = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
+
+
+def learn(
+    unit: str, texts: Iterable[list[str]], size: int, minimum: int, names: Names, lower: bool, normal: str
+) -> str:
+    """A tokenizer of at most `size` tokens, as the text of its tokenizer.json; its special tokens have these names.
+
+    texts    in pieces, read once
+    minimum  what is seen less often than this, or than twice, is not joined
+    """
+    special = list(dict.fromkeys(name for _, name in names))
+    made = _rules(unit, lower, normal, dict(names)["unknown"])
+    learner = {"bpe": _byte_pairs, "wordpiece": _word_pieces, "unigram": _unigram}[unit]
+    with threads():
+        learner(made, _counted(texts), size, max(2, minimum), special)
+    made.add_special_tokens(special)
+    text: str = made.to_str()
+    return text
+
+
+def _counted(texts: Iterable[list[str]]) -> Iterator[list[str]]:
+    """The texts, of which there must be some."""
+    letters = 0
+    for some in texts:
+        letters += sum(map(len, some))
+        yield some
+    if not letters:
+        raise UserError("some text to train on", "none")
+
+
+def _byte_pairs(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+    library = package()
+    letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+    _room(size, len(letters) + len(special), "all bytes")
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=minimum,
+        initial_alphabet=letters,
+        special_tokens=special,
+        show_progress=False,
+    )
+    made.train_from_iterator(texts, trainer)
+
+
+def _word_pieces(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+    library = package()
+    counts = _words(made, texts)
+    letters: Counter[str] = Counter()
+    for word, times in counts.items():
+        for letter in word:
+            letters[letter] += times
+    kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:LETTERS])
+    words = sorted(word for word in counts if kept.issuperset(word))
+    inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
+    _room(size, len(special) + len(kept) + len(inner), "all letters")
+    trainer = library.trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
+    )
+    trained = library.Tokenizer(library.models.WordPiece(unk_token=made.model.unk_token))
+    trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
+    model = json.loads(trained.to_str())["model"]
+    made.model = library.models.WordPiece(model["vocab"], unk_token=made.model.unk_token)
+
+
+def _unigram(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+    library = package()
+    # The other special tokens come after the pieces, for what is among those is also found in texts.
+    pieces = learn_pieces(_words(made, texts), max(1, size - len(special)))
+    made.model = library.models.Unigram([(special[1], 0.0), *pieces], 0, False)
+
+
+def _words(made: Any, texts: Iterator[list[str]]) -> Counter[str]:
+    """How often each word is there, by the rules of a tokenizer."""
+    counts: Counter[str] = Counter()
+    for some in texts:
+        for text in some:
+            normal = text if made.normalizer is None else made.normalizer.normalize_str(text)
+            counts.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(normal))
+    return counts
+
+
+def _room(size: int, least: int, what: str) -> None:
+    if size < least:
+        raise UserError(f"tokens.vocabulary of {least} or more, for {what}", f"{size}")
+
+
+def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:
+    """A tokenizer with its rules, but no vocabulary."""
+    library = package()
+    steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
+    steps += [library.normalizers.Lowercase()] if lower else []
+    if unit == "bpe":
+        # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
+        made = library.Tokenizer(library.models.BPE())
+        steps += [
+            library.normalizers.Prepend(" "),
+            library.normalizers.Replace(library.Regex(r"\A (?=[\n\r\t])"), ""),
+        ]
+        made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+        parts = [library.decoders.ByteLevel(), library.decoders.Fuse(), library.decoders.Strip(" ", 1, 0)]
+        made.decoder = library.decoders.Sequence(parts)
+    elif unit == "wordpiece":
+        made = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
+        steps += [library.normalizers.BertNormalizer(strip_accents=False, lowercase=False)]
+        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        made.decoder = library.decoders.WordPiece(prefix="##")
+    else:
+        made = library.Tokenizer(library.models.Unigram())
+        lines = library.pre_tokenizers.Split("\n", "isolated")
+        blanks = library.pre_tokenizers.Metaspace(prepend_scheme="first")
+        made.pre_tokenizer = library.pre_tokenizers.Sequence([lines, blanks])
+        made.decoder = library.decoders.Metaspace(prepend_scheme="first")
+    if steps:
+        made.normalizer = library.normalizers.Sequence(steps)
+    return made

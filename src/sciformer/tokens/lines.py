@@ -1,0 +1,51 @@
+"""Text drawn in lines, each token on a ground as dark as its weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+LETTERS, WIDTH = 64, 80  # of a line: single characters in cells, or words of different width
+
+
+def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
+    """Write tokens; `cells` of one width are for single characters, words take the room they need."""
+    from matplotlib import colormaps
+    from matplotlib.patches import Rectangle
+
+    shade = np.zeros(len(tokens)) if weights is None else np.asarray(weights, np.float64)
+    shade = shade / max(float(shade.max(initial=0)), 1e-12)
+    axes.set_axis_off()
+    places = [(i % LETTERS, i // LETTERS, 1) for i in range(len(tokens))] if cells else _places(tokens)
+    axes.set_xlim(0, max((x + wide for x, _, wide in places), default=1))
+    axes.set_ylim(max((y for _, y, _ in places), default=0) + 1, 0)
+    for token, (x, y, wide), dark in zip(tokens, places, shade):
+        axes.add_patch(Rectangle((x, y), wide, 1, facecolor=colormaps["Blues"](0.9 * float(dark)), linewidth=0))
+        colour = "white" if dark > 0.6 else "black"
+        axes.text(
+            x + wide / 2,
+            y + 0.5,
+            token.replace("$", r"\$"),
+            ha="center",
+            va="center",
+            fontsize=7,
+            family="monospace",
+            color=colour,
+        )
+
+
+def _places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:
+    """(x, line, width) of words that fill lines."""
+    places, x, y = [], 0, 0
+    for token in tokens:
+        wide = len(token) + 1
+        if x and x + wide > WIDTH:
+            x, y = 0, y + 1
+        places.append((x, y, wide))
+        x += wide
+    return places

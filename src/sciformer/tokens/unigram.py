@@ -1,0 +1,193 @@
+"""Pieces of words that make a text likely: the unigram model of SentencePiece (arXiv 1804.10959, 1808.06226).
+
+p(word) is the sum, over all ways to cut it into pieces, of the product of their p(piece). It begins with many
+candidates; expectation-maximisation finds their p, and those without which the text would hardly be less likely are
+left out, until as many are left as were asked for. All ways of all words are handled at once, as edges of one graph:
+the nodes of a word are the places between its letters. The same text always gives the same pieces.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+LONGEST = 16  # letters of a piece
+WORD, WORDS = 40, 100_000  # letters of a word that is learned from, at most; and how many words, the most frequent
+SEEDS = 10  # candidates for each piece that is wanted
+SHRINK, ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
+LEAST = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
+
+
+class Edges(NamedTuple):
+    """Pieces within words, sorted by the letters before their end."""
+
+    first: Array  # (E,) the node where a piece begins
+    last: Array  # (E,) and where it ends
+    piece: Array  # (E,) the number of the piece
+    word: Array  # (E,) the number of the word
+    steps: list[slice]  # edges that end after one letter of their word, after two, ...
+    begin: Array  # (W,) the first node of each word
+    end: Array  # (W,) and the last
+
+    def keep(self, some: Array) -> Edges:
+        """Some of the edges, by a mask (E,)."""
+        count = np.concatenate([[0], some.cumsum()])
+        steps = [slice(int(count[step.start]), int(count[step.stop])) for step in self.steps]
+        return Edges(*(column[some] for column in self[:4]), steps, self.begin, self.end)
+
+
+class Runs(NamedTuple):
+    """All runs of letters in some words. Positions count letters, with the words end to end."""
+
+    at: list[Array]  # for each length, (T,) the number of the run that begins at a position, or -1
+    first: Array  # (R,) a position where each run stands
+    long: Array  # (R,) its letters
+    count: Array  # (R,) how often it is there
+
+
+def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
+    """At most `size` pieces with ln p, the likeliest first; all letters are among them while there is room."""
+    counts = _short(counts)
+    words = sorted(counts, key=lambda word: (-counts[word], word))[:WORDS]
+    weight = np.array([counts[word] for word in words], np.float64)
+    lengths = np.array([len(word) for word in words], np.int64)
+    runs = _seeds(_runs(words, lengths, weight), size)
+    letter, cover = runs.long == 1, runs.count * runs.long
+    pieces, score = len(cover), np.log(cover / cover.sum())
+    text, parts = _text_edges(runs, lengths), _part_edges(runs)
+    alive, target = np.ones(pieces, bool), max(size, int(letter.sum()))
+    while True:
+        for _ in range(ROUNDS):
+            text = text.keep(alive[text.piece])
+            expected = _expected(text, np.exp(score), weight)
+            alive &= (expected >= LEAST) | letter
+            held = np.maximum(expected[alive], LEAST)
+            score = np.full(pieces, -np.inf)
+            score[alive] = _digamma(held) - _digamma(held.sum())
+        left = int(alive.sum())
+        if left <= target:
+            break
+        parts = parts.keep(alive[parts.piece])
+        lost = np.full(pieces, np.inf)  # of a letter: it cannot be written otherwise
+        other = alive & ~letter
+        lost[other] = expected[other] * (score - _best(parts, score))[other]
+        kept = np.lexsort((np.arange(pieces), -lost, ~alive))[: max(target, int(SHRINK * left))]
+        alive = np.isin(np.arange(pieces), kept)
+    kept = np.lexsort((np.arange(pieces), -score, ~letter, ~alive))[: min(size, left)]
+    line = "".join(words)
+    best = [(line[runs.first[n] : runs.first[n] + runs.long[n]], float(score[n])) for n in kept]
+    return sorted(best, key=lambda item: (-item[1], item[0]))
+
+
+def _short(counts: Mapping[str, int]) -> Counter[str]:
+    """Words of at most so many letters: longer ones in parts."""
+    made: Counter[str] = Counter()
+    for word, times in counts.items():
+        for start in range(0, len(word), WORD):
+            made[word[start : start + WORD]] += times
+    return made
+
+
+def _runs(words: Sequence[str], lengths: Array, weight: Array) -> Runs:
+    """Runs of one letter, then of one more each time: each is a shorter run and a letter. In alphabetical order."""
+    letters, code = np.unique(np.frombuffer("".join(words).encode("utf-32-le"), np.uint32), return_inverse=True)
+    room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters from here to the end of the word
+    times = np.repeat(weight, lengths)
+    at, first, long, count = [], [], [], []
+    key, total = code.astype(np.int64), 0
+    for length in range(1, LONGEST + 1):
+        inside = np.flatnonzero(room >= length)
+        if not len(inside):
+            break
+        found, where, number = np.unique(key[inside], return_index=True, return_inverse=True)
+        at.append(np.full(len(code), -1))
+        at[-1][inside] = number + total
+        first.append(inside[where])
+        long.append(np.full(len(found), length))
+        count.append(np.bincount(number, times[inside]))
+        key = (at[-1] - total) * len(letters) + np.roll(code, -length)
+        total += len(found)
+    return Runs(at, *map(np.concatenate, (first, long, count)))
+
+
+def _seeds(runs: Runs, size: int) -> Runs:
+    """Letters, and of the longer runs that are there more than once those that cover most of the text."""
+    letters, cover = int((runs.long == 1).sum()), runs.count * runs.long
+    often = np.flatnonzero((runs.long > 1) & (runs.count > 1))
+    often = np.sort(often[np.argsort(-cover[often], kind="stable")][: SEEDS * size])
+    kept = np.concatenate([np.arange(letters), often])
+    number = np.full(len(cover) + 1, -1)  # the last for -1
+    number[kept] = np.arange(len(kept))
+    return Runs([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.count[kept])
+
+
+def _text_edges(runs: Runs, lengths: Array) -> Edges:
+    """Pieces in the words of the text."""
+    word = np.repeat(np.arange(len(lengths)), lengths)
+    start = lengths.cumsum() - lengths
+    rows = []
+    for length, at in enumerate(runs.at, 1):
+        place = np.flatnonzero(at >= 0)
+        rows.append((place + word[place], length, at[place], word[place], place - start[word[place]]))
+    return _edges(rows, start + np.arange(len(lengths)), lengths)
+
+
+def _part_edges(runs: Runs) -> Edges:
+    """Pieces within pieces, but not a piece in itself."""
+    which = np.arange(len(runs.long))
+    start = (runs.long + 1).cumsum() - (runs.long + 1)
+    rows = []
+    for length, at in enumerate(runs.at, 1):
+        for skip in range(LONGEST - length + 1):
+            inside = which[(runs.long >= skip + length) & (runs.long > length)]
+            inside = inside[at[runs.first[inside] + skip] >= 0]
+            rows.append(
+                (start[inside] + skip, length, at[runs.first[inside] + skip], inside, np.full(len(inside), skip))
+            )
+    return _edges(rows, start, runs.long)
+
+
+def _edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> Edges:
+    """From (first node, letters, piece, word, letters before)."""
+    first, piece, word, before = (np.concatenate([row[i] for row in rows]) for i in (0, 2, 3, 4))
+    long = np.repeat([row[1] for row in rows], [len(row[0]) for row in rows])
+    order = np.argsort(before + long, kind="stable")
+    ends = np.searchsorted((before + long)[order], np.arange(int(lengths.max()) + 1), side="right").tolist()
+    steps = [slice(start, stop) for start, stop in pairwise(ends)]
+    return Edges(first[order], (first + long)[order], piece[order], word[order], steps, begin, begin + lengths)
+
+
+def _expected(edges: Edges, p: Array, weight: Array) -> Array:
+    """How often each piece is expected in the text: over all ways, by forward and backward sums."""
+    before = np.zeros(int(edges.end[-1]) + 1)
+    after = before.copy()
+    before[edges.begin] = after[edges.end] = 1
+    chance = p[edges.piece]
+    for step in edges.steps:
+        np.add.at(before, edges.last[step], before[edges.first[step]] * chance[step])
+    for step in reversed(edges.steps):
+        np.add.at(after, edges.first[step], after[edges.last[step]] * chance[step])
+    share = before[edges.first] * chance * after[edges.last] / before[edges.end][edges.word]
+    return np.bincount(edges.piece, share * weight[edges.word], len(p))
+
+
+def _best(edges: Edges, score: Array) -> Array:
+    """ln p of the likeliest way to write each word."""
+    best = np.full(int(edges.end[-1]) + 1, -np.inf)
+    best[edges.begin] = 0
+    for step in edges.steps:
+        np.maximum.at(best, edges.last[step], best[edges.first[step]] + score[edges.piece[step]])
+    return best[edges.end]
+
+
+def _digamma(x: Any) -> Array:
+    """The derivative of ln of the gamma function: rare pieces are thought rarer than their share (variational EM)."""
+    return torch.digamma(torch.as_tensor(x, dtype=torch.float64)).numpy()

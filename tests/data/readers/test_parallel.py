@@ -1,0 +1,257 @@
+"""Sentence pairs in two files or between tabs."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.readers.parallel import Parallel, parting
+from sciformer.data.readers.parts import read_lines
+from sciformer.data.split import Split
+from sciformer.errors import UserError
+
+from .files import SHARED, parts, shared, write
+
+NONE = Split(valid=0, test=0)
+ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
+GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
+
+
+def parallel(*files, **options):
+    return Parallel(kind="parallel", files=list(files), **{"columns": ["en", "de"], "split": NONE, **options})
+
+
+def pairs(table):
+    return list(zip(table["en"], table["de"]))
+
+
+def refused(section, words):
+    with pytest.raises(UserError, match=words):
+        section.open()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize("last", [True, False])
+def test_two_files_and_one_with_tabs_hold_the_same_pairs(tmp_path, end, packed, last):
+    tail = end if last else ""
+    write(tmp_path / f"a.en{packed}", "\ufeff" + end.join(ENGLISH) + tail)
+    write(tmp_path / f"a.de{packed}", end.join(GERMAN) + tail)
+    tabbed = write(tmp_path / f"a.tsv{packed}", end.join(f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN)) + tail)
+    two = parallel(f"{tmp_path}/a.{{}}{packed}").open()
+    assert pairs(two.sources["train"].load(0)) == list(zip(ENGLISH, GERMAN))
+    assert list(two.fingerprint) == [f"{tmp_path}/a.en{packed}", f"{tmp_path}/a.de{packed}"]
+    one = parallel(tabbed).open()
+    assert pairs(one.sources["train"].load(0)) == list(zip(ENGLISH, GERMAN))
+    assert two.notes == one.notes == []
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=["Cs"]), max_size=12), max_size=9)
+)
+def test_every_line_survives(tmp_path_factory, lines):
+    folder = tmp_path_factory.mktemp("lines")
+    for end in ("\n", "\r\n"):
+        name = write(folder / "a.txt.gz", "".join(line + end for line in lines))
+        path = folder / "a.txt.gz"
+        marked = bool(lines) and lines[0].startswith("\ufeff")  # a byte order mark at the beginning is none of the text
+        assert read_lines(path) == ([lines[0][1:], *lines[1:]] if marked else lines), name
+
+
+def test_columns_beyond_two_and_several_files(tmp_path):
+    for number in "12":
+        for column in ("en", "de", "fr"):
+            write(tmp_path / f"{number}.{column}", f"{column} {number}a\n{column} {number}b\n")
+    table = parts(parallel(f"{tmp_path}/?.{{}}", columns=["de", "fr", "en"]).open())["train"]
+    assert list(table) == ["de", "fr", "en"]
+    assert list(table["fr"]) == ["fr 1a", "fr 1b", "fr 2a", "fr 2b"]
+    listed = parallel(f"{tmp_path}/2.{{}}", f"{tmp_path}/1.{{}}").open().sources["train"].load(0)
+    assert list(listed["en"]) == ["en 2a", "en 2b", "en 1a", "en 1b"]
+    (tmp_path / "2.en").unlink()
+    refused(parallel(f"{tmp_path}/?.{{}}"), r"as many files of one column.* found 1 of .*\?\.en and 2 of .*\?\.de")
+    refused(parallel(f"{tmp_path}/2.{{}}"), r"2\.en'; found no such file; .*is there")
+
+
+def test_parts_have_their_own_files_or_a_share(tmp_path):
+    for name, count in {"train": 40, "val": 5, "t16": 6, "t17": 7}.items():
+        for column, lines in (("en", ENGLISH), ("de", GERMAN)):
+            write(tmp_path / f"{name}.{column}", "\n".join(f"{name} {line}" for line in lines[:count]))
+    there = f"{tmp_path}/{{}}.{{{{}}}}"
+    given = {"valid": [there.format("val")], "test": [there.format("t16")], "more": {"t17": [there.format("t17")]}}
+    section = parallel(there.format("train"), **given, split=Split(valid=0.3, test=0.3))
+    opened = section.open()
+    assert {name: len(table["en"]) for name, table in parts(opened).items()} == {
+        "train": 40,
+        "valid": 5,
+        "test": 6,
+        "t17": 7,
+    }
+    assert len(opened.fingerprint) == 8
+    some = parallel(there.format("train"), valid=given["valid"], split=Split(valid=0.3, test=0.25)).open()
+    assert {name: len(table["en"]) for name, table in parts(some).items()} == {"train": 30, "valid": 5, "test": 10}
+    refused(section.model_copy(update={"more": {"test": ["a"]}}), "other than train, valid, test in data.more")
+    refused(section.model_copy(update={"more": {"later": []}}), r"names of files in data\.more\.later; found none")
+
+
+def test_names_become_absolute(tmp_path, monkeypatch):
+    for column, lines in (("en", ENGLISH), ("de", GERMAN)):
+        write(tmp_path / f"a.{column}", "\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    section = parallel("a.{}", valid=["a.{}"], more={"again": ["a.{}"]}).located()
+    assert (section.files, section.valid, section.test, section.more["again"]) == (
+        [f"{tmp_path}/a.{{}}"],
+        [f"{tmp_path}/a.{{}}"],
+        [],
+        [f"{tmp_path}/a.{{}}"],
+    )
+    monkeypatch.chdir("/")
+    assert section.open().fingerprint == section.reopen().fingerprint
+    assert section.open().notes == [
+        f"40 of 40 pairs of {part} are among those to train on too." for part in ("valid", "again")
+    ]
+
+
+def test_equal_texts_are_in_one_part(tmp_path):
+    write(tmp_path / "a.tsv", "".join(f"{ENGLISH[i % 20]}\t{i}\n" for i in range(200)))
+    found = parts(parallel(f"{tmp_path}/a.tsv", split=Split(valid=0.2, test=0.2)).open())
+    texts = {name: set(table["en"]) for name, table in found.items()}
+    assert {name: len(kept) for name, kept in texts.items()} == {"train": 12, "valid": 4, "test": 4}
+    assert len(set().union(*texts.values())) == 20
+
+
+def test_what_is_not_trained_on_is_counted(tmp_path):
+    write(tmp_path / "a.en", "a b\n\nc d e f\na\ng h\n   \n")
+    write(tmp_path / "a.de", "a b\nb\nc d e f g\na b c\n\n\n")
+    name = f"{tmp_path}/a.{{}}"
+    opened = parallel(name, valid=[name], longest=4, ratio=2.5).open()
+    assert list(opened.sources["train"].load(0)["en"]) == ["a b"]
+    assert pairs(opened.sources["valid"].load(0)) == [
+        ("a b", "a b"),
+        ("", "b"),
+        ("c d e f", "c d e f g"),
+        ("a", "a b c"),
+        ("g h", ""),
+        ("", ""),
+    ]
+    assert opened.notes[1:] == [
+        "3 of 6 pairs are not trained on: an empty text, first in pair 2.",
+        "1 of 6 pairs are not trained on: a text of more than 4 words, first in pair 3.",
+        "1 of 6 pairs are not trained on: one text of more than 2.5 times the words of another, first in pair 4.",
+    ]
+    write(tmp_path / "a.de", "\n" * 6)
+    refused(parallel(name), "pairs to train on; found none that are kept. 6 of 6 pairs are not trained on: an empty")
+
+
+@pytest.mark.parametrize("gone", [0, 17, 30])
+def test_files_of_different_length_part_somewhere(tmp_path, gone):
+    write(tmp_path / "a.en", "\n".join(ENGLISH))
+    write(tmp_path / "a.de", "\n".join(GERMAN[:gone] + GERMAN[gone + 1 :]))
+    counts = r"as many lines in .*a\.de as in .*a\.en; found 39 and 40\."
+    refused(parallel(f"{tmp_path}/a.{{}}"), rf"{counts} They seem to part near line {gone + 1}, where .*a\.en")
+
+
+def test_where_files_part_is_told_only_if_it_shows():
+    drawn = random.Random(0)
+    one = ["x" * drawn.randint(5, 90) for _ in range(300)]
+    other = [line + "x" * drawn.randint(0, 9) for line in one]
+    assert "near line 121, where b has more" in parting(one[:120] + one[135:], other, "a", "b")
+    assert "They agree to the end of a: b goes on after line 250" in parting(one[:250], other, "a", "b")
+    drawn.shuffle(other)
+    assert parting(one[:250], other, "a", "b") == "Their lines do not seem to belong together."
+    assert parting(["a"], ["b", "c"], "a", "b") == ""
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (
+            b"a\tb\nc d\n",
+            r"the 2 texts en, de with tabs between in line 2 of .*a\.tsv; found no tab in 'c d'.*named with",
+        ),
+        (b"en\tde\na b\n", "in line 2 of"),
+        (b"a\tb\tc\n", r"in line 1 of .*; found 2 tabs in"),
+        (b"a\tb\n\xff\tb\n", r"UTF-8 text in .*a\.tsv; found ff 09 62 0a at byte 4, line 2\. .*--data\.errors replace"),
+        (b"", r"data in .*a\.tsv; found an empty file"),
+        (b"\n", r"pairs to train on; found none"),
+    ],
+)
+def test_broken_tables(tmp_path, raw, words):
+    (tmp_path / "a.tsv").write_bytes(raw)
+    refused(parallel(f"{tmp_path}/a.tsv"), words)
+
+
+def test_wrong_columns_and_empty_parts(tmp_path):
+    name = write(tmp_path / "a.tsv", "a\tb\n")
+    for columns in ([], ["en"], ["en", "en"], ["en", " "]):
+        refused(parallel(name, columns=columns), r"two or more different names in data\.columns.*--data\.columns en de")
+    refused(parallel(), "names of parallel files; found none")
+    refused(parallel(name, valid=[write(tmp_path / "b.tsv.gz", "")]), r"at least one pair in data\.valid; found none")
+    refused(
+        parallel(name, split=Split(valid=0.1, test=0)),
+        "at least 2 different pairs, to keep one apart for valid; found 1",
+    )
+    refused(parallel(name, split=Split(by="fr")), "one of the columns en, de; found 'fr'")
+
+
+def test_other_files_are_read_with_the_columns_they_have(tmp_path):
+    for column, lines in (("en", ENGLISH), ("de", GERMAN)):
+        write(tmp_path / f"test-1.{column}.gz", "\n".join(lines))
+    section = parallel("gone.{}")
+
+    def columns(*names):
+        return {
+            name: list(column) for name, column in section.read([tmp_path / name for name in names]).load(0).items()
+        }
+
+    both = {"en": ENGLISH, "de": GERMAN}
+    assert columns("test-1.en.gz", "test-1.de.gz") == columns("test-1.{}.gz") == both
+    assert columns("test-1.de.gz") == {"de": GERMAN}
+    write(tmp_path / "news.txt", "one\n\n two\t\nthree")
+    assert columns("news.txt") == {"en": ["one", "", "two", "three"]}
+    write(tmp_path / "both.txt", "one\teins\n\ntwo\t\n")
+    assert columns("both.txt") == {"en": ["one", "", "two"], "de": ["eins", "", ""]}
+    assert columns(write(tmp_path / "named.txt", "en \tde\none\teins\n")) == {"en": ["one"], "de": ["eins"]}
+    (tmp_path / "test-1.de.gz").unlink()
+    assert columns("test-1.{}.gz") == {"en": ENGLISH}
+    with pytest.raises(UserError, match="the columns en in every file; found en, de"):
+        columns("news.txt", "both.txt")
+    with pytest.raises(UserError, match="no such file"):
+        columns("nothing.{}")
+
+
+def test_broken_bytes_are_replaced_and_counted(tmp_path):
+    write(tmp_path / "a.en", b"caf\xe9 \xff\xfe\0\nb and more of it\n")
+    write(tmp_path / "a.de", "Café \ufffd\nb\n")
+    name = f"{tmp_path}/a.{{}}"
+    refused(parallel(name, errors="strict"), "a binary file .*If it is text with broken bytes: --data.errors replace")
+    opened = parallel(name, errors="replace").open()
+    assert opened.sources["train"].load(0)["en"][0] == "caf\ufffd \ufffd\ufffd\ufffd"
+    assert opened.notes == [f"4 broken places in {tmp_path}/a.en are read as U+FFFD."]
+
+
+@shared
+def test_multi30k():
+    folder = f"{SHARED}/multi30k"
+    names = {"train": "train", "valid": "val", "test": "test_2016_flickr", "test2017": "test_2017_flickr"}
+    files = {part: [f"{folder}/{name}.{{}}.gz"] for part, name in names.items()}
+    given = {"valid": files["valid"], "test": files["test"], "more": {"test2017": files["test2017"]}}
+    opened = parallel(*files["train"], **given).open()
+    found = parts(opened)
+    assert {name: len(table["de"]) for name, table in found.items()} == {
+        "train": 29_000,
+        "valid": 1_014,
+        "test": 1_000,
+        "test2017": 1_000,
+    }
+    assert pairs(found["train"])[0] == (
+        "Two young, White males are outside near many bushes.",
+        "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",
+    )
+    assert all(text == text.strip() for text in found["train"]["de"])
+    assert opened.notes == ["1 of 1,014 pairs of valid are among those to train on too."]
+    tokenised = parallel(f"{folder}/tok/test_2016_flickr.lc.norm.tok.{{}}.gz").open().sources["train"].load(0)
+    assert sum(len(text.split()) for text in tokenised["de"]) == 12_103
+    four = parallel(*files["valid"], columns=["cs", "fr", "de", "en"]).open().sources["train"].load(0)
+    assert list(four) == ["cs", "fr", "de", "en"]

@@ -1,0 +1,76 @@
+"""How samples come together to be judged: short ones with short ones, and every answer at its place."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciformer.evaluate import answer, batches, judge
+from sciformer.models.encoder import Encoder
+from sciformer.objectives.base import Step
+
+from .objectives.examples import COUNT, make
+
+
+def data_of(widths, cuts=()):
+    widths = np.array(widths)
+    width = int(widths[0]) if len(set(widths.tolist())) == 1 else None
+    return SimpleNamespace(widths=widths, width=width, stops=np.array([*sorted(cuts), len(widths)]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.integers(0, 30), min_size=1, max_size=60), st.integers(1, 9), st.none() | st.integers(1, 90), st.data()
+)
+def test_every_sample_once_and_no_more_than_fit(widths, size, tokens, data):
+    count = data.draw(st.integers(0, len(widths)))
+    found = list(
+        batches(data_of(widths, data.draw(st.lists(st.integers(0, len(widths)), max_size=2))), count, size, tokens)
+    )
+    assert sorted(i for ids in found for i in ids) == list(range(count))
+    for ids in found:
+        assert 1 <= len(ids) <= size
+        assert len(ids) == 1 or tokens is None or len(ids) * max(widths[i] for i in ids) <= tokens
+
+
+def test_short_ones_come_with_short_ones_of_their_piece():
+    widths = np.random.default_rng(0).integers(1, 100, 600)
+    padded = sum(len(ids) * widths[ids].max() for ids in batches(data_of(widths), 600, 20))
+    assert padded < 1.1 * widths.sum()
+    pieces = [set((ids >= 300).tolist()) for ids in batches(data_of(widths, [300]), 600, 20)]
+    assert all(len(used) == 1 for used in pieces)
+    same = list(batches(data_of([5] * 10), 10, 4))
+    assert [ids.tolist() for ids in same] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    assert [len(ids) for ids in batches(data_of([5] * 10), 10, 4, 12)] == [2] * 5
+
+
+class Parts:
+    """What judging needs of an assembly."""
+
+    def __init__(self, tokens, objective):
+        self.tokens, self.objective = tokens, objective
+        self.recipe = SimpleNamespace(train=SimpleNamespace(seed=0))
+
+
+@pytest.mark.parametrize("name", ["classify", "regress", "masked"])
+def test_answers_are_at_their_places(name):
+    tokens, objective, dataset = make("text", name, number=np.arange(COUNT))
+    assert dataset.width is None
+    torch.manual_seed(0)
+    step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
+    parts = Parts(tokens, objective)
+    single = judge(step, parts, dataset, batch=1)
+    for batch, limit in [(2, None), (3, None), (64, None), (3, 20)]:
+        found = judge(step, parts, dataset, batch=batch, tokens=limit)
+        assert found.samples["number"].tolist() == list(range(COUNT))
+        assert found.scores["loss"] == pytest.approx(single.scores["loss"], rel=1e-5)
+        for key, values in single.outputs.items():
+            np.testing.assert_allclose(found.outputs[key], values, rtol=1e-4, atol=1e-5)
+    if name != "masked":
+        told = answer(step, parts, dataset, batch=3)
+        assert told.samples["number"].tolist() == list(range(COUNT))
+        key = "probabilities" if name == "classify" else "mean"
+        np.testing.assert_allclose(told.outputs[key], single.outputs[key], rtol=1e-4, atol=1e-5)
