@@ -1,6 +1,6 @@
 """Figures of translation. `python benchmarks/translation.py PART --data multi30k`
 
-    multi30k   en-de: BLEU of text/transformer-tiny on Test2016 and Test2017, three seeds, on tokenised lower-case text
+    multi30k   en-de: BLEU of text/transformer-multi30k on Test2016 and Test2017, three seeds, on tokenised lower-case text
                (as published) and on raw text (cased, sacreBLEU)
     ladder     de-en: LSTM, GRU, the six alignment scores, a prompted decoder and the Transformer, one budget; the table
                is that of `sciformer compare` over the same runs
@@ -34,6 +34,8 @@ RUNGS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt_prompt": ("text/gpt-translate", {"tokens.column": ["de", "en"]}),
     "transformer": ("text/transformer-tiny", {}),
 }
+BUDGET = {"train.tokens": 4096, "train.multiple": 16, "train.warmup": 300, "train.schedule": "cosine"}
+BUDGET |= {"train.floor": 0.02, "train.evaluate_every": 500, "train.save_every": 500, "train.average_last": 0}
 THREE = ("lstm", "additive", "transformer")  # rungs with three seeds
 ANCHORS = {"lstm": 13.8, "gru": 20.6, "additive": 28.3, "transformer": 36.5}
 LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 99))  # words of the source
@@ -61,11 +63,9 @@ def settings(options: argparse.Namespace, job: str) -> tuple[str, dict[str, Any]
         changes = files(options.data, "tok") | changes | {"objective.beam": 5}
         if recipe != "text/gpt-translate":
             changes = turned(changes)
-        changes |= {"train.steps": options.steps or 4000, "train.tokens": 4096, "train.evaluate_every": 400}
-        if what == "transformer":
-            changes |= {"train.warmup": 1000, "train.average_last": 5}
+        changes |= BUDGET | {"train.steps": options.steps or 3000}
     else:
-        recipe, changes = "text/transformer-tiny", files(options.data, what)
+        recipe, changes = "text/transformer-multi30k", files(options.data, what)
         if options.steps:
             changes["train.steps"] = options.steps
     changes |= {"train.seed": int(seed)}
@@ -132,10 +132,12 @@ def slug(job: str) -> str:
 def side_by_side(options: argparse.Namespace, jobs: list[str]) -> dict[str, Any]:
     """Train all jobs, so many at a time; those whose figures are there already are left alone."""
     options.out.mkdir(parents=True, exist_ok=True)
-    waiting = [job for job in jobs if not (options.out / f"{slug(job)}.json").exists()]
+    waiting = [job for job in jobs if not (options.out / f"{slug(job)}.json").exists() and not options.collect]
+    began = time.monotonic()
     running: dict[str, subprocess.Popen[bytes]] = {}
     while waiting or running:
-        while waiting and len(running) < options.jobs:
+        # What the first one compiles, the others find in the cache.
+        while waiting and len(running) < options.jobs and (not running or time.monotonic() - began > options.stagger):
             job = waiting.pop(0)
             words = [sys.executable, __file__, options.part, "--data", str(options.data), "--out", str(options.out)]
             words += ["--job", job, *(["--steps", str(options.steps)] if options.steps else [])]
@@ -231,6 +233,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "text.json")
     parser.add_argument("--seeds", type=lambda text: [int(part) for part in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6)
+    parser.add_argument("--stagger", type=float, default=0.0, help="seconds that the first training is ahead")
+    parser.add_argument("--collect", action="store_true", help="train nothing: rows of what is there")
     parser.add_argument("--steps", type=int)
     parser.add_argument("--set", action="append", default=[], help="key=value of the recipe")
     parser.add_argument("--job", default="", help="one training, as the script calls itself")

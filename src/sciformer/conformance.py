@@ -162,8 +162,8 @@ def hidden_tokens(case: Case, poison: bool = False) -> Stream:
     if poison:
         hidden = objective.corrupt(Batch({"tokens": stream}), names, chance).stream.columns["hidden"].astype(bool)
         columns = {name: stream.columns[name].copy() for name in tokens.hides}
-        for column in columns.values():  # values of other tokens, and larger where that can be
-            column[hidden] = np.roll(column, 1, 0)[hidden] * (100 if column.dtype.kind == "f" else 1)
+        for column in columns.values():  # values of other hidden tokens, and larger where that can be
+            column[hidden] = np.roll(column[hidden], 1, 0) * (100 if column.dtype.kind == "f" else 1)
         stream = stream.but(**columns)
     return objective.corrupt(Batch({"tokens": stream}), names, chance).stream
 

@@ -155,8 +155,10 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
         "seconds": total,
     }
     train = engine.assembly.dataset("train")
-    overlap = 1 if train.window is None else train.window / train.stride  # of windows, each of which shows more
-    passes = engine.total / engine.order.batches * overlap
+    passes = engine.total / engine.order.batches
+    if train.window is not None:  # windows may overlap, and show each token several times
+        shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
+        passes *= shown / max(1, sum(int(some.sum()) for some in train.totals.values()))
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
     checked.fact("Time", "a step", f"{_short(step)} for {held} samples")
     checked.fact("Time", "an evaluation", f"{_short(evaluation)} on {count:,} samples of {part}")
@@ -190,7 +192,8 @@ def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
 
 
 def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str], None]) -> None:
-    few = batch.take(np.arange(min(2, len(batch))))
+    tokens = np.sum([stream.lengths for stream in batch.streams.values()], 0)
+    few = batch.take(np.argsort(-tokens, kind="stable")[:2])
     found = cost(engine.assembly, engine.step, few)
     settings, device = engine.settings, engine.ranks.device
     once = min(engine.updater.micro or len(batch), len(batch))

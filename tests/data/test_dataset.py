@@ -138,3 +138,39 @@ def test_chosen_samples_of_pieces(sizes, data):
     assert [i for table in found for i in table["x"].tolist()] == rows.tolist()
     assert [i for table in found for i in table["l"].values.tolist()] == np.repeat(rows, 2).tolist()
     assert chosen.sizes == [len(table["x"]) for table in found]
+
+
+@given(texts_of, texts_of, st.integers(1, 6), st.integers(1, 6), st.data())
+@settings(max_examples=40, deadline=None)
+def test_several_streams_are_cut_to_their_windows(left, right, few, more, data):
+    count = min(len(left), len(right))
+    left, right = left[:count], right[:count]
+    table = {"a": as_table(left)["text"], "b": as_table(right)["text"]}
+    tokens = {
+        "a": Text(kind="text", unit="bytes", column="a", context=few),
+        "b": Text(kind="text", unit="bytes", column="b", context=more),
+    }
+    cut = data.draw(st.integers(0, count))
+    for source, near in ((Memory(table), 8), (Cut(table, [cut, count - cut]), 1)):
+        dataset = Dataset(source, tokens, near=near)
+        for _ in range(2):  # loading a piece again counts nothing twice
+            batch = dataset.all()
+            for name, texts, most in (("a", left, few), ("b", right, more)):
+                stream = batch.streams[name]
+                parts = np.split(stream.columns["ids"], stream.lengths.cumsum()[:-1])
+                assert [TEXT.decode(part) for part in parts] == [text[:most] for text in texts]
+            assert dataset.shortened == sum(len(a) > few or len(b) > more for a, b in zip(left, right))
+        assert dataset.widths.tolist() == [max(min(len(a), few), min(len(b), more)) for a, b in zip(left, right)]
+        assert dataset.lengths.tolist() == [min(len(a), few) + min(len(b), more) for a, b in zip(left, right)]
+
+
+@given(texts_of, st.integers(1, 12), st.integers(1, 12), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_widths_of_windows(texts, window, stride, tail):
+    source = Cut(as_table(texts), [len(texts) // 2, len(texts) - len(texts) // 2])
+    dataset = Dataset(source, {"t": TEXT}, window=window, stride=min(stride, window), tail=tail, near=1)
+    assert dataset.widths.tolist() == dataset.all().stream.lengths.tolist()
+    assert dataset.shortened == 0
+    whole = Dataset(Memory(as_table(texts)), {"t": TEXT})
+    assert whole.widths.tolist() == [len(text) for text in texts]
+    assert Dataset(Memory(as_table([])), {"t": TEXT}, window=4).widths.shape == (0,)

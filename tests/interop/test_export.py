@@ -3,17 +3,15 @@
 import json
 
 import pytest
-import torch
 
-from sciformer.data.batch import View
 from sciformer.errors import UserError
 from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.weights import load_weights
+from sciformer.train.weights import load_weights, save_weights
 
 from ..nn.parity import shake
-from .theirs import CORPUS, difference, inputs, transformers
+from .theirs import CORPUS, TEXTS, difference, inputs, transformers
 
 BERT = {"kind": "encoder", "order": "post", "embedding_norm": True, "readout_layer": True}
 GPT = {"kind": "decoder"}
@@ -21,7 +19,11 @@ LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
-    "bert with bias, untied": (BERT | {"activation": "gelu_tanh"}, {"unit": "words", "bias": True, "tie": False}, "masked"),
+    "bert with bias, untied": (
+        BERT | {"activation": "gelu_tanh"},
+        {"unit": "words", "bias": True, "tie": False},
+        "masked",
+    ),
     "bert without biases": (BERT | {"bias": False, "norm_epsilon": 0.1}, {"unit": "bpe", **SUBWORDS}, "masked"),
     "encoder alone": (BERT | {"readout_layer": False, "activation": "relu"}, {"begin": True, "end": True}, "masked"),
     "gpt of characters": (GPT, {}, "next_token"),
@@ -31,6 +33,8 @@ RUNS = {
     "llama with biases": (LLAMA | {"bias": True, "groups": 1, "norm_epsilon": 0.1}, {"unit": "unigram"}, "next_token"),
     "llama with wide heads": (LLAMA | {"head_dim": 8, "rotary_base": 100.0}, {"tie": False}, "next_token"),
 }
+
+AUTO = {"BertModel": "AutoModel", "BertForMaskedLM": "AutoModelForMaskedLM"}
 
 
 def made(folder, model, tokens, objective, **changes):
@@ -49,10 +53,7 @@ def made(folder, model, tokens, objective, **changes):
     )
     run = train(recipe, folder / "run", show=False, report=False)
     shake(run.model)
-    weights = {name: tensor.detach() for name, tensor in run.model.named_parameters()}
-    from sciformer.train.weights import save_weights
-
-    save_weights(run.folder.model, weights, {"step": 1, "scores": {}})
+    save_weights(run.folder.model, dict(run.model.named_parameters()), {"step": 1, "scores": {}})
     return run
 
 
@@ -64,12 +65,10 @@ def test_the_same_numbers_there(name, tmp_path):
     theirs = getattr(transformers, kind).from_pretrained(tmp_path / "out").eval()
     assert bool(notes) == (name == "encoder alone") == (kind == "BertModel")
     assert difference(run, theirs) < 1e-5
-    auto = "AutoModel" if kind == "BertModel" else f"AutoModel{kind[kind.index('For'):]}" if "For" in kind else "AutoModelForCausalLM"
-    assert type(getattr(transformers, auto).from_pretrained(tmp_path / "out")).__name__ == kind
+    auto = getattr(transformers, AUTO.get(kind, "AutoModelForCausalLM"))
+    assert type(auto.from_pretrained(tmp_path / "out")).__name__ == kind
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     view = inputs(run)
-    from .theirs import TEXTS
-
     ours = [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))]
     assert tokenizer(TEXTS)["input_ids"] == ours
     tokens = run.assembly.tokens["tokens"]
@@ -85,3 +84,51 @@ def test_there_and_back(name, tmp_path):
     assert {key for key in before if key not in after} == set()
     assert all(after[key].equal(before[key]) for key in before)
     assert all(not after[key].any() for key in after if key not in before)  # biases that were not there
+
+
+REFUSED = {
+    "model.order: pre": (BERT | {"order": "pre"}, {}, "masked"),
+    "model.embedding_norm: false": (BERT | {"embedding_norm": False}, {}, "masked"),
+    "model.pool: class_token": (BERT | {"pool": "class_token"}, {}, "masked"),
+    "tokens.scale: true": (BERT, {"scale": True}, "masked"),
+    "model.position: rotary": (GPT | {"position": "rotary"}, {}, "next_token"),
+    "model.groups: 2": (GPT | {"groups": 2}, {}, "next_token"),
+    "model.reach: 3": (LLAMA | {"reach": 3}, {}, "next_token"),
+    "model.qk_norm: rms": (LLAMA | {"qk_norm": "rms"}, {}, "next_token"),
+    "model.norm: layer": (LLAMA | {"norm": "layer"}, {}, "next_token"),
+    "model.trunk: lstm": (GPT | {"trunk": "lstm"}, {}, "next_token"),
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_the_key_in_the_way_is_named(key, tmp_path):
+    run = made(tmp_path, *REFUSED[key])
+    with pytest.raises(UserError) as refused:
+        export_model(run, tmp_path / "out")
+    assert refused.value.found == f"`{key}`"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "text.txt"]
+
+
+def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
+    run, out = made(tmp_path, *RUNS["gpt of characters"]), tmp_path / "deep" / "out"
+    with pytest.raises(UserError, match="huggingface"):
+        export_model(run, out, "onnx")
+    export_model(run, out)
+    names = sorted(path.name for path in out.iterdir())
+    assert names == ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"]
+    with pytest.raises(UserError, match="--overwrite"):
+        export_model(run, out)
+    (out / "config.json").write_text("old")
+    with monkeypatch.context() as patch:
+        patch.setattr("sciformer.interop.export.save", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export_model(run, out, overwrite=True)
+    assert (out / "config.json").read_text() == "old"
+    export_model(run, out, overwrite=True)
+    assert json.loads((out / "config.json").read_text())["model_type"] == "gpt2"
+    (out / "thesis.tex").write_text("mine")
+    with pytest.raises(UserError, match=r"thesis\.tex"):
+        export_model(run, out, overwrite=True)
+    with pytest.raises(UserError, match="a file"):
+        export_model(run, out / "thesis.tex", overwrite=True)
+    assert [path.name for path in out.parent.iterdir()] == ["out"]

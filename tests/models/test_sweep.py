@@ -18,7 +18,7 @@ from ..objectives.examples import make, ready, shaken
 DOMAINS = ("text", "patches")
 TRUNKS = ("transformer", "rnn", "gru", "lstm", "convolution")
 RECURRENT = TRUNKS[1:4]
-POOLS = ("auto", "mean", "last", "class_token", "class_attention", "attention")
+POOLS = ("auto", "mean", "max", "last", "class_token", "class_attention", "attention")
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "fourier", "relative")
 ASKED = ("classify", "regress", "masked")
 SEEN = set()
@@ -111,9 +111,9 @@ def test_combination(case):
 
 
 def test_all_were_seen():
-    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 246
+    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 276
     if len(SEEN) > 200:  # not when only some of them were asked for
-        assert len(SEEN) == 246
+        assert len(SEEN) == 276
 
 
 @pytest.mark.parametrize("objective", ["classify", "regress", "masked", "next_token"])

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 
 from sciformer.nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
 
@@ -41,6 +42,36 @@ def test_each_loss_and_their_sum():
     assert each.dtype == torch.float64
     assert (each[target == IGNORED] == 0).all()
     assert_close(each.sum(), plain(hidden, weight, target))
+
+
+def smoothed(hidden, weight, target, smoothing):
+    """By a loop: (1 - s) of the target's loss and s of the mean over the vocabulary."""
+    total = hidden.sum() * 0
+    for h, t in zip(hidden, target):
+        if t != IGNORED:
+            loss = -(weight @ h).log_softmax(-1)
+            total = total + (1 - smoothing) * loss[t] + smoothing * loss.mean()
+    return total
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("chunk", [0, 1, 4, 28])
+def test_smoothed_labels(smoothing, chunk):
+    hidden, weight, target = example(torch.float64)
+    expected = smoothed(hidden, weight, target, smoothing)
+    logits = hidden @ weight.T
+    assert_close(
+        F.cross_entropy(logits, target, reduction="sum", ignore_index=IGNORED, label_smoothing=smoothing), expected
+    )
+    gradients = torch.autograd.grad(2.5 * expected, [hidden, weight])
+    found = total_cross_entropy(hidden, weight, target, chunk, smoothing)
+    assert_close(found, expected)
+    for one, other in zip(torch.autograd.grad(2.5 * found, [hidden, weight]), gradients):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+    each = linear_cross_entropy(hidden, weight, target, smoothing)
+    assert_close(each.sum(), expected)
+    assert (each[target == IGNORED] == 0).all()
+    assert not torch.allclose(each, linear_cross_entropy(hidden, weight, target))
 
 
 def test_large_logits_and_no_tokens():

@@ -2,13 +2,20 @@
 
 import copy
 import math
+import re
 
 import pytest
 import torch
 from torch import nn
 
-from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
+from sciformer.models.encoder import Encoder
+from sciformer.objectives.base import Step
+from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer, scales
+from sciformer.train.parallel import Ranks
 from sciformer.train.settings import Train
+from sciformer.train.update import Updater
+
+from ..objectives.examples import make, ready
 
 CPU = torch.device("cpu")
 
@@ -31,6 +38,51 @@ def test_matrices_decay_and_vectors_do_not():
         shrunk = before[name] * (1 - 0.02 * 0.3) if name in groups[0.3] else before[name]
         torch.testing.assert_close(weight.detach(), shrunk)
     assert len(make_optimizer(nn.LayerNorm(3), Train(), CPU).param_groups) == 1
+
+
+@pytest.mark.parametrize("trunk", ["transformer", "lstm", "convolution"])
+def test_lower_blocks_learn_more_slowly_and_heads_faster(trunk):
+    parts = make("text", "classify")
+    pool = "class_attention" if trunk == "transformer" else "auto"
+    model = Encoder(kind="encoder", trunk=trunk, dim=8, depth=3, heads=2, pool=pool).build(parts[0], parts[1])
+    optimizer = make_optimizer(Step(model, parts[1]), Train(layer_rate=0.5, head_rate=4.0, decay=0.3), CPU)
+    names = {id(weight): name for name, weight in model.named_parameters()}
+    found = {names[id(weight)]: group for group in optimizer.param_groups for weight in group["params"]}
+    assert found.keys() == dict(model.named_parameters()).keys()
+    for name, group in found.items():
+        layer = re.match(r"trunk\.(?:blocks|layers)\.(\d)\.", name)
+        if name.startswith(("heads.", "pooling.")):
+            expected = 4.0
+        elif layer:
+            expected = 0.5 ** (2 - int(layer[1]))
+        else:
+            expected = 1.0 if name.startswith("trunk.norm") else 0.125
+        assert (name, group["scale"]) == (name, expected)
+        assert group["weight_decay"] == (0.3 if model.get_parameter(name).dim() >= 2 else 0.0)
+    assert {group["scale"] for group in found.values()} >= {0.125, 0.25, 0.5, 1.0, 4.0}
+
+
+def test_scales_of_two_stacks_and_of_none():
+    settings = Train(layer_rate=0.5, head_rate=3.0)
+    names = ["source.embedding.table.weight", "target.embedding.table.weight", "encoder.position.table"]
+    names += [f"encoder.blocks.{i}.up.weight" for i in range(2)] + [f"decoder.blocks.{i}.up.weight" for i in range(3)]
+    names += ["encoder.norm.weight", "decoder.embedding_norm.bias", "readout.linear.weight"]
+    assert [*scales(names, settings).values()] == [0.125, 0.125, 0.25, 0.5, 1, 0.25, 0.5, 1, 1, 0.125, 3]
+    assert scales(["entrance.table", "heads.class.weight"], settings) == {"entrance.table": 1, "heads.class.weight": 3}
+    assert set(scales(names, Train()).values()) == {1}
+
+
+def test_the_rate_of_a_step_is_scaled_group_by_group():
+    parts = make("text", "classify")
+    model = Encoder(kind="encoder", dim=8, depth=2, heads=2).build(parts[0], parts[1])
+    step, settings = Step(model, parts[1]), Train(layer_rate=0.5, head_rate=4.0, rate=0.1, warmup=4)
+    optimizer = make_optimizer(step, settings, CPU)
+    updater = Updater(step, step, optimizer, settings, Ranks(CPU), 10, 8, print)
+    batch = ready(parts)
+    for number in range(3):
+        updater(batch, number, batch.count)
+        for group in optimizer.param_groups:
+            assert group["lr"] == rate(number, 10, settings) * group["scale"]
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 10])

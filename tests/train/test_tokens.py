@@ -7,9 +7,12 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
+from sciformer.check import check
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.chance import Chance
+from sciformer.data.dataset import Dataset
 from sciformer.data.order import Budget, Packed, arrange
+from sciformer.data.source import Memory
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.models.encoder_decoder import EncoderDecoder
@@ -22,7 +25,7 @@ from sciformer.train.settings import Train
 from sciformer.train.update import Updater
 
 from ..objectives.examples import make, ready
-from .tiny import assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
+from .tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
 
 CPU = torch.device("cpu")
 SMALL = {"dim": 8, "depth": 2, "heads": 2}
@@ -166,14 +169,17 @@ def test_epochs_of_tokens(tmp_path):
     assert all(line["epoch"] == line["step"] / batches for line in run.records if "epoch" in line)
 
 
-@pytest.mark.parametrize("changes", [{}, {"train__micro": 2, "train__shard": "full"}], ids=["whole", "divided"])
+DIVIDED = {"train__micro": 1, "train__shard": "full", "train__packed": True}
+
+
+@pytest.mark.parametrize("changes", [{}, DIVIDED], ids=["whole", "divided"])
 def test_two_ranks_are_one_process(tmp_path, changes):
     """Also where a batch has one sample, and a rank none."""
     recipe = text_recipe(tmp_path, train__tokens=20, train__multiple=4, model__dropout=0.0, **changes)
     seen = {}
     with noting(seen):
         alone = left(go(recipe, tmp_path / "one"))
-    assert any(len(ids) == 1 for (ids,) in seen.values())
+    assert {len(ids) for (ids,) in seen.values()} >= ({2, 3, 4} if changes else {1, 2, 4})
     in_ranks(lambda: go(recipe, tmp_path / "two"), tmp_path)
     assert_near(tmp_path / "two", alone, 1e-4)
 
@@ -188,3 +194,42 @@ def test_many_shapes_are_told(tmp_path, monkeypatch):
                 tmp_path / f"{told}",
             )
         assert sum("shapes, and a step is compiled for each: train.multiple" in line for line in said) == told
+
+
+class Joined(Text):
+    """Texts that follow each other as one."""
+
+    @property
+    def joins(self):
+        return True
+
+
+def test_joined_texts_are_one_run_cut_anywhere():
+    texts = ["abc.", "de.", "", "fghij.", "k."]
+    tokens = Joined(kind="text", context=5)
+    tokens.fit([as_table(texts)])
+    source = Memory({**as_table(texts), "label": np.arange(5)})
+    dataset = Dataset(source, {"tokens": tokens}, window=6, stride=5, tail=True)
+    batch = dataset.all()
+    assert [tokens.decode(ids) for ids in np.split(batch.stream.columns["ids"], batch.stream.starts[1:])] == [
+        "abc.de",
+        "e.fghi",
+        "ij.k.",
+    ]
+    assert set(batch.samples) == {"window of"}  # a window belongs to no text
+    training = Dataset(source, {"tokens": tokens}, window=6, stride=1)
+    assert len(training) == 15 - 6 + 1
+    assert training.width == 6
+
+
+def test_checking_a_recipe_by_tokens(tmp_path):
+    few, many = (
+        check(text_recipe(tmp_path, train__tokens=n, train__multiple=4), run=tmp_path / "run") for n in (5, 99)
+    )
+    assert few.problems == many.problems == []
+    assert [note for note in few.notes if "each is a batch of its own" in note] == [few.notes[-1]]
+    assert not many.notes
+    assert "for about 1 samples" in few.facts["Time"]["a step"]
+    assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
+    batches = go(text_recipe(tmp_path, train__tokens=99, train__multiple=4), tmp_path / "run").about["batches"]
+    assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]

@@ -212,20 +212,20 @@ def _labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...
         (count,) = (column.lengths for column in split.values())
     samples = {ITEMS: count, **{name: _apart(column) for name, column in split.items()}}
     for name in labels:
-        column = table.get(name)
-        if column is None:
+        listed = table.get(name)
+        if listed is None:
             continue  # who predicts need not know
-        if not isinstance(column, Lists):
+        if not isinstance(listed, Lists):
             raise UserError(f"a list of labels for each sample in column `{name}`", "single values")
-        if (column.lengths != count).any():
-            bad = int(np.argmax(column.lengths != count))
+        if (listed.lengths != count).any():
+            bad = int(np.argmax(listed.lengths != count))
             what = "words" if wordy else "tokens"
             raise UserError(
                 f"a label in column `{name}` for each of the {count[bad]} {what} of sample {bad}",
-                f"{column.lengths[bad]} labels",
+                f"{listed.lengths[bad]} labels",
                 "" if wordy else "Labels of words need tokens that are words or parts of words.",
             )
-        samples[name] = _apart(column)
+        samples[name] = _apart(listed)
     return batch.but(stream.but(item=np.where(first, word, -1)), **samples)
 
 

@@ -66,7 +66,7 @@ class Order:
         return 1 if self.lengths is None else len(np.unique(rounded(self.lengths, multiple)))
 
     def widest(self) -> int:
-        """A step of the first epoch whose samples are the widest."""
+        """A step of the first epoch that has the widest sample, where some batches have wider ones than others."""
         return 0
 
     def at(self, step: int) -> tuple[int, int]:
@@ -133,9 +133,10 @@ class Budget(Order):
         chunks: Any = None,
         near: int = 4,
     ) -> None:
-        widths = np.asarray(widths, np.int64)
-        super().__init__(len(widths), 1, seed, chunks=chunks, near=near)
-        self.kinds, self.kind, counts = np.unique(rounded(widths, multiple), return_inverse=True, return_counts=True)
+        self.widths = np.asarray(widths, np.int64)
+        super().__init__(len(self.widths), 1, seed, chunks=chunks, near=near)
+        kinds = rounded(self.widths, multiple)
+        self.kinds, self.kind, counts = np.unique(kinds, return_inverse=True, return_counts=True)
         self.rows = np.minimum(np.maximum(1, tokens // self.kinds), counts)
         of = -(-counts // self.rows)
         runs = [begin + rows * np.arange(n) for begin, rows, n in zip(counts.cumsum() - counts, self.rows, of)]
@@ -152,8 +153,10 @@ class Budget(Order):
         return -(-int(self.rows[kind]) // world), int(self.kinds[kind])
 
     def widest(self) -> int:
-        """A step of the first epoch whose samples are the widest."""
-        return int(self.which[self._epoch(0)[1]].argmax())
+        """A step of the first epoch that has the widest sample."""
+        ids, turn = self._epoch(0)
+        number = np.searchsorted(self.starts, np.flatnonzero(ids == self.widths.argmax()), side="right") - 1
+        return int(np.flatnonzero(turn == number)[0])
 
     def shapes(self, multiple: int) -> int:
         """One for each kind."""

@@ -118,10 +118,10 @@ def translate(parts: dict[str, list[str]], columns: list[str], paths: list[Path]
     """A Transformer from the first column to the second."""
     opened = Parallel(kind="parallel", columns=columns, **given(parts)).open()
     count = _counted(opened)
-    table = opened.sources["train"].load(0)
+    table: dict[str, Any] = dict(opened.sources["train"].load(0))
     source, target = columns[:2]
-    words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}  # type: ignore[union-attr]
-    different = len({word for name in words for text in table[name] for word in text.split()})  # type: ignore[union-attr]
+    words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}
+    different = len({word for name in words for text in table[name] for word in text.split()})
     base, size = (
         ("transformer-tiny", (500, 1000, 2000, 5000, 10_000)) if count < 500_000 else ("transformer-base", (37_000,))
     )

@@ -162,6 +162,7 @@ class Bert(Family):
         named[SEGMENTS] = torch.zeros(1, model.dim)
         if whole:
             named.setdefault(self.bias, torch.zeros(len(weights[EMBEDDING])))
+            named[f"{self.decoder}.bias"] = named[self.bias].clone()  # read where nothing is tied
             head = (self.dense, self.norm, self.decoder, self.bias)
             named = {name if name.startswith(head) else self.prefix + name: named[name] for name in named}
         config = {

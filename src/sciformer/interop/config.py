@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,7 +51,7 @@ class Config:
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
-            raise UserError(f"`{key}: {' or '.join(_shown(one) for one in allowed)}` in {self.where}", _shown(value))
+            raise UserError(f"`{key}: {' or '.join(shown(one) for one in allowed)}` in {self.where}", shown(value))
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
         """Our name for the value of a key."""
@@ -65,13 +66,12 @@ class Config:
             if key not in self.asked and not off:
                 raise UserError(
                     f"only keys that are known here in {self.where}",
-                    f"`{key}: {_shown(value)}`",
+                    f"`{key}: {shown(value)}`",
                     "If it does not change what the model computes, take it out of the file.",
                 )
 
 
-def _shown(value: Any) -> str:
-    import json
-
+def shown(value: Any) -> str:
+    """A value as a file has it, shortened."""
     text = json.dumps(value) if not isinstance(value, str) else value
     return text if len(text) < 80 else text[:77] + "..."

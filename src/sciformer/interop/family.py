@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..recipe import Recipe
-from .config import Config
+from .config import Config, shown
 from .links import Link
 
 Sections = dict[str, dict[str, Any]]
@@ -87,5 +87,6 @@ def refuse(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
         section, _, name = key.partition(".")
         fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
         if found not in fits:
-            choice = " or ".join(str(one).lower() if isinstance(one, bool) else str(one) for one in fits)
-            raise UserError(f"`{key}: {choice}`, for {what}", f"`{key}: {found}`", "Hugging Face has no such class.")
+            choice = " or ".join(shown(one) for one in fits)
+            advice = "Hugging Face has no class for that."
+            raise UserError(f"`{key}: {choice}`, for {what}", f"`{key}: {shown(found)}`", advice)

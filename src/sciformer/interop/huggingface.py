@@ -21,11 +21,10 @@ from ..recipe import Recipe
 from ..run import Run
 from ..train.changes import located
 from ..train.folder import Folder
-from ..train.parallel import place
-from ..train.weights import named, put, save_weights
+from ..train.weights import put, save_weights
 from .bert import BERT, ROBERTA
 from .config import Config
-from .family import EMBEDDING, Family
+from .family import EMBEDDING, POSITION, Family
 from .gpt2 import GPT2
 from .links import take_all
 from .llama import LLAMA
@@ -55,6 +54,7 @@ class Foreign:
     special: dict[str, str]
     pool: str = ""
     notes: list[str] = field(default_factory=list)
+    where: str = "config.json"
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
@@ -89,10 +89,10 @@ def convert(
     foreign: Foreign, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
     """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
-    config = Config(foreign.config, "config.json")
+    config = Config(foreign.config, foreign.where)
     kind = config.get("model_type", "", str)
     if kind not in FAMILIES:
-        raise UserError(f"`model_type` of config.json to be one of {', '.join(FAMILIES)}", repr(kind))
+        raise UserError(f"`model_type` in {config.where} to be one of {', '.join(FAMILIES)}", repr(kind))
     family = FAMILIES[kind]
     tensors = family.plain(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
@@ -112,7 +112,12 @@ def convert(
         changes,
         where="in changes of the imported recipe",
     )
-    weights = take_all(family.links(recipe), tensors, "config.json")
+    weights = take_all(family.links(recipe), tensors, foreign.where)
+    if POSITION in weights:
+        places, context = len(weights[POSITION]), recipe.tokens.context
+        if context > places:
+            raise UserError(f"tokens.context of at most {places}, the places that were learned", f"{context}")
+        weights[POSITION] = weights[POSITION][:context].clone()
     return recipe, weights
 
 
@@ -122,10 +127,11 @@ def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tenso
     seen = recipe.data.open(silent).fingerprint if getattr(recipe.data, "files", []) else {}
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
     assembly = Assembly.stored(recipe, state)
-    network = assembly.network()
-    _check_size(weights, assembly)
-    put(network, weights, place, str(source))
-    about = {
+    _check_size(weights, assembly, foreign.where)
+    with torch.device("meta"):  # shapes without numbers
+        network = assembly.network()
+    put(network, weights, lambda found, own: found.to("meta"), str(source))
+    about: dict[str, Any] = {
         "sciformer": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
@@ -146,17 +152,19 @@ def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tenso
         partial.write("recipe.yaml", recipe.text())
         partial.write("model/statistics.json", json.dumps(assembly.state()))
         partial.write(f"model/{FILE}", foreign.tokenizer)
-        save_weights(partial.model, named(network), {"step": 0, "scores": {}})
+        save_weights(
+            partial.model, {name: weight.float() for name, weight in weights.items()}, {"step": 0, "scores": {}}
+        )
         partial.path.rename(run)  # over an empty folder, if there is one
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
 
 
-def _check_size(weights: dict[str, Tensor], assembly: Assembly) -> None:
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, where: str) -> None:
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
     if len(weights[EMBEDDING]) != size:
-        raise UserError(f"a vector for each of {size} tokens, as config.json says", f"{len(weights[EMBEDDING])}")
+        raise UserError(f"vectors for {size} tokens, as `vocab_size` in {where} says", f"{len(weights[EMBEDDING])}")
 
 
 def _gguf(path: Path) -> Foreign:

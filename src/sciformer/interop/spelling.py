@@ -44,11 +44,8 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     known = tokenizer.get_vocab(with_added_tokens=True)
     special = {role: names[key] for role, key in ROLES.items() if names.get(key) in known}
     first, last = _frame(tokenizer)
-    begin, end = first or names.get("bos_token"), last or names.get("eos_token")
-    if begin in known:
-        special["begin"] = begin
-    if end in known:
-        special["end"] = end
+    ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
+    special |= {role: name for role, name in ends.items() if name in known}
     unit = UNITS.get(type(tokenizer.model).__name__)
     if unit is None:
         raise UserError(f"a tokenizer of the type {', '.join(UNITS)}", type(tokenizer.model).__name__)

@@ -88,7 +88,9 @@ class _Chunked(torch.autograd.Function):
                 hoped = (1 - smoothing) * hoped + smoothing * logits.mean(-1, keepdim=True)
             total += ((norm - hoped) * wanted[:, None]).sum()
             hit = torch.arange(weight.shape[0], device=t.device) == right  # a comparison fuses, a scatter does not
-            aim = hit.float() if not smoothing else (1 - smoothing) * hit.float() + smoothing / weight.shape[0]
+            aim = hit.to(logits.dtype)
+            if smoothing:
+                aim = (1 - smoothing) * aim + smoothing / weight.shape[0]
             error = (((logits - norm).exp() - aim) * wanted[:, None]).to(hidden.dtype)
             to_hidden[start : start + chunk] = error @ weight
             to_weight += _exact(error.T @ h)

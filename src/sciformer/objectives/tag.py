@@ -102,7 +102,7 @@ class Tag(Objective):
         """Cross-entropy of the first tokens of words."""
         view = inputs.stream
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
-        answer = view.columns[ANSWER]
+        answer = _real(view.columns[ANSWER], view, IGNORED)
         target = answer.masked_fill(answer >= logits.shape[-1], IGNORED)
         flat = logits.flatten(0, -2)
         if not outputs:
@@ -156,14 +156,17 @@ class Tag(Objective):
 
 
 def _padded(part: Tensor, view: View) -> Tensor:
+    """(B, N) whatever the layout."""
     return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
+
+
+def _real(column: Tensor, view: View, none: int) -> Tensor:
+    """A column with `none` where there is no token."""
+    valid = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
+    return column if valid is None else column.masked_fill(~valid, none)
 
 
 def _words(best: Tensor, view: View) -> Outputs:
     """(B, N) the tag of a token, and the number of the word that begins with it, or -1."""
-    item = view.columns["item"]
-    if isinstance(view.valid, Ragged):
-        item = view.valid.pad(item).masked_fill(~view.valid.valid, -1)
-    elif view.valid is not None:
-        item = item.masked_fill(~view.valid, -1)
-    return {"tag": _padded(best, view), "item": item}
+    item = _real(view.columns["item"], view, -1) + 1  # so that padding, which is 0, is none
+    return {"tag": _padded(best, view), "item": _padded(item, view) - 1}

@@ -13,6 +13,7 @@ order of words, but does not always make sense.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,9 +62,9 @@ SUBJECTS += [("anna", "anna", 2), ("peter", "peter", 2)]
 # English for I and he, German for ich, du, er, wir.
 VERBS = _pairs(
     "like/likes/mag/magst/mag/mögen love/loves/liebe/liebst/liebt/lieben see/sees/sehe/siehst/sieht/sehen "
-    "know/knows/kenne/kennst/kennt/kennen buy/buys/kaufe/kaufst/kauft/kaufen need/needs/brauche/brauchst/braucht/brauchen "
-    "find/finds/finde/findest/findet/finden paint/paints/male/malst/malt/malen have/has/habe/hast/hat/haben "
-    "sell/sells/verkaufe/verkaufst/verkauft/verkaufen"
+    "know/knows/kenne/kennst/kennt/kennen buy/buys/kaufe/kaufst/kauft/kaufen "
+    "need/needs/brauche/brauchst/braucht/brauchen find/finds/finde/findest/findet/finden "
+    "paint/paints/male/malst/malt/malen have/has/habe/hast/hat/haben sell/sells/verkaufe/verkaufst/verkauft/verkaufen"
 )
 # English, and German before a masculine, feminine and neuter noun in the accusative.
 DETERMINERS = _pairs(
@@ -101,14 +102,15 @@ def adjective(stem: str, determiner: str, gender: str) -> str:
 
 def sentence(groups: int, chance: np.random.Generator) -> Sentence:
     """One sentence, with so many groups of three words between the noun and «it»."""
+    drawn = iter(chance.random(16 + 2 * groups).tolist())
 
-    def one(of: list[Any]) -> Any:
-        return of[int(chance.integers(len(of)))]
+    def one(of: Sequence[Any]) -> Any:
+        return of[int(next(drawn) * len(of))]
 
-    def maybe(of: list[Any]) -> Any:
-        return one(of) if chance.random() < 0.5 else None
+    def maybe(of: Sequence[Any]) -> Any:
+        return one(of) if next(drawn) < 0.5 else None
 
-    noun: Noun = one([word for word in NOUNS if word.gender == one(list(GENDERS))] or NOUNS)
+    noun: Noun = one(NOUNS)
     subject, verb, determiner, said = one(SUBJECTS), one(VERBS), one(DETERMINERS), one(PREDICATES)
     adverb, attribute, degree = maybe(ADVERBS), maybe(ADJECTIVES), maybe(DEGREES)
     place = GENDERS.index(noun.gender)
@@ -121,13 +123,13 @@ def sentence(groups: int, chance: np.random.Generator) -> Sentence:
         en.append(attribute[0])
         de.append(adjective(attribute[1], determiner[0], noun.gender))
     en, de, nearest = [*en, noun.en], [*de, noun.de], ""
-    for number in range(groups):
-        if not number:
+    for group in range(groups):
+        if not group:
             other = one(PERSONS)
             en += [",", "says", "the", other.en]
             de += [",", "sagt", NOMINATIVE[other.gender], other.de]
             continue
-        other, where = one([word for word in NOUNS if word is not noun]), one(PREPOSITIONS)
+        other, where = one(NOUNS), one(PREPOSITIONS)
         en += [where[0], "the", other.en]
         de += [where[1], DATIVE[other.gender], other.de]
         nearest = other.en

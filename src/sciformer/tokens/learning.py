@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ..errors import UserError
-from .tokenizer import package, threads
+from .tokenizer import BEFORE_LINES, cut, package, threads
 from .unigram import learn_pieces
 from .vocabulary import Names
 
@@ -38,11 +38,11 @@ def learn(
 
 
 def _counted(texts: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The texts, of which there must be some."""
+    """The texts, of which there must be some, in parts that are not long."""
     letters = 0
     for some in texts:
-        letters += sum(map(len, some))
-        yield some
+        letters += sum(len(text.strip()) for text in some)
+        yield [part for text in some for part in cut(text)]
     if not letters:
         raise UserError("some text to train on", "none")
 
@@ -109,27 +109,27 @@ def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:
     library = package()
     steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
     steps += [library.normalizers.Lowercase()] if lower else []
-    if unit == "bpe":
-        # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
-        made = library.Tokenizer(library.models.BPE())
-        steps += [
-            library.normalizers.Prepend(" "),
-            library.normalizers.Replace(library.Regex(r"\A (?=[\n\r\t])"), ""),
-        ]
-        made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
-        parts = [library.decoders.ByteLevel(), library.decoders.Fuse(), library.decoders.Strip(" ", 1, 0)]
-        made.decoder = library.decoders.Sequence(parts)
-    elif unit == "wordpiece":
+    if unit == "wordpiece":
         made = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
         steps += [library.normalizers.BertNormalizer(strip_accents=False, lowercase=False)]
         made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
         made.decoder = library.decoders.WordPiece(prefix="##")
     else:
-        made = library.Tokenizer(library.models.Unigram())
-        lines = library.pre_tokenizers.Split("\n", "isolated")
-        blanks = library.pre_tokenizers.Metaspace(prepend_scheme="first")
-        made.pre_tokenizer = library.pre_tokenizers.Sequence([lines, blanks])
-        made.decoder = library.decoders.Metaspace(prepend_scheme="first")
+        # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
+        steps += [
+            library.normalizers.Prepend(" "),
+            library.normalizers.Replace(library.Regex(BEFORE_LINES["Regex"]), ""),
+        ]
+        made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())
+        if unit == "bpe":
+            made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+            decoder = library.decoders.ByteLevel()
+        else:
+            lines = library.pre_tokenizers.Split("\n", "isolated")
+            blanks = library.pre_tokenizers.Metaspace(prepend_scheme="never")
+            made.pre_tokenizer = library.pre_tokenizers.Sequence([lines, blanks])
+            decoder = library.decoders.Metaspace(prepend_scheme="never")
+        made.decoder = library.decoders.Sequence([decoder, library.decoders.Fuse(), library.decoders.Strip(" ", 1, 0)])
     if steps:
         made.normalizer = library.normalizers.Sequence(steps)
     return made

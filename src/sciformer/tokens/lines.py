@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-LETTERS, WIDTH = 64, 80  # of a line: single characters in cells, or words of different width
+LETTERS, WIDTH, WORD = 64, 80, 30  # of a line: single characters in cells, or words, the longest cut
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
@@ -20,23 +20,20 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
 
     shade = np.zeros(len(tokens)) if weights is None else np.asarray(weights, np.float64)
     shade = shade / max(float(shade.max(initial=0)), 1e-12)
+    tokens = [token if len(token) <= WORD else token[: WORD - 1] + "…" for token in tokens]
     axes.set_axis_off()
     places = [(i % LETTERS, i // LETTERS, 1) for i in range(len(tokens))] if cells else _places(tokens)
-    axes.set_xlim(0, max((x + wide for x, _, wide in places), default=1))
-    axes.set_ylim(max((y for _, y, _ in places), default=0) + 1, 0)
+    least = (1, 1) if cells else (WIDTH // 2, 3)  # a few words are not drawn out
+    axes.set_xlim(0, max([least[0], *(x + wide for x, _, wide in places)]))
+    axes.set_ylim(max([least[1], *(y + 1 for _, y, _ in places)]), 0)
     for token, (x, y, wide), dark in zip(tokens, places, shade):
         axes.add_patch(Rectangle((x, y), wide, 1, facecolor=colormaps["Blues"](0.9 * float(dark)), linewidth=0))
-        colour = "white" if dark > 0.6 else "black"
-        axes.text(
-            x + wide / 2,
-            y + 0.5,
-            token.replace("$", r"\$"),
-            ha="center",
-            va="center",
-            fontsize=7,
-            family="monospace",
-            color=colour,
-        )
+        style: dict[str, Any] = {"family": "monospace", "ha": "center", "va": "center", "parse_math": False}
+        style |= {
+            "fontsize": 7 if wide > len(token) or len(token) == 1 else 4,
+            "color": "white" if dark > 0.6 else "black",
+        }
+        axes.text(x + wide / 2, y + 0.5, token, **style)
 
 
 def _places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:

@@ -13,12 +13,13 @@ from torch import nn
 
 from ..data.batch import Batch, Stream
 from ..data.chance import Chance
-from ..data.source import Lists, Table
+from ..data.source import Table
 from ..errors import UserError, one_of
 from . import vocabulary
 from .base import Array, Readout, Tokens
+from .framing import joined, run_of, texts_of
 from .text_layers import TextEmbedding, TextReadout
-from .vocabulary import MASK, SPECIAL, UNKNOWN, Coder, Encoded, Names
+from .vocabulary import SPECIAL, Coder, Encoded, Names
 
 LEARNED = 10_000  # subwords, unless a number is given
 SUBWORDS = ("bpe", "wordpiece", "unigram")
@@ -49,6 +50,8 @@ class Text(Tokens):
     """Put a special token before each text."""
     end: bool = False
     """Put a special token after each text."""
+    lines: bool = False
+    """Words: the end of each line is a token too, the special one for the end (as WikiText is counted)."""
     lower: bool = False
     """Make all letters small."""
     normal: Literal["none", "nfc", "nfkc"] = "none"
@@ -82,31 +85,23 @@ class Text(Tokens):
         elif self.unit in SUBWORDS:
             from .learning import learn
 
-            texts = ([vocabulary.sound(text) for text in some] for some in self._learned_from(tables))
+            sound = ([vocabulary.sound(text) for text in some] for some in self._learned_from(tables))
             size, names = self.vocabulary or LEARNED, self._names
-            self.state["tokenizer"] = learn(self.unit, texts, size, self.minimum, names, self.lower, self.normal)
+            self.state["tokenizer"] = learn(self.unit, sound, size, self.minimum, names, self.lower, self.normal)
         elif self.unit == "words":
-            names = [name for _, name in self._names]
-            most = None if self.vocabulary is None else max(0, self.vocabulary - len(set(names)))
             lists = (text.split() for some in self._learned_from(tables) for text in map(self._sound, some))
-            words = vocabulary.common(lists, most, self.minimum, names)
-            if not words:
-                raise UserError("some text to train on", "none")
+            special = {name for _, name in self._names}
+            words = vocabulary.common(lists, self.vocabulary, self.minimum, special)
             self.state["words"] = "\n".join(words)
         elif self.unit == "characters":
-            seen: set[str] = set()
-            for some in self._learned_from(tables):
-                seen.update(*map(self._sound, some))
-            seen -= {UNKNOWN, MASK}
-            if not seen:
-                raise UserError("some text to train on", "none")
-            self.state["characters"] = "".join(sorted(seen))
+            texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
+            self.state["characters"] = vocabulary.alphabet(texts)
 
     def _learned_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
         for table in tables:
             for name in self.learn or self.reads:
-                column = _column(table, name)
-                yield [" ".join(words) for words in _lists(column)] if isinstance(column, Lists) else _texts(column)
+                texts, split = texts_of(table, name)
+                yield [" ".join(words) for words in texts] if split else texts
 
     def _read(self) -> None:
         from .tokenizer import file_text
@@ -156,7 +151,7 @@ class Text(Tokens):
             names = tuple(self.special.items()) if self.tokenizer else self._names
             return subwords(self._learned("tokenizer"), names, not self.tokenizer)
         if self.unit == "words":
-            return vocabulary.words(self._learned("words"), self._names)
+            return vocabulary.words(self._learned("words"), self._names, self.lines)
         characters = None if self.unit == "bytes" else self._learned("characters")
         return vocabulary.letters(characters, self._framed, self._names)
 
@@ -206,6 +201,8 @@ class Text(Tokens):
         """Write the vocabulary as a tokenizer.json of Hugging Face."""
         from .tokenizer import exported
 
+        if self.lines:
+            raise UserError("tokens whose rules a tokenizer.json can hold", "tokens.lines, ends of lines as tokens")
         frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
         Path(path).write_text(exported(self.coder, frame, self.lower, self.normal), "utf-8")
 
@@ -242,26 +239,26 @@ class Text(Tokens):
 
     def tokenize(self, table: Table) -> Stream:
         """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
-        texts = [self._encoded(_column(table, name)) for name in self.reads]
+        texts = [self._encoded(*texts_of(table, name)) for name in self.reads]
         rows = len(texts[0])
         runs = [self._run("begin", rows, 0)] if self.begin else []
         for number, found in enumerate(texts):
             runs += [self._run("separator", rows, number - 1)] if number else []
-            runs.append(_run(found, number))
+            runs.append(run_of(found, number))
         runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
-        stream = _joined(runs)
+        stream = joined(runs)
         made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
         return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
 
     def _run(self, role: str, rows: int, part: int) -> Stream:
         """A special token for each row."""
         one = np.array([self._special(role)], np.int32)
-        return _run([(one, None)] * rows, part)
+        return run_of([(one, None)] * rows, part)
 
-    def _encoded(self, column: Array | Lists) -> list[Encoded]:
-        if isinstance(column, Lists):
-            return self.coder.encode_words([[self._sound(word) for word in words] for words in _lists(column)])
-        return self.coder.encode([self._sound(text) for text in _texts(column)])
+    def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
+        if split:
+            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
+        return self.coder.encode([self._sound(text) for text in texts])
 
     def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """The hidden token has an id of its own."""
@@ -302,53 +299,6 @@ class Text(Tokens):
 
         stream = sample.stream
         write_lines(axes, self.words(stream), weights, cells=not self.coder.words)
-
-
-def _run(texts: list[Encoded], part: int) -> Stream:
-    """Encoded texts end to end."""
-    ids = [found for found, _ in texts]
-    word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
-    lengths = np.array([len(found) for found in ids], np.int64)
-    flat = {"ids": _flat(ids), "word": _flat(word), "part": np.full(int(lengths.sum()), part, np.int32)}
-    return Stream(flat, lengths)
-
-
-def _joined(runs: list[Stream]) -> Stream:
-    """The rows of all runs one after the other; words are counted on from run to run."""
-    lengths = np.sum([run.lengths for run in runs], 0, np.int64)
-    place = lengths.cumsum() - lengths
-    made = {name: np.empty(int(lengths.sum()), np.int32) for name in ("ids", "word", "part")}
-    words = np.zeros(len(lengths), np.int32)
-    for run in runs:
-        index = place[run.sample] + run.position
-        word = run.columns["word"]
-        counted = np.where(word < 0, -1, word + words[run.sample])
-        for name, column in {**run.columns, "word": counted}.items():
-            made[name][index] = column
-        np.maximum.at(words, run.sample, counted + 1)
-        place = place + run.lengths
-    return Stream(made, lengths)
-
-
-def _flat(parts: list[Array]) -> Array:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
-
-
-def _column(table: Table, name: str) -> Array | Lists:
-    if name not in table:
-        raise UserError(f"a column `{name}`", f"columns {', '.join(table)}")
-    return table[name]
-
-
-def _texts(column: Array) -> list[str]:
-    return [str(text) for text in column]
-
-
-def _lists(column: Lists) -> list[list[str]]:
-    """The words of each row; what is between blanks is one word."""
-    values = [" ".join(str(word).split()) for word in column.values]
-    stops = column.lengths.cumsum()
-    return [values[stop - length : stop] for stop, length in zip(stops.tolist(), column.lengths.tolist())]
 
 
 def as_table(texts: list[str]) -> Table:

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 from ..errors import UserError
 from .vocabulary import SHOWN, Array, Coder, Encoded, Names
 
-AT_ONCE = 1000  # texts that are encoded together
+AT_ONCE, LONG = 1000, 1 << 18  # texts that are encoded together, at most, and letters
+BEFORE_LINES = {"Regex": r"\A (?=[\n\r\t])"}  # the blank before a text that begins with a new line
 THREADS = "TOKENIZERS_PARALLELISM"
 _OURS: set[str] = set()  # what was set here and not by the user
 USUAL = {  # names of special tokens in files of others, by their role; the first that is there counts
@@ -80,7 +81,7 @@ class Subwords(Coder):
                 roles["unknown"] = number
         return roles
 
-    @property
+    @cached_property
     def writable(self) -> Array:
         """(size,) which ids stand for text: those that are there and are no special tokens."""
         found = np.zeros(self.size, bool)
@@ -93,25 +94,66 @@ class Subwords(Coder):
         return self._encoded(list(texts), False)
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Each word as if it stood alone between blanks."""
-        return self._encoded([list(words) for words in texts], True)
+        """Each word as if it stood alone between blanks; one of which nothing is left is unknown."""
+        made = self._encoded([list(words) for words in texts], True)
+        return [self._whole(found, len(words)) for found, words in zip(made, texts)]
+
+    def _whole(self, found: Encoded, words: int) -> Encoded:
+        ids, word = found
+        assert word is not None
+        missing = np.setdiff1d(np.arange(words, dtype=np.int32), word)
+        if not len(missing) or "unknown" not in self.specials:
+            return found
+        place = np.searchsorted(word, missing)
+        return np.insert(ids, place, self.specials["unknown"]), np.insert(word, place, missing)
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
-        made: list[Encoded] = []
-        with threads():
-            for start in range(0, len(texts), AT_ONCE):
-                part = texts[start : start + AT_ONCE]
-                for one in self.tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False):
-                    word = [-1 if number is None else number for number in one.word_ids]
-                    made.append((np.array(one.ids, np.int32), np.array(word, np.int32)))
+        """A text takes two hundred times its room while it is encoded: long ones go in parts."""
+        parts = [cut(text) if not split and len(text) > LONG and self.cuts else [text] for text in texts]
+        made = self._some(self.tokenizer, [first for first, *_ in parts], split)
+        for number, (_, *rest) in enumerate(parts):
+            if rest:
+                made[number] = _joined([made[number], *self._some(self.onward, rest)])
         return made
+
+    def _some(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
+        made: list[Encoded] = []
+        for part in batches(texts):
+            with threads():
+                encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
+            for one in encoded:
+                word = [-1 if number is None else number for number in one.word_ids]
+                made.append((np.array(one.ids, np.int32), np.array(word, np.int32)))
+        return made
+
+    @cached_property
+    def onward(self) -> Any:
+        """The tokenizer for a text that goes on: no blank is put before it."""
+        rules = json.loads(self.text)
+        steps = (rules.get("normalizer") or {}).get("normalizers", [])
+        steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != BEFORE_LINES]
+        made = package().Tokenizer.from_str(json.dumps(rules))
+        made.no_truncation()
+        made.no_padding()
+        made.encode_special_tokens = self.learned
+        return made
+
+    @cached_property
+    def cuts(self) -> bool:
+        """Whether a text may be cut before a blank, so that both parts together give what the whole does."""
+        probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
+        found = []
+        for pair in probes:
+            coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
+            first, rest, whole = (coder.encode(text, add_special_tokens=False).ids for coder, text in coders)
+            found.append(first + rest == whole)
+        return all(found)
 
     def decode(self, ids: Array) -> str:
         """The pieces put together again."""
-        shown = np.append(self.writable, False)  # what is beyond the vocabulary is padding of it
-        if "unknown" in self.specials:
-            shown[self.specials["unknown"]] = True
-        kept = ids[shown[np.clip(ids, 0, self.size)]]
+        inside = (ids >= 0) & (ids < self.size)  # what is beyond the vocabulary is padding of it
+        kept = ids[inside]
+        kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
         text: str = self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
         return text
 
@@ -150,6 +192,45 @@ def file_text(name: str | Path) -> str:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"a tokenizer.json of Hugging Face at {path}", f"{error}") from error
+
+
+def cut(text: str) -> list[str]:
+    """A long text in parts; all but the first begin with a blank, and follow on something else."""
+    found, start = [], 0
+    while len(text) - start > LONG:
+        stop = text.find(" ", start + LONG)
+        while stop > 0 and text[stop - 1].isspace():
+            stop = text.find(" ", stop + 1)
+        if stop < 0:
+            break
+        found.append(text[start:stop])
+        start = stop
+    return [*found, text[start:]]
+
+
+def _joined(parts: list[Encoded]) -> Encoded:
+    """Encoded parts of a text as one; their words are counted on."""
+    ids, words, count = [], [], 0
+    for found, word in parts:
+        assert word is not None
+        ids.append(found)
+        words.append(np.where(word < 0, -1, word + count))
+        count += int(word.max(initial=-1)) + 1
+    return np.concatenate(ids), np.concatenate(words).astype(np.int32)
+
+
+def batches(texts: list[Any]) -> Iterator[list[Any]]:
+    """Some texts at a time, fewer of long ones."""
+    found: list[Any] = []
+    letters = 0
+    for text in texts:
+        found.append(text)
+        letters += len(text)
+        if len(found) >= AT_ONCE or letters > LONG:
+            yield found
+            found, letters = [], 0
+    if found:
+        yield found
 
 
 @contextmanager

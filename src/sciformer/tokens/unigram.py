@@ -41,7 +41,8 @@ class Edges(NamedTuple):
         """Some of the edges, by a mask (E,)."""
         count = np.concatenate([[0], some.cumsum()])
         steps = [slice(int(count[step.start]), int(count[step.stop])) for step in self.steps]
-        return Edges(*(column[some] for column in self[:4]), steps, self.begin, self.end)
+        first, last, piece, word = (column[some] for column in (self.first, self.last, self.piece, self.word))
+        return Edges(first, last, piece, word, steps, self.begin, self.end)
 
 
 class Runs(NamedTuple):
@@ -50,7 +51,7 @@ class Runs(NamedTuple):
     at: list[Array]  # for each length, (T,) the number of the run that begins at a position, or -1
     first: Array  # (R,) a position where each run stands
     long: Array  # (R,) its letters
-    count: Array  # (R,) how often it is there
+    times: Array  # (R,) how often it is there
 
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
@@ -60,7 +61,7 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     weight = np.array([counts[word] for word in words], np.float64)
     lengths = np.array([len(word) for word in words], np.int64)
     runs = _seeds(_runs(words, lengths, weight), size)
-    letter, cover = runs.long == 1, runs.count * runs.long
+    letter, cover = runs.long == 1, runs.times * runs.long
     pieces, score = len(cover), np.log(cover / cover.sum())
     text, parts = _text_edges(runs, lengths), _part_edges(runs)
     alive, target = np.ones(pieces, bool), max(size, int(letter.sum()))
@@ -101,7 +102,7 @@ def _runs(words: Sequence[str], lengths: Array, weight: Array) -> Runs:
     letters, code = np.unique(np.frombuffer("".join(words).encode("utf-32-le"), np.uint32), return_inverse=True)
     room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters from here to the end of the word
     times = np.repeat(weight, lengths)
-    at, first, long, count = [], [], [], []
+    at, first, long, often = [], [], [], []
     key, total = code.astype(np.int64), 0
     for length in range(1, LONGEST + 1):
         inside = np.flatnonzero(room >= length)
@@ -112,21 +113,21 @@ def _runs(words: Sequence[str], lengths: Array, weight: Array) -> Runs:
         at[-1][inside] = number + total
         first.append(inside[where])
         long.append(np.full(len(found), length))
-        count.append(np.bincount(number, times[inside]))
+        often.append(np.bincount(number, times[inside]))
         key = (at[-1] - total) * len(letters) + np.roll(code, -length)
         total += len(found)
-    return Runs(at, *map(np.concatenate, (first, long, count)))
+    return Runs(at, *map(np.concatenate, (first, long, often)))
 
 
 def _seeds(runs: Runs, size: int) -> Runs:
     """Letters, and of the longer runs that are there more than once those that cover most of the text."""
-    letters, cover = int((runs.long == 1).sum()), runs.count * runs.long
-    often = np.flatnonzero((runs.long > 1) & (runs.count > 1))
+    letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
+    often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
     often = np.sort(often[np.argsort(-cover[often], kind="stable")][: SEEDS * size])
     kept = np.concatenate([np.arange(letters), often])
     number = np.full(len(cover) + 1, -1)  # the last for -1
     number[kept] = np.arange(len(kept))
-    return Runs([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.count[kept])
+    return Runs([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.times[kept])
 
 
 def _text_edges(runs: Runs, lengths: Array) -> Edges:

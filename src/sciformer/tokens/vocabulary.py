@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ..errors import UserError
 
 Array = NDArray[Any]
 Encoded = tuple[Array, Array | None]
@@ -36,7 +38,7 @@ class Coder:
     specials: dict[str, int]
     words: bool = True  # whether tokens belong to words
 
-    @property
+    @cached_property
     def writable(self) -> Array:
         """(size,) which ids stand for text."""
         found = np.ones(self.size, bool)
@@ -119,18 +121,31 @@ class Letters(Coder):
 
 
 class Words(Coder):
-    """What stands between blanks; the special tokens come first."""
+    """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
 
-    def __init__(self, words: Sequence[str], names: Names) -> None:
+    def __init__(self, words: Sequence[str], names: Names, lines: bool = False) -> None:
         self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
         self.specials = {role: self.names.index(name) for role, name in names}
         self.texts = [*self.names, *words]
         self.numbers = {word: len(self.names) + i for i, word in enumerate(words)}
-        self.size = len(self.texts)
+        self.size, self.lines = len(self.texts), lines
+        if lines:
+            self.numbers["\n"] = self.specials["end"]
+
+    @cached_property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text."""
+        found = super().writable
+        found[self.specials["end"]] = self.lines
+        return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
         """One id for each word."""
-        return self.encode_words([text.split() for text in texts])
+        if not self.lines:
+            return self.encode_words([text.split() for text in texts])
+        return self.encode_words(
+            [[word for line in text.split("\n") for word in (*line.split(), "\n")][:-1] for text in texts]
+        )
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
         """One id for each word."""
@@ -140,8 +155,9 @@ class Words(Coder):
 
     def decode(self, ids: Array) -> str:
         """The words with blanks between them."""
-        unknown, first = self.specials["unknown"], len(self.names)
-        return " ".join(self.texts[i] for i in ids if first <= i < self.size or i == unknown)
+        unknown, first, end = self.specials["unknown"], len(self.names), self.specials["end"] if self.lines else -1
+        shown = ("\n" if i == end else self.texts[i] for i in ids if first <= i < self.size or i in (unknown, end))
+        return " ".join(shown).replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
 
     def shown(self, ids: Array, word: Array | None) -> list[str]:
         """The words."""
@@ -174,20 +190,42 @@ def letters(characters: str | None, framed: bool, names: Names) -> Letters:
 
 
 @lru_cache(maxsize=16)
-def words(lines: str, names: Names) -> Words:
+def words(listed: str, names: Names, lines: bool) -> Words:
     """The coder of words, given one a line."""
-    return Words(lines.split("\n") if lines else [], names)
+    return Words(listed.split("\n") if listed else [], names, lines)
 
 
-def common(texts: Iterable[Sequence[str]], most: int | None, minimum: int, left_out: Iterable[str]) -> list[str]:
-    """The words of texts by how often they were seen, those seen equally often by the alphabet."""
+def alphabet(texts: Iterable[str]) -> str:
+    """The characters of texts, in the order of their numbers."""
+    seen: set[str] = set()
+    for text in texts:
+        seen.update(text)
+    seen -= {UNKNOWN, MASK}
+    if not seen:
+        raise UserError("some text to train on", "none")
+    return "".join(sorted(seen))
+
+
+def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
+    """The words of texts by how often they were seen, those seen equally often by the alphabet.
+
+    size     of the vocabulary, in which there must also be room for the special tokens
+    minimum  words that were seen less often are left out
+    """
     counts: Counter[str] = Counter()
     for found in texts:
         counts.update(found)
-    for word in left_out:
+    for word in special:
         counts.pop(word, None)
+    if not counts:
+        raise UserError("some text to train on", "none")
+    if size is not None and size <= len(special):
+        raise UserError(f"tokens.vocabulary above {len(special)}, the number of special tokens", f"{size}")
     kept = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= minimum]
-    return kept[:most]
+    if not kept:
+        found = f"none; the most frequent {max(counts.values())} times"
+        raise UserError(f"words that were seen {minimum} times (tokens.minimum)", found)
+    return kept if size is None else kept[: size - len(special)]
 
 
 def sound(text: str, normal: str = "none", lower: bool = False) -> str:

@@ -130,8 +130,8 @@ class Start:
         ]
         if not odd:
             return
-        sections = [{key: one.dump()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe)]
-        changed = differences(*sections, HARMLESS)
+        theirs, ours = ({key: one.dump()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
+        changed = differences(theirs, ours, HARMLESS)
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
         found = _listed(changed) or "another form"
         raise UserError(

@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: evaluate, predict, translate, generate."""
+"""Verbs that use a trained model: evaluate, predict, translate, embed, generate."""
 
 from __future__ import annotations
 
@@ -80,6 +80,40 @@ def translate(
     from ..by_line import translate_file
 
     translate_file(opened, file, out, beam, penalty, alignment, line)
+
+
+@app.command(sort_key=7.5, help_epilogue="")
+def embed(
+    run: RunName,
+    files: tuple[Path, ...],
+    /,
+    *,
+    out: Path = Path("vectors.parquet"),
+    pool: str = "model",
+    unit: bool = False,
+    plugin: Plugins = (),
+) -> None:
+    """One vector for each sample, in the order of the samples: sentence vectors, say.
+
+    Parameters
+    ----------
+    files
+        Files of the form it was trained on.
+    out
+        Where to write them: .parquet (with an id and the other columns of the samples) or .npy (the vectors alone);
+        vectors.parquet unless given.
+    pool
+        From tokens to a vector: mean, max, last or class_token; as the model does it unless given.
+    unit
+        Scale vectors to length one, so that their products are cosines.
+    """
+    from ..embed import check_vectors, write_vectors
+    from ..embed import embed as make
+
+    check_vectors(out)
+    opened = open_run(run, plugin)
+    found = make(opened, list(files), pool, unit)
+    print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
 
 
 @app.command(sort_key=8, help_epilogue="")

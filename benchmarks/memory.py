@@ -1,0 +1,112 @@
+"""Looking into models that have to remember: the gradient that reaches a symbol, the pronoun that a decoder writes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from sciformer.assembly import Assembly
+from sciformer.data.chance import Chance
+from sciformer.data.source import pieces
+from sciformer.inspect.alignment import align
+from sciformer.models.encoder import Encoded
+from sciformer.objectives.base import ANSWER, prepare
+from sciformer.run import Run
+from sciformer.simulate.pronouns import PRONOUNS
+from sciformer.translate import translate
+
+# The three sentences of the picture, which differ in the noun alone.
+NOUNS = {"dog": ("deinen hund", "er"), "cat": ("deine katze", "sie"), "house": ("dein haus", "es")}
+ENGLISH = "i like your {} , says the man with the letter behind the church , it is great ."
+GERMAN = "ich mag {} , sagt der mann mit dem brief hinter der kirche , {} ist toll ."
+
+
+def reach(model: torch.nn.Module, data: Assembly, count: int = 64) -> float:
+    """How much of the gradient reaches the first symbol: mean |dL/dx_0| / mean |dL/dx_last| over samples.
+
+    x are the embedded symbols, L the loss of a sample; in double precision, for it may become very small.
+    """
+    twin: Any = copy.deepcopy(model).to("cpu").double().eval()
+    dataset = data.dataset("test")
+    ids = np.arange(min(count, len(dataset)))
+    made = prepare(dataset.batch(ids), data.tokens, data.objective, Chance(0, -1, ids), training=False)
+    inputs = made.inputs()
+    view = inputs.stream
+    x = twin.embed(view).detach().requires_grad_()
+    logits = twin.heads["class"](twin.pool(Encoded(twin.run(x, view), view.valid)))
+    loss = F.cross_entropy(logits, inputs.samples[ANSWER], reduction="sum")
+    (gradient,) = torch.autograd.grad(loss, x)
+    length = gradient.norm(dim=-1).mean(0)
+    return float(length[0] / length[-1].clamp(min=1e-300))
+
+
+@torch.inference_mode()
+def pronoun_answers(
+    run: Run, data: Assembly, part: str = "test", batch: int = 128
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Whether the likeliest word at the pronoun's place is the pronoun, and the distance of the noun, by sentence.
+
+    The decoder is given the right German words before it (teacher forcing), so that the question is asked at the same
+    place of the same sentence of every model.
+    """
+    model: Any = run.model
+    dataset, right, distance = data.dataset(part), [], []
+    for start in range(0, len(dataset), batch):
+        ids = np.arange(start, min(start + batch, len(dataset)))
+        made = prepare(dataset.batch(ids), data.tokens, data.objective, Chance(0, -1, ids), training=False)
+        inputs = made.inputs(run.device)
+        target = inputs.streams["target"]
+        hidden = model.translate(inputs.streams["source"], target)
+        rows = torch.arange(len(ids), device=hidden.device)
+        place = torch.as_tensor(made.samples["place"], device=hidden.device)  # word n is asked for at place n
+        best = model.readout(hidden[rows, place]).argmax(-1).cpu().numpy()
+        words = np.array([data.tokens["target"].encode(word)[0] for word in made.samples["pronoun"]])  # type: ignore[attr-defined]
+        right.append(best == words)
+        distance.append(made.samples["distance"])
+    return np.concatenate(right), np.concatenate(distance)
+
+
+def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, float]:
+    """Of greedy translations of the first sentences: the share of right pronouns, and of sentences that are all right.
+
+    The pronoun is the word after the last comma, and after «und» and «weil».
+    """
+    table: Any = next(pieces(data.splits.sources["test"]))  # type: ignore[union-attr]
+    source, german = ([str(text) for text in table[name][:limit]] for name in ("en", "de"))
+    found = translate(run, source, beam=1)
+    right = [pronoun_of(text) == str(word) for text, word in zip(found, table["pronoun"])]
+    whole = [text.split() == truth.split() for text, truth in zip(found, german)]
+    return {"written": round(float(np.mean(right)), 5), "whole": round(float(np.mean(whole)), 5)}
+
+
+def pronoun_of(text: str) -> str:
+    """The word that stands where the pronoun should."""
+    words = text.split()
+    after = words[len(words) - words[::-1].index(",") :] if "," in words else []
+    after = after[1:] if after[:1] in (["und"], ["weil"]) else after
+    return after[0] if after and after[0] in PRONOUNS.values() else ""
+
+
+def look_at_pronoun(run: Run) -> dict[str, Any]:
+    """Where a model looks when it is about to write the pronoun, in three sentences that differ in the noun.
+
+    Of several heads the one that looks most at the noun, the same for all sentences.
+    """
+    maps, words = {}, []
+    for noun, (german, pronoun) in NOUNS.items():
+        line, translation = ENGLISH.format(noun), GERMAN.format(german, pronoun)
+        found = align(run, line, translation)
+        row = found.target.index(pronoun)
+        maps[noun] = {name: weights[:, row].float().cpu().numpy() for name, weights in found.maps.items()}
+        words.append(found.source)
+    place = words[0].index("dog")
+    heads = [(name, head) for name, weights in maps["dog"].items() for head in range(len(weights))]
+    name, head = max(heads, key=lambda one: sum(maps[noun][one[0]][one[1], place] for noun in NOUNS))
+    weights = [[round(float(value), 4) for value in maps[noun][name][head]] for noun in NOUNS]
+    pronouns = [pronoun for _, pronoun in NOUNS.values()]
+    return {"words": words, "pronouns": pronouns, "weights": weights, "head": f"{name}, head {head}", "of": len(heads)}

@@ -1,0 +1,97 @@
+"""Pictures of measured figures, in the style of the guides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+matplotlib.rcParams |= {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
+NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "attention": "with attention", "transformer": "Transformer"}
+COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "#4477aa", "transformer": "#228833"}
+FLOOR = 1e-12  # of gradients in the picture
+Rows = dict[str, dict[str, Any]]
+
+
+def draw_memory(rows: Rows) -> Figure | None:
+    """Accuracy of recall, and the gradient that reaches the symbol, against the lag."""
+    found = {
+        model: sorted((row["lag"], row) for name, row in rows.items() if name.startswith(f"memory.{model}."))
+        for model in NAMES
+    }
+    found = {model: line for model, line in found.items() if line}
+    if not found:
+        return None
+    figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for model, line in found.items():
+        lags = [lag for lag, _ in line]
+        name = "RNN with attention" if model == "attention" else NAMES[model]
+        style = {"color": COLOURS[model], "marker": "o", "markersize": 3}
+        left.plot(lags, [row["value"] for _, row in line], label=name, **style)
+        for when, dash in (("before", "--"), ("after", "-")):
+            values = np.maximum([row[f"gradient_{when}"] for _, row in line], FLOOR)
+            right.plot(lags, values, dash, alpha=0.6 if when == "before" else 1, **style)
+    chance = next(iter(found.values()))[0][1]["chance"]
+    left.axhline(chance, color="black", linewidth=0.6, linestyle=":")
+    left.annotate("chance", (left.get_xlim()[0] or 2, chance), xytext=(4, 3), textcoords="offset points")
+    left.set(xscale="log", ylim=(0, 1.03), xlabel="lag: symbols of noise", ylabel="accuracy of recall")
+    right.set(xscale="log", yscale="log", xlabel="lag: symbols of noise", ylabel="gradient at the symbol / at the end")
+    right.set_title("before training (dashed) and after", fontsize=8)
+    left.legend(frameon=False, fontsize=7, loc="center left")
+    for axes in (left, right):
+        _lags(axes, [lag for lag, _ in next(iter(found.values()))])
+    return figure
+
+
+def _lags(axes: Axes, lags: list[int]) -> None:
+    axes.set_xticks(lags, [str(lag) for lag in lags])
+    axes.minorticks_off()
+
+
+def draw_pronouns(rows: Rows) -> Figure | None:
+    """Accuracy of the pronoun against the distance of its noun."""
+    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+    axes, seen = figure.subplots(), False
+    for model, name in (("lstm", "LSTM"), ("attention", "LSTM with attention"), ("transformer", "Transformer")):
+        line = sorted(
+            (row["distance"], row["value"], row["spread"] or 0)
+            for key, row in rows.items()
+            if key.startswith(f"pronoun.{model}.") and "distance" in row
+        )
+        if line:
+            seen = True
+            distance, value, spread = map(np.array, zip(*line))
+            axes.plot(distance, value, color=COLOURS[model], marker="o", markersize=3, label=name)
+            axes.fill_between(distance, value - spread, value + spread, color=COLOURS[model], alpha=0.2, linewidth=0)
+    axes.axhline(1 / 3, color="black", linewidth=0.6, linestyle=":")
+    axes.set(ylim=(0, 1.03), xlabel="words between noun and «it»", ylabel="er, sie or es: right")
+    axes.legend(frameon=False, fontsize=7, loc="lower left")
+    return figure if seen else None
+
+
+def draw_attention(rows: Rows) -> Figure | None:
+    """Where the decoder looks when it writes er, sie or es, in three sentences that differ in the noun."""
+    models = {"attention": "LSTM with attention", "transformer": "Transformer"}
+    found = {model: rows[key]["attention"] for model in models if (key := f"pronoun.{model}.accuracy") in rows}
+    if not found:
+        return None
+    figure = Figure(figsize=(6.4, 1.5 * len(found) + 0.3), layout="constrained")
+    for axes, (model, seen) in zip(figure.subplots(len(found), 1, squeeze=False)[:, 0], found.items()):
+        weights = np.array(seen["weights"])
+        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+        words = ["\n".join(dict.fromkeys(column)) for column in zip(*seen["words"])]
+        axes.set_xticks(range(len(words)), words, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
+        for label, word in zip(axes.get_xticklabels(), words):
+            if "\n" in word:  # the nouns, one for each line
+                label.set(rotation=0, ha="center", fontsize=6, fontweight="bold")
+        axes.set_yticks(range(len(weights)), [f"→ {word}" for word in seen["pronouns"]])
+        head = "" if seen["of"] == 1 else f": {seen['head'].removeprefix('decoder.')} of {seen['of']}, most at the noun"
+        axes.set_title(f"{models[model]}{head}", fontsize=8)
+        figure.colorbar(image, ax=axes, fraction=0.03)
+    return figure

@@ -1,0 +1,112 @@
+"""Entities counted by hand, and against a slow reading of the rules of conlleval."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from sciformer.errors import UserError
+from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall
+from sciformer.metrics.entities import spans
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("", []),
+        ("O O", []),
+        ("B-a", [(0, 1, "a")]),
+        ("B-a I-a O", [(0, 2, "a")]),
+        ("B-a B-a", [(0, 1, "a"), (1, 2, "a")]),
+        ("B-a I-b", [(0, 1, "a"), (1, 2, "b")]),
+        ("O I-a I-a", [(1, 3, "a")]),  # after O an entity begins all the same
+        ("I-a", [(0, 1, "a")]),
+        ("B-a O I-a", [(0, 1, "a"), (2, 3, "a")]),
+        ("S-a S-a", [(0, 1, "a"), (1, 2, "a")]),
+        ("B-a I-a E-a B-b E-b", [(0, 3, "a"), (3, 5, "b")]),
+        ("B-a E-a I-a", [(0, 2, "a"), (2, 3, "a")]),
+        ("E-a E-a", [(0, 1, "a"), (1, 2, "a")]),
+        ("S-a I-a", [(0, 1, "a"), (1, 2, "a")]),
+        ("B-creative-work I-creative-work", [(0, 2, "creative-work")]),
+    ],
+)
+def test_spans_by_hand(tags, expected):
+    assert spans(tags.split()) == expected
+
+
+def test_scores_by_hand():
+    truth = [["B-a", "I-a", "O", "B-b"], ["O", "O"], ["S-a"]]
+    tags = [["B-a", "I-a", "O", "B-a"], ["O", "B-b"], ["O"]]
+    found = entities(tags, truth)
+    assert found == {"a": (2, 2, 1), "b": (1, 1, 0)}
+    assert (found["a"].precision, found["a"].recall, found["a"].f1) == (0.5, 0.5, 0.5)
+    assert (found["b"].precision, found["b"].recall, found["b"].f1) == (0.0, 0.0, 0.0)
+    assert entity_precision(tags, truth) == entity_recall(tags, truth) == entity_f1(tags, truth) == 1 / 3
+    assert entity_f1(truth, truth) == 1.0
+    half = [["B-a", "O", "O", "B-b"], ["O", "O"], ["S-a"]]  # a span that ends too early is no span
+    assert entity_precision(half, truth) == entity_recall(half, truth) == 2 / 3
+
+
+def test_where_there_is_nothing():
+    nothing, one = [["O", "O"]], [["B-a", "O"]]
+    assert entity_f1(nothing, one) == entity_precision(nothing, one) == entity_recall(nothing, one) == 0
+    assert entity_f1(one, nothing) == entity_precision(one, nothing) == entity_recall(one, nothing) == 0
+    for metric in (entity_f1, entity_precision, entity_recall):
+        assert math.isnan(metric(nothing, nothing))
+        assert math.isnan(metric([], []))
+
+
+def ends(before, old, tag, kind):
+    """`chunk_end` of conlleval."""
+    if before in "ES" or (before, tag) in {(a, b) for a in "BI" for b in "BSO"}:
+        return True
+    return before != "O" and old != kind
+
+
+def begins(before, old, tag, kind):
+    """`chunk_start` of conlleval."""
+    if tag in "BS" or (before, tag) in {(a, b) for a in "ESO" for b in "EI"}:
+        return True
+    return tag != "O" and old != kind
+
+
+def read(tags):
+    """Entities word by word, in the words of conlleval."""
+    found, open_, before, old = set(), None, "O", ""
+    for place, whole in enumerate([*tags, "O"]):
+        tag, _, kind = whole.partition("-")
+        if open_ is not None and ends(before, old, tag, kind):
+            found.add((open_, place, old))
+            open_ = None
+        if begins(before, old, tag, kind):
+            open_ = place
+        before, old = tag, kind
+    return found
+
+
+def test_against_the_rules_of_conlleval():
+    choose = random.Random(0)
+    letters = ["O", *(f"{letter}-{kind}" for letter in "BIES" for kind in "ab")]
+    guesses = [[choose.choice(letters) for _ in range(choose.randrange(9))] for _ in range(3000)]
+    facts = [[choose.choice([tag, tag, choose.choice(letters)]) for tag in tags] for tags in guesses]
+    assert all({tuple(span) for span in spans(tags)} == read(tags) for tags in guesses + facts)
+    right = sum(len(read(guess) & read(fact)) for guess, fact in zip(guesses, facts))
+    predicted, true = (sum(len(read(tags)) for tags in side) for side in (guesses, facts))
+    assert right > 1000
+    assert entity_f1(guesses, facts) == 2 * right / (predicted + true)
+    assert entity_precision(guesses, facts) == right / predicted
+    assert entity_recall(guesses, facts) == right / true
+    arrays = [np.empty(len(side), object) for side in (guesses, facts)]
+    for array, side in zip(arrays, (guesses, facts)):
+        array[:] = [np.array(tags, str) for tags in side]
+    assert entity_f1(*arrays) == 2 * right / (predicted + true)
+
+
+def test_mistakes():
+    with pytest.raises(UserError, match="tags of 2 samples, as in the truth; found 1"):
+        entity_f1([["O"]], [["O"], ["O"]])
+    with pytest.raises(UserError, match="each of the 2 words of sample 0; found 1"):
+        entity_f1([["O"]], [["O", "O"]])
+    with pytest.raises(UserError, match="a list of tags for each sample in `tags`; found 'O'"):
+        entity_f1(["O"], [["O"]])
