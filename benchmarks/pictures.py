@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 matplotlib.rcParams |= {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
 NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "attention": "with attention", "transformer": "Transformer"}
 COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "#4477aa", "transformer": "#228833"}
-FLOOR = 1e-12  # of gradients in the picture
+FLOOR = 1e-16  # of gradients in the picture
 Rows = dict[str, dict[str, Any]]
 
 
@@ -69,10 +69,12 @@ def draw_pronouns(rows: Rows) -> Figure | None:
             distance, value, spread = map(np.array, zip(*line))
             axes.plot(distance, value, color=COLOURS[model], marker="o", markersize=3, label=name)
             axes.fill_between(distance, value - spread, value + spread, color=COLOURS[model], alpha=0.2, linewidth=0)
+    if not seen:
+        return None
     axes.axhline(1 / 3, color="black", linewidth=0.6, linestyle=":")
     axes.set(ylim=(0, 1.03), xlabel="words between noun and «it»", ylabel="er, sie or es: right")
     axes.legend(frameon=False, fontsize=7, loc="lower left")
-    return figure if seen else None
+    return figure
 
 
 def draw_attention(rows: Rows) -> Figure | None:

@@ -10,7 +10,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -21,43 +21,59 @@ Result = dict[str, Any]
 
 
 def side_by_side(
-    work: Callable[[Task], Result], tasks: Mapping[str, Task], jobs: int, out: Path
+    work: Callable[[Task], Result],
+    tasks: Mapping[str, Task],
+    jobs: int,
+    out: Path,
+    then: Callable[[str, Result], Mapping[str, Task]] = lambda name, result: {},
 ) -> Iterator[tuple[str, Result]]:
     """(name, work(task)) of all tasks as they come, so many at a time; with 0 jobs one after the other, here.
+
+    then     more tasks that follow from a result
 
     Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
     fails is told, and the others go on.
     """
     out.mkdir(parents=True, exist_ok=True)
-    todo = {}
-    for name, task in tasks.items():
-        kept = out / f"{name}.json"
-        if kept.exists():
-            yield name, json.loads(kept.read_text())
-        else:
-            todo[name] = task
-    for name, found, seconds in _worked(work, todo, jobs):
-        if isinstance(found, str):
-            print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
-            continue
-        (out / f"{name}.json").write_text(json.dumps(found))
-        print(f"{name}: {seconds:.0f} s", flush=True)
-        yield name, found
-
-
-def _worked(
-    work: Callable[[Task], Result], tasks: Mapping[str, Task], jobs: int
-) -> Iterator[tuple[str, Result | str, float]]:
-    if not jobs:
-        for name, task in tasks.items():
-            yield name, *_try(work, task)
-        return
-    os.environ |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    if jobs:
+        os.environ |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
     spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(min(jobs, max(1, len(tasks))), spawn) as pool:
-        running = {pool.submit(_try, work, task): name for name, task in tasks.items()}
-        for done in as_completed(running):
-            yield running[done], *done.result()
+    with ProcessPoolExecutor(jobs, spawn) if jobs else _Here() as pool:
+        running: dict[Future[tuple[Result | str, float]], str] = {}
+        ready: dict[str, Result] = {}
+
+        def submit(more: Mapping[str, Task]) -> None:
+            for name, task in more.items():
+                kept = out / f"{name}.json"
+                if kept.exists():
+                    ready[name] = json.loads(kept.read_text())
+                else:
+                    running[pool.submit(_try, work, task)] = name
+
+        submit(tasks)
+        while running or ready:
+            while ready:
+                name = next(iter(ready))
+                result = ready.pop(name)
+                submit(then(name, result))
+                yield name, result
+            for done in wait(running, return_when=FIRST_COMPLETED)[0] if running else ():
+                name, (found, seconds) = running.pop(done), done.result()
+                if isinstance(found, str):
+                    print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
+                    continue
+                (out / f"{name}.json").write_text(json.dumps(found))
+                print(f"{name}: {seconds:.0f} s", flush=True)
+                ready[name] = found
+
+
+class _Here(Executor):
+    """No other process: a task is done when it is handed in."""
+
+    def submit(self, work: Any, /, *arguments: Any, **options: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        done.set_result(work(*arguments, **options))
+        return done
 
 
 def _try(work: Callable[[Task], Result], task: Task) -> tuple[Result | str, float]:
@@ -76,8 +92,6 @@ def seeds_row(name: str, values: list[float], unit: str, better: str, command: s
     return found | {"command": command, "hardware": hardware(device), "versions": versions(), "commit": commit()} | more
 
 
-def best_rate(found: list[Result], key: str, lower: bool) -> float:
-    """The learning rate with the best mean of a validation score over seeds."""
-    rates = sorted({result["rate"] for result in found})
-    means = [statistics.mean(result[key] for result in found if result["rate"] == rate) for rate in rates]
-    return float(rates[means.index(min(means) if lower else max(means))])
+def best_rate(found: list[Result], key: str = "loss") -> float:
+    """The learning rate with the lowest validation loss, of runs with the same seed."""
+    return float(min(found, key=lambda result: result["valid"][key])["rate"])

@@ -1,7 +1,7 @@
 """Figures of translation. `python benchmarks/translation.py PART --data multi30k`
 
-    multi30k   en-de: BLEU of text/transformer-multi30k on Test2016 and Test2017, three seeds, on tokenised lower-case text
-               (as published) and on raw text (cased, sacreBLEU)
+    multi30k   en-de: BLEU of text/transformer-multi30k on Test2016 and Test2017, three seeds, on tokenised lower-case
+               text (as published) and on raw text (cased, sacreBLEU)
     ladder     de-en: LSTM, GRU, the six alignment scores, a prompted decoder and the Transformer, one budget; the table
                is that of `sciformer compare` over the same runs
     try        one configuration with `--set key=value ...`, judged on the validation part, which makes the choices
@@ -32,7 +32,7 @@ RUNGS: dict[str, tuple[str, dict[str, Any]]] = {
         for score in ("content", "additive", "location", "general", "dot", "scaled_dot")
     },
     "gpt_prompt": ("text/gpt-translate", {"tokens.column": ["de", "en"]}),
-    "transformer": ("text/transformer-tiny", {}),
+    "transformer": ("text/transformer-tiny", {"train.rate": 2e-3, "train.warmup": 600}),
 }
 BUDGET = {"train.tokens": 4096, "train.multiple": 16, "train.warmup": 300, "train.schedule": "cosine"}
 BUDGET |= {"train.floor": 0.02, "train.evaluate_every": 500, "train.save_every": 500, "train.average_last": 0}
@@ -60,10 +60,10 @@ def settings(options: argparse.Namespace, job: str) -> tuple[str, dict[str, Any]
     kind, what, seed = job.split()
     if kind == "ladder":
         recipe, changes = RUNGS[what]
-        changes = files(options.data, "tok") | changes | {"objective.beam": 5}
+        changes = files(options.data, "tok") | BUDGET | changes | {"objective.beam": 5}
         if recipe != "text/gpt-translate":
             changes = turned(changes)
-        changes |= BUDGET | {"train.steps": options.steps or 3000}
+        changes["train.steps"] = options.steps or 3000
     else:
         recipe, changes = "text/transformer-multi30k", files(options.data, what)
         if options.steps:

@@ -6,17 +6,19 @@
                the same with attention, and a Transformer
     draw       the pictures alone, from the results
 
-Every model has the same data, steps and batches, and is tuned over the same learning rates (--rates) on the validation
-part. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+Every model has the same data, steps and batches, and is tuned over the same learning rates (--rates) by the validation
+loss of the first seed. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes
+on from there.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from memory import look_at_pronoun, pronoun_answers, reach, written_pronouns
 from pictures import draw_attention, draw_memory, draw_pronouns
 from pool import Result, Task, best_rate, seeds_row, side_by_side
 from sciformer.assembly import Assembly
+from sciformer.errors import UserError
 from sciformer.recipe import Recipe
 from sciformer.run import train
 
@@ -36,9 +39,10 @@ MODELS = {
     "pronouns": ("lstm", "attention", "transformer"),
 }
 LAGS = (2, 8, 32, 128, 512)
-RATES = {"recall": (1e-3, 3e-3, 1e-2), "pronouns": (1e-3, 3e-3)}
-# What is many small steps one after the other is no faster on a GPU than on a core, of which there are many.
-ON_CPU = {"recall": ("rnn", "lstm", "attention"), "pronouns": ("lstm",)}
+RATES = {"recall": [1e-3, 3e-3, 1e-2], "pronouns": [1e-3, 3e-3, 1e-2]}
+# Many small steps one after the other are no faster on a GPU than on a core, of which there are many: (model, lag)
+# of recall that stay on the CPU.
+ON_CPU = {(model, lag) for model in ("rnn", "attention", "lstm") for lag in LAGS} - {("lstm", 512)}
 TINY = {
     "recall": {"data.number": 400, "model.dim": 16, "train.steps": 20, "train.warmup": 2, "train.evaluate_every": 10},
     "pronouns": {"data.number": 300, "data.farthest": 6, "model.dim": 16, "train.steps": 6, "train.warmup": 2},
@@ -49,6 +53,7 @@ def changes_of(task: Task) -> dict[str, Any]:
     """What differs from the recipe."""
     changes = {"train.rate": task["rate"], "train.seed": task["seed"], "train.device": task["device"]}
     changes |= {"train.compile": False, "train.log_every": 100}  # compiling takes longer than these runs
+    changes |= {"train.precision": "float32"}
     if task["part"] == "recall":
         changes["data.lag"] = task["lag"]
     if task["steps"]:
@@ -60,8 +65,11 @@ def work(task: Task) -> Result:
     """Train one model, judge it, and look into it."""
     torch.set_num_threads(1)
     recipe = Recipe.load(f"text/{task['part']}-{task['model']}", changes_of(task))
-    run = train(recipe, task["folder"], fresh=True, show=False, report=False)
     found: Result = {key: task[key] for key in ("part", "model", "lag", "rate", "seed")}
+    try:
+        run = train(recipe, task["folder"], fresh=True, show=False, report=False)
+    except UserError as error:  # a rate at which it diverges is not the best one
+        return found | {"error": str(error), "valid": {"loss": math.inf}}
     found |= {"valid": run.scores, "parameters": run.about["parameters"], "seconds": round(run.about["seconds"], 1)}
     found |= {"steps": recipe.train.total(1), "batch": recipe.train.batch, "device": task["device"]}
     data = run.data()
@@ -83,75 +91,80 @@ def _by(distance: Any, right: Any) -> dict[str, float]:
     return {str(d): round(float(right[distance == d].mean()), 5) for d in np.unique(distance)}
 
 
-def tasks_of(part: str, options: argparse.Namespace) -> dict[str, Task]:
-    """All runs of a part by name, the longest first."""
-    lags = (options.lags if part == "recall" else [0])[::-1]
-    rates = options.rates or RATES[part]
-    steps = options.steps
-    tasks = {}
-    for lag in lags:
-        for model in MODELS[part]:
-            for rate in rates:
-                for seed in options.seeds if part == "pronouns" else options.seeds[: options.recall_seeds]:
-                    name = f"{part}-{model}-{f'{lag}-' if part == 'recall' else ''}{rate:g}-{seed}"
-                    device = options.device
-                    if device == "auto":
-                        device = "cuda" if torch.cuda.is_available() and model not in ON_CPU[part] else "cpu"
-                    tasks[name] = {"part": part, "model": model, "lag": lag, "rate": rate, "seed": seed}
-                    tasks[name] |= {"device": device, "steps": steps, "tiny": options.tiny}
-                    tasks[name] |= {"folder": str(options.out / "runs" / name)}
-    return tasks
+class Tuning:
+    """Every model at every learning rate with the first seed; the best rate in validation with the other seeds."""
+
+    def __init__(self, options: argparse.Namespace, parts: list[str]) -> None:
+        self.options, self.found = options, defaultdict[tuple[Any, ...], list[Result]](list)
+        self.seeds = {"recall": options.seeds[: options.recall_seeds], "pronouns": options.seeds}
+        self.rates = {part: options.rates or RATES[part] for part in RATES}
+        groups = [(part, model, lag) for part in parts for lag in self.lags(part) for model in MODELS[part]]
+        groups.sort(key=lambda group: -group[2] if group[0] == "recall" else -100)  # the longest first
+        runs = [(group, rate) for group in groups for rate in self.rates[group[0]]]
+        self.tasks = dict(self.task(*group, rate, self.seeds[group[0]][0]) for group, rate in runs)
+
+    def lags(self, part: str) -> list[int]:
+        return list(self.options.lags) if part == "recall" else [0]
+
+    def task(self, part: str, model: str, lag: int, rate: float, seed: int) -> tuple[str, Task]:
+        """The name of a run and what is to be done."""
+        name = f"{part}-{model}-{lag}-{rate:g}-{seed}"
+        device = self.options.device
+        if device == "auto":
+            small = part == "recall" and (model, lag) in ON_CPU
+            device = "cuda" if torch.cuda.is_available() and not small else "cpu"
+        task = {"part": part, "model": model, "lag": lag, "rate": rate, "seed": seed, "device": device}
+        task |= {"steps": self.options.steps, "tiny": self.options.tiny}
+        return name, task | {"folder": str(self.options.out / "runs" / name)}
+
+    def then(self, name: str, result: Result) -> dict[str, Task]:
+        """What follows from a result: when all rates are tried, the other seeds at the best one."""
+        group, part = (result["part"], result["model"], result["lag"]), result["part"]
+        self.found[group].append(result)
+        first, *others = self.seeds[part]
+        if result["seed"] == first and len(self.found[group]) == len(self.rates[part]):
+            return dict(self.task(*group, best_rate(self.found[group]), seed) for seed in others)
+        return {}
+
+    def whole(self, result: Result) -> list[Result]:
+        """All runs of a result's model on its task, when they are there; else none."""
+        part = result["part"]
+        mine = self.found[part, result["model"], result["lag"]]
+        return mine if len(mine) == len(self.rates[part]) + len(self.seeds[part]) - 1 else []
 
 
-def _group(task: Task) -> tuple[Any, ...]:
-    """What makes one row: the same model on the same task."""
-    return task["part"], task["model"], task["lag"]
+def chosen(found: list[Result]) -> list[Result]:
+    """The runs at the learning rate that was best in validation, of those with the first seed."""
+    first = min(one["seed"] for one in found)
+    rate = best_rate([one for one in found if one["seed"] == first])
+    return sorted((one for one in found if one["rate"] == rate), key=lambda one: one["seed"])
 
 
-def recall_rows(found: list[Result]) -> list[Row]:
-    """A row for each model and lag, at the learning rate that was best in validation."""
-    rows = []
-    for model in MODELS["recall"]:
-        for lag in sorted({one["lag"] for one in found}):
-            mine = [
-                one | {"score": one["valid"]["loss"]} for one in found if (one["model"], one["lag"]) == (model, lag)
-            ]
-            if not mine:
-                continue
-            rate = best_rate(mine, "score", lower=True)
-            best = sorted((one for one in mine if one["rate"] == rate), key=lambda one: one["seed"])
-            gradient = {
-                f"gradient_{when}": float(np.exp(np.mean([np.log(max(one[when], 1e-300)) for one in best])))
-                for when in ("before", "after")
-            }
-            more = {"lag": lag, "chance": round(1 / best[0]["symbols"], 4), "rate": rate, **gradient, **_about(best)}
-            more["grid"] = {f"{one['rate']:g}/{one['seed']}": round(one["test"], 4) for one in mine}
-            rows.append(_row(f"memory.{model}.{lag}.accuracy", [one["test"] for one in best], "recall", best, **more))
-    return rows
-
-
-def pronoun_rows(found: list[Result]) -> list[Row]:
-    """A row for each model, and one for each model and distance."""
-    rows = []
-    for model in MODELS["pronouns"]:
-        mine = [one | {"score": one["valid"]["loss"]} for one in found if one["model"] == model]
-        if not mine:
-            continue
-        rate = best_rate(mine, "score", lower=True)
-        best = sorted((one for one in mine if one["rate"] == rate), key=lambda one: one["seed"])
-        more: dict[str, Any] = {"chance": round(1 / 3, 4), "rate": rate, **_about(best)}
-        more |= {key: [one[key] for one in best] for key in ("written", "whole")}
-        if "attention" in best[0]:
-            more["attention"] = best[0]["attention"]
-        rows.append(_row(f"pronoun.{model}.accuracy", [one["test"] for one in best], "pronouns", best, **more))
-        for distance in sorted(best[0]["by_distance"], key=int):
-            values = [one["by_distance"][distance] for one in best]
-            rows.append(_row(f"pronoun.{model}.{distance}.accuracy", values, "pronouns", best, distance=int(distance)))
+def rows_of(found: list[Result]) -> list[Row]:
+    """The rows of one model on one task."""
+    best = [one for one in chosen(found) if "error" not in one]
+    if not best:
+        return []
+    part, model, more = best[0]["part"], best[0]["model"], _about(best)
+    values = [one["test"] for one in best]
+    more["grid"] = {f"{one['rate']:g}": one["valid"]["loss"] for one in found if one["seed"] == best[0]["seed"]}
+    if part == "recall":
+        more |= {"lag": best[0]["lag"], "chance": round(1 / best[0]["symbols"], 4)}
+        for when in ("before", "after"):
+            more[f"gradient_{when}"] = float(np.exp(np.mean([np.log(max(one[when], 1e-300)) for one in best])))
+        return [_row(f"memory.{model}.{best[0]['lag']}.accuracy", values, part, best, **more)]
+    more |= {"chance": round(1 / 3, 4), **{key: [one[key] for one in best] for key in ("written", "whole")}}
+    if "attention" in best[0]:
+        more["attention"] = best[0]["attention"]
+    rows = [_row(f"pronoun.{model}.accuracy", values, part, best, **more)]
+    for distance in sorted(best[0]["by_distance"], key=int):
+        values = [one["by_distance"][distance] for one in best]
+        rows.append(_row(f"pronoun.{model}.{distance}.accuracy", values, part, best, distance=int(distance)))
     return rows
 
 
 def _about(best: list[Result]) -> dict[str, Any]:
-    about = {key: best[0][key] for key in ("parameters", "steps", "batch")}
+    about = {key: best[0][key] for key in ("rate", "parameters", "steps", "batch")}
     return about | {"training_s": [one["seconds"] for one in best]}
 
 
@@ -189,25 +202,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "text-why.json")
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures")
     options = parser.parse_args(arguments)
-    began, rows_of = time.time(), {"recall": recall_rows, "pronouns": pronoun_rows}
-    parts = [part for part in options.parts or rows_of if part != "draw"]
-    # Both parts share the processes: what is left of one fills the gaps of the other.
-    tasks = {name: task for part in parts[::-1] for name, task in tasks_of(part, options).items()}
-    found: dict[str, list[Result]] = {part: [] for part in parts}
-    left = Counter(_group(task) for task in tasks.values())
-    for name, result in side_by_side(work, tasks, options.jobs, options.out):
-        part, group = result["part"], _group(tasks[name])
-        found[part].append(result)
-        left[group] -= 1
-        if not left[group]:  # a row is written when all runs that it may be chosen from are there
-            record(options.results, rows_of[part]([one for one in found[part] if _group(one) == group]))
-    for part in parts:
-        record(options.results, rows_of[part](found[part]))
-    for row in [row for part in parts for row in rows_of[part](found[part])]:
-        print(f"{row['id']:36} {row['value']:.4f} ± {row['spread']}  rate {row.get('rate', '')}")
+    began = time.time()
+    tuning = Tuning(options, [part for part in options.parts or MODELS if part != "draw"])
+    for _, result in side_by_side(work, tuning.tasks, options.jobs, options.out, tuning.then):
+        rows = rows_of(tuning.whole(result)) if tuning.whole(result) else []
+        record(options.results, rows)
+        for row in rows:
+            print(f"{row['id']:36} {row['value']:.4f} ± {row['spread']}  rate {row.get('rate', '')}", flush=True)
     for path in draw(options.results, options.pictures):
         print(f"wrote {path}")
-    print(f"{time.time() - began:.0f} s; {len(tasks)} runs; wrote {options.results}")
+    count = sum(len(runs) for runs in tuning.found.values())
+    print(f"{time.time() - began:.0f} s; {count} runs; wrote {options.results}")
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def test_vectors_against_the_model_by_hand(runs, name, pool):
             continue
         expected = {"mean": hidden.mean(0), "max": hidden.amax(0), "last": hidden[-1]}[how]
         np.testing.assert_allclose(vector, expected.numpy(), atol=1e-5)
-    np.testing.assert_array_equal(found.vectors[0], found.vectors[5])
+    np.testing.assert_allclose(found.vectors[0], found.vectors[5], atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["class_token", "attention"])
@@ -110,6 +110,30 @@ def test_images_have_vectors_too(runs):
     np.testing.assert_array_equal(found.vectors, vectors)
     logits = run.model.heads["class"](torch.as_tensor(found.vectors)).softmax(-1).detach().numpy()
     np.testing.assert_allclose(run.predict(runs / "images.npz")["probabilities"], logits, atol=1e-5)
+
+
+def test_of_source_and_target_the_source_has_vectors(tmp_path):
+    for name, lines in (("en", ["a b", "b c d", "d a"] * 6), ("de", ["x y", "y z", "z x y"] * 6)):
+        (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
+    text = {"kind": "text", "unit": "words", "context": 8}
+    recipe = Recipe.of(
+        {
+            "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
+            "tokens": {
+                "source": text | {"column": "en"},
+                "target": text | {"column": "de", "begin": True, "end": True},
+            },
+            "model": {"kind": "encoder_decoder", "dim": 8, "depth": 1, "heads": 2},
+            "objective": {"kind": "translate"},
+            "train": {"steps": 2, "batch": 4, "device": "cpu"},
+        }
+    )
+    run = go(recipe, tmp_path / "run")
+    table = {"en": np.array(["a b", "d"], object), "de": np.array(["", "z"], object)}
+    found = embed(run, table)
+    assert found.vectors.shape == (2, 8)
+    table["de"] = np.array(["x", "y"], object)  # which is not looked at
+    np.testing.assert_array_equal(embed(run, table).vectors, found.vectors)
 
 
 def test_the_verb_writes_parquet_and_npy(runs, tmp_path, monkeypatch, capsys):
@@ -152,7 +176,7 @@ def test_mistakes(runs, tmp_path, monkeypatch, capsys):
     with pytest.raises(UserError, match=r"a file named .parquet or .npy; found v.csv. Call it v.parquet"):
         check_vectors(tmp_path.relative_to(tmp_path) / "v.csv")
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="to write .*Name another place with --out"):
+    with pytest.raises(UserError, match=r"a folder .* to write into; found a file of that name"):
         write_vectors(tmp_path / "file" / "v.npy", Embedded(np.zeros((1, 2), np.float32), {}))
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     with pytest.raises(

@@ -8,7 +8,7 @@ import torch
 
 from sciformer.data.batch import View
 from sciformer.errors import UserError
-from sciformer.generate import generate
+from sciformer.generate import generate, generate_many
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
@@ -155,11 +155,11 @@ def test_without_a_prompt_a_line_is_begun_or_what_the_model_knows(run, tmp_path)
         ({"length": 0}, "one token or more; found 0"),
         ({"length": -3}, "one token or more; found -3"),
         ({"temperature": -1.0}, "temperature of 0 or more; found -1"),
-        ({"temperature": float("nan")}, "found nan"),
-        ({"temperature": float("inf")}, "found inf"),
-        ({"top_k": 0}, "top_k of 1 or more"),
-        ({"top_p": 0.0}, "top_p above 0"),
         ({"top_p": 1.5}, "at most 1; found 1.5"),
+        ({"beam": 0}, "a beam of one hypothesis or more; found 0"),
+        ({"beam": 2, "top_k": 3}, "a beam, or wishes about drawing tokens; found both"),
+        ({"precision": "half"}, "the precision"),
+        ({"precision": "bfloat16"}, "bfloat16 on a CUDA device"),
     ],
 )
 def test_mistakes_are_answered_before_anything_is_written(run, arguments, message):
@@ -175,3 +175,99 @@ def test_runs_that_cannot_write_are_refused(tmp_path):
     other = make(tmp_path, steps=1, model__kind="encoder", objective__kind="masked")
     with pytest.raises(UserError, match=r"run of a decoder.*`model.kind: encoder`"):
         next(generate(other, "the"))
+
+
+# Other units, and what begins and ends a text
+
+
+LINES = ["the cat sat on the mat", "a dog saw the cat", "the bird sang in the tree", "a cat and a dog sat there"]
+
+
+def make_lines(folder, steps=30, **changes):
+    """A run on lines that are texts of their own."""
+    keys = {"data__documents": "line", "tokens__begin": True, "tokens__end": True, **changes}
+    return make(folder, "\n".join(LINES * 8) + "\n", steps, **keys)
+
+
+@pytest.mark.parametrize("unit", ["words", "bpe", "wordpiece", "unigram"])
+def test_every_unit_begins_goes_on_and_ends(tmp_path, unit):
+    if unit != "words":
+        pytest.importorskip("tokenizers")
+    sizes = {"words": 40, "bpe": 300, "wordpiece": 90, "unigram": 60}
+    run = make_lines(tmp_path, 150, tokens__unit=unit, tokens__vocabulary=sizes[unit])
+    for prompt in (None, ""):
+        text = "".join(generate(run, prompt, 60, temperature=0))
+        assert text in LINES  # learned by heart, from the begin token to the end token
+    text = "".join(generate(run, "a dog", 60, temperature=0))
+    assert text == text.rstrip()
+    assert "a dog" + text in [*LINES, "a dog sat there"]
+    assert all(special not in text for special in ("<s>", "</s>", "<unk>", "<pad>"))
+
+
+def test_unknown_words_are_named_and_a_prompt_without_any_refused(tmp_path, tmp_path_factory):
+    said = []
+    run = make_lines(tmp_path_factory.mktemp("lines"), 2, tokens__unit="words")
+    assert list(generate(run, "the zebra and the gnu", 3, seed=0, say=said.append))
+    assert said == ["note: the model does not know zebra, gnu"]
+    with pytest.raises(UserError, match="one character or more; found an empty one"):
+        next(generate(make(tmp_path, text="a b a b " * 99, tokens__unit="words"), " "))
+
+
+def test_one_prompt_after_the_other_or_all_at_once(run, tmp_path):
+    done: list[tuple[int, int]] = []
+    prompts = ["the", "a bird sang in the tree by the river.", "the dog sat on", "t", None, "the dog", "a bird"]
+    wishes = [{"temperature": 0}, {"temperature": 0, "repetition": 1.3, "stop": ["at", " on"]}, {"beam": 2}]
+    for length, wish in [(8, wishes[0]), (30, wishes[0]), (8, wishes[1]), (5, wishes[2])]:
+        expected = ["".join(generate(run, prompt, length, **wish)) for prompt in prompts]
+        assert generate_many(run, prompts, length, batch=3, tell=lambda *told: done.append(told), **wish) == expected
+        assert done[-1] == (7, 7)
+    assert generate_many(run, [], 5) == []
+    gru = make(tmp_path, model__trunk="gru")
+    assert generate_many(gru, prompts[2:4], 8, temperature=0) == [
+        "".join(generate(gru, prompt, 8, temperature=0)) for prompt in prompts[2:4]
+    ]
+
+
+def test_prompts_at_once_have_numbers_of_their_own(run):
+    first = generate_many(run, ["the"] * 4, 12, seed=5)
+    assert len(set(first)) > 1
+    assert first == generate_many(run, ["the"] * 4, 12, seed=5, batch=3)
+    assert first[0] == "".join(generate(run, "the", 12, seed=5))
+
+
+def test_a_beam_finds_what_is_at_least_as_likely_as_the_greedy_text(run):
+    def likelihood(text):
+        (tokens,) = run.assembly.tokens.values()
+        ids = torch.as_tensor(tokens.encode("the " + text).astype(np.int64))[None]
+        with torch.no_grad():
+            logs = run.model.readout(run.model.decode(View({"ids": ids}, None)))[0, 3:-1].log_softmax(-1)
+        return float(logs.gather(1, ids[0, 4:, None]).sum())
+
+    said = []
+    (text,) = generate(run, "the ", 9, beam=8)
+    assert likelihood(text) >= likelihood("".join(generate(run, "the ", 9, temperature=0))) - 1e-5
+    (text,) = generate(run, "the ", 99, beam=2, say=said.append)
+    assert len(text) == CONTEXT - 4
+    assert said == ["note: a beam writes at most 12 tokens here, as many as the context has room for"]
+    assert "".join(generate(run, "the ", 9, beam=3, stop=["a", "o"])).count("a") == 0
+
+
+def test_repetition_keeps_tokens_from_coming_again(run):
+    plain, varied = ("".join(generate(run, "the ", 8, temperature=0, repetition=by)) for by in (1.0, 3.0))
+    assert len(set(plain)) < len(set(varied)) == 8
+
+
+def test_the_text_that_transformers_would_write(tmp_path):
+    pytest.importorskip("transformers")
+    from sciformer.interop import import_model
+    from tests.interop.theirs import make as theirs
+    from tests.interop.theirs import save
+
+    model, tokenizer, names = theirs("GPT2", "LMHeadModel")
+    other = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
+    ids = torch.tensor([tokenizer.encode("the cat sat").ids])
+    for repetition in (1.0, 1.5):
+        made = model.generate(ids, max_new_tokens=12, do_sample=False, repetition_penalty=repetition, pad_token_id=1)
+        expected = tokenizer.decode(made[0].tolist(), skip_special_tokens=True)
+        found = "".join(generate(other, "the cat sat", 12, temperature=0, repetition=repetition))
+        assert "the cat sat" + found == expected

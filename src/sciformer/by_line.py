@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
 
@@ -44,6 +45,33 @@ def translate_file(
             found = align(run, lines[line - 1], answers[line - 1])
             draw_alignment(found).savefig(picture, dpi=150, facecolor="white")
         print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
+
+
+def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
+    """Refuse what does not go together, before anything is read."""
+    if prompt is not None and file is not None:
+        raise UserError("--prompt or --file", "both")
+    if out is not None and file is None:
+        raise UserError("--file with the prompts for --out", "--out alone", "Without it the text is printed.")
+
+
+def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes: Any) -> None:
+    """Go on from each line of a file; the answers keep the order of the lines. An empty line begins a text."""
+    from .generate import generate_many
+
+    lines = lines_of(file)
+    with counting("writing") as tell:
+        answers = generate_many(run, [line or None for line in lines], length, tell=tell, **wishes)
+    if out is None:
+        for line, answer in zip(lines, answers):
+            print(line + answer)
+        return
+    if out.suffix == ".jsonl":
+        rows = [json.dumps({"prompt": line, "text": text}, ensure_ascii=False) for line, text in zip(lines, answers)]
+    else:
+        rows = [answer.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for answer in answers]
+    write_text(out, "".join(f"{row}\n" for row in rows))
+    print(f"wrote {len(answers):,} texts to {out}", file=sys.stderr)
 
 
 def lines_of(file: Path) -> list[str]:

@@ -138,9 +138,11 @@ def check_vectors(path: Path) -> None:
 def write_vectors(path: Path, found: Embedded) -> int:
     """Write vectors as .npy (the array alone) or .parquet (with ids and the other columns); returns their number."""
     check_vectors(path)
+    from .shelf import make_folder
+
+    make_folder(path.parent)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".npy":
             with partial.open("wb") as file:
                 np.save(file, found.vectors, allow_pickle=False)

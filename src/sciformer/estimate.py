@@ -86,7 +86,7 @@ def _expected(engine: Engine) -> float | None:
         return math.log(len(objective.state["classes"]))
     model: Any = engine.step.model
     readout = getattr(model, "readout", None)
-    inner = getattr(readout, "readout", readout)  # behind a layer of its own
+    inner: Any = getattr(readout, "readout", readout)  # behind a layer of its own
     if not isinstance(readout, Readout) or type(inner).forward is Readout.forward:
         return None
     weight = next(readout.parameters())

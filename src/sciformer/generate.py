@@ -179,16 +179,14 @@ class Author:
 
     def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
         """The pieces of one text as they come."""
-        tokens = (token for block in self._write([ids], uniform) for token in block[0].tolist())
-        yield from filter(None, self.line(ids).all(tokens))
+        yield from self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
 
     def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
         """The whole texts of several prompts."""
         lines, found = [self.line(one) for one in ids], [""] * len(ids)
         for block in self._write(ids, uniform):
             for row, (line, tokens) in enumerate(zip(lines, block.tolist())):
-                for token in tokens:
-                    found[row] += "" if line.over else line.add(token)
+                found[row] += "" if line.over else line.add(tokens)
             if all(line.over for line in lines):
                 break
         return [text + ("" if line.over else line.close()) for text, line in zip(found, lines)]
@@ -206,7 +204,7 @@ class Author:
             self.say(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
         beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
         found = beams.search(beam)
-        return ["".join(self.line(ids[row]).all(one)) for row, one in enumerate(found)]
+        return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
 
     def line(self, ids: list[int]) -> Line:
         """An empty text after a prompt; the last of several texts stands for itself."""

@@ -13,35 +13,35 @@ class Line:
     """One text in the making: what of it may be shown, and whether it is over."""
 
     def __init__(self, tokens: Any, before: list[int], stops: list[str], end: int | None) -> None:
-        self.pieces = ByteLetters() if _bytes(tokens) else Letters(tokens, before)
+        self.letters = ByteLetters() if _bytes(tokens) else Letters(tokens, before)
         self.stops, self.end = stops, end
         self.held, self.over = "", False
 
-    def add(self, token: int) -> str:
-        """What is certain with one token more."""
-        if token == self.end:
-            self.over = True
-            return self.close()
-        self.held += self.pieces.add(token)
+    def add(self, tokens: list[int]) -> str:
+        """What is certain with some tokens more."""
+        ended = self.end in tokens
+        self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
         ready = (
             min(found) if found else len(self.held) - max((_begun(self.held, stop) for stop in self.stops), default=0)
         )
-        self.over = bool(found)
+        self.over = bool(found) or ended
         piece, self.held = self.held[:ready], self.held[ready:]
-        return piece
+        return piece + self.close() if ended and not found else piece
 
-    def all(self, tokens: Iterable[int]) -> Iterator[str]:
-        """The pieces of a whole text."""
-        for token in tokens:
-            yield self.add(token)
+    def pieces(self, blocks: Iterable[list[int]]) -> Iterator[str]:
+        """The pieces of a whole text that comes in blocks of tokens."""
+        for tokens in blocks:
+            if piece := self.add(tokens):
+                yield piece
             if self.over:
                 return
-        yield self.close()
+        if piece := self.close():
+            yield piece
 
     def close(self) -> str:
         """What was held back, where the text ends without a stop."""
-        return self.held + self.pieces.rest()
+        return self.held + self.letters.rest()
 
 
 class Letters:
@@ -55,12 +55,12 @@ class Letters:
         self.text = tokens.decode(self.ids)
         self.shown = len(self.text)
 
-    def add(self, token: int) -> str:
-        """The text that this token completes."""
+    def add(self, tokens: list[int]) -> str:
+        """The text that these tokens complete."""
         if len(self.ids) > 64 and self.shown == len(self.text):  # to read everything again would take ever longer
             self.ids = self.ids[-8:]
             self.shown = len(self.tokens.decode(self.ids))
-        self.ids.append(token)
+        self.ids += tokens
         self.text = self.tokens.decode(self.ids)
         ready = len(self.text) - self.text.endswith(UNREADABLE)
         piece = self.text[self.shown : ready]
@@ -78,9 +78,9 @@ class ByteLetters:
     def __init__(self) -> None:
         self.reader = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def add(self, token: int) -> str:
-        """The text that this byte completes."""
-        return self.reader.decode(bytes([token]))
+    def add(self, tokens: list[int]) -> str:
+        """The text that these bytes complete."""
+        return self.reader.decode(bytes(tokens))
 
     def rest(self) -> str:
         """Nothing."""

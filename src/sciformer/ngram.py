@@ -38,8 +38,10 @@ class Level(NamedTuple):
     """All n-grams of one length: the number of an n-gram is its place in `keys`.
 
     keys     (n,) sorted: the number of the n-gram's first words among the shorter ones, times the size, plus its last
-    mass     (n,) what the n-gram has of its history's probability: (c - D(c)) / c(h)
-    rest     (number of histories,) what is left for shorter n-grams: g(h), 1 where nothing was seen after h
+    mass     (n + 1,) what the n-gram has of its history's probability: (c - D(c)) / c(h)
+    rest     (number of histories + 1,) what is left for shorter n-grams: g(h), 1 where nothing was seen after h
+
+    The last entry of both, number -1, is for what was never seen.
     """
 
     keys: Integers
@@ -86,7 +88,7 @@ class NGram:
         total = np.bincount(history, counts, histories)
         seen = np.maximum(total, 1)
         rest = np.where(total > 0, np.bincount(history, cut, histories) / seen, 1.0)
-        return Level(keys, (counts - cut) / seen[history], rest)
+        return Level(keys, np.append((counts - cut) / seen[history], 0.0), np.append(rest, 1.0))
 
     def log_probabilities(self, ids: Any, start: int = 0) -> Floats:
         """ln p (n - start,) of the tokens of a text from `start` on, each given those before it."""
@@ -97,9 +99,8 @@ class NGram:
         p = first.mass[ids] + first.rest[0] / self.size
         for level in self._fitted[1:]:
             history = np.concatenate([[-1], here[:-1]])
-            known = history >= 0
-            here = np.where(known, _find(level.keys, history * self.size + ids), -1)
-            p = np.where(known, level.rest[history], 1.0) * p + np.where(here >= 0, level.mass[here], 0.0)
+            here = np.where(history >= 0, _find(level.keys, history * self.size + ids), -1)
+            p = level.rest[history] * p + level.mass[here]
         return np.asarray(np.log(p[start:]))
 
     def probabilities(self, history: Any) -> Floats:
@@ -107,7 +108,7 @@ class NGram:
         ids = np.asarray(history, np.int64).reshape(-1)[max(0, len(history) - self.order + 1) :]
         self._check(ids)
         first = self._fitted[0]
-        p = first.mass + first.rest[0] / self.size
+        p = first.mass[:-1] + first.rest[0] / self.size
         for length, level in enumerate(self._fitted[1:], 1):
             number = self._number(ids[len(ids) - length :]) if length <= len(ids) else -1
             if number < 0:

@@ -179,7 +179,8 @@ def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) ->
 
 def _in_lines(column: Any) -> Any:
     """A column of lists as texts, with blanks between what was in a list; others as they are."""
-    if not any(hasattr(value, "tolist") for value in column[:1]) or getattr(column, "dtype", None) != object:
+    listed = getattr(column, "dtype", None) is not None and column.dtype.kind == "O"
+    if not listed or not any(hasattr(value, "tolist") for value in column[:1]):
         return column
     return [" ".join(map(str, value)) for value in column]
 

@@ -14,7 +14,9 @@ device is busy with them.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -29,6 +31,7 @@ from .search import beam_search
 BLOCK = 16  # steps that are queued at once
 LEAST = 64  # tokens a fixed cache holds
 KEPT = 4  # recorded steps that are kept
+NUMBERS = itertools.count()
 Kept = dict[Any, "Recorded"]
 
 
@@ -75,15 +78,15 @@ class Stepper:
             self.cache.reset()
         if pads is None:
             self.pads = None
-            self.advance(View({"ids": ids}, None))
+            self.keep(self.logits(View({"ids": ids}, None)))
             return
         self.pads = pads[:, None]
         places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
-        self.advance(View({"ids": ids, "at": places.clamp(min=0)}, places >= 0))
+        self.keep(self.logits(View({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
 
     def step(self) -> None:
         """Choose one token more."""
-        self.advance(self.view())
+        self.keep(self.logits(self.view()))
 
     def view(self) -> View:
         """The last token, as the model takes it."""
@@ -92,12 +95,15 @@ class Stepper:
         filled = self.cache.length if self.capacity is None else self.cache.slot
         return View({"ids": self.token, "at": filled - self.pads}, None)
 
-    def advance(self, view: View) -> None:
-        """Let the model read tokens, choose one, and keep it."""
-        hidden = self.model.decode(view, cache=self.cache)[:, -1]
-        logits = self.model.readout(hidden).masked_fill(self.closed, -torch.inf)
+    def logits(self, view: View) -> Tensor:
+        """(B, V) of the token after those of the view, which the model reads."""
+        found: Tensor = self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
+        return found
+
+    def keep(self, logits: Tensor) -> None:
+        """Choose a token, and write it down."""
         uniform = self.uniform.index_select(0, self.place)[0]
-        choice = self.sampling.choose(logits, uniform, self.seen)[:, None]
+        choice = self.sampling.choose(logits.masked_fill(self.closed, -torch.inf), uniform, self.seen)[:, None]
         if self.seen is not None:
             self.seen.scatter_(1, choice, True)
         self.written.index_copy_(1, self.place, choice)
@@ -109,11 +115,11 @@ class Recorded(Stepper):
     """The same on a CUDA device, with a step that is recorded once."""
 
     def __init__(
-        self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int, padded: bool, compiled: bool
+        self, model: Any, batch: int, sampling: Sampling, allowed: Tensor, capacity: int, padded: bool, compile: bool
     ) -> None:
         super().__init__(model, batch, sampling, allowed, capacity)
         self.kept_pads = torch.zeros(batch, dtype=torch.long, device=self.device) if padded else None
-        call = compiled_step(self) if compiled else super().step
+        call = compiled_step(self) if compile else super().step
         self.begin(self.token, self.kept_pads)  # makes the cache
         self.graph = torch.cuda.CUDAGraph()
         aside = torch.cuda.Stream()
@@ -137,10 +143,21 @@ class Recorded(Stepper):
         self.graph.replay()
 
 
-def compiled_step(stepper: Stepper) -> Any:
-    """A step compiled as one; products of a matrix and a vector become kernels of their own, and are tuned."""
-    options = {"coordinate_descent_tuning": True}
-    return torch.compile(lambda: Stepper.step(stepper), fullgraph=True, dynamic=False, options=options)
+def compiled_step(stepper: Stepper) -> Callable[[], None]:
+    """A step of compiled parts: what the model says, which does not change with the wishes, and the choice."""
+    said = compiled(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
+    keep = compiled(lambda logits: Stepper.keep(stepper, logits))
+    return lambda: keep(said())
+
+
+def compiled(call: Any) -> Any:
+    """A function compiled as a whole. Products of a matrix and a vector become kernels of their own, and are tuned.
+
+    PyTorch counts recompilations by code object, so each function gets a copy of its code.
+    """
+    name = f"{call.__name__}_{next(NUMBERS)}"
+    own = FunctionType(call.__code__.replace(co_name=name), call.__globals__, name, None, call.__closure__)
+    return torch.compile(own, fullgraph=True, dynamic=False, options={"coordinate_descent_tuning": True})
 
 
 @torch.no_grad()
@@ -295,6 +312,7 @@ class Beams:
     def logits(self, ids: Tensor) -> Tensor:
         """(R, V) of the next token after more tokens (R, N)."""
         self.written += 1
+        ids = ids.clamp(max=self.end - 1) if self.virtual else ids  # of hypotheses that are none
         with cast(self.allowed.device, self.precision):
             found = self.model.readout(self.model.decode(View({"ids": ids}, None), cache=self.cache)[:, -1]).float()
         if not self.virtual:

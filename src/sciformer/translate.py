@@ -146,6 +146,9 @@ class EncoderDecoderWriter(Writer):
         stream = self.source.tokenize({name: _column([line]) for name in self.source.reads})
         return stream.columns["ids"][: self.source.window].astype(np.int64)
 
+    def longest(self, source: Any, more: int) -> int:
+        return min(len(source) + more, self.tokens.window - 1)  # there may be no places for more
+
     def begin(self, sources: list[Any]) -> Writing:
         encoded = self.model.encode(padded(sources).inputs(self.device).stream)
         cache = self.model.cache()

@@ -75,6 +75,17 @@ def test_the_same_numbers_there(name, tmp_path):
     assert [tokenizer.decode(ids, skip_special_tokens=True) for ids in ours] == [tokens.decode(ids) for ids in ours]
 
 
+@pytest.mark.parametrize(("name", "kind"), [("text/bert", "BertForMaskedLM"), ("text/gpt-char", "GPT2LMHeadModel")])
+def test_shipped_recipes_have_a_class_there(name, kind, tmp_path):
+    (tmp_path / "text.txt").write_text("\n".join(CORPUS * 9))
+    tiny = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "tokens.context": 16, "train.steps": 1}
+    tiny |= {"data.files": [str(tmp_path / "text.txt")], "data.split.valid": 0.3, "train.device": "cpu"}
+    run = train(Recipe.load(name, tiny), tmp_path / "run", show=False, report=False)
+    assert export_model(run, tmp_path / "out") == []
+    theirs = getattr(transformers, kind).from_pretrained(tmp_path / "out").eval()
+    assert difference(run, theirs, ["the cat sat", "a dog"]) < 1e-5
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_there_and_back(name, tmp_path):
     run = made(tmp_path, *RUNS[name])

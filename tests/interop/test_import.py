@@ -39,6 +39,7 @@ REFUSED = [
     (GPT2, {"scale_attn_by_inverse_layer_idx": True}, "`scale_attn_by_inverse_layer_idx: false`.*found true"),
     (GPT2, {"n_embd": "16"}, "`n_embd`.*as int; found '16'"),
     (GPT2, {"n_embd": ...}, "a key `n_embd`"),
+    (BERT, {"hidden_size": 0}, "`hidden_size` of 1 or more"),
     (GPT2, {"n_layer": 3}, r"h\.2\.attn\.c_attn\.weight"),
     (GPT2, {"n_layer": 1}, r"only weights .*h\.1\."),
     (GPT2, {"vocab_size": 999}, "vectors for 999 tokens"),
@@ -139,6 +140,15 @@ def test_folders_without_all_files(tmp_path):
     path = folder(tmp_path)
     (path / "tokenizer.json").rename(path / "vocab.json")
     with pytest.raises(UserError, match=r"tokenizer\.json.*only vocab\.json"):
+        import_model(path, tmp_path / "run")
+    (path / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match=r"a tokenizer\.json"):
+        import_model(path, tmp_path / "run")
+    (path / "modules.json").write_text('[{"type": "Dense"}]')
+    with pytest.raises(UserError, match="a list of modules"):
+        import_model(path, tmp_path / "run")
+    (path / "modules.json").write_text('[{"type": "Dense", "path": "2_Dense"}]')
+    with pytest.raises(UserError, match="found Dense"):
         import_model(path, tmp_path / "run")
     (path / "config.json").write_text("{")
     with pytest.raises(UserError, match="plain JSON"):

@@ -130,6 +130,8 @@ def test_every_metric_is_called_by_what_it_needs():
         "loss": np.ones(2),
         "count": np.ones(2),
         "correct": np.ones(2),
+        "translation": ["the cat sat on the mat"],
+        "reference": ["the cat sat on a mat"],
         "tags": [["B-a", "O"], ["O"]],
         "truth": [["B-a", "O"], ["B-a"]],
     }
@@ -155,12 +157,14 @@ def test_higher_is_better_where_it_says_so():
         "loss": np.full(2, 9.0),
         "count": np.ones(2),
         "correct": np.zeros(2),
+        "translation": ["a dog ran off"],
+        "reference": ["the cat sat on the mat"],
         "tags": [["O", "B-a"]],
         "truth": [["B-a", "O"]],
     }
     better = (
         worse
-        | {"tags": [["B-a", "O"]]}
+        | {"tags": [["B-a", "O"]], "translation": ["the cat sat on the mat"]}
         | {"probabilities": np.eye(2), "mean": np.zeros(2), "loss": np.ones(2), "correct": np.ones(2)}
     )
     for metric in METRICS.values():

@@ -111,3 +111,54 @@ def test_compiled_steps_equal_eager_ones(capacity):
     step = torch.compile(decoder, backend="eager")
     parts = [decoder(x[:, :4], cache=cache)] + [step(x[:, i : i + 1], cache=cache) for i in range(4, 9)]
     torch.testing.assert_close(torch.cat(parts, 1), decoder(x))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_growing_cache_has_room_to_spare_and_forgets_what_a_refused_call_left(mode):
+    decoder = shake(Decoder(16, 2, 4, groups=2, position=Rotary(4))).double().eval()
+    x, cache = torch.randn(2, 200, 16).double(), decoder.cache()
+    with mode():
+        parts = [decoder(x[:, :3], cache=cache)]
+        places = set()
+        for i in range(3, 200):
+            if i == 70:
+                cache.blocks[0].extend(*torch.randn(2, 2, 2, 5, 4).double(), 70)  # as a pass that failed later on
+            parts.append(decoder(x[:, i : i + 1], cache=cache))
+            places.add(cache.blocks[0].keys.data_ptr())
+        assert len(places) < 6
+        torch.testing.assert_close(torch.cat(parts, 1), decoder(x))
+
+
+def test_a_growing_cache_may_be_reordered_in_inference_and_go_on_without():
+    decoder = shake(Decoder(16, 1, 4)).double().eval()
+    x, cache, index = torch.randn(3, 5, 16).double(), decoder.cache(), torch.tensor([2, 0, 0])
+    with torch.inference_mode():
+        for i in range(3):
+            decoder(x[:, i : i + 1], cache=cache)
+        cache.reorder(index)
+    with torch.no_grad():
+        parts = [decoder(x[index, i : i + 1], cache=cache) for i in (3, 4)]
+        torch.testing.assert_close(torch.cat(parts, 1), decoder(x[index])[:, 3:])
+
+
+def test_gradients_flow_through_a_growing_cache():
+    decoder = shake(Decoder(16, 2, 4)).double()
+    x = torch.randn(2, 6, 16).double().requires_grad_()
+    cache = decoder.cache()
+    parts = torch.cat([decoder(x[:, i : i + 2], cache=cache) for i in (0, 2, 4)], 1)
+    weight = torch.randn_like(parts)
+    found = torch.autograd.grad((parts * weight).sum(), x)[0]
+    torch.testing.assert_close(found, torch.autograd.grad((decoder(x) * weight).sum(), x)[0])
+
+
+@torch.no_grad()
+def test_an_emptied_cache_is_as_a_new_one_at_the_same_place():
+    decoder = shake(Decoder(16, 2, 4, position=RelativeBias(4, 3))).double().eval()
+    x, cache = torch.randn(2, 2, 7, 16).double(), decoder.cache(8)
+    for part in x:
+        found = torch.cat([decoder(part[:, :5], cache=cache), decoder(part[:, 5:], cache=cache)], 1)
+        torch.testing.assert_close(found, decoder(part))
+        place = cache.blocks[1].values.data_ptr()
+        cache.reset()
+        assert (cache.length, int(cache.slot), bool(cache.valid.any())) == (0, 0, False)
+        assert cache.blocks[1].values.data_ptr() == place

@@ -74,6 +74,21 @@ def test_smoothed_labels(smoothing, chunk):
     assert not torch.allclose(each, linear_cross_entropy(hidden, weight, target))
 
 
+@pytest.mark.parametrize("chunk", [0, 4])
+def test_a_bias_is_added_to_the_logits(chunk):
+    hidden, weight, target = example(torch.float64)
+    bias = torch.randn(len(weight), dtype=torch.float64, requires_grad=True)
+    expected = torch.nn.functional.cross_entropy(
+        hidden @ weight.T + bias, target, reduction="sum", ignore_index=IGNORED
+    )
+    found = total_cross_entropy(hidden, weight, target, chunk, bias=bias)
+    assert_close(found, expected)
+    assert_close(linear_cross_entropy(hidden, weight, target, bias=bias).sum(), expected)
+    parts = [hidden, weight, bias]
+    for one, other in zip(torch.autograd.grad(found, parts), torch.autograd.grad(expected, parts)):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+
+
 def test_large_logits_and_no_tokens():
     hidden, weight, target = example(torch.float32)
     for chunk in (0, 7):

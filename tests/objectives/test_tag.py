@@ -180,6 +180,7 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     assert run.scores["entity_f1"] == 1.0
     page = (tmp_path / "run" / "report.html").read_text()
     assert "In detail (valid)" in page
+    assert "lists, 19 entries in all" in page
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])
     assert [" ".join(one) for one in predicted["tags"]] == [tags for _, tags in SENTENCES]

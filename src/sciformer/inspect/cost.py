@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -150,12 +151,21 @@ def setting(page: Page, run: Run) -> None:
         "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
         "Seed": recipe.train.seed,
         "Begun": about.get("began"),
+        "Begun with": _begun_with(about.get("start")),
         "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
         "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
         "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
         "Plugins": ", ".join(plugins) or None,
     }
     page.facts({name: value for name, value in said.items() if value is not None})
+
+
+def _begun_with(start: dict[str, Any] | None) -> str | None:
+    """The run whose weights were taken, where there was one."""
+    if not start:
+        return None
+    taken = f"{start['parameters']:,} parameters of the run {Path(start['run']).name} (weights {start['hash']})"
+    return f"{taken}; begun anew: {', '.join(start['new'])}" if start["new"] else taken
 
 
 def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:

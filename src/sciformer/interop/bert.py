@@ -83,16 +83,16 @@ class Bert(Family):
         config.only("add_cross_attention", False)
         config.only("directionality", "bidi")
         config.get("type_vocab_size", 2)
-        dim = config.get("hidden_size")
+        dim = config.size("hidden_size")
         head = f"{self.dense}.weight" in tensors
         tie = tied(tensors, f"{self.decoder}.weight", WORDS, config, default=True)
         first = config.get("pad_token_id", 1) + 1 if self.offset else 0
         model = {
             "kind": "encoder",
             "dim": dim,
-            "depth": config.get("num_hidden_layers"),
-            "heads": config.get("num_attention_heads"),
-            "ratio": config.get("intermediate_size") / dim,
+            "depth": config.size("num_hidden_layers"),
+            "heads": config.size("num_attention_heads"),
+            "ratio": config.size("intermediate_size") / dim,
             "activation": config.choice("hidden_act", ACTIVATIONS, "gelu"),
             "norm_epsilon": config.get("layer_norm_eps", 1e-12, float),
             "embedding_norm": True,
@@ -104,7 +104,7 @@ class Bert(Family):
             "hidden_dropout": 0.0,
         }
         tokens = {
-            "context": config.get("max_position_embeddings", 512) - first,
+            "context": config.size("max_position_embeddings", 512) - first,
             "tie": tie or not head,
             "bias": head,
         }

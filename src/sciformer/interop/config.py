@@ -46,6 +46,13 @@ class Config:
             raise UserError(f"`{key}` in {self.where} as {' or '.join(kind.__name__ for kind in kinds)}", repr(value))
         return value
 
+    def size(self, key: str, default: Any = ABSENT) -> int:
+        """A number of one or more."""
+        value: int = self.get(key, default)
+        if value < 1:
+            raise UserError(f"`{key}` of 1 or more in {self.where}", f"{value}")
+        return value
+
     def only(self, key: str, *allowed: Any) -> None:
         """Refuse other values of a key than these; it may be absent or null."""
         self.asked.add(key)

@@ -42,7 +42,6 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
     tokens = _text(run)
     weights, _ = load_weights(run.folder.model)
     written = family(run).write(run.recipe, weights)
-    out.parent.mkdir(parents=True, exist_ok=True)
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
         _write(partial, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)

@@ -79,8 +79,8 @@ def _package(name: str) -> Any:
 
 def _config(own: Config, tied: bool) -> dict[str, Any]:
     """The configuration in the words of Hugging Face."""
-    dim, heads = own.get("embedding_length"), own.get("attention.head_count")
-    width = own.get("attention.key_length", dim // heads)
+    dim, heads = own.size("embedding_length"), own.size("attention.head_count")
+    width = own.size("attention.key_length", dim // heads)
     own.only("attention.value_length", width)
     own.only("rope.dimension_count", width)
     own.only("rope.scaling.type", "none")
@@ -89,13 +89,13 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
     made = {
         "model_type": "llama",
         "hidden_size": dim,
-        "num_hidden_layers": own.get("block_count"),
+        "num_hidden_layers": own.size("block_count"),
         "num_attention_heads": heads,
-        "num_key_value_heads": own.get("attention.head_count_kv", heads),
+        "num_key_value_heads": own.size("attention.head_count_kv", heads),
         "head_dim": width,
-        "intermediate_size": own.get("feed_forward_length"),
+        "intermediate_size": own.size("feed_forward_length"),
         "rms_norm_eps": own.get("attention.layer_norm_rms_epsilon", 1e-5, float),
-        "max_position_embeddings": own.get("context_length"),
+        "max_position_embeddings": own.size("context_length"),
         "rope_theta": own.get("rope.freq_base", 10_000.0, float),
         "tie_word_embeddings": tied,
     }

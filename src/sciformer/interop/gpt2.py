@@ -45,15 +45,15 @@ class Gpt2(Family):
         config.only("scale_attn_weights", True)
         config.only("scale_attn_by_inverse_layer_idx", False)
         config.only("add_cross_attention", False)
-        config.only("n_ctx", config.get("n_positions", 1024))
+        config.only("n_ctx", config.size("n_positions", 1024))
         config.get("embd_pdrop", 0.1, float, int)
-        dim = config.get("n_embd")
+        dim = config.size("n_embd")
         model = {
             "kind": "decoder",
             "dim": dim,
-            "depth": config.get("n_layer"),
-            "heads": config.get("n_head"),
-            "ratio": config.get("n_inner", 4 * dim) / dim,
+            "depth": config.size("n_layer"),
+            "heads": config.size("n_head"),
+            "ratio": config.size("n_inner", 4 * dim) / dim,
             "activation": config.choice("activation_function", ACTIVATIONS, "gelu_new"),
             "norm_epsilon": config.get("layer_norm_epsilon", 1e-5, float),
             "position": "learned",
@@ -62,7 +62,7 @@ class Gpt2(Family):
             "hidden_dropout": 0.0,
         }
         tie = tied(tensors, "lm_head.weight", "wte.weight", config, default=True)
-        tokens = {"context": config.get("n_positions", 1024), "tie": tie}
+        tokens = {"context": config.size("n_positions", 1024), "tie": tie}
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[Link]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import shutil
 import time
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .._version import __version__
-from ..assembly import Assembly, silent
+from ..assembly import Assembly
 from ..errors import UserError
 from ..recipe import Recipe
 from ..run import Run
@@ -97,7 +98,7 @@ def convert(
     tensors = family.plain(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
     tokens = token_keys(foreign.tokenizer, foreign.special)
-    sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.get("vocab_size"), **tokens}
+    sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
     if foreign.pool:
         if sections["model"]["kind"] != "encoder":
             raise UserError("an encoder, for the pooling in modules.json", f"`model_type: {kind}`")
@@ -124,9 +125,9 @@ def convert(
 def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tensor], source: Path) -> None:
     """The run folder, whole or not at all."""
     recipe = located(recipe)
-    seen = recipe.data.open(silent).fingerprint if getattr(recipe.data, "files", []) else {}
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
-    assembly = Assembly.stored(recipe, state)
+    has_data = bool(getattr(recipe.data, "files", []))
+    assembly = Assembly.open(recipe, state) if has_data else Assembly.stored(recipe, state)
     _check_size(weights, assembly, foreign.where)
     with torch.device("meta"):  # shapes without numbers
         network = assembly.network()
@@ -136,17 +137,15 @@ def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tenso
         "torch": torch.__version__,
         "python": platform.python_version(),
         "plugins": [],
-        "data": seen,
-        "samples": {},
+        "data": assembly.splits.fingerprint if assembly.splits else {},
+        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
         "parameters": sum(weight.numel() for weight in network.parameters()),
         "seconds": 0.0,
         "recipe": foreign.name,
         "began": time.strftime("%Y-%m-%d %H:%M"),
         "imported": {"from": foreign.name, "config": foreign.config, "notes": foreign.notes},
     }
-    run.parent.mkdir(parents=True, exist_ok=True)
-    partial = Folder(run.with_name(f".{run.name}.partial"))
-    shutil.rmtree(partial.path, ignore_errors=True)
+    partial = Folder(run.with_name(f".{run.name}.partial-{os.getpid()}"))
     try:
         partial.write("run.json", json.dumps(about, indent=1))
         partial.write("recipe.yaml", recipe.text())

@@ -44,12 +44,12 @@ class Llama(Family):
         config.only("use_sliding_window", False)
         config.only("partial_rotary_factor", 1, 1.0)
         config.only("rope_interleaved", False)
-        dim, depth, heads = (config.get(key) for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
+        dim, depth, heads = (config.size(key) for key in ("hidden_size", "num_hidden_layers", "num_attention_heads"))
         config.only("layer_types", ["full_attention"] * depth)
         window = config.get("sliding_window", None)
         if config.values.get("model_type") != "mistral":
             window = None  # only read with `use_sliding_window`
-        groups, head_dim = config.get("num_key_value_heads", heads), config.get("head_dim", dim // heads)
+        groups, head_dim = config.size("num_key_value_heads", heads), config.size("head_dim", dim // heads)
         model = {
             "kind": "decoder",
             "dim": dim,
@@ -57,7 +57,7 @@ class Llama(Family):
             "heads": heads,
             "groups": None if groups == heads else groups,
             "head_dim": None if head_dim * heads == dim else head_dim,
-            "ratio": config.get("intermediate_size") / dim,
+            "ratio": config.size("intermediate_size") / dim,
             "activation": "swiglu",
             "norm": "rms",
             "norm_epsilon": config.get("rms_norm_eps", 1e-6, float),
@@ -68,7 +68,7 @@ class Llama(Family):
             "attention_dropout": config.get("attention_dropout", 0.0, float, int),
         }
         tie = tied(tensors, "lm_head.weight", "embed_tokens.weight", config, default=False)
-        tokens = {"context": config.get("max_position_embeddings", 2048), "tie": tie}
+        tokens = {"context": config.size("max_position_embeddings", 2048), "tie": tie}
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[Link]:

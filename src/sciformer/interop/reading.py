@@ -86,17 +86,24 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
     path = folder / "modules.json"
     if not path.is_file():
         return ""
-    modules = json.loads(path.read_text("utf-8"))
     pool = ""
-    for module in modules:
-        kind = str(module["type"]).rpartition(".")[2]
+    for kind, place in _modules(path):
         if kind == "Pooling":
-            pool = _pooling(folder / Path(str(module["path"])).name / "config.json")
+            pool = _pooling(folder / place / "config.json")
         elif kind == "Normalize":
             notes.append("vectors are meant to be compared by their cosine (modules.json normalises them)")
         elif kind != "Transformer":
             raise UserError(f"modules Transformer, Pooling and Normalize in {path}", kind)
     return pool
+
+
+def _modules(path: Path) -> list[tuple[str, str]]:
+    """The kind of each module, and the name of its folder."""
+    try:
+        found = [(str(one["type"]).rpartition(".")[2], Path(one["path"]).name) for one in json.loads(path.read_text())]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"a list of modules, each with `type` and `path`, in {path}", repr(error)) from error
+    return found
 
 
 def _pooling(path: Path) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..tokens.tokenizer import package
+from ..tokens.tokenizer import file_text, subwords
 from .reading import read_json
 
 UNITS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
@@ -21,7 +21,7 @@ def read_tokenizer(folder: Path) -> str:
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
         advice = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it."
         raise UserError(f"{FILE} in {folder}", f"only {', '.join(others)}" if others else "none", advice)
-    return path.read_text("utf-8")
+    return file_text(path)
 
 
 def read_names(folder: Path) -> dict[str, str]:
@@ -38,10 +38,8 @@ def read_names(folder: Path) -> dict[str, str]:
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     """The keys of `tokens:` for the text of a tokenizer.json: unit, special tokens, and what is put around a text."""
-    tokenizer = package().Tokenizer.from_str(text)
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    known = tokenizer.get_vocab(with_added_tokens=True)
+    coder = subwords(text, (), False)
+    tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in ROLES.items() if names.get(key) in known}
     first, last = _frame(tokenizer)
     ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}

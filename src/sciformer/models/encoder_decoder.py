@@ -63,6 +63,7 @@ class EncoderDecoder(Model):
             memory_dim=memory_dim,
             length=self.longest,
             dropout=self.dropout,
+            remember=self.remember,
         )
 
 

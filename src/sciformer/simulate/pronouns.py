@@ -46,15 +46,15 @@ _NOUNS = {
     "n": "house/haus book/buch car/auto picture/bild bicycle/fahrrad boat/boot ship/schiff window/fenster horse/pferd "
     "glass/glas dress/kleid bed/bett shirt/hemd knife/messer village/dorf piano/klavier",
 }
-NOUNS = [Noun(*pair, gender) for gender, text in _NOUNS.items() for pair in _pairs(text)]
+NOUNS = [Noun(en, de, gender) for gender, text in _NOUNS.items() for en, de in _pairs(text)]
 PERSONS = [
-    Noun(*pair, gender)
+    Noun(en, de, gender)
     for gender, text in {
         "m": "man/mann teacher/lehrer baker/bäcker son/sohn",
         "f": "woman/frau singer/sängerin aunt/tante daughter/tochter",
         "n": "child/kind girl/mädchen",
     }.items()
-    for pair in _pairs(text)
+    for en, de in _pairs(text)
 ]
 # English, German and the person of the verb: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
 SUBJECTS = [("i", "ich", 0), ("you", "du", 1), ("he", "er", 2), ("she", "sie", 2), ("we", "wir", 3), ("they", "sie", 3)]

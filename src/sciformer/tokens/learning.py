@@ -16,6 +16,7 @@ from .tokenizer import BEFORE_LINES, cut, package, threads
 from .unigram import learn_pieces
 from .vocabulary import Names
 
+Texts = Iterator[list[str]]
 LETTERS = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
 
 
@@ -27,17 +28,17 @@ def learn(
     texts    in pieces, read once
     minimum  what is seen less often than this, or than twice, is not joined
     """
-    special = list(dict.fromkeys(name for _, name in names))
-    made = _rules(unit, lower, normal, dict(names)["unknown"])
+    special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
+    made = _rules(unit, lower, normal, unknown)
     learner = {"bpe": _byte_pairs, "wordpiece": _word_pieces, "unigram": _unigram}[unit]
     with threads():
-        learner(made, _counted(texts), size, max(2, minimum), special)
+        learner(made, _counted(texts), size, max(2, minimum), special, unknown)
     made.add_special_tokens(special)
     text: str = made.to_str()
     return text
 
 
-def _counted(texts: Iterable[list[str]]) -> Iterator[list[str]]:
+def _counted(texts: Iterable[list[str]]) -> Texts:
     """The texts, of which there must be some, in parts that are not long."""
     letters = 0
     for some in texts:
@@ -47,7 +48,7 @@ def _counted(texts: Iterable[list[str]]) -> Iterator[list[str]]:
         raise UserError("some text to train on", "none")
 
 
-def _byte_pairs(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+def _byte_pairs(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
     library = package()
     letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
     _room(size, len(letters) + len(special), "all bytes")
@@ -61,7 +62,7 @@ def _byte_pairs(made: Any, texts: Iterator[list[str]], size: int, minimum: int, 
     made.train_from_iterator(texts, trainer)
 
 
-def _word_pieces(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+def _word_pieces(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
     library = package()
     counts = _words(made, texts)
     letters: Counter[str] = Counter()
@@ -75,21 +76,21 @@ def _word_pieces(made: Any, texts: Iterator[list[str]], size: int, minimum: int,
     trainer = library.trainers.WordPieceTrainer(
         vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
     )
-    trained = library.Tokenizer(library.models.WordPiece(unk_token=made.model.unk_token))
+    trained = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
     trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
     trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
     model = json.loads(trained.to_str())["model"]
-    made.model = library.models.WordPiece(model["vocab"], unk_token=made.model.unk_token)
+    made.model = library.models.WordPiece(model["vocab"], unk_token=unknown)
 
 
-def _unigram(made: Any, texts: Iterator[list[str]], size: int, minimum: int, special: list[str]) -> None:
+def _unigram(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
     library = package()
     # The other special tokens come after the pieces, for what is among those is also found in texts.
     pieces = learn_pieces(_words(made, texts), max(1, size - len(special)))
-    made.model = library.models.Unigram([(special[1], 0.0), *pieces], 0, False)
+    made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
 
 
-def _words(made: Any, texts: Iterator[list[str]]) -> Counter[str]:
+def _words(made: Any, texts: Texts) -> Counter[str]:
     """How often each word is there, by the rules of a tokenizer."""
     counts: Counter[str] = Counter()
     for some in texts:

@@ -94,18 +94,8 @@ class Subwords(Coder):
         return self._encoded(list(texts), False)
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """Each word as if it stood alone between blanks; one of which nothing is left is unknown."""
-        made = self._encoded([list(words) for words in texts], True)
-        return [self._whole(found, len(words)) for found, words in zip(made, texts)]
-
-    def _whole(self, found: Encoded, words: int) -> Encoded:
-        ids, word = found
-        assert word is not None
-        missing = np.setdiff1d(np.arange(words, dtype=np.int32), word)
-        if not len(missing) or "unknown" not in self.specials:
-            return found
-        place = np.searchsorted(word, missing)
-        return np.insert(ids, place, self.specials["unknown"]), np.insert(word, place, missing)
+        """Each word as if it stood alone between blanks; of one that the rules leave nothing of, there is no token."""
+        return self._encoded([list(words) for words in texts], True)
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
         """A text takes two hundred times its room while it is encoded: long ones go in parts."""
@@ -159,11 +149,11 @@ class Subwords(Coder):
 
     def shown(self, ids: Array, word: Array | None) -> list[str]:
         """The pieces without marks of blanks; one that goes on with a word has a dot before it, or its own sign."""
-        special = dict.fromkeys([*self.specials.values(), *self.names])
+        special = {*self.specials.values(), *self.names}
         found = []
         for place, number in enumerate(ids.tolist()):
-            name = self.tokenizer.id_to_token(number) or ""
-            if number not in special:
+            name = self.tokenizer.id_to_token(number) or ""  # of padding of the vocabulary, nothing
+            if name and number not in special:
                 goes_on = word is not None and place > 0 and word[place] == word[place - 1] >= 0
                 name = self._piece(number, name, goes_on)
             found.append(name)

@@ -118,6 +118,8 @@ class Train(Section):
     def _one_length(self) -> Train:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give train.steps or train.epochs, not both")
+        if self.tokens is not None and not self.bucket and not self.packed:
+            raise ValueError("train.tokens puts samples of similar length together; train.bucket: false would not")
         if not (0 <= self.betas[0] < 1 and 0 <= self.betas[1] < 1):
             raise ValueError("train.betas must lie between 0 and 1")
         return self

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from ..terminal import CHANGES, say
 from .app import CHANGE, Plugins, RunName, app, open_run
@@ -16,7 +13,8 @@ def import_(source: Path, /, *, run: Path | None = None) -> None:
     """Make a run of a model of others: `generate`, `embed`, `evaluate`, `finetune --from` then work on it.
 
     Weights are read from safetensors, or as nothing but weights from a .bin file: no code of others is ever run. What
-    cannot be represented exactly is refused, by the name of the key or weight.
+    cannot be represented exactly is refused, by the name of the key or weight. With `--data.files FILE` the run has
+    data of its own, for `inspect` and `report`.
 
     Parameters
     ----------
@@ -41,7 +39,7 @@ def export(
     /,
     *,
     out: Path,
-    format: Annotated[str, Parameter(help="huggingface, which is also meant where nothing is given.")] = "huggingface",
+    format: str = "huggingface",
     overwrite: bool = False,
     plugin: Plugins = (),
 ) -> None:
@@ -55,6 +53,8 @@ def export(
     ----------
     out
         Folder to write.
+    format
+        For whom; huggingface unless given.
     overwrite
         Replace what an earlier export wrote there.
     """

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ..terminal import console
 from .app import Plugins, RunName, app, open_run
@@ -122,20 +125,31 @@ def generate(
     /,
     *,
     prompt: str | None = None,
+    file: Path | None = None,
+    out: Path | None = None,
     length: int = 500,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
-    stop: str = "",
+    repetition: float = 1.0,
+    stop: tuple[str, ...] = (),
+    beam: int = 1,
     seed: int | None = None,
+    precision: str = "auto",
+    compile: bool | None = None,
     plugin: Plugins = (),
 ) -> None:
-    """Write text with a trained decoder, as it comes.
+    """Write text with a trained decoder, as it comes; or for each line of a file.
 
     Parameters
     ----------
     prompt
-        The text to go on from; the beginning of a line unless given.
+        The text to go on from; the beginning of a text or a line unless given.
+    file
+        Prompts, one a line, plain or .gz; - reads from the terminal or a pipe. Many are written at once.
+    out
+        File for what is written to these prompts, one a line in their order (line breaks as \\n), or .jsonl for
+        prompts and texts as they are; printed unless given.
     length
         Tokens to write; 500 unless given.
     temperature
@@ -144,16 +158,33 @@ def generate(
         Choose among so many likeliest tokens.
     top_p
         Choose among the likeliest tokens that together have this probability.
+    repetition
+        Above 1: make tokens that were there before less likely; 1.2 does much.
     stop
-        End before this text.
+        End before this text; give it for each.
+    beam
+        Search for the likeliest text with so many hypotheses, instead of drawing; the text comes as a whole.
     seed
         The same seed writes the same text.
+    precision
+        Of the weights: float32 or bfloat16; auto: as in training.
+    compile
+        Compile a step first, on a CUDA device: a minute that pays for long texts. Where it pays unless given.
     """
+    wishes: dict[str, Any] = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "repetition": repetition}
+    wishes |= {"stop": stop, "beam": beam, "seed": seed, "precision": precision, "compiled": compile}
+    from ..by_line import check_prompts, generate_file
+
+    check_prompts(prompt, file, out)
     opened = open_run(run, plugin)
+    say = partial(print, file=sys.stderr)
+    if file is not None:
+        generate_file(opened, file, out, length, say=say, **wishes)
+        return
     from ..generate import generate as write
 
     shown = prompt or ""
-    for piece in write(opened, prompt, length, temperature=temperature, top_k=top_k, top_p=top_p, stop=stop, seed=seed):
+    for piece in write(opened, prompt, length, say=say, **wishes):
         print(shown + piece, end="", flush=True)
         shown = ""
     print(shown)

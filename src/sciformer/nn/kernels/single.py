@@ -16,11 +16,13 @@ from ..cache import Store
 from ..patterns import Both, Causal, Pattern, Sight, Window
 from ..scores import Score
 
+TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+
 
 @lru_cache(maxsize=1)
 def available() -> bool:
     """Whether Triton is installed."""
-    return importlib.util.find_spec("triton") is not None
+    return TRITON
 
 
 def suits(q: Tensor, store: Store, sight: Sight, score: Score) -> bool:
@@ -52,7 +54,8 @@ def run(q: Tensor, k: Tensor, v: Tensor, store: Store, sight: Sight, score: Scor
     """(B, H, 1, E) from prepared queries (B, H, 1, E) and the new keys and values (B, G, 1, E), which are stored."""
     keys, values = store.fixed(k, v)
     back = reach(sight.pattern)
-    assert back is not None and sight.valid is not None
+    assert back is not None
+    assert sight.valid is not None
     assert isinstance(sight.start, Tensor)
     return attend_one(q, k, v, keys, values, sight.valid, sight.start, score.scale(q.shape[-1]), back)
 

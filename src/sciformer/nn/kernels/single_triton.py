@@ -1,7 +1,7 @@
 """The Triton kernel of `single`; imported where it is launched, for Triton may not be installed."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator, misc"
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"
 
 import torch
 import triton

@@ -1,0 +1,101 @@
+"""What the comparisons of speed share: the text, our recipe, rows, and a look at the kernels."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from measure import Row, commit, hardware, spread, versions
+from run import LONG
+from sciformer.recipe import Recipe
+
+Times = dict[str, list[float]]
+
+
+def text(size: int, letters: int) -> tuple[str, Any]:
+    """A file of random characters, so many different ones, and their numbers as uint16."""
+    points = np.concatenate([np.arange(*ends) for ends in ((0x4E00, 0x9FA6), (0xAC00, 0xD7A4), (0x20000, 0x2A6D7))])
+    ids = np.random.default_rng(0).integers(0, letters, size)
+    path = Path(tempfile.mkdtemp()) / "text.txt"
+    path.write_text("".join(map(chr, points[ids].tolist())), "utf-8")
+    return str(path), ids.astype(np.uint16)
+
+
+def recipe_of(path: str, sizes: tuple[int, ...], batch: int, device: str, changes: dict[str, Any]) -> Recipe:
+    vocabulary, context, dim, depth, heads = sizes
+    tree = {
+        "data": {"kind": "text", "files": [path]},
+        "tokens": {"kind": "text", "context": context, "vocabulary": vocabulary},
+        "model": {"kind": "decoder", "dim": dim, "depth": depth, "heads": heads, "bias": False},
+        "objective": {"kind": "next_token"},
+        "train": {"batch": batch, "rate": 6e-4, "warmup": 0, "schedule": "constant", "device": device},
+    }
+    return Recipe.of(tree, {**LONG, **changes})
+
+
+def wall(calls: dict[str, Callable[[], Any]], repeats: int) -> Times:
+    """Seconds of calls that end on the host, in turns."""
+    for call in calls.values():
+        call()
+    times: Times = {name: [] for name in calls}
+    names = list(calls)
+    for turn in range(repeats):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            begun = time.perf_counter()
+            calls[name]()
+            times[name].append(time.perf_counter() - begun)
+    return times
+
+
+def row(
+    name: str,
+    values: list[float],
+    unit: str,
+    options: argparse.Namespace,
+    device: str,
+    better: str = "higher",
+    digits: int = 4,
+    **more: Any,
+) -> Row:
+    found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
+    found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
+    words = f"python benchmarks/speed.py {options.part}" + (f" --variant {options.variant}" if options.variant else "")
+    found |= {"command": words, "hardware": hardware(device), "versions": versions(), "commit": commit()}
+    return found | {"processes": options.processes} | more
+
+
+class switched:
+    """The compiler's switches of a variant, for our side alone."""
+
+    def __init__(self, way: dict[str, Any]) -> None:
+        import torch._inductor.config as config
+
+        self.patch = config.patch(way.get("switch", {}))
+
+    def __enter__(self) -> None:
+        self.patch.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.patch.__exit__(*error)
+
+
+def profile(call: Callable[[], Any]) -> None:
+    """The kernels that a call spends its time in."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as watch
+
+    call()
+    kinds = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])
+    with watch(activities=kinds) as seen:
+        call()
+    key = "self_cuda_time_total" if torch.cuda.is_available() else "self_cpu_time_total"
+    print(seen.key_averages().table(sort_by=key, row_limit=40, max_name_column_width=90), file=sys.stderr)
