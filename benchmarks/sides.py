@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import statistics
 import sys
 import tempfile
@@ -69,7 +70,8 @@ def row(
     found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
     found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
     words = f"python benchmarks/speed.py {options.part}" + (f" --variant {options.variant}" if options.variant else "")
-    found |= {"command": words, "hardware": hardware(device), "versions": versions(), "commit": commit()}
+    used = versions() | {"transformers": importlib.metadata.version("transformers")}
+    found |= {"command": words, "hardware": hardware(device), "versions": used, "commit": commit()}
     return found | {"processes": options.processes} | more
 
 

@@ -39,6 +39,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
             "recipe": {"model.activation": "gelu_tanh"},
             "ours": {"residual": True},
         },
+        "chunk-8k": {"ours": {"chunk": 8192}},
+        "chunk-32k": {"ours": {"chunk": 32768}},
         "no-graph": {"recipe": {"train.graphs": False}},
     },
     "decode": {
@@ -92,6 +94,9 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "text-speed.json")
     options = parser.parse_args()
     once, rows = PARTS[options.part]
+    for variant in [*options.variants.split(","), options.variant]:
+        if variant and variant not in VARIANTS[options.part]:
+            parser.error(f"variants of {options.part} are {', '.join(VARIANTS[options.part])}; found {variant}")
     if options.once:
         print(json.dumps(once(options, VARIANTS[options.part][options.variant or "plain"])))
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -109,10 +110,64 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
+def bleu(row: Row) -> str:
+    """A score with its spread over seeds, where there are several."""
+    return f"{row['value']:.1f}" + (f" ± {row['spread']:.1f}" if row["seeds"] > 1 else "")
+
+
+def translation() -> str:
+    """Multi30k, English to German."""
+    found = rows("text")
+    forms = {"bleu_tok": "tokenised, lower case", "sacrebleu": "raw, cased"}
+    lines = []
+    for form, name in forms.items():
+        row = found[f"multi30k_en_de.test2016.{form}"]
+        parts = [found[f"multi30k_en_de.{part}.{form}"] for part in ("valid", "test2016", "test2017")]
+        cost = [f"{row['parameters'] / 1e6:.1f} M", f"{statistics.mean(row['flops']) / 1e15:.1f}"]
+        lines.append([name, *map(bleu, parts), *cost, f"`{row['signature']}`"])
+        bars = [f"{part['bar']:.2f}" if "bar" in part else "" for part in parts]
+        if any(bars):
+            lines.append(["published Transformer-Tiny", *bars, "", "", ""])
+    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 operations", "sacreBLEU"]
+    return markdown(head, lines)
+
+
+RUNGS = {
+    "lstm": "LSTM, no attention",
+    "gru": "GRU, no attention",
+    "content": "GRU, content",
+    "additive": "GRU, additive",
+    "location": "GRU, location",
+    "general": "GRU, general",
+    "dot": "GRU, dot",
+    "scaled_dot": "GRU, scaled dot",
+    "gpt_prompt": "decoder alone, by prompt",
+    "transformer": "Transformer",
+}
+
+
+def ladder() -> str:
+    """Multi30k, German to English: from the LSTM to the Transformer, by length of the source."""
+    found = rows("text")
+    kept = {name: found[f"ladder.{rung}.bleu"] for rung, name in RUNGS.items() if f"ladder.{rung}.bleu" in found}
+    lengths = list(next(iter(kept.values()))["by_length"])
+    lines = []
+    for name, row in kept.items():
+        by_length = [f"{row['by_length'][key]:.1f}" for key in lengths]
+        anchor = f"{row['anchor']:.1f}" if "anchor" in row else ""
+        cost = [f"{row['parameters'] / 1e6:.1f} M", f"{row['flops'] / 1e15:.2f}"]
+        cost.append(f"{statistics.mean(row['training_s']) / 60:.1f}")
+        lines.append([name, bleu(row), str(row["seeds"]), *by_length, *cost, anchor])
+    words = [f"{key.removesuffix('-99')}{' or more' if key.endswith('-99') else ''} words" for key in lengths]
+    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 operations", "minutes", "teaching code"]
+    return markdown(head, lines)
+
+
 def measured() -> str:
     """What `sciformer recipes` shows: the figures that recipes point to."""
     keys = ("value", "unit", "spread", "seeds", "hardware")
-    kept = {name: {key: row[key] for key in keys} for name, row in sorted(rows("run").items())}
+    found = rows("run") | rows("text")
+    kept = {name: {key: row[key] for key in keys} for name, row in sorted(found.items())}
     return json.dumps(kept, indent=1) + "\n"
 
 
@@ -148,6 +203,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "core": core,
     "run": run,
     "ising": ising,
+    "translation": translation,
+    "ladder": ladder,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }

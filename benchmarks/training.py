@@ -12,6 +12,7 @@ import torch
 import nanogpt
 from measure import Row, interleave
 from run import blocks, engine_of
+from sciformer.tokens import text_layers
 from sides import Times, profile, recipe_of, row, switched, text
 
 
@@ -29,6 +30,7 @@ def train_once(options: argparse.Namespace, way: dict[str, Any]) -> Times:
     engine = engine_of(recipe_of(path, sizes, batch, device, way.get("recipe", {})), device)
     if way.get("ours", {}).get("residual"):
         _half_residual(engine.step.model)
+    text_layers.CHUNK = way.get("ours", {}).get("chunk", text_layers.CHUNK)
     ours = blocks(engine, options.steps)
     with switched(way):
         ours()
@@ -38,6 +40,8 @@ def train_once(options: argparse.Namespace, way: dict[str, Any]) -> Times:
     compiled = device == "cuda"
     gpt = nanogpt.GPT(*sizes).to(device)
     theirs = nanogpt.trainer(gpt, lambda call, x, y: call(x, y)[1], get_batch, device, compiled=compiled)
+    if options.profile:
+        profile(lambda: theirs(options.steps))
     config = GPT2Config(
         vocab_size=50257 if device == "cuda" else vocabulary, n_positions=context, n_embd=dim, n_layer=depth,
         n_head=heads, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False,

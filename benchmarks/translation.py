@@ -31,7 +31,8 @@ RUNGS: dict[str, tuple[str, dict[str, Any]]] = {
         score: ("text/seq2seq-gru", {"model.score": score})
         for score in ("content", "additive", "location", "general", "dot", "scaled_dot")
     },
-    "gpt_prompt": ("text/gpt-translate", {"tokens.column": ["de", "en"]}),
+    # source and target stand in one row there: twice the tokens are as many pairs
+    "gpt_prompt": ("text/gpt-translate", {"tokens.column": ["de", "en"], "train.tokens": 8192}),
     "transformer": ("text/transformer-tiny", {"train.rate": 2e-3, "train.warmup": 600}),
 }
 BUDGET = {"train.tokens": 4096, "train.multiple": 16, "train.warmup": 300, "train.schedule": "cosine"}

@@ -18,13 +18,19 @@ VERBS = [
     "new",
     "check",
     "train",
+    "pretrain",
+    "finetune",
     "compare",
     "evaluate",
     "predict",
+    "translate",
+    "embed",
     "generate",
     "report",
     "inspect",
     "simulate",
+    "import",
+    "export",
 ]
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "RANK", "COLUMNS")}
 PLAIN |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -122,7 +128,7 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("train text/gpt-char --depth 3", "Unknown option: --depth. Did you mean --model.depth?"),
         ("train text/gpt-char --learning-rate 3", "Unknown option: --learning-rate. See `sciformer train --help`."),
         ("train text/gpt-char more", "'more' is one name too many."),
-        ("train gpt-cha", "did you mean text/gpt-char, text/gpt-char-large?"),
+        ("train gpt-cha", "did you mean text/gpt-char, "),
         ("train qqqqq", "`sciformer recipes` lists them; a file ends in .yaml"),
         ("train mine.yaml", "mine.yaml does not exist"),
         ("train text/gpt-char --model.dept 3", "model.dept is not known; did you mean model.depth?"),

@@ -120,6 +120,13 @@ def test_alignment_has_a_row_for_each_word_written(runs: dict[str, Run], name: s
     assert torch.allclose(found.mean.sum(-1), torch.ones(len(found.target)).to(found.mean), atol=1e-5)
     assert draw_alignment(found).axes
     assert draw_alignment(found, mean=True).axes
+    last = draw_alignment(found, block=len(found.maps))
+    panels = [axes for axes in last.axes if axes.images]
+    assert len(panels) == heads
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == found.target
+    assert panels[0].get_ylabel() == "written"
+    with pytest.raises(UserError, match="a block from 1 to"):
+        draw_alignment(found, block=len(found.maps) + 1)
 
 
 def test_attention_finds_the_word_that_is_translated(runs: dict[str, Run]) -> None:

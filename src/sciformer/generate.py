@@ -26,7 +26,7 @@ from .sampling import Sampling, uniforms
 from .stepping import Beams, Kept, write
 from .train.update import working_precision
 
-PAYS = 50_000  # steps from which on a compiled one pays
+PAYS = 100_000  # steps from which on a compiled one pays
 RECORDED: WeakKeyDictionary[Run, Kept] = WeakKeyDictionary()
 Tell = Callable[[int, int], None]
 

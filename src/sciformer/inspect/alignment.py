@@ -79,19 +79,36 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     return Alignment([plain(word) for word in names[0]], [plain(word) for word in names[1]], maps, text)
 
 
-def draw_alignment(found: Alignment, mean: bool = False) -> Figure:
-    """Every head of every block, one line of panels for each block; or with `mean` all of them together."""
+def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
+    """Every head of every block, a line of panels for each block; with `mean` all of them together.
+
+    block  that one alone, counted from 1, with two panels in a line: what fits on a page
+    """
     if max(len(found.source), len(found.target)) > LONG:
         raise UserError(f"a sentence of at most {LONG} tokens to draw", f"{len(found.source)}, {len(found.target)}")
-    if mean:
-        figure = draw_heads({"all heads": found.mean[None]}, found.target, found.source, titles=["mean of all heads"])
-    elif all(len(a) == 1 for a in found.maps.values()):
-        figure = draw_heads(torch.cat(list(found.maps.values())), found.target, found.source, titles=["alignment"])
+    maps = {title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
+    labels = (found.target, found.source)
+    if block is not None:
+        if not 1 <= block <= len(maps):
+            raise UserError(f"a block from 1 to {len(maps)}", f"{block}")
+        name, heads = list(maps.items())[block - 1]
+        figure = draw_heads(
+            heads, *labels, titles=[f"{name}, head {head + 1}" for head in range(len(heads))], across=2
+        )
+    elif mean:
+        figure = draw_heads(found.mean[None], *labels, titles=["mean of all heads"])
+    elif all(len(a) == 1 for a in maps.values()):
+        figure = draw_heads(torch.cat(list(maps.values())), *labels, titles=["alignment"] * len(maps))
     else:
-        maps = {title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
-        figure = draw_heads(maps, found.target, found.source)
-    figure.supylabel("written", fontsize=8)
-    figure.supxlabel("source", fontsize=8)
+        figure = draw_heads(maps, *labels)
+    figure.supylabel("")
+    figure.supxlabel("")
+    for axes in figure.axes:  # beside the words, not at the rim of the page
+        if (place := axes.get_subplotspec()) is not None and axes.axison:
+            if place.is_first_col():
+                axes.set_ylabel("written", fontsize=8)
+            if place.is_last_row():
+                axes.set_xlabel("source", fontsize=8)
     return figure
 
 

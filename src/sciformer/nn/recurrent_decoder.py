@@ -50,7 +50,7 @@ class RecurrentDecoder(nn.Module):
         self.adapt = nn.Linear(memory_dim, dim) if adapted else nn.Identity()
         context = 0 if score is None else dim
         self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim, remember) for i in range(depth))
-        self.begin = nn.Linear(memory_dim, depth * dim)
+        self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell
         self.out = nn.Linear(dim + context, dim)
         self.dropout = nn.Dropout(dropout)
 
@@ -125,8 +125,8 @@ class RecurrentDecoder(nn.Module):
             start = asked.mean
         states = [cell.start(x) for cell in self.cells]  # type: ignore[operator]
         if start is not None:
-            parts = torch.tanh(self.begin(start)).chunk(len(states), -1)
-            states = [(part, *state[1:]) for part, state in zip(parts, states)]
+            parts = self.begin(start).chunk(len(states), -1)
+            states = [(torch.tanh(h), *cell) for h, *cell in (part.split(self.dim, -1) for part in parts)]
         return states
 
     def _step(

@@ -7,7 +7,6 @@ and reads only what is there: how many that are stands on the device, so that on
 from __future__ import annotations
 
 import importlib.util
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -19,10 +18,7 @@ from ..scores import Score
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
 
 
-@lru_cache(maxsize=1)
-def available() -> bool:
-    """Whether Triton is installed."""
-    return TRITON
+TRITON = importlib.util.find_spec("triton") is not None
 
 
 def suits(q: Tensor, store: Store, sight: Sight, score: Score) -> bool:
@@ -37,7 +33,7 @@ def suits(q: Tensor, store: Store, sight: Sight, score: Score) -> bool:
         and isinstance(sight.start, Tensor)
         and sight.valid is not None
         and reach(sight.pattern) is not None
-        and available()
+        and TRITON
     )
 
 
@@ -50,36 +46,31 @@ def reach(pattern: Pattern) -> int | None:
     return None
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, store: Store, sight: Sight, score: Score) -> Tensor:
-    """(B, H, 1, E) from prepared queries (B, H, 1, E) and the new keys and values (B, G, 1, E), which are stored."""
-    keys, values = store.fixed(k, v)
+def run(qkv: Tensor, widths: list[int], store: Store, sight: Sight, score: Score) -> Tensor:
+    """(B, H, 1, E) from the prepared query, key and value side by side (B, 1, W); key and value are stored."""
+    key, value = (part.unflatten(-1, (-1, store.width)).transpose(1, 2) for part in qkv.split(widths, -1)[1:])
+    keys, values = store.fixed(key, value)
     back = reach(sight.pattern)
     assert back is not None
     assert sight.valid is not None
     assert isinstance(sight.start, Tensor)
-    return attend_one(q, k, v, keys, values, sight.valid, sight.start, score.scale(q.shape[-1]), back)
+    return attend_one(qkv, keys, values, sight.valid, sight.start, score.scale(keys.shape[-1]), back)
 
 
 @torch.library.custom_op("sciformer::attend_one", mutates_args=("keys", "values"))
 def attend_one(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    valid: Tensor,
-    start: Tensor,
-    scale: float,
-    back: int,
+    qkv: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int
 ) -> Tensor:
-    """As `run`; the new key is at `start` in keys (B, G, M, E), and sees the `back` before it, or all with -1."""
+    """As `run`; the new key is at `start` in keys (B, G, M, E), and sees the `back` before it, or all with -1.
+
+    Query, key and value come as one: cut apart, the compiler would copy each of them.
+    """
     from .single_triton import launch
 
-    return launch(q, k, v, keys, values, valid, start, scale, back)
+    return launch(qkv, keys, values, valid, start, scale, back)
 
 
 @attend_one.register_fake
-def _(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int
-) -> Tensor:
-    return q.new_empty(q.shape)
+def _(qkv: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int) -> Tensor:
+    groups, width = keys.shape[1], keys.shape[3]
+    return qkv.new_empty(qkv.shape[0], qkv.shape[-1] // width - 2 * groups, 1, width)
