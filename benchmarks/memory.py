@@ -71,7 +71,12 @@ def pronoun_answers(
     return np.concatenate(right), np.concatenate(distance)
 
 
-def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, float]:
+def by_distance(distance: Any, right: Any) -> dict[str, float]:
+    """The share of right answers at each distance."""
+    return {str(one): round(float(np.mean(right[distance == one])), 5) for one in np.unique(distance)}
+
+
+def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, Any]:
     """Of greedy translations of the first sentences: the share of right pronouns, and of sentences that are all right.
 
     The pronoun is the word after the last comma, and after «und» and «weil».
@@ -79,9 +84,10 @@ def written_pronouns(run: Run, data: Assembly, limit: int) -> dict[str, float]:
     table: Any = next(pieces(data.splits.sources["test"]))  # type: ignore[union-attr]
     source, german = ([str(text) for text in table[name][:limit]] for name in ("en", "de"))
     found = translate(run, source, beam=1)
-    right = [pronoun_of(text) == str(word) for text, word in zip(found, table["pronoun"])]
+    right = np.array([pronoun_of(text) == str(word) for text, word in zip(found, table["pronoun"])])
     whole = [text.split() == truth.split() for text, truth in zip(found, german)]
-    return {"written": round(float(np.mean(right)), 5), "whole": round(float(np.mean(whole)), 5)}
+    made = {"written": round(float(np.mean(right)), 5), "whole": round(float(np.mean(whole)), 5)}
+    return made | {"written_by_distance": by_distance(table["distance"][:limit], right)}
 
 
 def pronoun_of(text: str) -> str:

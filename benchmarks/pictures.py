@@ -55,26 +55,33 @@ def _lags(axes: Axes, lags: list[int]) -> None:
 
 
 def draw_pronouns(rows: Rows) -> Figure | None:
-    """Accuracy of the pronoun against the distance of its noun."""
+    """Accuracy of the pronoun against the distance of its noun: after the right words, and (dashed) after its own."""
     figure = Figure(figsize=(4.2, 2.6), layout="constrained")
     axes, seen = figure.subplots(), False
     for model, name in (("lstm", "LSTM"), ("attention", "LSTM with attention"), ("transformer", "Transformer")):
         line = sorted(
-            (row["distance"], row["value"], row["spread"] or 0)
+            (row["distance"], row["value"], row["spread"] or 0, _mean(row["written"]))
             for key, row in rows.items()
             if key.startswith(f"pronoun.{model}.") and "distance" in row
         )
         if line:
             seen = True
-            distance, value, spread = map(np.array, zip(*line))
+            distance, value, spread, written = map(np.array, zip(*line))
             axes.plot(distance, value, color=COLOURS[model], marker="o", markersize=3, label=name)
+            axes.plot(distance, written, "--", color=COLOURS[model], linewidth=1)
             axes.fill_between(distance, value - spread, value + spread, color=COLOURS[model], alpha=0.2, linewidth=0)
     if not seen:
         return None
     axes.axhline(1 / 3, color="black", linewidth=0.6, linestyle=":")
     axes.set(ylim=(0, 1.03), xlabel="words between noun and «it»", ylabel="er, sie or es: right")
+    axes.set_title("after the right German words, and (dashed) in its own translation", fontsize=8)
     axes.legend(frameon=False, fontsize=7, loc="lower left")
     return figure
+
+
+def _mean(values: list[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else float("nan")
 
 
 def draw_attention(rows: Rows) -> Figure | None:

@@ -124,7 +124,8 @@ def translation() -> str:
         row = found[f"multi30k_en_de.test2016.{form}"]
         parts = [found[f"multi30k_en_de.{part}.{form}"] for part in ("valid", "test2016", "test2017")]
         cost = [f"{row['parameters'] / 1e6:.1f} M", f"{statistics.mean(row['flops']) / 1e15:.1f}"]
-        lines.append([name, *map(bleu, parts), *cost, f"`{row['signature']}`"])
+        signature = row["signature"].replace("|", "\\|")  # or it would end the cell
+        lines.append([name, *map(bleu, parts), *cost, f"`{signature}`"])
         bars = [f"{part['bar']:.2f}" if "bar" in part else "" for part in parts]
         if any(bars):
             lines.append(["published Transformer-Tiny", *bars, "", "", ""])

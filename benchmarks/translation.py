@@ -104,8 +104,8 @@ def judged(run: Any, parts: list[str]) -> dict[str, Any]:
         by_length = {}
         for low, high in LENGTHS:
             rows = [i for i, count in enumerate(words) if low <= count <= high]
-            pair = [[texts[i] for i in rows] for texts in (done.translation, done.reference)]
-            by_length[f"{low}-{high}"] = round(bleu(*pair, run.recipe.objective.bleu), 2) if rows else None
+            few = [[texts[i] for i in rows] for texts in (done.translation, done.reference)]
+            by_length[f"{low}-{high}"] = round(bleu(few[0], few[1], run.recipe.objective.bleu), 2) if rows else None
         found[part] = done.scores | {"by_length": by_length, "samples": list(zip(*done[:3]))[:5]}
     return found
 

@@ -3,7 +3,8 @@
     recall     a symbol is asked for after 2 to 512 symbols of noise: accuracy, and the gradient that reaches it, of
                an RNN, a GRU, an LSTM, an RNN with attention and a Transformer
     pronouns   «it» becomes er, sie or es by a noun 0 to 39 words away: accuracy by distance of an LSTM encoder-decoder,
-               the same with attention, and a Transformer
+               the same with attention, and a Transformer, where the right German words before the pronoun are given;
+               beside it, that of the model's own translation
     draw       the pictures alone, from the results
 
 Every model has the same data, steps and batches, and is tuned over the same learning rates (--rates) by the validation
@@ -26,7 +27,7 @@ import numpy as np
 import torch
 
 from measure import RESULTS, ROOT, Row, record
-from memory import look_at_pronoun, pronoun_answers, reach, written_pronouns
+from memory import by_distance, look_at_pronoun, pronoun_answers, reach, written_pronouns
 from pictures import draw_attention, draw_memory, draw_pronouns
 from pool import Result, Task, best_rate, seeds_row, side_by_side
 from sciformer.assembly import Assembly
@@ -78,17 +79,13 @@ def work(task: Task) -> Result:
         found |= {"before": reach(Assembly.open(recipe).network(), data), "after": reach(run.model, data)}
     else:
         right, distance = pronoun_answers(run, data)
-        found |= {"test": float(right.mean()), "by_distance": _by(distance, right)}
+        found |= {"test": float(right.mean()), "by_distance": by_distance(distance, right)}
         found["valid"]["pronoun"] = float(pronoun_answers(run, data, "valid")[0].mean())
         found |= written_pronouns(run, data, 28 if task["tiny"] else 700)
         if task["model"] != "lstm":
             found |= {"attention": look_at_pronoun(run)}
     shutil.rmtree(run.path)
     return found
-
-
-def _by(distance: Any, right: Any) -> dict[str, float]:
-    return {str(d): round(float(right[distance == d].mean()), 5) for d in np.unique(distance)}
 
 
 class Tuning:
@@ -159,7 +156,9 @@ def rows_of(found: list[Result]) -> list[Row]:
     rows = [_row(f"pronoun.{model}.accuracy", values, part, best, **more)]
     for distance in sorted(best[0]["by_distance"], key=int):
         values = [one["by_distance"][distance] for one in best]
-        rows.append(_row(f"pronoun.{model}.{distance}.accuracy", values, part, best, distance=int(distance)))
+        written = [one["written_by_distance"].get(distance) for one in best]
+        more = {"distance": int(distance), "written": written}
+        rows.append(_row(f"pronoun.{model}.{distance}.accuracy", values, part, best, **more))
     return rows
 
 

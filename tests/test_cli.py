@@ -81,7 +81,7 @@ def test_help_is_quick_and_needs_no_torch():
 
 
 def test_every_verb_has_help_that_fits_in_80_columns(capsys, monkeypatch):
-    assert [name for name in app if not name.startswith("-")] == VERBS
+    assert sorted(name for name in app if not name.startswith("-")) == sorted(VERBS)
     for width in (80, 200):
         monkeypatch.setenv("COLUMNS", str(width))
         for words in ([], ["--help"], *([verb, "--help"] for verb in VERBS)):

@@ -101,6 +101,14 @@ def test_order_columns_and_length_one(runs):
     assert embed(run, as_table([])).vectors.shape == (0, 8)
 
 
+def test_every_line_has_its_vector(runs, tmp_path):
+    run = Run(runs / "encoder")
+    run.recipe = run.recipe.change({"data.documents": "line"})
+    (tmp_path / "lines.txt").write_text("abc\n\ndead bee\n", "utf-8")
+    found = embed(run, tmp_path / "lines.txt").vectors
+    np.testing.assert_allclose(found, embed(run, as_table(["abc", "", "dead bee"])).vectors, atol=1e-6)
+
+
 def test_images_have_vectors_too(runs):
     run = Run(runs / "images")
     with np.load(runs / "images.npz") as table:

@@ -26,6 +26,9 @@ def translate_file(
 
     if picture is not None and picture.suffix not in PICTURES:
         raise UserError(f"a picture named {', '.join(PICTURES)}", f"{picture}")
+    for place in (out, picture):
+        if place is not None:
+            check_place(place)
     lines = lines_of(file)
     if picture is not None and not 1 <= line <= len(lines):
         raise UserError(f"a line of {file}, 1 to {len(lines)}", f"--line {line}")
@@ -59,6 +62,8 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     """Go on from each line of a file; the answers keep the order of the lines. An empty line begins a text."""
     from .generate import generate_many
 
+    if out is not None:
+        check_place(out)
     lines = lines_of(file)
     with counting("writing") as tell:
         answers = generate_many(run, [line or None for line in lines], length, tell=tell, **wishes)
@@ -84,11 +89,20 @@ def lines_of(file: Path) -> list[str]:
     return read_lines(find_files([str(file)], "a text file")[0])
 
 
-def write_text(path: Path, text: str) -> None:
-    """A file that is there whole or not at all."""
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be written, before the work of filling it."""
     from .shelf import make_folder
 
+    if path.is_dir():
+        raise UserError(f"the name of a file to write, not of a folder: {path}", "a folder")
     make_folder(path.parent)
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"a folder {path.parent} to write into", "no right to", "Name another place.")
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    check_place(path)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(text, "utf-8")

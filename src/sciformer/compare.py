@@ -158,8 +158,9 @@ def _judge(trial: Trial, run: Run) -> None:
     steps = max((record.get("step", 0) for record in run.records), default=0)
     speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
-    batches = run.about.get("batches") or max(1, len(dataset) // settings.batch)  # of an epoch
-    trial.samples = round(steps / batches * len(dataset))
+    trial.samples = steps * min(settings.batch, len(dataset))
+    if settings.tokens is not None:  # batches differ in their samples, an epoch sees each once
+        trial.samples = round(steps / run.about["batches"] * len(dataset))
     trial.flops = found.flops_per_sample * trial.samples
     trial.seconds = float(run.about.get("seconds", math.nan))
     trial.unit = data.objective.unit

@@ -64,7 +64,7 @@ def embed(
         source: Any = Memory(what)
     else:
         files = [what] if isinstance(what, (str, Path)) else what
-        source = run.recipe.data.read([Path(file) for file in files])
+        source = run.recipe.data.aligned([Path(file) for file in files])
     window = tokens.window
     dataset = Dataset(source, {name: tokens}, window=window, stride=window or 1, tail=True)
     pooling, kept = _pooling(model, pool), []

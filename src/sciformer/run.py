@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import platform
 import shutil
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 import torch
 
 from . import plugin
-from ._version import __version__
 from .assembly import Assembly, silent
 from .data.dataset import Dataset
 from .data.source import Table
@@ -25,6 +23,7 @@ from .evaluate import Judgement, answer, judge
 from .objectives.base import Step
 from .recipe import Recipe
 from .train import checkpoint
+from .train.account import account, introduce, note
 from .train.changes import located, same_data, same_recipe
 from .train.engine import Engine
 from .train.folder import Folder
@@ -207,7 +206,7 @@ def _train(
     saved = _last_checkpoint(folder, ranks, teller)
     if saved is not None:
         engine.restore(saved)
-    about = {**_about(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+    about = {**account(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
     about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
     if recipe.train.start:
         about["start"] = old.get("start") or (assembly.start and assembly.start.about)
@@ -223,13 +222,13 @@ def _train(
     if before:
         teller.say(f"already complete: {engine.number} steps in {folder.path}")
     else:
-        _introduce(recipe, assembly, engine, teller, saved is not None)
+        introduce(recipe, assembly, engine, teller, saved is not None)
         try:
             engine.run(stop_after)
         finally:
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
-                _note(folder, about, teller)
+                note(folder, about, teller)
     if engine.complete:  # also where the run was killed between its last step and this
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
@@ -289,48 +288,6 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: Teller) -> checkpoint
     return checkpoint.load(folder.checkpoints, say=teller.say, step=step)
 
 
-def _about(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
-    assert assembly.splits is not None
-    return {
-        "sciformer": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": _device_name(engine.ranks.device),
-        "ranks": engine.ranks.world,
-        "plugins": plugin.recorded(plugins),
-        "data": assembly.splits.fingerprint,
-        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
-        "batches": engine.order.batches,
-        "parameters": sum(weight.numel() for weight in engine.step.parameters()),
-    }
-
-
-def _note(folder: Folder, about: dict[str, Any], teller: Teller) -> None:
-    """Write how long it took; where that fails, something worse is on its way up and must not be hidden by it."""
-    try:
-        folder.write("run.json", json.dumps(about, indent=1))
-    except UserError as error:
-        teller.say(f"the time was not noted: {error}")
-
-
-def _introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller, resumed: bool) -> None:
-    count = sum(weight.numel() for weight in engine.step.parameters())
-    samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
-    where = _device_name(engine.ranks.device)
-    teller.say(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
-    if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
-        found = ", ".join(f"{count:,} {part}" for part, count in short.items())
-        teller.say(f"note: samples longer than tokens.*.context were cut to it: {found}")
-    if recipe.train.freeze:
-        trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
-        random = "" if recipe.train.start else ", and the others are random: train.freeze without train.start"
-        teller.say(f"{trained:,} of these parameters are trained{random}")
-    if resumed:
-        teller.say(f"going on from step {engine.number}")
-    elif assembly.start is not None:
-        teller.say(assembly.start.words())
-
-
 def _clear(folder: Folder) -> None:
     """Remove what a training leaves, and nothing else."""
     for name in OURS:
@@ -339,12 +296,6 @@ def _clear(folder: Folder) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type
 
 
 def _json(path: Path) -> Any:

@@ -11,11 +11,14 @@ token each time.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from .errors import UserError
 
 
 class Hypothesis(NamedTuple):
@@ -66,6 +69,8 @@ def beam_search(
         total = (scores[..., None] + logs).flatten(1)
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
+        if best.isnan().any():
+            raise UserError("probabilities of tokens from the model", "NaN", "Its weights are broken; train it again.")
         parent, token = place // size, place % size
         ends = (token == end) & torch.isfinite(best)
         _put_aside(put_aside, active, written, parent, best, ends, beam, penalty)
@@ -86,7 +91,7 @@ def beam_search(
 
 def normalised(log: float, length: int, penalty: float) -> float:
     """The score of a hypothesis of so many tokens."""
-    return float(log / ((5 + length) / 6) ** penalty)
+    return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty leaves 0, and no overflow
 
 
 def _closed(size: int, end: int, allowed: Tensor | None, device: torch.device) -> Tensor:

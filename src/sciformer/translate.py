@@ -71,7 +71,7 @@ def translate_with(
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
         raise UserError("a beam of one hypothesis or more", f"{beam}")
-    if not penalty >= 0:
+    if not 0 <= penalty < np.inf:
         raise UserError("a length penalty of 0 or more", f"{penalty}")
     was = model.training
     model.eval()
@@ -86,7 +86,7 @@ def translate_with(
     for rows in writer.batches(wanted, sources, beam):
         found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
         for row, hypotheses in zip(rows, found):
-            answers[row] = writer.tokens.decode(hypotheses[0].ids)
+            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line for one line
         done += len(rows)
         tell(done, len(lines))
     model.train(was)

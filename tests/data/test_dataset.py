@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
+from sciformer.data.order import arrange
 from sciformer.data.source import Chosen, Lists, Memory, pieces, select
 from sciformer.errors import UserError
 from sciformer.objectives.next_token import NextToken
@@ -174,3 +175,17 @@ def test_widths_of_windows(texts, window, stride, tail):
     whole = Dataset(Memory(as_table(texts)), {"t": TEXT})
     assert whole.widths.tolist() == [len(text) for text in texts]
     assert Dataset(Memory(as_table([])), {"t": TEXT}, window=4).widths.shape == (0,)
+
+
+def test_short_windows_come_together():
+    texts = ["x" * (1 + i * 37 % 60) for i in range(120)]
+    tokens = Text(kind="text")
+    tokens.fit([as_table(texts)])
+    dataset = Dataset(Memory(as_table(texts)), {"tokens": tokens}, window=64, stride=64, tail=True)
+    assert dataset.width is None
+    padding = {}
+    for bucket in (True, False):
+        order = arrange(dataset, 8, bucket=bucket)
+        widths = [dataset.widths[order(0, step)] for step in range(order.batches)]
+        padding[bucket] = sum((some.max() - some).sum() for some in widths)
+    assert padding[True] < 0.2 * padding[False]

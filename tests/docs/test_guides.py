@@ -64,21 +64,28 @@ def test_code_on_other_pages_runs_too(page, tmp_path):
     assert len(results) == len(runner.BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) >= 1
 
 
-# The commands of the README, each with a setting that takes seconds.
+# The commands of the README and of the guide to text, each with a setting that takes seconds.
 LATTICES = {"data.size": 8, "data.number": 8, "data.chains": 4, "data.samples": 2}
+STEPS = {"train.steps": 4, "train.warmup": 2, "train.evaluate_every": 4, "train.save_every": 4, "train.average_last": 0}
 TRAINING = {"model.dim": 16, "train.steps": 4, "train.batch": 8}
 TINY = {
     "train": TRAINING,
     "check": TRAINING,
+    "pretrain": {**STEPS, "model.dim": 16, "model.heads": 2, "model.depth": 2, "tokens.vocabulary": 300},
+    "finetune": {**STEPS, "train.batch": 8},
+    "translate": {"beam": 1},
     "compare": {**TRAINING, "seeds": 1},
     "generate": {"length": 5},
     "inspect": {"samples": 1},
     "simulate": LATTICES,
 }
+PAIRS = STEPS | {"train.tokens": 256, "model.dim": 32, "objective.beam": 1}
 
 
 def tiny(words):
     changes = TINY.get(words[0], {}) | (LATTICES if any(word.startswith("spins/") for word in words[1:]) else {})
+    if words[0] == "train" and any("{}" in word or "translation" in word for word in words):
+        changes = changes | PAIRS
     if words[0] == "recipes":
         return words
     for name, value in changes.items():
@@ -88,11 +95,21 @@ def tiny(words):
     return words
 
 
+FILES = {
+    "input.txt": "To be, or not to be, that is the question.\n" * 60,
+    **{f"{part}.en": "a dog\na cat\ntwo dogs\ntwo cats\n" * 4 for part in ("train", "val")},
+    **{f"{part}.de": "ein hund\neine katze\nzwei hunde\nzwei katzen\n" * 4 for part in ("train", "val")},
+    "new.en": "a dog\n",
+    "reviews.tsv": "text\tlabel\n" + "".join(f"take {i} is good\tpos\ntake {i} is bad\tneg\n" for i in range(20)),
+}
+
+
 @pytest.mark.usefixtures("_own_registry")
 def test_the_readme_runs_with_a_tiny_setting(tmp_path, monkeypatch):
     # A report takes longer than these trainings; tests/inspect and own-token.md write whole ones.
     monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
-    (tmp_path / "input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
     seen = []
 
     def small(words):
@@ -102,12 +119,34 @@ def test_the_readme_runs_with_a_tiny_setting(tmp_path, monkeypatch):
     results = runner.run(DOCS.parent / "README.md", tmp_path, small)
     assert [result.problem for result in results if result.problem] == []
     assert {"recipes", "new", "check", "train", "generate", "compare", "inspect", "predict", "simulate"} <= set(seen)
+    assert {"translate", "pretrain", "finetune", "export"} <= set(seen)
+
+
+@pytest.mark.usefixtures("_own_registry")
+def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+    seen = []
+
+    def small(words):
+        seen.append(words[0])
+        return tiny(words)
+
+    page = DOCS / "text.md"
+    results = runner.run(page, tmp_path, small)
+    assert [result.problem for result in results if result.problem] == []
+    assert len(results) == len(runner.BLOCK.findall(page.read_text(encoding="utf-8"))) >= 15
+    wanted = {"new", "check", "train", "generate", "evaluate", "translate", "compare", "pretrain", "finetune"}
+    assert wanted | {"predict", "embed", "export", "import"} == set(seen)
+    assert {"alignment.png", "new.de", "answers.csv", "heads.png"} <= {path.name for path in tmp_path.iterdir()}
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert len(shown) == len(set(shown)) == 3
+    assert all(1_000 < (DOCS / name).stat().st_size < 120_000 for name in shown)
 
 
 def test_no_page_with_code_is_forgotten():
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
-    assert coded == {"README.md", "architecture.md", "attention.md", "concepts.md", "own-token.md"}
+    assert coded == {"README.md", "architecture.md", "attention.md", "concepts.md", "own-token.md", "text.md"}
 
 
 def guide(folder, text):

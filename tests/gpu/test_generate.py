@@ -8,6 +8,7 @@ from sciformer.generate import RECORDED, generate, generate_many
 from sciformer.nn.kernels import compute, single
 from sciformer.nn.kernels.single import attend_one
 from sciformer.nn.patterns import Causal, Sight, Window
+from sciformer.nn.positions import Rotary, rotate
 from sciformer.nn.scores import ScaledDot
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -19,8 +20,8 @@ CONTEXT = 96
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("groups", [1, 2, 4])
 @pytest.mark.parametrize("width", [16, 24, 64, 128])
-@pytest.mark.parametrize("back", [-1, 0, 7, 200])
-def test_one_query_against_a_fixed_cache(dtype, groups, width, back):
+@pytest.mark.parametrize(("back", "pairs"), [(-1, None), (0, None), (7, "neighbours"), (200, "halves"), (-1, "halves")])
+def test_one_query_against_a_fixed_cache(dtype, groups, width, back, pairs):
     heads, capacity = 4, 512
     chance = torch.Generator("cuda").manual_seed(0)
     pattern = Causal() if back < 0 else Causal() & Window(back)
@@ -33,10 +34,15 @@ def test_one_query_against_a_fixed_cache(dtype, groups, width, back):
         valid = torch.rand(batch, capacity, device="cuda", generator=chance) > 0.3
         valid[:, place] = True
         start = torch.tensor(place, device="cuda")
+        rotation = None
+        if pairs is not None:
+            at = torch.randint(0, 50, (batch, 1, 1), device="cuda", generator=chance)
+            rotation = Rotary(width, pairs=pairs).rotation(at, dtype)
+            q, k = rotate(q, rotation), rotate(k, rotation)
         expected_keys, expected_values = keys.clone(), values.clone()
         expected_keys[:, :, place], expected_values[:, :, place] = k[:, :, 0], v[:, :, 0]
-        found = attend_one(q, k, v, keys, values, valid, start, width**-0.5, back)
-        assert torch.equal(keys, expected_keys)
+        found = attend_one(made, *(rotation or (None, None, False)), keys, values, valid, start, width**-0.5, back)
+        torch.testing.assert_close(keys, expected_keys)
         assert torch.equal(values, expected_values)
         sight = Sight(pattern, valid, None, start)
         expected = compute(q.double(), keys.double(), values.double(), sight, ScaledDot(), 0.0, "reference")

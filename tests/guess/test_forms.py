@@ -52,6 +52,9 @@ def test_names_that_differ_in_one_part(names, values, marks):
         ("test.txt", {"train": ["test.txt"]}),
         ("test.txt valid.txt", {"train": ["test.txt", "valid.txt"]}),
         ("my.txt test.txt", {"train": ["my.txt"], "test": ["test.txt"]}),
+        ("train/{}.gz test/{}.gz", {"train": ["train/{}.gz"], "test": ["test/{}.gz"]}),
+        ("a/x.txt test/x.txt test/y.txt", {"train": ["a/x.txt"], "test": ["test/x.txt", "test/y.txt"]}),
+        ("test/a.txt test/b.txt", {"train": ["test/a.txt", "test/b.txt"]}),
     ],
 )
 def test_parts_by_name(names, parts):

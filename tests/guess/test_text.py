@@ -140,6 +140,7 @@ def test_running_text_in_three_files(tmp_path):
         ),
         ("a.conll", "a O\nb\n", "2 columns in line 2"),
         ("a.conll", b"a O\n\xff O\n", "UTF-8 text in a.conll"),
+        ("a.txt", b"a \xff text\n" * 99, "sciformer train text/gpt-char --data.files NAME ... --data.errors replace"),
     ],
 )
 def test_what_readers_refuse_is_refused(tmp_path, name, text, words):
@@ -147,6 +148,15 @@ def test_what_readers_refuse_is_refused(tmp_path, name, text, words):
     with pytest.raises(UserError, match=words):
         new("text", [name])
     assert [file.name for file in tmp_path.iterdir()] == [name]
+
+
+def test_folders_tell_what_files_are_for(tmp_path):
+    for part in ("train", "test"):
+        (tmp_path / part).mkdir()
+        for kind in ("neg", "pos"):
+            write(tmp_path / part / f"{kind}.txt", "\n".join(f"{part} {kind} {i}" for i in range(20)))
+    recipe = Recipe.load(new("text", ["train/neg.txt", "train/pos.txt", "test/neg.txt", "test/pos.txt"]))
+    assert (recipe.data.files, recipe.data.test) == (["train/{}.txt"], ["test/{}.txt"])
 
 
 @shared

@@ -82,7 +82,7 @@ def test_classes_of_every_type(labels, classes):
     ("labels", "words"),
     [
         (np.linspace(0, 1, COUNT), r"classes in column `label`; found real numbers. For values, use .*regress"),
-        (np.full(COUNT, np.nan), "found real numbers"),
+        (np.where(np.arange(COUNT) == 3, np.nan, 1.0), r"a class for each sample .*`label`; found none .* in sample 3"),
         (np.full(COUNT, "up"), r"two classes or more in column `label`; found 1: \['up'\]"),
         (np.eye(COUNT), r"one class for each sample in column `label`; found shape"),
     ],
@@ -90,6 +90,15 @@ def test_classes_of_every_type(labels, classes):
 def test_labels_that_are_refused(labels, words):
     with pytest.raises(UserError, match=words):
         make("text", "classify", label=labels)
+
+
+@pytest.mark.parametrize(("label", "word"), [(1.5, "1.5"), (np.nan, "nan"), (np.inf, "inf")])
+def test_numbers_that_are_no_class_are_not_taken_for_one(label, word):
+    whole = np.arange(COUNT) % 2 * 1.0
+    objective = make("text", "classify", label=whole)[1]
+    other = make("text", "regress", label=np.where(np.arange(COUNT) == 3, label, whole))[2]
+    with pytest.raises(UserError, match=rf"in the part `valid` only classes .* \(0, 1\); found {word}\."):
+        objective.admit("valid", other)
 
 
 def test_labels_that_were_never_seen_and_none_at_all():

@@ -166,6 +166,27 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
         _ = bare.mask
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "words"),
+    [
+        ({}, r"a vocabulary in .*t.json; found no token that stands for text"),
+        ({"the": 0, "cat": 7}, r"a tokenizer that can read every text; found .*Missing \[UNK\] token.* Mend its file"),
+    ],
+)
+def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, words):
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
+    rules = {"version": "1.0", "model": model, "pre_tokenizer": {"type": "Whitespace"}}
+    (tmp_path / "t.json").write_text(json.dumps(rules))
+    tokens = Text(kind="text", tokenizer=str(tmp_path / "t.json"))
+
+    def use():
+        tokens.fit([])
+        tokens.encode("the dog")
+
+    with pytest.raises(UserError, match=words):
+        use()
+
+
 def test_a_run_needs_its_file_no_more(tmp_path, monkeypatch):
     bert().save(str(tmp_path / "t.json"))
     monkeypatch.chdir(tmp_path)

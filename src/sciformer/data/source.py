@@ -128,6 +128,10 @@ class Data(Section):
         """Other files of the same form, undivided: what `predict` is given."""
         raise UserError("data that can be read from files", f"`data.kind: {self.kind}`, which makes its own")
 
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        """The same with nothing left out that is empty, so that answers stand beside what they belong to."""
+        return self.read(files)
+
 
 def fingerprint(path: Path) -> str:
     """What tells whether a file changed: its size and a hash.

@@ -40,19 +40,26 @@ class Marked(NamedTuple):
 
 
 def by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own."""
-    parts = [next((PARTS[word] for word in _words(name) if word in PARTS), "train") for name in names]
+    """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own.
+
+    Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
+    """
+    apart = len({Path(name).parent for name in names}) > 1
+    own = [_told(name) for name in names]
+    parts = [told or (_told(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)]
     if len(set(parts)) == 1 or "train" not in parts:
         return {"train": list(names)}
     found: dict[str, list[str]] = {}
-    for part, name in zip(parts, names):
-        key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if part == "test" and part in found else part
+    for part, name, told in zip(parts, names, own):
+        again = part == told == "test" and part in found
+        key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if again else part
         found.setdefault(key, []).append(name)
     return found
 
 
-def _words(name: str) -> list[str]:
-    return re.split(r"[._-]", Path(name).name.lower())
+def _told(name: str) -> str:
+    """The part that a name tells, or nothing."""
+    return next((PARTS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PARTS), "")
 
 
 def marked(paths: Sequence[Path]) -> Marked | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from ..data.readers.lines import Lines
+from ..data.readers.parts import REPLACE
 from ..data.readers.rows import SUFFIXES
 from ..data.readers.text import TextFiles
 from ..data.source import Table, pieces
@@ -24,6 +25,16 @@ LEAST = 500  # characters worth training on
 
 def text(names: list[str], paths: list[Path]) -> str:
     """A recipe for what the files hold: translations, labelled texts, tagged words, or running text."""
+    try:
+        return _recipe(names, paths)
+    except UserError as error:
+        if REPLACE not in error.advice:
+            raise
+        way = error.advice.replace(REPLACE, f"sciformer train text/gpt-char --data.files NAME ... {REPLACE}")
+        raise UserError(error.expected, error.found, way) from error
+
+
+def _recipe(names: list[str], paths: list[Path]) -> str:
     found = marked(paths) if len(paths) > 1 else None
     if found and CLASSES.issuperset(found.values):
         return classify(by_part(found.names), paths, found.values)

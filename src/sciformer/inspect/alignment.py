@@ -92,9 +92,7 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
         if not 1 <= block <= len(maps):
             raise UserError(f"a block from 1 to {len(maps)}", f"{block}")
         name, heads = list(maps.items())[block - 1]
-        figure = draw_heads(
-            heads, *labels, titles=[f"{name}, head {head + 1}" for head in range(len(heads))], across=2
-        )
+        figure = draw_heads(heads, *labels, titles=[f"{name}, head {head + 1}" for head in range(len(heads))], across=2)
     elif mean:
         figure = draw_heads(found.mean[None], *labels, titles=["mean of all heads"])
     elif all(len(a) == 1 for a in maps.values()):

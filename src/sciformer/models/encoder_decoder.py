@@ -41,7 +41,17 @@ class EncoderDecoder(Model):
             raise UserError("an objective that asks for a target, such as translate", f"`{objective.kind}`")
         if self.trunk == "convolution":
             raise UserError("a transformer or a recurrent trunk", "`model.trunk: convolution`")
+        if self.trunk in RECURRENT:
+            self._check_recurrent(tokens[SOURCE])
         return EncoderDecoderNetwork(self, tokens, objective)
+
+    def _check_recurrent(self, source: Tokens) -> None:
+        """Refuse sizes that would fail in the middle of a training."""
+        if not self.depth:
+            raise UserError(f"model.depth of 1 or more, for `model.trunk: {self.trunk}`", "0")
+        if self.score == "location" and (source.window or 0) > self.longest:
+            needed = f"model.longest of {source.window} or more, the context of the source, for `model.score: location`"
+            raise UserError(needed, f"{self.longest}")
 
     def unused(self) -> list[str]:
         """Keys that were set but do nothing with this trunk."""
@@ -106,7 +116,7 @@ class EncoderDecoderNetwork(nn.Module):
             more |= {"memory": memory.x, "memory_valid": memory.valid}
             if self.last is not None:
                 more["start"] = self.last(memory.x, memory.valid)
-        elif self.last is None and (at := view.columns.get("at")) is not None:
+        if self.last is None and (at := view.columns.get("at")) is not None:
             more["at"] = at
         return self.decoder(self.target(view), view.valid, watch=look(watch, "decoder"), **more)
 

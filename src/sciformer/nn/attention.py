@@ -15,7 +15,7 @@ from .kernels.reference import mix, repeat_heads, weigh
 from .norms import make_norm
 from .patterns import Sight
 from .positions import Rotation, rotate
-from .scores import Score, make_score
+from .scores import Dot, ScaledDot, Score, make_score
 from .watch import Watch
 
 
@@ -84,6 +84,7 @@ class Attention(nn.Module):
         self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.normed = qk_norm != "none"
+        self.plain = kernel == "auto" and not self.normed and type(self.score) in (Dot, ScaledDot)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -106,16 +107,16 @@ class Attention(nn.Module):
         batch, n, _ = x.shape
         if memory is None:
             sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
-            q, k, v = (self._split(part) for part in self.qkv(x).split(self.widths, -1))
+            qkv = self.qkv(x)
+            q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
+            if store is not None and self.plain and watch is None and single.suits(x, store, sight):
+                return self._out(single.run(qkv, k, v, rotation, store, sight, self.score.scale(self.head_dim)))
             if self.normed:
                 q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
                 q, k = rotate(q, rotation), rotate(k, rotation)
             k = self._key(k).to(v.dtype)  # norms under autocast return float32
             if store is not None:
-                if self.kernel == "auto" and watch is None and single.suits(q, store, sight, self.score):
-                    q = self.score.query(q).to(v.dtype)
-                    return self._out(single.run(q, k, v, store, sight, self.score))
                 k, v = store.extend(k, v, sight.start)
         else:
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))

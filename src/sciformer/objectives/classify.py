@@ -48,6 +48,9 @@ class Classify(Objective):
         labels = train.sample_column(self.label)
         if labels.ndim != 1:
             raise UserError(f"one class for each sample in column `{self.label}`", f"shape (n, {labels.shape[1:]})")
+        if labels.dtype.kind == "f" and np.isnan(labels).any():
+            found = f"none (an empty cell, or NaN) in sample {np.isnan(labels).argmax()}"
+            raise UserError(f"a class for each sample in column `{self.label}`", found)
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
             raise UserError(
                 f"classes in column `{self.label}`", "real numbers", "For values, use objective.kind: regress."
@@ -138,9 +141,9 @@ def _names(labels: Any) -> list[str]:
     """Classes by name, whatever the file stores them as: 1 and 1.0 are the same, bytes are text."""
     labels = np.asarray(labels)
     if labels.dtype.kind == "f":
-        labels = labels.astype(np.int64)
-    elif labels.dtype.kind == "S":
+        return [str(int(label)) if label.is_integer() else str(label) for label in labels.tolist()]
+    if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
-    elif labels.dtype.kind == "b":
+    if labels.dtype.kind == "b":
         return [str(bool(label)) for label in labels]
     return [str(label) for label in labels.tolist()]

@@ -89,7 +89,7 @@ class Text(Tokens):
             size, names = self.vocabulary or LEARNED, self._names
             self.state["tokenizer"] = learn(self.unit, sound, size, self.minimum, names, self.lower, self.normal)
         elif self.unit == "words":
-            lists = (text.split() for some in self._learned_from(tables) for text in map(self._sound, some))
+            lists = self._split_from(tables)
             special = {name for _, name in self._names}
             words = vocabulary.common(lists, self.vocabulary, self.minimum, special)
             self.state["words"] = "\n".join(words)
@@ -103,6 +103,14 @@ class Text(Tokens):
                 texts, split = texts_of(table, name)
                 yield [" ".join(words) for words in texts] if split else texts
 
+    def _split_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
+        """The words of texts; of those that are split already, blanks inside a word part nothing («1 000»)."""
+        for table in tables:
+            for name in self.learn or self.reads:
+                texts, split = texts_of(table, name)
+                for text in texts:
+                    yield [self._sound(word) for word in text] if split else self._sound(text).split()
+
     def _read(self) -> None:
         from .tokenizer import file_text
 
@@ -110,7 +118,8 @@ class Text(Tokens):
             given = "tokens.lower" if self.lower else "tokens.normal"
             raise UserError("a tokenizer.json to have its own rules for case and form", f"{given} too")
         self.state["tokenizer"] = file_text(self.tokenizer)
-        _ = self.size
+        if not self.writable.any():
+            raise UserError(f"a vocabulary in {self.tokenizer}", "no token that stands for text")
 
     def located(self) -> Self:
         """The same with an absolute name of its file."""

@@ -109,8 +109,12 @@ class Subwords(Coder):
     def _some(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
         made: list[Encoded] = []
         for part in batches(texts):
-            with threads():
-                encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
+            try:
+                with threads():
+                    encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
+            except Exception as error:  # the package knows no other kind
+                advice = "Mend its file: what it does not know needs a token for the unknown that is in its vocabulary."
+                raise UserError("a tokenizer that can read every text", f"{error}", advice) from error
             for one in encoded:
                 word = [-1 if number is None else number for number in one.word_ids]
                 made.append((np.array(one.ids, np.int32), np.array(word, np.int32)))

@@ -215,7 +215,7 @@ def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, speci
     counts: Counter[str] = Counter()
     for found in texts:
         counts.update(found)
-    for word in special:
+    for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
         counts.pop(word, None)
     if not counts:
         raise UserError("some text to train on", "none")

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from ..terminal import console
 from .app import Plugins, RunName, app, open_run
+
+Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
 
 @app.command(sort_key=6, help_epilogue="")
@@ -52,7 +56,7 @@ def predict(
 @app.command(sort_key=7, help_epilogue="")
 def translate(
     run: RunName,
-    file: Path,
+    file: Lines,
     /,
     *,
     out: Path | None = None,
@@ -125,7 +129,7 @@ def generate(
     /,
     *,
     prompt: str | None = None,
-    file: Path | None = None,
+    file: Lines | None = None,
     out: Path | None = None,
     length: int = 500,
     temperature: float = 1.0,

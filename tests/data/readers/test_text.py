@@ -99,6 +99,15 @@ def test_lines_and_paragraphs(tmp_path):
     assert [len(part) for part in parts.values()] == [3, 1, 1]
 
 
+def test_empty_lines_are_kept_where_answers_stand_beside_them(tmp_path):
+    name = write(tmp_path / "a.txt", "one\r\n\r\n \r\ntwo\r\n")
+    data = TextFiles(kind="text", files=[name], documents="line")
+    assert texts(data.read([name])) == ["one", "two"]
+    assert texts(data.aligned([name])) == ["one", "", " ", "two"]
+    whole = TextFiles(kind="text", files=[name])
+    assert texts(whole.aligned([name])) == texts(whole.read([name])) == ["one\n\n \ntwo\n"]
+
+
 def test_a_byte_order_mark_is_no_text(tmp_path):
     name = write(tmp_path / "a.txt", b"\xef\xbb\xbf" + b"abcdefghij" * 10)
     assert read_text(tmp_path / "a.txt") == "abcdefghij" * 10

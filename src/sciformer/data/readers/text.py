@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from ...errors import UserError
-from ..source import Source, Splits, Table, find_files
-from .parts import Errors, Parts, decode, in_order, key_of, prints, read_bytes, read_text, size_of, strings
+from ..source import Memory, Source, Splits, Table, find_files
+from .parts import Errors, Parts, decode, in_order, key_of, prints, read_bytes, read_lines, read_text, size_of, strings
 
 
 class TextFiles(Parts):
@@ -51,6 +51,13 @@ class TextFiles(Parts):
         """Each document of these files as a sample."""
         paths = find_files(names, self.what)
         return _table([text for path in paths for text in self._documents(read_text(path, self.errors))])
+
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        """Each document of other files; of lines also the empty ones."""
+        if self.documents != "line":
+            return self.read(files)
+        paths = find_files(files, self.what)
+        return Memory(_table([line for path in paths for line in read_lines(path, self.errors)]))
 
     def _documents(self, text: str) -> list[str]:
         if self.documents == "file":

@@ -1,7 +1,8 @@
 """One query of each sequence against a fixed cache, on CUDA: the attention of a decoding step.
 
-The other kernels read the whole cache and hide what is not filled yet. This one (Triton) stores the new key and value
-and reads only what is there: how many that are stands on the device, so that one recorded step serves every length.
+The other kernels read the whole cache and hide what is not filled yet. This one (Triton) turns the query and the new
+key by their position, stores key and value, and reads only what is there: how many that are stands on the device, so
+that one recorded step serves every length.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ..cache import Store
 from ..patterns import Both, Causal, Pattern, Sight, Window
-from ..scores import Score
+from ..positions import Rotation
 
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
 
@@ -21,14 +22,13 @@ TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compile
 TRITON = importlib.util.find_spec("triton") is not None
 
 
-def suits(q: Tensor, store: Store, sight: Sight, score: Score) -> bool:
-    """Whether this kernel can do it: one query, a fixed cache, a product, and the past or the near past in sight."""
+def suits(x: Tensor, store: Store, sight: Sight) -> bool:
+    """Whether this kernel can do it for tokens x (B, N, D): one each, a fixed cache, the past or near past in sight."""
     return (
-        q.is_cuda
+        x.is_cuda
         and store.capacity is not None
-        and q.shape[2] == 1
-        and q.dtype != torch.float64
-        and score.fused
+        and x.shape[1] == 1
+        and x.dtype != torch.float64
         and sight.bias is None
         and isinstance(sight.start, Tensor)
         and sight.valid is not None
@@ -46,31 +46,53 @@ def reach(pattern: Pattern) -> int | None:
     return None
 
 
-def run(qkv: Tensor, widths: list[int], store: Store, sight: Sight, score: Score) -> Tensor:
-    """(B, H, 1, E) from the prepared query, key and value side by side (B, 1, W); key and value are stored."""
-    key, value = (part.unflatten(-1, (-1, store.width)).transpose(1, 2) for part in qkv.split(widths, -1)[1:])
-    keys, values = store.fixed(key, value)
+def run(
+    qkv: Tensor, k: Tensor, v: Tensor, rotation: Rotation | None, store: Store, sight: Sight, scale: float
+) -> Tensor:
+    """(B, H, 1, E) from query, key and value side by side (B, 1, W), of which k and v (B, G, 1, E) are parts."""
+    keys, values = store.fixed(k, v)
     back = reach(sight.pattern)
     assert back is not None
     assert sight.valid is not None
     assert isinstance(sight.start, Tensor)
-    return attend_one(qkv, keys, values, sight.valid, sight.start, score.scale(keys.shape[-1]), back)
+    cos, sin, halves = (None, None, False) if rotation is None else rotation
+    return attend_one(qkv, cos, sin, halves, keys, values, sight.valid, sight.start, scale, back)
 
 
-@torch.library.custom_op("sciformer::attend_one", mutates_args=("keys", "values"))
+@torch.library.custom_op("sciformer::attend_one", mutates_args=("keys", "values"), tags=(torch.Tag.flexible_layout,))
 def attend_one(
-    qkv: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int
+    qkv: Tensor,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    halves: bool,
+    keys: Tensor,
+    values: Tensor,
+    valid: Tensor,
+    start: Tensor,
+    scale: float,
+    back: int,
 ) -> Tensor:
     """As `run`; the new key is at `start` in keys (B, G, M, E), and sees the `back` before it, or all with -1.
 
-    Query, key and value come as one: cut apart, the compiler would copy each of them.
+    Query, key and value come as one: cut apart, a compiler would copy each of them.
     """
     from .single_triton import launch
 
-    return launch(qkv, keys, values, valid, start, scale, back)
+    return launch(qkv, cos, sin, halves, keys, values, valid, start, scale, back)
 
 
 @attend_one.register_fake
-def _(qkv: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int) -> Tensor:
+def _(
+    qkv: Tensor,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    halves: bool,
+    keys: Tensor,
+    values: Tensor,
+    valid: Tensor,
+    start: Tensor,
+    scale: float,
+    back: int,
+) -> Tensor:
     groups, width = keys.shape[1], keys.shape[3]
     return qkv.new_empty(qkv.shape[0], qkv.shape[-1] // width - 2 * groups, 1, width)

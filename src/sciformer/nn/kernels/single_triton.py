@@ -11,20 +11,36 @@ from torch import Tensor
 
 @triton.jit
 def attend_one_kernel(
-    q, k, v, keys, values, valid, start, out,
-    q_b, q_h, k_b, k_g, v_b, v_g, keys_b, keys_g, keys_m, values_b, values_g, values_m, valid_b,
+    qkv, cos, sin, keys, values, valid, start, out,
+    qkv_b, turn_b, keys_b, keys_g, keys_m, values_b, values_g, values_m, valid_b,
     scale, back,
-    HEADS: tl.constexpr, SHARED: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
+    TURN: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One program for each head of each sequence: a softmax that is put right while the keys pass by."""
     b = tl.program_id(0) // HEADS
     h = tl.program_id(0) % HEADS
-    g = h // SHARED
+    g = h // (HEADS // GROUPS)
     e = tl.arange(0, WIDE)
     inside = e < E
-    query = tl.load(q + b * q_b + h * q_h + e, mask=inside, other=0.0).to(tl.float32) * scale
-    new_key = tl.load(k + b * k_b + g * k_g + e, mask=inside, other=0.0)
-    new_value = tl.load(v + b * v_b + g * v_g + e, mask=inside, other=0.0)
+    row = qkv + b * qkv_b
+    query = tl.load(row + h * E + e, mask=inside, other=0.0).to(tl.float32)
+    new_key = tl.load(row + (HEADS + g) * E + e, mask=inside, other=0.0)
+    new_value = tl.load(row + (HEADS + GROUPS + g) * E + e, mask=inside, other=0.0)
+    if TURN != 0:  # (a, b) -> (a cos - b sin, b cos + a sin), of neighbours (1) or of halves (2)
+        if TURN == 1:
+            other, angle = e ^ 1, e // 2
+            sign = tl.where(e % 2 == 0, -1.0, 1.0)
+        else:
+            other, angle = (e + E // 2) % E, e % (E // 2)
+            sign = tl.where(e < E // 2, -1.0, 1.0)
+        c = tl.load(cos + b * turn_b + angle, mask=inside, other=0.0).to(tl.float32)
+        s = tl.load(sin + b * turn_b + angle, mask=inside, other=0.0).to(tl.float32) * sign
+        partner = tl.load(row + h * E + other, mask=inside, other=0.0).to(tl.float32)
+        query = query * c + partner * s
+        partner = tl.load(row + (HEADS + g) * E + other, mask=inside, other=0.0).to(tl.float32)
+        new_key = (new_key.to(tl.float32) * c + partner * s).to(new_key.dtype)
+    query = query * scale
     place = tl.load(start)
     first = tl.zeros_like(place)
     if back >= 0:
@@ -48,24 +64,38 @@ def attend_one_kernel(
         weight = weight * fade + tl.sum(share, 0)
         highest = top
     tl.store(out + (b * HEADS + h) * E + e, (total / weight).to(out.dtype.element_ty), mask=inside)
-    if h % SHARED == 0:
+    if h % (HEADS // GROUPS) == 0:
         tl.store(keys + b * keys_b + g * keys_g + place * keys_m + e, new_key, mask=inside)
         tl.store(values + b * values_b + g * values_g + place * values_m + e, new_value, mask=inside)
 
 
 def launch(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, valid: Tensor, start: Tensor, scale: float, back: int
+    qkv: Tensor,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    halves: bool,
+    keys: Tensor,
+    values: Tensor,
+    valid: Tensor,
+    start: Tensor,
+    scale: float,
+    back: int,
 ) -> Tensor:
-    """(B, H, 1, E), laid out as (B, 1, H, E): the heads of a token side by side."""
-    batch, heads, _, width = q.shape
-    q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
-    out = torch.empty(batch, heads, 1, width, dtype=q.dtype, device=q.device)
-    wide = triton.next_power_of_2(width)
+    """(B, H, 1, E)."""
+    (batch, groups, _, width), wide = keys.shape, triton.next_power_of_2(keys.shape[3])
+    heads = qkv.shape[-1] // width - 2 * groups
+    qkv = qkv if qkv.stride(-1) == 1 else qkv.contiguous()
+    turn, apart = 0, 0
+    if cos is None or sin is None:
+        cos = sin = qkv
+    else:
+        cos, sin = cos.contiguous(), sin.contiguous()
+        turn, apart = 2 if halves else 1, width // 2 if cos.shape[0] > 1 else 0
+    out = torch.empty(batch, heads, 1, width, dtype=qkv.dtype, device=qkv.device)
     attend_one_kernel[(batch * heads,)](
-        q, k, v, keys, values, valid, start, out,
-        q.stride(0), q.stride(1), k.stride(0), k.stride(1), v.stride(0), v.stride(1),
-        keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1), values.stride(2),
-        valid.stride(0), scale, back,
-        HEADS=heads, SHARED=heads // k.shape[1], E=width, WIDE=wide, BLOCK=max(16, 8192 // wide), num_warps=4,
+        qkv, cos, sin, keys, values, valid, start, out,
+        qkv.stride(0), apart, keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1),
+        values.stride(2), valid.stride(0), scale, back,
+        TURN=turn, HEADS=heads, GROUPS=groups, E=width, WIDE=wide, BLOCK=max(16, 8192 // wide), num_warps=4,
     )  # fmt: skip
     return out
