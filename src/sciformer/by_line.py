@@ -81,12 +81,25 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
 
 def lines_of(file: Path) -> list[str]:
     """The lines of a file, plain or gzip, or of the standard input where it is called -."""
-    if str(file) == "-":
-        return [line.rstrip("\r\n") for line in sys.stdin]
     from .data.readers.parts import read_lines
     from .data.source import find_files
 
+    if str(file) == "-":
+        lines = _standard_input().replace("\r\n", "\n").split("\n")
+        return lines if lines[-1] else lines[:-1]
     return read_lines(find_files([str(file)], "a text file")[0])
+
+
+def _standard_input() -> str:
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
+        found = f"{raw[place : place + 4].hex(' ')} in line {raw[:place].count(10) + 1}"
+        raise UserError(
+            "UTF-8 text on the standard input", found, "Send it through: iconv -f latin1 -t utf-8"
+        ) from error
 
 
 def check_place(path: Path) -> None:

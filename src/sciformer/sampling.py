@@ -73,9 +73,14 @@ class Sampling:
                 weight = logits.exp()
             before = weight.cumsum(-1) - weight  # of the likelier ones
             weight = weight.masked_fill(before >= enough, 0)
-        edges = weight.cumsum(-1, dtype=torch.float32 if weight.device.type == "mps" else torch.float64)
-        best = (edges <= uniform.to(edges.dtype)[:, None] * edges[:, -1:]).sum(-1)
+        edges = weight.cumsum(-1, dtype=exact(weight.device))
+        best = (edges <= uniform.to(edges.dtype)[:, None] * edges[:, -1:]).sum(-1).clamp(max=edges.shape[-1] - 1)
         return best if ids is None else ids.gather(-1, best[:, None])[:, 0]
+
+
+def exact(device: torch.device) -> torch.dtype:
+    """Double precision, where the device has it."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from .data.batch import View
 from .evaluate import cast
 from .nn import Transformer
-from .sampling import Sampling
+from .sampling import Sampling, exact
 from .search import beam_search
 
 BLOCK = 16  # steps that are queued at once
@@ -48,7 +48,7 @@ class Stepper:
         self.closed, self.capacity = ~allowed, capacity
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=self.device)
         self.place = torch.zeros(1, dtype=torch.long, device=self.device)  # in a block
-        self.uniform = torch.zeros(BLOCK, batch, dtype=torch.float64, device=self.device)
+        self.uniform = torch.zeros(BLOCK, batch, dtype=exact(self.device), device=self.device)
         self.written = torch.zeros(batch, BLOCK, dtype=torch.long, device=self.device)
         self.pads: Tensor | None = None  # (B, 1) how many places before each text are empty
         self.seen: Tensor | None = None
@@ -186,7 +186,7 @@ def write(
     kept       where recorded steps are kept for the next time
     """
     device = allowed.device
-    history, uniform = ids.to(device), uniform.to(device)
+    history, uniform = ids.to(device), uniform.to(exact(device)).to(device)
     pads = None if pads is None else pads.to(device)
     begun = history if pads is not None else history[:, -window:]
     size = begun.shape[1] + length if pads is not None else min(window, begun.shape[1] + length)

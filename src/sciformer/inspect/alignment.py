@@ -69,6 +69,8 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         inputs = Batch({"tokens": _before(whole)}, {}, np.arange(1)).inputs(run.device)
         model.decode(inputs.stream, record)
         words, part = only.words(whole), whole.columns["part"]
+        if not part.any():
+            raise UserError(f"a sentence with room for its translation in {only.window} tokens", "a longer one")
         first = int(np.flatnonzero(part > 0)[0])  # of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
@@ -128,7 +130,7 @@ def _stream(tokens: Any, *texts: str) -> Stream:
         table[name] = np.empty(1, object)
         table[name][0] = text
     stream: Stream = tokens.tokenize(table)
-    return stream
+    return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))  # no more was ever read
 
 
 def _before(stream: Stream) -> Stream:
