@@ -266,6 +266,7 @@ def _stepper(
         for old in list(kept)[: len(kept) - KEPT + 1]:
             del kept[old]
         kept[key] = Recorded(_cast(model, precision), batch, sampling, allowed, capacity, padded, compiled)
+    kept[key].closed.copy_(~allowed)
     return kept[key]
 
 
