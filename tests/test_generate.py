@@ -1,6 +1,7 @@
 """Generated text: the cache changes nothing, the cuts do what they say, and nothing is printed too early."""
 
 import codecs
+import json
 
 import numpy as np
 import pytest
@@ -271,3 +272,21 @@ def test_the_text_that_transformers_would_write(tmp_path):
         expected = tokenizer.decode(made[0].tolist(), skip_special_tokens=True)
         found = "".join(generate(other, "the cat sat", 12, temperature=0, repetition=repetition))
         assert "the cat sat" + found == expected
+
+
+def test_prompts_from_a_file_and_answers_into_one(run, tmp_path, capsys):
+    from sciformer.cli import main
+
+    (tmp_path / "prompts.txt").write_text("the cat\n\na bird sang in the tree by the river\n", "utf-8")
+    line = ["generate", str(run.path), "--file", str(tmp_path / "prompts.txt"), "--length", "9", "--temperature", "0"]
+    expected = generate_many(run, ["the cat", None, "a bird sang in the tree by the river"], 9, temperature=0)
+    assert main([*line, "--out", str(tmp_path / "new" / "answers.txt")]) == 0
+    assert capsys.readouterr().err == f"wrote 3 texts to {tmp_path / 'new' / 'answers.txt'}\n"
+    escaped = [text.replace("\n", "\\n") for text in expected]
+    assert (tmp_path / "new" / "answers.txt").read_text("utf-8").splitlines() == escaped
+    assert main([*line, "--out", str(tmp_path / "answers.jsonl"), "--stop", "a", "--stop", "t"]) == 0
+    rows = [json.loads(row) for row in (tmp_path / "answers.jsonl").read_text("utf-8").splitlines()]
+    assert [row["prompt"] for row in rows] == ["the cat", "", "a bird sang in the tree by the river"]
+    assert not {"a", "t"} & set("".join(row["text"] for row in rows))
+    assert main([*line, "--prompt", "x"]) == main([*line[:2], "--out", "x"]) == 2
+    assert "--prompt or --file; found both" in capsys.readouterr().err

@@ -65,7 +65,7 @@ MILLIONS = {
     "text/sentiment-cnn": 9.18,
     "text/sentiment-scratch": 20.9,
     "text/seq2seq-gru": 3.78,
-    "text/seq2seq-lstm": 4.14,
+    "text/seq2seq-lstm": 3.68,
     "text/seq2seq-rnn": 3.18,
     "text/tagging": 2.35,
     "text/tagging-bilstm": 9.31,

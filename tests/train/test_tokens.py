@@ -36,7 +36,7 @@ def a_batch(name):
     torch.manual_seed(0)
     if name.startswith("translate"):
         rng, objective = np.random.default_rng(0), Translate(kind="translate", smoothing=0.1)
-        tokens = {stream: Text(kind="text", context=20) for stream in ("source", "target")}
+        tokens = {stream: Text(kind="text", context=20, begin=True, end=True) for stream in ("source", "target")}
         for text in tokens.values():
             text.fit([as_table(["abcdef"])])
         lengths = {"source": np.array([3, 0, 7, 2]), "target": np.array([5, 2, 1, 6])}
