@@ -124,7 +124,9 @@ def measure(options: argparse.Namespace, family: str, rivals: list[str], sizes: 
         for rival in rivals:
             for rate in rates[rival]:
                 first |= task(options, family, rival, size, rate, 0)
-    tasks, grid, chosen = dict(first), {}, {}
+    tasks = dict(first)
+    grid: dict[tuple[str, str], list[Result]] = {}
+    chosen: dict[tuple[str, str], float] = {}
     results: dict[str, Result] = {}
 
     def then(name: str, result: Result) -> Mapping[str, Task]:
