@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-matplotlib.rcParams |= {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
+STYLE = {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
 NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "attention": "with attention", "transformer": "Transformer"}
 COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "#4477aa", "transformer": "#228833"}
 FLOOR = 1e-16  # of gradients in the picture

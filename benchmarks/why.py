@@ -23,12 +23,13 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import torch
 
 from measure import RESULTS, ROOT, Row, record
 from memory import by_distance, look_at_pronoun, pronoun_answers, reach, written_pronouns
-from pictures import draw_attention, draw_memory, draw_pronouns
+from pictures import STYLE, draw_attention, draw_memory, draw_pronouns
 from pool import Result, Task, best_rate, seeds_row, side_by_side
 from sciformer.assembly import Assembly
 from sciformer.errors import UserError
@@ -178,10 +179,11 @@ def draw(results: Path, pictures: Path) -> list[Path]:
     pictures.mkdir(parents=True, exist_ok=True)
     made = []
     for name, drawn in (("memory", draw_memory), ("pronouns", draw_pronouns), ("pronoun-attention", draw_attention)):
-        figure = drawn(rows)
-        if figure is not None:
-            made.append(pictures / f"{name}.png")
-            figure.savefig(made[-1], metadata={"Software": None})
+        with matplotlib.rc_context(STYLE):
+            figure = drawn(rows)
+            if figure is not None:
+                made.append(pictures / f"{name}.png")
+                figure.savefig(made[-1], metadata={"Software": None})
     return made
 
 

@@ -36,7 +36,7 @@ DATA = {
     "pronouns": {"number": 60},
 }
 # What a recipe to fine-tune leaves to the run it starts from.
-OPEN = dict.fromkeys(["text/sentiment", "text/tagging"], {"tokens.unit": "words", "model.dim": 64})
+OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {

@@ -35,6 +35,25 @@ app["--install-completion"].help_epilogue = ""
 
 RecipeName = Annotated[str, Parameter(help="A name from `sciformer recipes`, or a .yaml file.")]
 RunName = Annotated[Path, Parameter(help="Folder of a run.")]
+Into = Annotated[
+    Path | None,
+    Parameter(
+        name="--run",
+        help="Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe "
+        "goes on.",
+    ),
+]
+Fresh = Annotated[
+    bool, Parameter(name="--fresh", help="Start over: what an earlier training left in the folder is removed.")
+]
+Accepted = Annotated[
+    bool,
+    Parameter(
+        name="--accept-changes",
+        help="Go on although the recipe, the data or a plugin changed since the run was begun.",
+    ),
+]
+Quiet = Annotated[bool, Parameter(name="--quiet", help="No progress.")]
 Plugins = Annotated[
     tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
 ]

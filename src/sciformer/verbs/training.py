@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..terminal import console, no_changes, rank, runs, say
-from .app import CHANGE, STATUS, Plugins, RecipeName, app, load_plugins, load_recipe
+from .app import CHANGE, STATUS, Accepted, Fresh, Into, Plugins, Quiet, RecipeName, app, load_plugins, load_recipe
 
 
 @app.command(sort_key=1, help_epilogue="")
@@ -77,25 +77,13 @@ def train(
     recipe: RecipeName,
     /,
     *,
-    run: Path | None = None,
-    fresh: bool = False,
-    accept_changes: bool = False,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
     plugin: Plugins = (),
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train a recipe; the same command again resumes.
-
-    Parameters
-    ----------
-    run
-        Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe goes on.
-    fresh
-        Start over: what an earlier training left in the folder is removed.
-    accept_changes
-        Go on although the recipe, the data or a plugin changed since the run was begun.
-    quiet
-        No progress.
-    """
+    """Train a recipe; the same command again resumes."""
     _train(recipe, run, fresh, accept_changes, plugin, quiet)
 
 
@@ -130,25 +118,13 @@ def pretrain(
     recipe: RecipeName,
     /,
     *,
-    run: Path | None = None,
-    fresh: bool = False,
-    accept_changes: bool = False,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
     plugin: Plugins = (),
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
-    """Train on plenty of data what `finetune` then begins with: `train` under another name.
-
-    Parameters
-    ----------
-    run
-        Folder of the run; runs/NAME unless given.
-    fresh
-        Start over: what an earlier training left in the folder is removed.
-    accept_changes
-        Go on although the recipe, the data or a plugin changed since the run was begun.
-    quiet
-        No progress.
-    """
+    """Train on plenty of data what `finetune` then begins with: `train` under another name."""
     _train(recipe, run, fresh, accept_changes, plugin, quiet)
 
 
@@ -158,11 +134,11 @@ def finetune(
     /,
     *,
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
-    run: Path | None = None,
-    fresh: bool = False,
-    accept_changes: bool = False,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
     plugin: Plugins = (),
-    quiet: bool = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a recipe that begins with the weights of another run; the same command again resumes.
 
@@ -175,14 +151,6 @@ def finetune(
     ----------
     from_
         Folder of the run to begin with: that of `pretrain`, say. It is the key train.start of the recipe.
-    run
-        Folder of the new run; runs/NAME unless given.
-    fresh
-        Start over: what an earlier training left in the folder is removed.
-    accept_changes
-        Go on although the recipe, the data or a plugin changed since the run was begun.
-    quiet
-        No progress.
     """
     _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
 
