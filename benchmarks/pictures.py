@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-STYLE = {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
+STYLE: Any = {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
 NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "attention": "with attention", "transformer": "Transformer"}
 COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "#4477aa", "transformer": "#228833"}
 FLOOR = 1e-16  # of gradients in the picture
