@@ -200,12 +200,55 @@ def kernels(tag: str) -> Callable[[], str]:
     return table
 
 
+SPEEDS = {
+    "gpt124m_train.ratio_nanogpt": ("training a 124 M GPT, over nanoGPT's step, compiled (GPU)", "≥ 1.05"),
+    "gpt124m_train.ratio_hf": ("the same over `GPT2LMHeadModel`, compiled (GPU)", "≥ 1.3"),
+    "decode_b1.ratio_hf": ("writing 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
+    "decode_b32.ratio_hf": ("the same, 32 texts (GPU)", "≥ 4"),
+    "gpt_train_cpu.ratio_nanogpt": ("training a GPT of 4 x 128, over nanoGPT's loop (CPU)", "≥ 0.97"),
+    "gpt_train_cpu.large.ratio_nanogpt": ("the same of 6 x 384 (CPU)", ""),
+    "decode_cpu.ratio_hf": ("writing 64 tokens with a 124 M GPT, drawn, over `generate` (CPU)", "≥ 0.97"),
+    "decode_cpu.greedy.ratio_hf": ("the same, the likeliest token each time (CPU)", ""),
+}
+
+
+def speed() -> str:
+    """Text against nanoGPT and Hugging Face; what was not measured yet is said so."""
+    found = rows("text-speed")
+    lines = []
+    for name, (text, bar) in SPEEDS.items():
+        row = found.get(name)
+        if row is None:
+            lines.append([text, "not measured yet", bar, ""])
+        else:
+            low, high = row["spread"]
+            lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
+    return markdown(["", "times as fast (10 to 90 %)", "wanted", "hardware"], lines)
+
+
+def language() -> str:
+    """Perplexities of WikiText-2."""
+    found = rows("text-language")
+    names = {"gpt": "`text/wikitext-gpt`", "lstm": "`text/wikitext-lstm`", "ngram": "five-grams, modified Kneser-Ney"}
+    lines = []
+    for name, words in names.items():
+        row = found.get(f"wikitext2.{name}.perplexity")
+        spread = f" ± {row['spread']:.1f}" if row and row["spread"] else ""
+        lines.append(
+            [words, f"{row['value']:.1f}{spread}" if row else "not measured yet", str(row["seeds"]) if row else ""]
+        )
+    lines.append(["AWD-LSTM, published (arXiv 1708.02182)", "65.8", ""])
+    return markdown(["", "perplexity", "seeds"], lines)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "core": core,
     "run": run,
     "ising": ising,
     "translation": translation,
     "ladder": ladder,
+    "speed": speed,
+    "language": language,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }

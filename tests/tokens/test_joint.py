@@ -5,11 +5,13 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
 from sciformer.errors import UserError
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.tokens.patches import Patches, PatchReadout
-from sciformer.tokens.text import Text, TextEmbedding, TextReadout
+from sciformer.tokens.text import Text, TextEmbedding, TextReadout, as_table
 from sciformer.train.changes import located
 
 EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
@@ -117,3 +119,17 @@ def test_smoothing_of_readouts():
     with pytest.raises(UserError, match="tokens with a vocabulary, to smooth labels; found `patches`"):
         patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted, smoothing=0.1)
     assert patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted) > 0
+
+
+def test_texts_are_joined_or_kept_apart():
+    texts = as_table(["a b", "c", "d e f g"])
+    lengths = {}
+    for join in (False, True):
+        tokens = Text(kind="text", unit="words", end=True, join=join, context=4)
+        tokens.fit([texts])
+        dataset = Dataset(Memory(texts), {"tokens": tokens}, window=4, stride=4, tail=True)
+        batch = dataset.all()
+        lengths[join] = batch.stream.lengths.tolist()
+        ids = batch.stream.columns["ids"]
+        assert (ids == tokens.specials["end"]).sum() == 3  # each text ends once
+    assert lengths == {False: [3, 2, 4, 1], True: [4, 4, 2]}  # without padding but for the last

@@ -30,7 +30,7 @@ class Text(Tokens):
 
     hides: ClassVar[tuple[str, ...]] = ("ids",)
     aside: ClassVar[tuple[str, ...]] = ("word", "part")
-    free: ClassVar[tuple[str, ...]] = ("column", "learn", "begin", "end", "context", "step", "tie", "bias")
+    free: ClassVar[tuple[str, ...]] = ("column", "learn", "begin", "end", "context", "step", "tie", "bias", "join")
     stand_in: ClassVar[bool] = False
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
@@ -52,6 +52,9 @@ class Text(Tokens):
     """Put a special token after each text."""
     lines: bool = False
     """Words: the end of each line is a token too, the special one for the end (as WikiText is counted)."""
+    join: bool = False
+    """Lay all texts end to end and cut windows across them (GPT-2); with `end` a token parts them. Unset: every text
+    has windows of its own, so that no token sees another text."""
     lower: bool = False
     """Make all letters small."""
     normal: Literal["none", "nfc", "nfkc"] = "none"
@@ -216,6 +219,11 @@ class Text(Tokens):
         Path(path).write_text(exported(self.coder, frame, self.lower, self.normal), "utf-8")
 
     # From a text to tokens and back
+
+    @property
+    def joins(self) -> bool:
+        """Whether windows reach over the ends of texts."""
+        return self.join
 
     @property
     def window(self) -> int:
