@@ -22,6 +22,7 @@ from rich.text import Text
 
 from .assembly import Assembly, silent
 from .data.batch import Batch, describe
+from .data.dataset import ITEMS, WINDOW
 from .data.source import Lists, Table, rows_of, select
 from .document import RecipeError
 from .errors import UserError
@@ -137,7 +138,8 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
             words += f" of {low:,} tokens" if low == high else f" of {low:,} to {high:,} tokens"
         checked.fact("Data", part, words)
         if part == "train":
-            for name, text in describe(first.samples).items():
+            known = {name: column for name, column in first.samples.items() if name not in (WINDOW, ITEMS)}
+            for name, text in describe(known).items():
                 checked.fact("Data", f"column {name}", text)
         if count and int(np.min(lengths)) == 0:
             checked.notes.append(f"{int((lengths == 0).sum())} samples of {part} have no tokens.")
