@@ -19,9 +19,6 @@ from ..positions import Rotation
 TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
 
 
-TRITON = importlib.util.find_spec("triton") is not None
-
-
 def suits(x: Tensor, store: Store, sight: Sight) -> bool:
     """Whether this kernel can do it for tokens x (B, N, D): one each, a fixed cache, the past or near past in sight."""
     return (
