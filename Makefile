@@ -42,7 +42,7 @@ types: $(STAMP) ## check the types
 	$(BIN)/mypy
 
 unit: $(STAMP) ## the tests alone
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-gpu: ## the tests that need a GPU, with the Python at hand (PYTHON=...)
 	PYTHONPATH=src:.gpu-site $(PYTHON) -m pytest tests/gpu -W default --record benchmarks/results/core.json
