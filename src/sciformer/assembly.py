@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .data.dataset import Dataset
-from .data.source import Memory, Source, Splits, Table, pieces
+from .data.source import Data, Memory, Source, Splits, Table, pieces
 from .errors import UserError, one_of
 from .objectives.base import Objective
 from .recipe import Recipe
@@ -25,6 +25,15 @@ Say = Callable[[str], None]
 
 def silent(text: str) -> None:
     """Say nothing."""
+
+
+def wanted(recipe: Recipe) -> Data:
+    """The data of a recipe, told which columns its tokens and its objective use."""
+    tokens = list(recipe.tokens.values()) if isinstance(recipe.tokens, Mapping) else [recipe.tokens]
+    names = {name for one in tokens for name in one.needs}
+    wishes = {name for one in tokens for name in one.wishes}
+    found: Data = recipe.data.want(sorted(names), sorted({*recipe.objective.needs}), sorted(wishes - names))
+    return found
 
 
 class Assembly:
@@ -54,7 +63,8 @@ class Assembly:
         write    whether the data may keep files of their own, such as a cache
         start    another run, whose tokens and weights are taken
         """
-        splits = recipe.data.open(say) if write else recipe.data.reopen(say)
+        data = wanted(recipe)
+        splits = data.open(say) if write else data.reopen(say)
         if "train" not in splits.sources:
             raise UserError("a part of the data to train on", f"only {', '.join(splits.sources)}")
         made = cls(recipe, splits)
@@ -153,6 +163,10 @@ class Assembly:
             self.start.fill(built, self.recipe, self.objective)
         return built
 
+    def source(self, files: list[str] | list[Path]) -> Source:
+        """Other files of the same form, of which only the sizes are known as yet."""
+        return wanted(self.recipe).read(files)
+
     def read(self, files: list[str] | list[Path]) -> Dataset:
         """The samples of other files of the same form."""
-        return self.samples(self.recipe.data.read(files))
+        return self.samples(self.source(files))

@@ -1,5 +1,7 @@
 """The user's mistakes, answered with what was expected, what was found and what to do next."""
 
+from collections.abc import Iterable
+
 
 class UserError(ValueError):
     """A mistake the user can mend; mistakes of the library itself are assertions."""
@@ -22,6 +24,19 @@ def one_of(what: str, value: object, names: object) -> None:
         repr(value),
         f"Did you mean {near[0]!r}?" if near else "",
     )
+
+
+def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
+    """Advice for a name that is not there: those most like it, or some of all."""
+    import difflib
+
+    known = list(names)
+    folded = {name.lower(): name for name in reversed(known)}
+    near = [folded[name] for name in difflib.get_close_matches(value.lower(), folded, n=3)]
+    if near:
+        return f"Did you mean {' or '.join(repr(name) for name in near)}?"
+    rest = f" and {len(known) - most:,} more" if len(known) > most else ""
+    return f"There are {', '.join(known[:most])}{rest}." if known else ""
 
 
 class Stopped(Exception):

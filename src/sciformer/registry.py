@@ -19,6 +19,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "columns": "sciformer.data.readers.columns:Columns",
+        "events": "sciformer.data.readers.events:Events",
+        "jets": "sciformer.data.readers.jets:Jets",
         "lattices": "sciformer.data.readers.lattices:Lattices",
         "lines": "sciformer.data.readers.lines:Lines",
         "parallel": "sciformer.data.readers.parallel:Parallel",
@@ -27,6 +29,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "text": "sciformer.data.readers.text:TextFiles",
     },
     "tokens": {
+        "particles": "sciformer.tokens.particles:Particles",
         "patches": "sciformer.tokens.patches:Patches",
         "text": "sciformer.tokens.text:Text",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -32,9 +32,12 @@ class Lists:
 
     def take(self, rows: Array) -> Lists:
         """The lists of these rows."""
+        return Lists(self.values[self.places(rows)], self.lengths[rows])
+
+    def places(self, rows: Array) -> Array:
+        """Where the values of these rows stand."""
         starts, lengths = (self.lengths.cumsum() - self.lengths)[rows], self.lengths[rows]
-        index = np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
-        return Lists(self.values[index], lengths)
+        return np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
 
 
 Table = Mapping[str, Array | Lists]
@@ -51,7 +54,17 @@ def rows_of(table: Table) -> int:
 
 def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
     """The samples of these rows."""
-    return {name: column.take(rows) if isinstance(column, Lists) else column[rows] for name, column in table.items()}
+    known: dict[int, tuple[Array, Array]] = {}  # columns that share their lengths are cut at the same places
+    made: dict[str, Array | Lists] = {}
+    for name, column in table.items():
+        if isinstance(column, Lists):
+            if id(column.lengths) not in known:
+                known[id(column.lengths)] = column.places(rows), column.lengths[rows]
+            places, lengths = known[id(column.lengths)]
+            made[name] = Lists(column.values[places], lengths)
+        else:
+            made[name] = column[rows]
+    return made
 
 
 class Source(Protocol):
@@ -108,6 +121,15 @@ class Data(Section):
     """The `data:` section: which files or which simulation, and how they are divided."""
 
     section = "data"
+
+    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+        """The same section, told which columns are of use, so that it need not read others.
+
+        names    needed wherever samples are read
+        truth    needed to train and to judge, but not where answers are asked for
+        wishes   taken where there are such
+        """
+        return self
 
     def open(self, say: Any = None) -> Splits:
         """Find and check the data; `say(text)` hears what takes time."""

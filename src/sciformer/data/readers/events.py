@@ -1,0 +1,265 @@
+"""Events in columns: files of ROOT, HDF5, Parquet or NPZ, with a number or a list of numbers for each event."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from ...errors import UserError
+from ...formula import Formula
+from ..reweight import Reweight
+from ..source import Array, Data, Source, Splits, find_files, locate
+from ..split import Split
+from .event_files import Layout, release
+from .event_pieces import EventPieces
+from .event_plan import BY, LABEL, OBSERVED, WEIGHT, Plan, Scan, X, Y
+from .parts import in_order, prints
+
+WHAT = "files of events"
+TAG = re.compile(r"([^:/\\*?\[\]]+):(.+)", re.DOTALL)
+MANY = 8  # pieces that a data set keeps in memory
+CLASSES = "for the objective; classes can also be given by tags (NAME:FILES), data.classes or data.label"
+
+
+class Events(Data):
+    """Columns of numbers, and of lists of numbers, of events in files; only what is used is read, piece by piece.
+
+    Entries of lists that are not finite in some column are left out, and so are samples without entries; both are
+    counted. Formulas are those of `sciformer.formula`: hypot(px, py), sum(energy) > 500, x[:, 0].
+    """
+
+    files: list[str] = Field(default_factory=list)
+    """Names or globs of the files to train on. A name before a colon is the class of all events in them, as column
+    `label`: [signal:data/signal_*.root, other:data/other_*.root]."""
+    valid: list[str] = Field(default_factory=list)
+    """Files of the same form to choose the best model with; where none are given, see `split`."""
+    test: list[str] = Field(default_factory=list)
+    """Files for the final judgement; where none are given, see `split`."""
+    split: Split = Split()
+    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
+    tree: str = ""
+    """Name of the tree in ROOT files, or of the table that pandas wrote into HDF5 files; found where there is one."""
+    mask: str = ""
+    """Padded arrays in HDF5 and NPZ files: the array (n, m) that is true where something is, or the count (n,); `zeros`
+    where zeros are padding. Unless given, one named mask, valid, lengths, counts, count or n."""
+    axes: dict[str, list[str]] = Field(default_factory=dict)
+    """Names of columns for the last axis of an array: {points: [x, y, z]} for (n, m, 3), or for (n, 3)."""
+    new: dict[str, str] = Field(default_factory=dict)
+    """New columns by formulas, which may use each other: {pt: "hypot(px, py)"}."""
+    select: str = ""
+    """A formula that is true for the samples to keep."""
+    select_new: str | None = None
+    """The same for other files, those that answers are asked for; as `select` unless given, empty: all are kept."""
+    classes: dict[str, str] = Field(default_factory=dict)
+    """Classes, each with the column or formula that is true for its samples, for a column `label` with their names:
+    {one: is_one, other: is_two + is_three}. Exactly one must be true."""
+    label: str = ""
+    """Column that has the class, copied to `label`."""
+    observers: list[str] = Field(default_factory=list)
+    """Columns that are carried along to the answers; `entry` is the number of the row in its file."""
+    weight: str = ""
+    """Formula of a weight for each sample, as column `weight`; it counts where objective.weight names it."""
+    reweight: Reweight | None = None
+    """Weights that make the spectra of two columns alike for all classes; they multiply `weight`."""
+    bad_files: Literal["stop", "skip"] = "stop"
+    """What to do about files that cannot be read: stop, or go on without them and say so."""
+    empty: Literal["drop", "keep"] = "drop"
+    """What to do about samples without entries in any list."""
+    most: int | None = Field(default=None, ge=1)
+    """Entries of a list that are read at most, in the order of the file; all unless given."""
+    piece: int = Field(default=16384, ge=16)
+    """Samples read at a time; a training keeps several such pieces in memory, and mixes some of them."""
+
+    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+        """The same section, told which columns are of use."""
+        twin = self.fresh()
+        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))
+        return twin
+
+    def open(self, say: Any = None) -> Splits:
+        """Look at all files, and divide their samples."""
+        given = {"train": self.files, "valid": self.valid, "test": self.test}
+        named = {part: self.tagged(names) for part, names in given.items() if names or part == "train"}
+        plan, notes = self._plan(training=True), list[str]()
+        scans = {part: self._scanned(plan, files, say, notes, part) for part, files in named.items()}
+        rows = self._divided(scans["train"])
+        if self.reweight is not None:
+            train = rows["train"]
+            columns = {name: _all(scans["train"], name)[train] for name in (LABEL, X, Y, WEIGHT)}
+            learned = self.reweight.learn(*columns.values())
+            plan = replace(plan, learned=learned)
+            if learned.outside:
+                share = f"{learned.outside:,} of {len(train):,} samples to train on"
+                notes.append(f"{share} are outside the edges of data.reweight: their weight is 0.")
+        if plan.weighs and WEIGHT not in self.state.get("truth", ()):
+            notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
+        sources: dict[str, Source] = {part: self._source(plan, scans["train"], kept) for part, kept in rows.items()}
+        for part, some in scans.items():
+            if part != "train":
+                sources[part] = self._source(plan, some, np.arange(sum(len(scan.kept) for scan in some)))
+        notes += self._slow(sources["train"], scans["train"], [part for part in rows if part != "train"])
+        paths = [scan.path for some in scans.values() for scan in some]
+        return Splits(in_order(sources), prints(paths), notes)
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """The samples of other files in their order; classes, weights and observers may be missing there."""
+        return self._others(files, self._plan(training=False))
+
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        """Every event of other files."""
+        return self._others(files, replace(self._plan(training=False), chosen=None, empty=True))
+
+    def located(self) -> Self:
+        """The same section with absolute names of files."""
+        found = {}
+        for key in ("files", "valid", "test"):
+            pairs = [split_tag(name) for name in getattr(self, key)]
+            found[key] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
+        return self.model_copy(update=found)
+
+    def tagged(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
+        """Files with the class of all their events, or nothing."""
+        found: dict[Path, str] = {}
+        for tag, name in map(split_tag, names):
+            for path in find_files([name], WHAT):
+                if found.setdefault(path, tag) != tag:
+                    raise UserError(f"one class for {path}", f"{found[path] or 'none'} and {tag or 'none'}")
+        if not names:
+            find_files([], WHAT)
+        tags = set(found.values())
+        if tags - {""} and (self.classes or self.label):
+            key = "classes" if self.classes else "label"
+            raise UserError(f"classes by tags, or by data.{key}", "both", f"Take one of them out: {sorted(tags)[-1]}:")
+        if self.classes and self.label:
+            raise UserError("data.classes or data.label", "both")
+        if tags - {""} and "" in tags:
+            bare = next(path for path, tag in found.items() if not tag)
+            raise UserError("a class before every name of files, or before none", f"{bare} without one")
+        return [(tag, path) for path, tag in found.items()]
+
+    def _plan(self, training: bool) -> Plan:
+        asked, names, wishes = "names" in self.state, dict[str, str](), list[str]()
+        if asked:
+            names = dict.fromkeys(self.state["names"], "for the tokens")
+            wishes = list(self.state["wishes"])
+            truth = {name: CLASSES if name == LABEL else "for the objective" for name in self.state["truth"]}
+            truth = {name: why for name, why in truth.items() if name not in names}
+            truth |= {name: OBSERVED for name in self.observers if name not in names}
+            names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
+        select = self.select if training or self.select_new is None else self.select_new
+        extra = {X: Formula(self.reweight.x), Y: Formula(self.reweight.y)} if self.reweight and training else {}
+        if self.split.by and training:
+            extra[BY] = Formula(self.split.by)
+        return Plan(
+            Layout(self.tree, self.mask, self.axes),
+            names if asked else None,
+            tuple(wishes),
+            {name: Formula(text) for name, text in self.new.items()},
+            Formula(select) if select else None,
+            {name: Formula(text) for name, text in self.classes.items()},
+            self.label,
+            Formula(self.weight) if self.weight else None,
+            bool(self.weight or self.reweight),
+            extra,
+            self.most,
+            self.empty == "keep",
+            training,
+        )
+
+    def _scanned(
+        self, plan: Plan, files: Sequence[tuple[str, Path]], say: Any, notes: list[str], part: str
+    ) -> list[Scan]:
+        """What is in the files of a part; what was left out is told in the notes."""
+        if say is not None and len(files) > 1:
+            say(f"looking at {len(files):,} files of events")
+        scans: list[Scan] = []
+        for tag, path in files:
+            try:
+                scans.append(plan.scan(path, tag, self.piece))
+            except UserError as error:
+                if self.bad_files == "stop":
+                    advice = f"{error.advice} Or leave such files out: --data.bad_files skip".strip()
+                    raise UserError(error.expected, error.found, advice) from error
+                release([path])
+                notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
+        if not scans:
+            raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
+        counts = {key: sum(scan.counts[key] for scan in scans) for key in scans[0].counts}
+        total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
+        whose = "" if part == "train" else f" of {part}"
+        if counts["selected"]:
+            notes.append(f"{counts['selected']:,} of {total:,} samples{whose} are not selected.")
+        if counts["dropped"]:
+            every = counts["dropped"] + counts["entries"]
+            notes.append(f"{counts['dropped']:,} of {every:,} entries of lists{whose} are not finite: left out.")
+        if counts["empty"]:
+            notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
+        if not kept:
+            raise UserError(f"samples for {part} that are kept", f"none of {total:,}", " ".join(notes))
+        return scans
+
+    def _divided(self, scans: Sequence[Scan]) -> dict[str, Array]:
+        """The samples of each part that is drawn, counted over all files."""
+        update = {key: 0.0 for key, own in (("valid", self.valid), ("test", self.test)) if own}
+        split = self.split.model_copy(update=update)
+        groups = _all(scans, BY) if split.by else None
+        return dict(split.divide(sum(len(scan.kept) for scan in scans), groups))
+
+    def _source(self, plan: Plan, scans: Sequence[Scan], rows: Array) -> EventPieces:
+        """The samples with these numbers, counted over all files."""
+        parts, first = [], 0
+        for scan in scans:
+            low, high = np.searchsorted(rows, [first, first + len(scan.kept)])
+            parts.append((scan, scan.kept[rows[low:high] - first]))
+            first += len(scan.kept)
+        return EventPieces(plan, parts, self.piece)
+
+    def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
+        scans = [plan.scan(path, tag, self.piece) for tag, path in self.tagged(files)]
+        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False)
+
+    def _slow(self, source: Source, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
+        """Notes on what makes reading slow."""
+        notes = list[str]()
+        if len(source.sizes) <= MANY:
+            return notes
+        if drawn:
+            words = " and ".join(drawn)
+            notes.append(
+                f"{words} are drawn from all files, which are read for them too: files of their own are quicker."
+            )
+        assert isinstance(source, EventPieces)
+        size = max(rows.stop - rows.start for rows in source.pieces[0])
+        widest = max(int(np.diff(scan.edges).max(initial=0)) for scan in scans)
+        if widest > 2 * size:
+            notes.append(
+                f"Files are packed in runs of {widest:,} rows, of which {size:,} are used at a time: "
+                f"a larger data.piece than {self.piece:,} reads them less often."
+            )
+        return notes
+
+
+def split_tag(name: str | Path) -> tuple[str, str]:
+    """The class before the colon, if there is one, and the name of the files."""
+    match = None if Path(name).expanduser().exists() else TAG.fullmatch(str(name))
+    if match and os.name == "nt" and len(match[1]) == 1:  # a drive
+        match = None
+    tag, rest = (match[1].strip(), match[2].strip()) if match else ("", str(name))
+    if rest.startswith("//") or "://" in rest:
+        raise UserError("names of files on this machine", repr(str(name)), "Fetch them first, for example with xrdcp.")
+    return tag, rest
+
+
+def _all(scans: Sequence[Scan], name: str) -> Array:
+    """A column of all samples; where none was asked for, as the weight, ones."""
+    found = [scan.columns.get(name) for scan in scans]
+    if name == LABEL and any(column is None for column in found):
+        raise UserError("classes, for data.reweight", "none", "Give them by tags, data.classes or data.label.")
+    return np.concatenate([np.ones(len(s.kept)) if c is None else c for s, c in zip(scans, found)])

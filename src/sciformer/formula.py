@@ -1,0 +1,264 @@
+"""Formulas over the columns of a table, as users write them: `hypot(px, py) > 0.5`.
+
+A formula is parsed into a tree, and the tree is worked through by the few operations named here: nothing in it is ever
+evaluated as Python. A column has a number for each sample, or a list of numbers for each (`Lists`); where both meet,
+the number of a sample is taken for every entry of its list.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .data.source import Array, Lists, Table, rows_of
+from .errors import UserError, nearest
+from .grammar import CONSTANTS, OVER, check, column_of, function, index_of, parsed, place
+
+Value = float | Array | Lists
+Operation = Callable[..., Any]
+
+
+def _bits(operation: Operation, sign: str) -> Operation:
+    def apply(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind not in "biu":
+            raise UserError(
+                f"conditions or whole numbers on both sides of `{sign}`", "real numbers", "Compare them: x > 0"
+            )
+        return operation(a, b)
+
+    return apply
+
+
+def _inverse(a: Any) -> Any:
+    if np.result_type(a).kind != "b":
+        raise UserError("a condition after `~`", "numbers", "Compare them: ~(x > 0)")
+    return np.logical_not(a)
+
+
+def _power(a: Any, b: Any) -> Any:
+    return np.power(a if np.result_type(a).kind == "f" else np.asarray(a, np.float64), b)
+
+
+BINARY: dict[type[ast.AST], Operation] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: _power,
+}
+LOGICAL: dict[type[ast.AST], Operation] = {
+    ast.BitAnd: _bits(np.bitwise_and, "&"),
+    ast.BitOr: _bits(np.bitwise_or, "|"),
+    ast.BitXor: _bits(np.bitwise_xor, "^"),
+}
+UNARY: dict[type[ast.AST], Operation] = {
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+    ast.Invert: _inverse,
+    ast.Not: np.logical_not,
+}
+COMPARED: dict[type[ast.AST], Operation] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+OWN: dict[str, Operation] = {"power": _power}
+AS_THEY_ARE = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
+
+
+class Formula:
+    """A checked formula: `.names` are the columns it needs, `.of(table)` is a column.
+
+    Operators + - * / // % ** < <= > >= == != & | ^ ~ and or not; functions as in `grammar.FUNCTIONS`; sum, max, min,
+    mean, count, any, all and first over the list of a sample; x[:, 2] is the third of each list, NaN where it is
+    shorter. The max, min and mean of an empty list are NaN. `np.`, `ak.` and `math.` before a function mean nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = str(text).strip()
+        self.tree = parsed(self.text)
+        self.places: dict[str, str] = {}
+        for name, where in check(self.tree, self.text):
+            self.places.setdefault(name, where)
+        self.names = tuple(self.places)
+        """Columns, in the order in which they come first."""
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+    def of(self, table: Table) -> Array | Lists:
+        """The column that the formula makes of a table."""
+        for name in self.names:
+            if name not in table:
+                raise UserError(f"a column of the data {self.places[name]}", repr(name), nearest(name, table))
+        with np.errstate(all="ignore"):
+            found = self._value(self.tree, table)
+        if isinstance(found, (Lists, np.ndarray)):
+            return found
+        return np.full(rows_of(table), found)
+
+    def _value(self, node: ast.expr, table: Table) -> Value:
+        match node:
+            case ast.Constant(value=bool() | int() | float() as number):
+                return number
+            case ast.BinOp():
+                return self._chain(node, table)
+            case ast.UnaryOp(op=sign, operand=operand):
+                reckoned = isinstance(sign, (ast.USub, ast.UAdd))
+                return self._apply(UNARY[type(sign)], [self._value(operand, table)], node, reckoned)
+            case ast.BoolOp(op=word, values=parts):
+                both = np.logical_and if isinstance(word, ast.And) else np.logical_or
+                return self._joined(both, [self._value(part, table) for part in parts], node)
+            case ast.Compare(left=left, ops=signs, comparators=others):
+                sides = [self._value(side, table) for side in (left, *others)]
+                pairs = zip(signs, sides, sides[1:])
+                made = [self._apply(COMPARED[type(sign)], [a, b], node) for sign, a, b in pairs]
+                return self._joined(np.logical_and, made, node)
+            case ast.Call(func=func, args=given):
+                name, inputs = function(func), [self._value(one, table) for one in given]
+                if name in OVER:
+                    return self._over(name, inputs[0], node)
+                operation = OWN.get(name) or getattr(np, name)
+                return self._apply(operation, inputs, node, name not in AS_THEY_ARE)
+            case ast.Subscript(value=inner):
+                return self._entry(self._value(inner, table), index_of(node) or 0, node)
+        column = column_of(node)
+        if column is None:
+            assert isinstance(node, (ast.Name, ast.Attribute))
+            return CONSTANTS[node.id if isinstance(node, ast.Name) else node.attr]
+        return self._column(column, table)
+
+    def _column(self, name: str, table: Table) -> Array | Lists:
+        found = table[name]
+        values = found.values if isinstance(found, Lists) else np.asarray(found)
+        if values.dtype.kind not in "biuf":
+            raise UserError(f"numbers in the column `{name}`, for the formula {self.text!r}", f"{values.dtype}")
+        return found if isinstance(found, Lists) else values
+
+    def _joined(self, operation: Operation, values: list[Value], node: ast.expr) -> Value:
+        found = values[0]
+        for value in values[1:]:
+            found = self._apply(operation, [found, value], node)
+        return found
+
+    def _chain(self, node: ast.BinOp, table: Table) -> Value:
+        """a + b + c + ..., from the left, however many there are."""
+        links: list[ast.BinOp] = []
+        inner: ast.expr = node
+        while isinstance(inner, ast.BinOp):
+            links.append(inner)
+            inner = inner.left
+        found = self._value(inner, table)
+        for link in reversed(links):
+            operation = (BINARY | LOGICAL)[type(link.op)]
+            found = self._apply(operation, [found, self._value(link.right, table)], link, type(link.op) in BINARY)
+        return found
+
+    def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
+        """An operation on each number, with those of samples repeated along their lists."""
+        lists = [value for value in values if isinstance(value, Lists)]
+        plain: list[Any] = values
+        if lists:
+            lengths = lists[0].lengths
+            plain = [self._along(value, lengths, node) for value in values]
+        else:
+            deep = max((value.ndim for value in values if isinstance(value, np.ndarray)), default=0)
+            plain = [
+                value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 and deep > 1 else value
+                for value in values
+            ]
+        scalar = not any(isinstance(value, np.ndarray) for value in plain)
+        if numbers:
+            plain = [_number(value, scalar) for value in plain]
+        try:
+            found = operation(*plain)
+        except UserError as error:
+            raise UserError(f"{error.expected} {place(node, self.text)}", error.found, error.advice) from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"values that go together {place(node, self.text)}", str(error)) from error
+        if scalar:
+            return np.asarray(found).item()
+        return Lists(found, lengths) if lists else found
+
+    def _along(self, value: Value, lengths: Array, node: ast.expr) -> Any:
+        if isinstance(value, Lists):
+            if value.lengths is not lengths and not np.array_equal(value.lengths, lengths):
+                raise UserError(
+                    f"lists that are as long as each other {place(node, self.text)}", "others in some samples"
+                )
+            return value.values
+        if isinstance(value, np.ndarray):
+            if value.ndim > 1:
+                raise UserError(f"a number for each sample {place(node, self.text)}", f"an array {value.shape[1:]}")
+            return np.repeat(value, lengths)
+        return value
+
+    def _over(self, name: str, value: Value, node: ast.expr) -> Array:
+        """One number for each list."""
+        if isinstance(value, np.ndarray) and value.ndim == 2:
+            value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
+        if not isinstance(value, Lists):
+            raise UserError(f"a list for each sample in {name}(...) {place(node, self.text)}", "one number for each")
+        if name == "first":
+            return self._entry(value, 0, node)
+        lengths, count = value.lengths, len(value)
+        if name == "count":
+            return lengths.astype(np.int64)
+        filled = lengths > 0
+        starts = (lengths.cumsum() - lengths)[filled]
+        if name in ("any", "all"):
+            found = np.full(count, name == "all")
+            operation: Any = np.logical_or if name == "any" else np.logical_and
+            if len(starts):
+                found[filled] = operation.reduceat(value.values != 0, starts)
+            return found
+        values = _number(value.values)
+        if name in ("max", "min"):
+            operation = np.maximum if name == "max" else np.minimum
+            made = operation.reduceat(values, starts) if len(starts) else values[:0]
+            return _spread(made, filled)
+        values = values if values.dtype.kind == "i" and name == "sum" else values.astype(np.float64)
+        sums = np.zeros(count, values.dtype)
+        if len(starts):
+            sums[filled] = np.add.reduceat(values, starts)
+        return sums if name == "sum" else sums / np.where(filled, lengths, np.nan)
+
+    def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
+        """The entry of each list, counted from its end where negative."""
+        if isinstance(value, np.ndarray) and value.ndim == 2:
+            if not -value.shape[1] <= index < value.shape[1]:
+                raise UserError(f"an index below {value.shape[1]} {place(node, self.text)}", f"{index}")
+            return value[:, index]
+        if not isinstance(value, Lists):
+            raise UserError(f"a list for each sample {place(node, self.text)}", "one number for each")
+        lengths = value.lengths
+        there = lengths > index if index >= 0 else lengths >= -index
+        stops = lengths.cumsum()
+        places = stops - lengths + index if index >= 0 else stops + index
+        return _spread(value.values[places[there]], there)
+
+
+def _spread(made: Array, there: Array) -> Array:
+    """Numbers where there are such, NaN elsewhere."""
+    if there.all():
+        return made
+    found = np.full(len(there), np.nan, np.result_type(made, np.float32))
+    found[there] = made
+    return found
+
+
+def _number(value: Any, scalar: bool = False) -> Any:
+    """Something to reckon with: whole numbers are wide enough, and can be negative."""
+    if not isinstance(value, np.ndarray):
+        return float(value) if scalar else value
+    if value.dtype.kind == "f":
+        return value if value.dtype.itemsize > 2 else value.astype(np.float32)
+    return value.astype(np.float64 if value.dtype == np.uint64 else np.int64, copy=False)
