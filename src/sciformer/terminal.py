@@ -133,9 +133,9 @@ def _missing(name: str) -> str:
         found = runs()
         return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
-        return "There is: lattices. "
+        return "There are: jets, lattices. "
     if name == "KIND":
-        return "There are: text, patches. "
+        return "There are: text, patches, jets. "
     return ""
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
-from ..terminal import CHANGES, say
-from .app import Plugins, RunName, app, open_run
+from cyclopts import App, Parameter
+
+from ..errors import one_of
+from ..terminal import CHANGES, no_changes, say
+from .app import Plugins, Quiet, RunName, app, open_run
 
 
 @app.command(sort_key=9, help_epilogue="")
@@ -37,17 +41,67 @@ def inspect(
         print(f"wrote {path}")
 
 
-@app.command(sort_key=11, help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
-def simulate(what: str, out: Path, /) -> None:
-    """Simulate data and write them to a file, with the keys of the reader: `--data.size 16 --data.number 20`.
+simulator = App(name="simulate", help="Simulate data and write them to a file.", sort_key=11, help_epilogue="")
+app.command(simulator)
+
+
+@simulator.default
+def simulate(
+    what: Annotated[str, Parameter(show=False)],
+    /,
+    *more: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+) -> None:
+    """Simulate data and write them to a file."""
+    one_of("what to simulate", what, ["jets", "lattices"])
+
+
+@simulator.command(help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
+def lattices(out: Path, /) -> None:
+    """States of the 2-D Ising model, with the keys of the reader: `--data.size 16 --data.number 20`.
 
     Parameters
     ----------
-    what
-        lattices: states of the 2-D Ising model.
     out
         The file to write, .npz.
     """
     from ..shelf import simulate_to
 
-    simulate_to(what, out, dict(CHANGES))
+    simulate_to("lattices", out, dict(CHANGES))
+
+
+@simulator.command(help_epilogue="")
+def jets(
+    *,
+    out: Path | None = None,
+    by_class: Path | None = None,
+    number: int = 100_000,
+    seed: int = 0,
+    classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    engine: str = "builtin",
+    overwrite: bool = False,
+    quiet: Quiet = False,
+) -> None:
+    """Jets of the ten classes of JetClass, with the names of its branches.
+
+    Parameters
+    ----------
+    out
+        The file to write: .root (a tree named `tree`), .parquet or .npz.
+    by_class
+        In place of a file: a folder for HToBB_000.root and so on, a file for each class.
+    number
+        Jets in all; 100,000 unless given.
+    seed
+        Another one gives other jets; 0 unless given.
+    classes
+        Of QCD Hbb Hcc Hgg H4q Hqql Zqq Wqq Tbqq Tbl; all unless given.
+    engine
+        builtin: a fast toy, some 20,000 in a second; pythia: Pythia 8 and FastJet, if you have installed them, some
+        40 in a second.
+    overwrite
+        Replace files that are there already.
+    """
+    no_changes("Jets have options of their own: --number, --seed, --classes.")
+    from ..simulate.jet_files import simulate_jets
+
+    simulate_jets(out, number, seed, classes, by_class, engine, overwrite, show=not quiet)
