@@ -241,3 +241,18 @@ def test_joined_samples_are_one():
     (whole,) = samples(stream.joined())
     assert all(np.array_equal(whole[name], column) for name, column in stream.columns.items())
     assert stream_of([]).joined().lengths.tolist() == [0]
+
+
+def test_packed_batches_have_room_for_pairs_in_few_sizes():
+    rng = np.random.default_rng(0)
+    shapes = set()
+    for _ in range(50):
+        lengths = np.clip(np.round(rng.normal(45, 15, 512)), 2, 128).astype(np.int64)
+        stream = Stream({"x": np.zeros(int(lengths.sum()), np.float32)}, lengths)
+        ragged = Batch({"a": stream}, most={"a": 128}).inputs(packed=True, width=24576).stream.valid
+        pairs = int((lengths * (lengths + 1) // 2).sum())
+        assert pairs <= ragged.pairs < 1.25 * pairs
+        shapes.add((ragged.total, ragged.longest, ragged.pairs))
+    assert len(shapes) == 1
+    exact = Batch({"a": stream}).inputs(packed=True).stream.valid
+    assert exact.pairs == pairs

@@ -10,13 +10,17 @@ from sciformer.nn import (
     NORMFORMER,
     ConvNet,
     Decoder,
+    DeepSet,
+    EdgeNet,
     Encoder,
     Fourier,
     Global,
     Learned,
+    PointNet,
     Ragged,
     Recurrent,
     RelativeBias,
+    ResNet,
     Rotary,
     Sinusoidal,
     Strided,
@@ -48,6 +52,10 @@ TRUNKS = {
     "gru both ways": lambda: Recurrent(16, 2, "gru", bidirectional=True),
     "lstm both ways": lambda: Recurrent(16, 2, "lstm", bidirectional=True, position=Sinusoidal(16)),
     "convnet": lambda: ConvNet(16, 2, 3, growth=2),
+    "sets": lambda: DeepSet(16, [16, 16]),
+    "resnet": lambda: ResNet(16, [8, 16]),
+    "edges": lambda: EdgeNet(16, [16, 16], 4),
+    "points": lambda: PointNet(16, 16, 1, [16], 4),
 }
 LENGTHS = torch.tensor([5, 0, 9, 1, 3])
 
@@ -167,4 +175,4 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
 
 
 def test_the_sweep_saw_them_all():
-    assert len(TRUNKS) == 19
+    assert len(TRUNKS) == 23

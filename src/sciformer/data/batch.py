@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..nn.ragged import Ragged
+from .order import rounded
 
 Array = NDArray[Any]
 Column = Array
@@ -194,7 +195,7 @@ class Inputs:
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
             if isinstance(valid, Ragged):
-                valid = Ragged(next(moved), total=valid.total, longest=valid.longest)
+                valid = Ragged(next(moved), total=valid.total, longest=valid.longest, pairs=valid.pairs)
             views[name] = View(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
         samples = {name: next(moved) for name in self.samples}
         return Inputs(views, samples, None if self.real is None else next(moved))
@@ -287,10 +288,12 @@ def _packed(stream: Stream, device: torch.device, width: int | None, most: int |
     """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
+    pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
     if width is not None:
-        total, longest = max(total, width), most or 1 << longest.bit_length()
+        total, longest = max(total, width), most or 1 << max(0, longest - 1).bit_length()
+        pairs = int(rounded(np.array(pairs)))
         columns = {name: _filled(column, total) for name, column in columns.items()}
-    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest)
+    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs)
     return View({name: _tensor(column, device) for name, column in columns.items()}, ragged)
 
 

@@ -248,7 +248,7 @@ def arrange(
     chunks = dataset.sizes if len(dataset.sizes) > 1 else None
     if tokens is None:
         lengths = dataset.widths if dataset.tail and dataset.width is None else dataset.lengths
-        return Order(len(dataset), batch, seed, lengths=lengths if bucket else None, chunks=chunks)
+        return Order(len(dataset), batch, seed, lengths=lengths if bucket and not packed else None, chunks=chunks)
     shift = shift if len(dataset.tokens) == 1 else 0
     if (width := dataset.width) is not None:
         return Order(len(dataset), max(1, tokens // max(1, width - shift)), seed, chunks=chunks)

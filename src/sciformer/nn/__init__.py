@@ -8,17 +8,24 @@ from .attention import Attention
 from .blocks import MLP, NORMFORMER, Block, ClassBlock
 from .cache import Cache
 from .convolution import ConvNet
+from .edges import EdgeConv, EdgeNet
 from .heads import ClassHead, Gaussian, TagHead, ValueHead
 from .kernels import attend, choose
 from .kernels.reference import weigh
-from .norms import DropPath, make_norm
+from .layout import Layout
+from .lorentz import LorentzNet
+from .norms import BatchNorm, DropPath, make_norm
+from .pairs import PairBias, PairEmbedding, Triangle
 from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
-from .pooling import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool
+from .points import PointNet
+from .pooling import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool, SumPool
 from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
 from .ragged import Ragged
 from .recurrent import Cell, Recurrent
 from .recurrent_decoder import RecurrentDecoder
+from .resnet import ResNet
 from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
+from .sets import DeepSet
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from .watch import Watch
 
@@ -29,6 +36,7 @@ __all__ = [
     "Additive",
     "Attention",
     "AttentionPool",
+    "BatchNorm",
     "Block",
     "Cache",
     "Causal",
@@ -40,9 +48,12 @@ __all__ = [
     "Content",
     "ConvNet",
     "Decoder",
+    "DeepSet",
     "Documents",
     "Dot",
     "DropPath",
+    "EdgeConv",
+    "EdgeNet",
     "Encoder",
     "EncoderDecoder",
     "FirstPool",
@@ -52,24 +63,32 @@ __all__ = [
     "General",
     "Global",
     "LastPool",
+    "Layout",
     "Learned",
     "Location",
+    "LorentzNet",
     "MaxPool",
     "MeanPool",
+    "PairBias",
+    "PairEmbedding",
     "Pattern",
+    "PointNet",
     "Position",
     "Ragged",
     "Recurrent",
     "RecurrentDecoder",
     "RelativeBias",
+    "ResNet",
     "Rotary",
     "ScaledDot",
     "Score",
     "Sight",
     "Sinusoidal",
     "Strided",
+    "SumPool",
     "TagHead",
     "Transformer",
+    "Triangle",
     "ValueHead",
     "Watch",
     "Window",

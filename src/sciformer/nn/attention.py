@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypedDict
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, one_of
 from .cache import Store
-from .kernels import KERNELS, choose, compute, single
+from .kernels import KERNELS, choose, compute, grouped, sets, single
 from .kernels.reference import mix, repeat_heads, weigh
 from .norms import make_norm
 from .patterns import Sight
@@ -45,7 +46,7 @@ class Attention(nn.Module):
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
     bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
-    kernel      auto, reference, sdpa, chunked or flex
+    kernel      auto, reference, sdpa, chunked, flex, sets or grouped
     """
 
     def __init__(
@@ -107,10 +108,12 @@ class Attention(nn.Module):
         batch, n, _ = x.shape
         if memory is None:
             sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
-            qkv = self.qkv(x)
+            qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
             q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
             if store is not None and self.plain and watch is None and single.suits(x, store, sight):
                 return self._out(single.run(qkv, k, v, rotation, store, sight, self.score.scale(self.head_dim)))
+            if store is None and rotation is None and watch is None and (fused := self._joint(qkv, sight, dropout)):
+                return self._out(fused(qkv, self.heads, sight, self.score.scale(self.head_dim), dropout))
             if self.normed:
                 q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
@@ -121,11 +124,21 @@ class Attention(nn.Module):
         else:
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
             k, v = self._memory(memory, store)
-            if len(k) != batch:
-                raise UserError(f"a memory of {batch} samples, as there are queries", f"{len(k)}")
+            if k.shape[0] != batch:
+                raise UserError(f"a memory of {batch} samples, as there are queries", f"{k.shape[0]}")
             sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
         return self._out(self._attend(q, k, v, sight, watch))
+
+    def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
+        """A kernel that takes queries, keys and values as the projection made them, in one."""
+        if not self.plain or self.groups != self.heads:
+            return None
+        if sets.suits(qkv, self.heads, sight):
+            return sets.fused
+        if grouped.unsuited(qkv, self.heads, sight) is None and grouped.saves(sight, dropout):
+            return grouped.fused
+        return None
 
     def _out(self, heads: Tensor) -> Tensor:  # (B, H, N, E) -> (B, N, D)
         heads = heads if self.scale is None else heads * self.scale

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..errors import UserError, one_of
 from .attention import Attention, AttentionOptions
 from .cache import Store
+from .dropout import Dropout
 from .norms import DropPath, make_norm
 from .patterns import Documents, Sight
 from .positions import Rotation
@@ -20,6 +21,7 @@ from .watch import Watch, look
 
 ORDERS = ("pre", "post")
 NORMFORMER = ("head_scale", "attention_norm", "hidden_norm", "residual_scale")
+EXTRAS = (*NORMFORMER, "output_scale")
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -52,7 +54,7 @@ class MLP(nn.Module):
         self.activation, self.gated = activation, activation == "swiglu"
         self.up = nn.Linear(dim, 2 * hidden if self.gated else hidden, bias=bias)
         self.norm = make_norm(norm, hidden, bias, epsilon)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.down = nn.Linear(hidden, dim, bias=bias)
         self.plain = norm == "none"
 
@@ -93,7 +95,8 @@ class Block(nn.Module):
              (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
     extras   of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
              `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a scale
-             of the residual beside the MLP
+             of the residual beside the MLP; or `output_scale`, a scale for each head's share of the width after W_o,
+             which the Particle Transformer has in place of `head_scale` (arXiv 2202.03772)
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class Block(nn.Module):
         if isinstance(extras, str):
             raise UserError("extras as a tuple of names", repr(extras), f"Write extras=({extras!r},).")
         for extra in extras:
-            one_of("extras", extra, NORMFORMER)
+            one_of("extras", extra, EXTRAS)
         self.pre = order == "pre"
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras
@@ -134,8 +137,9 @@ class Block(nn.Module):
         within = dropout if hidden_dropout is None else hidden_dropout
         self.mlp = MLP(dim, round(ratio * dim), activation, within, bias, inner, epsilon)
         self.mlp_norm = make_norm(norm, dim, bias, epsilon)
+        self.output_scale = nn.Parameter(torch.ones(heads, 1)) if "output_scale" in extras else None
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.drop_path = DropPath(drop_path)
         self.drops = dropout > 0 or drop_path > 0
 
@@ -159,7 +163,7 @@ class Block(nn.Module):
             store=store,
             watch=look(watch, "attention"),
         )
-        x = self.join(x, self.attention_out_norm(y), self.attention_norm, ragged)
+        x = self.join(x, self.settle(y), self.attention_norm, ragged)
         if self.cross is not None and self.cross_norm is not None:
             assert memory is not None, "a block with cross-attention needs a memory"
             y = self.cross(
@@ -171,6 +175,12 @@ class Block(nn.Module):
             )
             x = self.join(x, y, self.cross_norm, ragged)
         return self.feed(x, ragged)
+
+    def settle(self, y: Tensor) -> Tensor:
+        """What attention found, as the extras scale and normalise it."""
+        if self.output_scale is not None:
+            y = (y.unflatten(-1, (len(self.output_scale), -1)) * self.output_scale).flatten(-2)
+        return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
         """The residual sum of x and a branch y, normalised here when the order is post."""
@@ -207,7 +217,15 @@ class ClassBlock(nn.Module):
             valid = F.pad(valid, (1, 0), value=True)
         query = token if self.raw_query else keys[:, :1]
         y = block.attention(query, keys, Sight(valid=valid), watch=look(watch, "attention"))
-        return block.feed(block.join(token, block.attention_out_norm(y), block.attention_norm))
+        return block.feed(block.join(token, block.settle(y), block.attention_norm))
+
+    def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
+        """The same of packed sequences: class tokens (1, B, D), and x (T + B, D) with room for them at `first` (B,)."""
+        block, ragged = self.block, _layout(sight)
+        both = x.index_copy(0, first, token[0])[None]
+        keys = block.attention_norm(both) if block.pre else both
+        y = block.attention(token if self.raw_query else keys[:, first], keys, sight)
+        return block.feed(block.join(token, block.settle(y), block.attention_norm, ragged), ragged)
 
 
 def _layout(sight: Sight | None) -> Ragged | None:

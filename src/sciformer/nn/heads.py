@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,20 +14,34 @@ from ..errors import UserError
 from .blocks import MLP
 
 
-def _layer(dim: int, outputs: int, hidden: int | None, dropout: float) -> nn.Module:
+def _layer(
+    dim: int, outputs: int, hidden: int | Sequence[int] | None, dropout: float, activation: str = "gelu"
+) -> nn.Module:
     if hidden is None:
         return nn.Sequential(nn.Dropout(dropout), nn.Linear(dim, outputs))
-    mlp = MLP(dim, hidden, dropout=dropout)
-    mlp.down = nn.Linear(hidden, outputs)
-    return mlp
+    *more, last = [hidden] if isinstance(hidden, int) else hidden
+    before: list[nn.Module] = []
+    for width in more:
+        before += [nn.Linear(dim, width), nn.ReLU() if activation == "relu" else nn.GELU(), nn.Dropout(dropout)]
+        dim = width
+    mlp = MLP(dim, last, activation, dropout=dropout)
+    mlp.down = nn.Linear(last, outputs)
+    return nn.Sequential(*before, mlp) if before else mlp
 
 
 class ClassHead(nn.Module):
-    """Logits (B, classes) of a pooled vector (B, D): W y + b, or an MLP with a `hidden` layer."""
+    """Logits (B, classes) of a pooled vector (B, D): W y + b, or an MLP with a `hidden` layer or several."""
 
-    def __init__(self, dim: int, classes: int, hidden: int | None = None, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        classes: int,
+        hidden: int | Sequence[int] | None = None,
+        dropout: float = 0.0,
+        activation: str = "gelu",
+    ) -> None:
         super().__init__()
-        self.layer = _layer(dim, classes, hidden, dropout)
+        self.layer = _layer(dim, classes, hidden, dropout, activation)
 
     def forward(self, y: Tensor) -> Tensor:
         return self.layer(y)

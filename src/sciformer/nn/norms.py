@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
@@ -22,6 +23,56 @@ def make_norm(name: str, dim: int, bias: bool = True, epsilon: float | None = No
     if name == "layer":
         return nn.LayerNorm(dim, eps=1e-5 if epsilon is None else epsilon, bias=bias)
     return nn.RMSNorm(dim, eps=1e-6 if epsilon is None else epsilon)
+
+
+class BatchNorm(nn.Module):
+    """y = g (x - mean) / std + b over all real rows of a batch (arXiv 1502.03167), a channel at a time.
+
+    Rows that are no tokens count in no mean, so padded and packed batches learn the same. In evaluation mean and
+    deviation are the running ones.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, dim: int, momentum: float = 0.1, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.dim, self.momentum, self.epsilon = dim, momentum, epsilon
+        self.weight, self.bias = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
+        self.register_buffer("running_mean", torch.zeros(dim))
+        self.register_buffer("running_var", torch.ones(dim))
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        """x (..., D); `real` (...) is True where a row counts, None: everywhere."""
+        rows = x.reshape(-1, self.dim)
+        if not self.training:
+            known = (self.running_mean, self.running_var, self.weight, self.bias)
+            return F.batch_norm(rows, *known, eps=self.epsilon).view(x.shape)
+        if real is None and len(rows) > 1:
+            mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
+            y = F.batch_norm(rows, mean, unbiased, self.weight, self.bias, True, 1.0, self.epsilon)
+            self._remember(mean, unbiased, self.momentum)
+            return y.view(x.shape)
+        real = rows.new_ones(len(rows), 1, dtype=torch.bool) if real is None else real.reshape(-1, 1)
+        exact = rows.to(torch.promote_types(x.dtype, torch.float32)).masked_fill(~real, 0)
+        count = real.sum()
+        some = count.clamp(min=1).to(exact.dtype)
+        mean = exact.sum(0) / some
+        apart = (exact - mean).masked_fill(~real, 0)
+        variance = apart.square().sum(0) / some
+        self._remember(mean, variance * (some / (some - 1).clamp(min=1)), self.momentum * (count > 0).to(some.dtype))
+        y = apart * (self.weight * (variance + self.epsilon).rsqrt()) + self.bias
+        return y.to(x.dtype).view(x.shape)
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
+        """Let a batch count in the running statistics; where it is not finite, neither is its update of the weights."""
+        fine = mean.isfinite() & variance.isfinite()
+        for running, found in ((self.running_mean, mean), (self.running_var, variance)):
+            running += torch.where(fine, share * (found.to(running.dtype) - running), 0)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, momentum={self.momentum}, epsilon={self.epsilon}"
 
 
 class DropPath(nn.Module):

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .pairs import PairBias
 from .ragged import Ragged
 
 Reach = tuple[float, float]
@@ -219,7 +220,7 @@ class Sight:
 
     pattern   the rule over positions; None: every key
     valid     (B, M) True where the key is real; None: all are
-    bias      (B or 1, H or 1, N, M) added to the scores; gradients flow into it
+    bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
     start     the position of the first query, when the keys began before it (a cache)
 
     A Sight lives for one forward pass. Blocks of a stack share it, so what a kernel prepares from it is prepared once
@@ -230,7 +231,7 @@ class Sight:
         self,
         pattern: Pattern | None = None,
         valid: Tensor | None = None,
-        bias: Tensor | None = None,
+        bias: Tensor | PairBias | None = None,
         start: int | Tensor = 0,
     ) -> None:
         self.pattern = FULL if pattern is None else pattern
@@ -242,6 +243,12 @@ class Sight:
         """Whether this is full or causal sight from the beginning, and nothing else."""
         begins = isinstance(self.start, int) and self.start == 0
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
+
+    @property
+    def lean(self) -> Tensor | None:
+        """The bias (B or 1, H or 1, N, M) as a tensor, whatever layout it has."""
+        bias = self.bias
+        return self.once("lean", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """The value stored under `key`, made on first use; a compiler makes it each time and keeps one by itself."""
@@ -258,7 +265,14 @@ class Sight:
                 raise UserError("`valid` as booleans, True where the key is real", f"{self.valid.dtype}")
             if self.valid.shape != (batch, m):
                 raise UserError(f"`valid` of shape {(batch, m)} (batch, keys)", f"{tuple(self.valid.shape)}")
-        if self.bias is not None:
+        if isinstance(self.bias, PairBias):
+            packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
+            if not packed or self.bias.heads not in (1, heads):
+                raise UserError(
+                    f"a PairBias of {heads} heads beside the packed tokens it was made of",
+                    f"{self.bias.heads} heads and {self.bias.ragged}, with the pattern {type(self.pattern).__name__}",
+                )
+        elif self.bias is not None:
             if not self.bias.is_floating_point():
                 raise UserError("`bias` as real numbers to add to the scores", f"{self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)

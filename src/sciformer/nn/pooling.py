@@ -1,4 +1,4 @@
-"""From tokens to one vector a sample: mean, largest, first, last, class token, class attention, attention pooling.
+"""From tokens to one vector a sample: mean, sum, largest, first, last, class token, class attention, attention pooling.
 
 Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D); a sample without tokens is finite.
 """
@@ -15,7 +15,7 @@ from ..errors import UserError
 from .attention import Attention
 from .blocks import BlockOptions, ClassBlock
 from .norms import make_norm
-from .patterns import Sight
+from .patterns import FULL, Documents, Sight
 from .ragged import Ragged
 from .transformer import Valid, check_layout
 from .watch import Watch, look
@@ -34,6 +34,17 @@ class MeanPool(nn.Module):
             return (y.sum(1) / max(1, x.shape[1])).to(x.dtype)
         sums = y.masked_fill(~valid[..., None], 0).sum(1)
         return (sums / valid.sum(1, keepdim=True).clamp(min=1)).to(x.dtype)
+
+
+class SumPool(nn.Module):
+    """y = sum over real tokens of x_i (arXiv 1703.06114); zeros where there is none."""
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        check_layout(x, valid)
+        y = x.to(torch.promote_types(x.dtype, torch.float32))
+        if isinstance(valid, Ragged):
+            return y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
+        return (y if valid is None else y.masked_fill(~valid[..., None], 0)).sum(1)
 
 
 class MaxPool(nn.Module):
@@ -58,7 +69,7 @@ class FirstPool(nn.Module):
         if mask is None:
             return x[:, 0]
         first = mask.long().argmax(1)  # padding is zeros
-        return x[torch.arange(len(x), device=x.device), first]
+        return x[torch.arange(x.shape[0], device=x.device), first]
 
 
 class LastPool(nn.Module):
@@ -77,11 +88,11 @@ class LastPool(nn.Module):
         if x.shape[1] == 0:
             return x.new_zeros(x.shape[0], x.shape[2])
         place = torch.arange(x.shape[1], device=x.device)
-        last = place[-1:].expand(len(x)) if mask is None else (mask * place).amax(1)
-        row = torch.arange(len(x), device=x.device)
+        last = place[-1:].expand(x.shape[0]) if mask is None else (mask * place).amax(1)
+        row = torch.arange(x.shape[0], device=x.device)
         y = x[row, last]
         if self.bidirectional:
-            first = place[:1].expand(len(x)) if mask is None else mask.long().argmax(1)
+            first = place[:1].expand(x.shape[0]) if mask is None else mask.long().argmax(1)
             half = x.shape[2] // 2
             y = torch.cat([y[:, :half], x[row, first][:, half:]], 1)
         return y if mask is None else y.masked_fill(~mask.any(1, keepdim=True), 0)
@@ -117,7 +128,7 @@ class ClassToken(nn.Module):
             if at is not None:
                 at = at[source].masked_fill(first.view(-1, *[1] * (at.dim() - 1)), 0)
             return wide, longer, at
-        token = self.token.to(x.dtype).expand(len(x), 1, -1)
+        token = self.token.to(x.dtype).expand(x.shape[0], 1, -1)
         if at is not None:
             axis = 1 if at.dim() == 3 or (at.dim() == 2 and at.shape == x.shape[:2]) else 0
             shape = [1 if i == axis else size for i, size in enumerate(at.shape)]
@@ -149,14 +160,30 @@ class ClassAttention(nn.Module):
         nn.init.trunc_normal_(self.token, std=0.02)
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
         pre = options.get("order", "pre") == "pre"
-        self.norm = make_norm(options.get("norm", "layer") if pre else "none", dim, options.get("bias", True))
+        norm = options.get("norm", "layer") if pre else "none"
+        self.norm = make_norm(norm, dim, options.get("bias", True), options.get("epsilon"))
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        if isinstance(valid, Ragged) and watch is None and valid.total:
+            return self._packed(x, valid)
         x, mask = _padded(x, valid)
-        token = self.token.to(x.dtype).expand(len(x), -1, -1)
+        token = self.token.to(x.dtype).expand(x.shape[0], -1, -1)
         for i, block in enumerate(self.blocks):
             token = block(token, x, mask, watch=look(watch, f"blocks.{i}"))
         return self.norm(token[:, 0])
+
+    def _packed(self, x: Tensor, ragged: Ragged) -> Tensor:
+        """Sequences that stay packed, each with room in front for its class token."""
+        check_layout(x, ragged)
+        count = len(ragged)
+        longer = Ragged(ragged.lengths + 1, ragged.total + count, ragged.longest + 1)
+        sight = Sight(Documents(Ragged(torch.ones_like(ragged.lengths), count, 1), FULL, longer))
+        place = torch.arange(ragged.total, device=x.device) + (ragged.sample + 1).clamp(max=count)
+        wide = x.new_zeros(longer.total, x.shape[1]).index_copy(0, place, x)
+        first, token = longer.ends - longer.lengths, self.token.to(x.dtype).expand(-1, count, -1)
+        for block in self.blocks:
+            token = block.packed(token, wide, first, sight)  # type: ignore[operator]
+        return self.norm(token[0])
 
 
 class AttentionPool(nn.Module):
@@ -175,7 +202,7 @@ class AttentionPool(nn.Module):
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         x, mask = _padded(x, valid)
-        seeds = self.seeds.to(x.dtype).expand(len(x), -1, -1)
+        seeds = self.seeds.to(x.dtype).expand(x.shape[0], -1, -1)
         y = self.norm(seeds + self.attention(seeds, x, Sight(valid=mask), watch=look(watch, "attention")))
         return y[:, 0] if y.shape[1] == 1 else y
 

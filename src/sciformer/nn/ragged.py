@@ -17,24 +17,32 @@ class Ragged:
 
     The run may be longer than the sum of the lengths (`total`), as fixed shapes on a GPU want it; the tokens at the
     tail then belong to the sample B, which nobody sees and which is dropped wherever tokens are gathered by sample. On
-    a GPU, give `total` and the `longest` length (or a bound on it), and the host never waits for the device.
+    a GPU, give `total` and the `longest` length (or a bound on it), and the host never waits for the device; so too
+    `pairs`, the pairs of tokens with themselves and those before (or a bound), where somebody looks at pairs.
     """
 
-    def __init__(self, lengths: Tensor | list[int], total: int | None = None, longest: int | None = None) -> None:
+    def __init__(
+        self,
+        lengths: Tensor | list[int],
+        total: int | None = None,
+        longest: int | None = None,
+        pairs: int | None = None,
+    ) -> None:
         lengths = torch.as_tensor(lengths, dtype=torch.long if lengths == [] else None)
         if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
             raise UserError(
                 "lengths as one integer per sequence, shape (B,)", f"{tuple(lengths.shape)} {lengths.dtype}"
             )
-        if lengths.device.type == "cpu" and (lengths < 0).any():
+        at_hand = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+        if at_hand and (lengths < 0).any():
             raise UserError("lengths of 0 or more", f"{int(lengths.min())}")
         self.lengths = lengths.long()
         self.ends = self.lengths.cumsum(0)
         if total is None:
             total = int(self.lengths.sum())
-        elif lengths.device.type == "cpu" and int(self.lengths.sum()) > total:
+        elif at_hand and int(self.lengths.sum()) > total:
             raise UserError(f"lengths that sum to at most {total}", f"a sum of {int(self.lengths.sum())}")
-        self.total, self._longest = total, longest
+        self.total, self._longest, self._pairs = total, longest, pairs
         place = torch.arange(total, device=self.ends.device)
         self.sample = torch.searchsorted(self.ends, place, right=True)
         self.position = place - torch.cat([self.ends.new_zeros(1), self.ends])[self.sample]
@@ -52,6 +60,13 @@ class Ragged:
         if self._longest is None:
             self._longest = int(self.lengths.max()) if len(self) else 0
         return self._longest
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs of tokens (i, j), j <= i, the sequences have, each for itself."""
+        if self._pairs is None:
+            self._pairs = int((self.lengths * (self.lengths + 1) // 2).sum())
+        return self._pairs
 
     @property
     def valid(self) -> Tensor:

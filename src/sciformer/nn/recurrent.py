@@ -203,7 +203,7 @@ class _Order:
             self.backward = place.flip(0).expand(x.shape[:2])
             return
         lengths = valid.sum(1, keepdim=True)
-        self.to_front = torch.argsort(~valid, dim=1, stable=True)
+        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # no two are equal
         self.to_place = torch.argsort(self.to_front, dim=1)
         self.backward = torch.where(place < lengths, lengths - 1 - place, place)
 

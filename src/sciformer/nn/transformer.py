@@ -19,6 +19,7 @@ from ..errors import UserError
 from .blocks import Block, BlockOptions
 from .cache import Cache
 from .norms import make_norm
+from .pairs import PairBias
 from .patterns import FULL, Causal, Documents, Full, Pattern, Sight
 from .positions import Position
 from .ragged import Ragged
@@ -36,6 +37,7 @@ class Transformer(nn.Module):
     cross     whether every block also attends to a memory, of width `memory_dim` (`dim` unless given)
     drop_path the rate at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
+    last_norm       whether the last block is followed by a norm, where blocks normalise before their parts
     Every further option is the block's (order, norm, activation, ratio, dropout, extras) or the attention's (groups,
     head_dim, score, length, qk_norm, bias, epsilon, kernel).
 
@@ -55,6 +57,7 @@ class Transformer(nn.Module):
         memory_dim: int | None = None,
         drop_path: float = 0.0,
         embedding_norm: bool = False,
+        last_norm: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:
         super().__init__()
@@ -70,24 +73,22 @@ class Transformer(nn.Module):
         pre = options.get("order", "pre") == "pre"
         norm, bias, epsilon = options.get("norm", "layer"), options.get("bias", True), options.get("epsilon")
         self.embedding_norm = make_norm(norm if embedding_norm else "none", dim, bias, epsilon)
-        self.norm = make_norm(norm if pre else "none", dim, bias, epsilon)
+        self.norm = make_norm(norm if pre and last_norm else "none", dim, bias, epsilon)
         self.cross = cross
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         self.reset()
 
     def reset(self, weights: str = "normal") -> None:
-        """Draw the weights of the blocks afresh; `xavier`: uniform, of deviation sqrt(2 / (inputs + outputs))."""
-        for name, module in self.blocks.named_modules():
-            if not isinstance(module, nn.Linear):
-                continue
-            if weights == "xavier":
-                nn.init.xavier_uniform_(module.weight)
-            else:
-                residual = name.endswith((".out", ".down"))
-                nn.init.normal_(module.weight, std=0.02 / (2 * self.depth) ** 0.5 if residual else 0.02)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
+        """Draw the weights of the blocks afresh.
+
+        normal   of deviation 0.02, less for matrices that write into the residual
+        xavier   uniform, of deviation sqrt(2 / (inputs + outputs))
+        moco     the same with queries, keys and values each for itself (arXiv 2104.02057); the matrices of block l that
+                 write into the residual are divided by sqrt(2 l)
+        """
+        for i, block in enumerate(self.blocks, 1):
+            redraw(block, weights, (2 * (i if weights == "moco" else self.depth)) ** 0.5)
 
     def forward(
         self,
@@ -95,7 +96,7 @@ class Transformer(nn.Module):
         valid: Valid = None,
         *,
         at: Tensor | None = None,
-        bias: Tensor | None = None,
+        bias: Tensor | PairBias | None = None,
         memory: Tensor | None = None,
         memory_valid: Valid = None,
         cache: Cache | None = None,
@@ -104,7 +105,7 @@ class Transformer(nn.Module):
         """The tokens x, each informed by those it may see.
 
         at      coordinates of the tokens: (N,) or (B, N) on a line, (N, A) or (B, N, A) on axes; packed (T,), (T, A)
-        bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block
+        bias    (B or 1, heads or 1, N, M) pair bias of the self-attention of every block; packed, also a PairBias
         memory  (B, M, D') or packed (S, D'), with its own `memory_valid`; with a cache, needed at the first step alone
         cache   keys and values of earlier tokens; x then holds only the new ones
         """
@@ -119,8 +120,8 @@ class Transformer(nn.Module):
         memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
         start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
         at = self.position.locate(x, at, real, start)
-        bias = self._lean(x, mask, at, bias, cache)
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
+        bias = self._lean(x, mask, at, bias, cache, pattern)
         sight = Sight(pattern, keys_valid, bias, start)
         x = self.position.embed(x, at)
         if real is not None:
@@ -150,14 +151,20 @@ class Transformer(nn.Module):
         return places[ragged.position.clamp(max=len(places) - 1)]
 
     def _lean(
-        self, x: Tensor, mask: Tensor | None, at: Tensor, bias: Tensor | None, cache: Cache | None
-    ) -> Tensor | None:
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        at: Tensor,
+        bias: Tensor | PairBias | None,
+        cache: Cache | None,
+        pattern: Pattern,
+    ) -> Tensor | PairBias | None:
         """The pair bias of the caller and that of the position together."""
         if bias is not None:
             batch, n, _ = x.shape
             keys = n if cache is None else cache.capacity or cache.length + n
-            Sight(bias=bias).check(batch, self.heads, n, keys)
-            if mask is not None:
+            Sight(pattern, bias=bias).check(batch, self.heads, n, keys)
+            if mask is not None and not isinstance(bias, PairBias):
                 bias = bias.masked_fill(~mask[:, None, :, None], 0)  # what padding leans towards concerns nobody
         leaning = None
         if self.position.inside:
@@ -165,7 +172,7 @@ class Transformer(nn.Module):
             leaning = self.position.bias(at, keys_at)
         if leaning is None or bias is None:
             return bias if leaning is None else leaning
-        return bias + leaning
+        return (bias.flat() if isinstance(bias, PairBias) else bias) + leaning
 
     def _memory(
         self, memory: Tensor | None, valid: Valid, queries: Ragged | None, cache: Cache | None
@@ -196,6 +203,26 @@ class Transformer(nn.Module):
         return self.adapt(memory), Sight(valid=valid)
 
 
+def redraw(module: nn.Module, weights: str, residual: float = 1.0) -> None:
+    """New weights for the matrices of a block, as `Transformer.reset` has them; those that write into the residual are
+    divided by `residual`, but for `xavier`."""
+    for name, part in module.named_modules():
+        if not isinstance(part, nn.Linear):
+            continue
+        writes = name.endswith(("out", "down"))
+        if weights == "normal":
+            nn.init.normal_(part.weight, std=0.02 / residual if writes else 0.02)
+        elif weights == "moco" and name.endswith("qkv"):
+            bound = (6 / (part.out_features // 3 + part.in_features)) ** 0.5
+            nn.init.uniform_(part.weight, -bound, bound)
+        else:
+            nn.init.xavier_uniform_(part.weight)
+            if writes and weights == "moco":
+                part.weight.data /= residual
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+
 def _rates(last: float, depth: int) -> list[float]:
     """Drop path rates that grow linearly from 0 at the first block to `last` at the last."""
     return [last * i / (depth - 1) for i in range(depth)] if depth > 1 else [last] * depth
@@ -220,6 +247,7 @@ class Decoder(Transformer):
         memory_dim: int | None = None,
         drop_path: float = 0.0,
         embedding_norm: bool = False,
+        last_norm: bool = True,
         **options: Unpack[BlockOptions],
     ) -> None:
         past = Causal() if pattern is None or isinstance(pattern, (Full, Causal)) else Causal() & pattern
@@ -233,6 +261,7 @@ class Decoder(Transformer):
             memory_dim=memory_dim,
             drop_path=drop_path,
             embedding_norm=embedding_norm,
+            last_norm=last_norm,
             **options,
         )
 

@@ -4,6 +4,8 @@
     sdpa        PyTorch's fused kernels, CPU and CUDA
     chunked     windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
     flex        FlexAttention: sparse patterns on CUDA
+    sets        Triton: many small packed sets, with a bias of their pairs, on CUDA
+    grouped     the same on the CPU, sets of similar length together
 
 `attend` chooses one, or takes the one it is told to; a kernel that cannot do what is asked says why.
 """
@@ -17,7 +19,7 @@ from torch import Tensor
 from ...errors import UserError, one_of
 from ..patterns import Causal, Documents, Full, Sight
 from ..scores import ScaledDot, Score
-from . import chunked, flex, reference, sdpa
+from . import chunked, flex, grouped, reference, sdpa, sets
 
 __all__ = ["KERNELS", "Kernel", "attend", "choose", "compute"]
 
@@ -32,7 +34,14 @@ class Kernel(Protocol):
         """(B, H, N, E) from prepared queries (B, H, N, E), keys and values (B, G, M, E)."""
 
 
-KERNELS: dict[str, Kernel] = {"reference": reference, "sdpa": sdpa, "chunked": chunked, "flex": flex}
+KERNELS: dict[str, Kernel] = {
+    "reference": reference,
+    "sdpa": sdpa,
+    "chunked": chunked,
+    "flex": flex,
+    "sets": sets,
+    "grouped": grouped,
+}
 PLAIN = ScaledDot()
 
 
@@ -95,6 +104,10 @@ def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.
     if isinstance(sight.pattern, (Full, Causal)):
         return "sdpa"
     n, m = q.shape[2], k.shape[2]
+    if sets.refuse(q, k, sight, score, dropout) is None:
+        return "sets"
+    if grouped.refuse(q, k, sight, score, dropout) is None and grouped.saves(sight, dropout):
+        return "grouped"
     if q.is_cuda:
         if n * m >= 1 << 18 and flex.refuse(q, k, sight, score, dropout) is None:
             return "flex"

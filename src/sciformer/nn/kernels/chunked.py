@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..pairs import PairBias
 from ..patterns import Documents, Either, Global, Pattern, Sight
 from ..ragged import Ragged
 from ..scores import Score
@@ -70,7 +71,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
     out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
     if cut.count:  # the rows of the global tokens see everything
-        bias = None if sight.bias is None else sight.bias[:, :, : cut.count]
+        bias = None if sight.lean is None else sight.lean[:, :, : cut.count]
         whole = sdpa.run(q[:, :, : cut.count], k, v, Sight(None, sight.valid, bias), score, dropout)
         out = torch.cat([whole, out[:, :, cut.count :]], 2)
     return out
@@ -119,8 +120,8 @@ class Cut:
         mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
         if sight.valid is not None:
             mask = mask & sight.valid[:, j.clamp(0, last)][:, :, None]
-        if sight.bias is not None:
-            mask = self.band(sight.bias).to(q.dtype).masked_fill(~mask, -torch.inf)
+        if sight.lean is not None:
+            mask = self.band(sight.lean).to(q.dtype).masked_fill(~mask, -torch.inf)
         return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
 
     def band(self, bias: Tensor) -> Tensor:
@@ -150,9 +151,11 @@ def _documents(
         valid = keys.valid if padded else None
         if sight.valid is not None:
             valid = keys.pad(sight.valid[0])
-        bias = None
-        if sight.bias is not None:
-            by_query = queries.pad(sight.bias[0].transpose(0, 1))  # (B, N, H, T)
+        bias = sight.bias
+        if isinstance(bias, PairBias):
+            bias = bias.dense()
+        elif bias is not None:
+            by_query = queries.pad(bias[0].transpose(0, 1))  # (B, N, H, T)
             index = (keys.ends - keys.lengths)[:, None] + torch.arange(keys.longest, device=q.device)
             index = index.clamp(max=keys.total - 1)[:, None, None].expand(-1, *by_query.shape[1:3], -1)
             bias = by_query.gather(3, index).transpose(1, 2)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
 from ...errors import UserError
+from ..pairs import PairBias
 from ..patterns import Documents, Full, Pattern, Sight
 from ..scores import Score
 
@@ -30,6 +31,8 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
         return f"the {type(score).__name__} score is not a product of query and key"
     if dropout:
         return "FlexAttention has no dropout"
+    if isinstance(sight.bias, PairBias):
+        return "a bias of packed pairs is not in memory as a square"
     if q.is_cuda:
         if q.dtype == torch.float64:
             return "FlexAttention has no float64 on CUDA"
@@ -44,7 +47,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     """(B, H, N, E) from prepared queries, keys and values."""
     (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
     mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
-    lean = None if sight.bias is None else _lean(sight.bias.expand(q.shape[0], heads, n, m))
+    lean = None if sight.lean is None else _lean(sight.lean.expand(q.shape[0], heads, n, m))
     call: Callable[..., Tensor] = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
         call = compiled(_kind(sight.pattern), sight.valid is not None, lean is not None)

@@ -60,7 +60,7 @@ def opened(mask: Tensor | None) -> Mask:
 def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
     """Booleans, or the bias with -inf where nothing may be seen."""
     mask = sight.allowed(n, m, q.device)
-    if sight.bias is None:
+    if (lean := sight.lean) is None:
         return mask
-    bias = sight.bias.to(q.dtype)
+    bias = lean.to(q.dtype)
     return bias if mask is None else bias.masked_fill(~mask, -torch.inf)

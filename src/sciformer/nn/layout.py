@@ -1,0 +1,89 @@
+"""Tokens of either layout as one flat run, for trunks that look at each token, at neighbours or at pairs."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .ragged import Ragged
+from .transformer import Valid
+
+
+class Layout:
+    """The way from padded (B, N, ...) or packed tokens to a flat run (T, ...), and back.
+
+    real    (T,) True where a row of the run is a token; None: everywhere
+    valid   (B, N) where the square of `pad` holds a token, or None: everywhere. Real tokens come first there.
+    rows    (B, N) the row of the run that stands at each place of that square; T where there is none
+
+    On a CPU what is no token is left out of the run. Elsewhere shapes may not depend on values: it stays, and `real`
+    tells.
+    """
+
+    def __init__(self, x: Tensor, valid: Valid) -> None:
+        self.given = x.shape[:1] if isinstance(valid, Ragged) else x.shape[:2]
+        self.kept: Tensor | None = None
+        self.real: Tensor | None = None
+        self.valid: Tensor | None = None
+        if valid is None:
+            batch, n = self.given
+            self.total = batch * n
+            self.slots = torch.arange(self.total, device=x.device)
+            self.rows = self.slots.view(batch, n)
+            return
+        traced = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined]
+        plain = x.device.type == "cpu" and type(x) is Tensor and not traced
+        if not isinstance(valid, Ragged) and plain:
+            self.kept = valid.flatten().nonzero().flatten()
+            valid = Ragged(valid.sum(1), total=len(self.kept))
+        if isinstance(valid, Ragged):
+            self.total, self.valid = valid.total, valid.valid
+            if not plain or int(valid.lengths.sum()) < valid.total:
+                self.real = valid.inside
+            self.slots = torch.where(valid.inside, valid.sample * valid.longest + valid.position, 0)
+            first, place = valid.ends - valid.lengths, torch.arange(valid.longest, device=x.device)
+            self.rows = torch.where(self.valid, first[:, None] + place, self.total)
+            return
+        batch, n = self.given
+        self.total, self.real = batch * n, valid.flatten()
+        place = torch.arange(n, device=x.device)
+        start = n * torch.arange(batch, device=x.device)[:, None]
+        self.valid = place < valid.sum(1, keepdim=True)
+        self.slots = (start + (valid.long().cumsum(1) - 1).clamp(min=0)).flatten()
+        order = torch.argsort(torch.where(valid, place, place + n), dim=1)  # no two are equal, so that it is stable
+        self.rows = torch.where(self.valid, start + order, self.total)
+
+    def flat(self, x: Tensor) -> Tensor:
+        """The run of a column as the caller has it, zeros where there is no token."""
+        if len(self.given) == 2:
+            x = x.flatten(0, 1)
+        if self.kept is not None:
+            return x[self.kept]
+        return x if self.real is None else x.masked_fill(~self.real.view(-1, *[1] * (x.dim() - 1)), 0)
+
+    def back(self, run: Tensor) -> Tensor:
+        """The layout of the caller, zeros where there is no token."""
+        if self.kept is not None:
+            run = run.new_zeros(self.given.numel(), *run.shape[1:]).index_copy(0, self.kept, run)
+        elif self.real is not None:
+            run = run.masked_fill(~self.real.view(-1, *[1] * (run.dim() - 1)), 0)
+        return run.view(*self.given, *run.shape[1:])
+
+    def pad(self, run: Tensor) -> Tensor:
+        """The square (B, N, ...), zeros where there is no token."""
+        if self.valid is None:
+            return run.view(*self.rows.shape, *run.shape[1:])
+        return take(run, self.rows)
+
+    def unpad(self, square: Tensor) -> Tensor:
+        """The run of a square; where a row is no token, whatever stands at some place."""
+        return square.flatten(0, 1)[self.slots]
+
+
+def take(run: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a run (T, ...), zeros for row T. The gradient is summed in the same order every time."""
+    wide = torch.cat([run, run.new_zeros(1, *run.shape[1:])])
+    if wide.dim() == 2 and wide.is_floating_point():
+        return F.embedding(rows, wide)
+    return wide[rows]

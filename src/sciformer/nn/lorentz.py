@@ -1,0 +1,136 @@
+"""Tokens with four-vectors, whose answers no boost and no rotation changes, with the call of every other trunk."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import UserError
+from .edges import coordinates
+from .layout import Layout, take
+from .norms import BatchNorm
+from .recurrent import no_bias
+from .transformer import Valid, check_layout
+from .watch import Watch
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """<a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors (..., 4): the same in every frame."""
+    both = a * b
+    return 2 * both[..., 0] - both.sum(-1)
+
+
+def squeeze(x: Tensor) -> Tensor:
+    """sign(x) ln(1 + |x|): numbers over many orders of magnitude, without their units."""
+    return x.sign() * x.abs().log1p()
+
+
+class Pairs:
+    """The ordered pairs (i, j), i != j, of the tokens of each sample, as rows of a run.
+
+    left, right  (P,) the rows of i and of j, T where a pair is none
+    real         (P,) True where it is one; None: all
+    count        (T, 1) in how many pairs each token is the first, at least 1
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        batch, n = layout.rows.shape
+        there = ~torch.eye(n, dtype=torch.bool, device=layout.rows.device).expand(batch, n, n)
+        if layout.valid is not None:
+            there = there & layout.valid[:, None] & layout.valid[:, :, None]
+        left = layout.rows[:, :, None].expand(batch, n, n)
+        right = layout.rows[:, None].expand(batch, n, n)
+        self.total = layout.total
+        if layout.real is None:  # nobody needs shapes that do not depend on values
+            self.left, self.right, self.real = left[there], right[there], None
+        else:
+            self.left = torch.where(there, left, self.total).flatten()
+            self.right = torch.where(there, right, self.total).flatten()
+            self.real = there.flatten()
+        self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
+
+    def gathered(self, values: Tensor) -> Tensor:
+        """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have."""
+        sums = values.new_zeros(self.total + 1, *values.shape[1:])
+        return sums.index_add(0, self.left, values)[:-1]
+
+
+class LorentzBlock(nn.Module):
+    """h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+
+    m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij); e, f and u are small MLPs, numbers from
+    four-vectors x are squeezed; s are the scalars that came with the tokens (arXiv 2201.08187). The last block does
+    not move x.
+    """
+
+    def __init__(self, dim: int, scalars: int, moves: bool = True, step: float = 5e-3) -> None:
+        super().__init__()
+        self.dim, self.step = dim, step
+        self.pair, self.pair_norm = nn.Linear(2 * dim + 2, dim, bias=False), BatchNorm(dim)
+        self.message, self.gate = nn.Linear(dim, dim), nn.Linear(dim, 1)
+        self.token, self.token_norm = nn.Linear(2 * dim + scalars, dim), BatchNorm(dim)
+        self.out = nn.Linear(dim, dim)
+        self.push = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(True), nn.Linear(dim, 1, bias=False)) if moves else None
+        if self.push is not None:
+            nn.init.xavier_uniform_(self.push[2].weight, gain=0.001)  # type: ignore[arg-type]
+
+    def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: Pairs, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
+        a, b = take(x, pairs.left), take(x, pairs.right)
+        apart = a - b
+        seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(h.dtype)
+        own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
+        m = take(F.linear(h, own), pairs.left) + take(F.linear(h, other), pairs.right) + F.linear(seen, frame)
+        m = F.relu(self.message(F.relu(self.pair_norm(m, pairs.real), inplace=True)), inplace=True)
+        m = m * self.gate(m).sigmoid()
+        if self.push is not None:
+            x = x + self.step * pairs.gathered(apart * self.push(m).to(x.dtype)) / pairs.count
+        y = self.token(torch.cat([h, pairs.gathered(m).to(h.dtype), s], -1))
+        return h + self.out(F.relu(self.token_norm(y, layout.real), inplace=True)), x
+
+
+class LorentzNet(nn.Module):
+    """`depth` blocks over all pairs of tokens; `at` holds the four-vectors (E, p_x, p_y, p_z) (arXiv 2201.08187).
+
+    Tokens enter as scalars; the squared mass of each four-vector joins them. Where the scalars are the same in every
+    frame, so is all that leaves this trunk.
+    """
+
+    def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:
+        super().__init__()
+        self.inputs, self.dim = inputs, dim
+        self.stem = nn.Linear(inputs + 1, dim)
+        self.blocks = nn.ModuleList(LorentzBlock(dim, inputs + 1, moves=i + 1 < depth) for i in range(depth))
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
+        check_layout(x, valid, self.inputs)
+        no_bias(bias, self)
+        if at is None or at.shape[-1] != 4:
+            found = "none" if at is None else f"coordinates of shape {tuple(at.shape)}"
+            raise UserError("four-vectors (..., 4) where tokens are", found, "Tokens have them with `at: vector`.")
+        layout = Layout(x, valid)
+        s = layout.flat(x)
+        if layout.total == 0:
+            return layout.back(s.new_zeros(0, self.dim))
+        with torch.autocast(x.device.type, enabled=False):
+            place = coordinates(at, x, layout)
+            place = place.to(torch.promote_types(place.dtype, torch.float32))
+            s = torch.cat([s, squeeze(product(place, place))[:, None].to(s.dtype)], -1)
+        h, pairs = self.stem(s), Pairs(layout)
+        if watch is not None:
+            watch.saw_hidden(layout.back(h), "input")
+        for i, block in enumerate(self.blocks):
+            h, place = block(h, place, s, pairs, layout)
+            if watch is not None:
+                watch.saw_hidden(layout.back(h), f"blocks.{i}")
+        return layout.back(h)

@@ -1,0 +1,65 @@
+"""The comparison with the official Particle Transformer counts right, and both sides are the same network."""
+
+import argparse
+import importlib.metadata
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import jets_sides
+import jets_speed
+
+
+@pytest.fixture
+def options(monkeypatch):
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
+    return argparse.Namespace(part="train", variant="", processes=2, repeats=2, steps=4, peer="weaver")
+
+
+def test_ratios_are_their_time_over_ours(options):
+    sample = {"ours": [1.0, 2.0], "official": [6.0, 8.0], "jets": [2048.0], "difference": [0.0]}
+    sample |= {"difference_working": [0.01], "ours MiB": [100.0], "official MiB": [400.0]}
+    found = {row["id"]: row for row in jets_speed.rows([sample] * 2, options, "cpu")}
+    assert found["part_train_gpu.ratio_official"]["value"] == 5
+    assert found["part_train_gpu.ratio_official_p10"]["value"] == pytest.approx(6.2 / 1.5, abs=1e-3)
+    assert found["part_train_gpu.memory_ratio"]["value"] == 0.25
+    assert found["part_train_gpu.memory_ratio"]["better"] == "lower"
+    assert found["part_train_gpu.jets_per_s"]["value"] == 1536
+    keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
+    assert all(row.keys() >= keys for row in found.values())
+    options.part = "train-cpu"
+    found = {row["id"]: row for row in jets_speed.rows([sample], options, "cpu")}
+    assert found["part_train_cpu.ratio_official"]["bar"] == 1.2
+
+
+def test_jets_are_as_said():
+    sample = jets_sides.jets(2000, 0)
+    lengths = sample["lengths"]
+    assert abs(lengths.mean() - 45) < 1.5
+    assert abs(lengths.std() - 15) < 1.5
+    assert 2 <= lengths.min() <= lengths.max() <= 128
+    x, v, mask, label = jets_sides.padded(sample, False)
+    assert x.shape == (2000, 17, 128)
+    assert mask.sum() == lengths.sum() == len(sample["vector"])
+    assert torch.equal(v[3, :, : lengths[3]].T, torch.from_numpy(sample["vector"][lengths[:3].sum() :][: lengths[3]]))
+    assert (v[:, 3] > 0).all()  # filled up with particles, not with zeros
+    assert len(label) == 2000
+
+
+def test_both_sides_are_one_network_and_learn():
+    pytest.importorskip("weaver")
+    batches = [jets_sides.jets(4, seed) for seed in range(2)]
+    torch.manual_seed(0)
+    model = jets_sides.official(jets_sides.TINY)
+    ours, theirs = jets_sides.Ours(model, "cpu", batches, {}), jets_sides.Official(model, "cpu", batches)
+    assert jets_sides.difference(theirs, ours, torch.float64, "cpu") < 1e-6
+    layers = {ours: ours.step.model.trunk.blocks[0].mlp.up.weight, theirs: theirs.model.blocks[0].fc1.weight}
+    for side, weight in layers.items():
+        before = weight.detach().clone()
+        side.train(2)
+        assert not torch.equal(before, weight)
+        side.infer(1)

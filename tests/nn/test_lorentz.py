@@ -1,0 +1,103 @@
+"""Boosts and rotations change four-vectors, and nothing that comes of them."""
+
+import math
+
+import pytest
+import torch
+
+from sciformer.nn import Layout, LorentzNet, MeanPool, Ragged
+from sciformer.nn.lorentz import Pairs, product, squeeze
+
+from .parity import shake
+
+
+def boost(axis, rapidity):
+    made = torch.eye(4).double()
+    made[0, 0] = made[axis, axis] = math.cosh(rapidity)
+    made[0, axis] = made[axis, 0] = math.sinh(rapidity)
+    return made
+
+
+def rotation(a, b, angle):
+    made = torch.eye(4).double()
+    made[a, a] = made[b, b] = math.cos(angle)
+    made[a, b], made[b, a] = -math.sin(angle), math.sin(angle)
+    return made
+
+
+FRAMES = {
+    "boost along z": boost(3, 1.3),
+    "boost along x": boost(1, -0.8),
+    "rotation about z": rotation(1, 2, 0.7),
+    "rotation and boosts": boost(2, 0.9) @ rotation(1, 3, 2.1) @ boost(1, -0.4) @ rotation(2, 3, -1.2),
+    "mirror": torch.diag(torch.tensor([1.0, -1, 1, 1]).double()),
+}
+
+
+def momenta(count):
+    p = 20 * torch.randn(count, 3).double()
+    return torch.cat([(p.square().sum(-1, keepdim=True) + 0.02).sqrt(), p], -1)
+
+
+@pytest.fixture
+def net():
+    torch.manual_seed(0)
+    made = shake(LorentzNet(3, 8, 3)).double().eval()
+    with torch.no_grad():  # so that four-vectors move far, and the order of blocks matters
+        for block in made.blocks[:-1]:
+            block.push[2].weight.mul_(30)
+    return made
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_no_frame_changes_what_comes_out(net, name):
+    frame, ragged = FRAMES[name], Ragged([7, 1, 0, 12])
+    at, s = momenta(20), torch.randn(20, 3).double()
+    metric = torch.diag(torch.tensor([1.0, -1, -1, -1]).double())
+    torch.testing.assert_close(frame.T @ metric @ frame, metric)
+    expected, found = net(s, ragged, at=at), net(s, ragged, at=at @ frame.T)
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
+    pooled = MeanPool()(expected, ragged)
+    torch.testing.assert_close(MeanPool()(found, ragged), pooled, rtol=1e-8, atol=1e-8)
+    assert not torch.allclose(net(s, ragged, at=1.1 * at), expected, rtol=1e-4)  # another energy is another jet
+
+
+def test_four_vectors_turn_with_the_frame(net):
+    frame, x = FRAMES["rotation and boosts"], momenta(6)[None]
+    layout = Layout(x, None)
+    pairs, h, s = Pairs(layout), torch.randn(6, 8).double(), torch.randn(6, 4).double()
+    _, moved = net.blocks[0](h, x[0], s, pairs, layout)
+    _, turned = net.blocks[0](h, x[0] @ frame.T, s, pairs, layout)
+    assert (moved - x[0]).abs().max() > 1e-3
+    torch.testing.assert_close(turned, moved @ frame.T, rtol=1e-8, atol=1e-8)
+
+
+def test_a_block_is_its_equation(net):
+    torch.manual_seed(3)
+    block, x = net.blocks[0], momenta(4)
+    h, s, layout = torch.randn(4, 8).double(), torch.randn(4, 4).double(), Layout(x[None], None)
+    found, moved = block(h, x, s, Pairs(layout), layout)
+    for i in range(4):
+        sums, push = torch.zeros(8).double(), torch.zeros(4).double()
+        for j in (j for j in range(4) if j != i):
+            apart = x[i] - x[j]
+            seen = squeeze(torch.stack([product(apart, apart), product(x[i], x[j])]))
+            y = block.pair_norm(block.pair(torch.cat([h[i], h[j], seen]))[None])[0].relu()
+            m = block.message(y).relu()
+            m = m * block.gate(m).sigmoid()
+            sums, push = sums + m, push + apart * block.push(m) / 3
+        y = block.token_norm(block.token(torch.cat([h[i], sums, s[i]]))[None])[0].relu()
+        torch.testing.assert_close(found[i], h[i] + block.out(y))
+        torch.testing.assert_close(moved[i], x[i] + 5e-3 * push)
+
+
+def test_small_functions():
+    p = torch.tensor([[5.0, 3.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
+    assert product(p, p).tolist() == [16.0, 0.0]
+    assert squeeze(torch.tensor([0.0, math.e - 1, 1 - math.e])).tolist() == pytest.approx([0, 1, -1])
+    pairs = Pairs(Layout(torch.zeros(5, 1), Ragged([2, 0, 3])))
+    assert list(zip(pairs.left.tolist(), pairs.right.tolist())) == [
+        *((0, 1), (1, 0)),
+        *((2, 3), (2, 4), (3, 2), (3, 4), (4, 2), (4, 3)),
+    ]
+    assert pairs.gathered(torch.ones(8, 1)).flatten().tolist() == [1, 1, 2, 2, 2]
