@@ -17,7 +17,7 @@ from sciformer.tokens.text import Text
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 35
+COUNT = 46
 TEXT = "To be, or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 12
 PAIRS = {"en": "a dog plays in the snow\ntwo cats sleep\n", "de": "ein hund spielt im schnee\nzwei katzen schlafen\n"}
 LABELLED = "".join(f"{'good' if i % 2 else 'bad'}\tthis film number {i} is {i % 2}\n" for i in range(24))
@@ -34,12 +34,24 @@ DATA = {
     "columns": {"files": ["{folder}/tagged.conll"], "split": {"valid": 0.2}},
     "recall": {"lag": 4, "number": 40},
     "pronouns": {"number": 60},
+    "jets": {"number": 60, "valid": 20, "test": 20},
 }
 # What a recipe to fine-tune leaves to the run it starts from.
 OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
+    "jets/lorentznet": 0.229,
+    "jets/part": 2.143,
+    "jets/part-kin": 2.142,
+    "jets/part-masked": 1.760,
+    "jets/part-plain": 2.134,
+    "jets/part-v2": 2.790,
+    "jets/part-v3": 2.770,
+    "jets/particlenet": 0.370,
+    "jets/pcnn": 0.3545,
+    "jets/pct": 0.1745,
+    "jets/pfn": 0.0862,
     "spins/ising-cnn": 0.150,
     "spins/ising-lstm": 0.0514,
     "spins/ising-vit": 0.105,
@@ -112,6 +124,8 @@ def short(recipe):
     changes = {}
     for name, tokens in parts.items():
         key = f"tokens.{name}." if name else "tokens."
+        if tokens.kind == "particles":
+            changes |= {f"{key}most": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
         if tokens.kind == "text":
             changes[f"{key}context"] = 48
             if tokens.unit not in ("characters", "bytes"):
@@ -164,7 +178,8 @@ def test_what_it_prints_loads_to_the_same(name, tmp_path):
 @pytest.mark.parametrize("name", NAMES)
 def test_it_trains_five_steps_is_judged_and_reported(name, tmp_path):
     recipe = small(name, tmp_path)
-    recipe = recipe.change({**SMALL, **FIVE, **short(recipe)})
+    widths = {"model.widths": [8] * len(recipe.model.widths), "model.neighbours": 3} if recipe.model.widths else {}
+    recipe = recipe.change({**SMALL, **FIVE, **short(recipe), **widths})
     run = train(recipe, tmp_path / "run", show=False)
     records = [record for record in run.records if "loss" in record]
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]

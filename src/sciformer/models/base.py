@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -13,6 +13,7 @@ from ..data.batch import View
 from ..errors import UserError
 from ..nn import (
     ConvNet,
+    DeepSet,
     Fourier,
     Learned,
     Position,
@@ -27,22 +28,13 @@ from ..nn import (
 from ..nn import Decoder as DecoderStack
 from ..nn import Encoder as EncoderStack
 from ..nn.blocks import ACTIVATIONS
+from ..nn.dropout import Dropout
 from ..nn.norms import make_norm
+from ..nn.pairs import PairBias
 from ..nn.patterns import FULL
 from ..registry import Section
-from ..tokens.base import Readout, Tokens
-
-RECURRENT = ("rnn", "gru", "lstm")
-OF_ATTENTION = (
-    *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
-    *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
-)
-UNUSED = {
-    "transformer": ("kernel", "growth", "bidirectional", "remember"),
-    "convolution": (*OF_ATTENTION, "bidirectional", "remember"),
-    **dict.fromkeys(RECURRENT, (*OF_ATTENTION, "kernel", "growth")),
-    "rnn": (*OF_ATTENTION, "kernel", "growth", "remember"),
-}
+from ..tokens.base import Readout, Tokens, embedded
+from .trunks import CLOUDS, RECURRENT, UNUSED, make_cloud
 
 
 class Model(Section):
@@ -50,8 +42,12 @@ class Model(Section):
 
     section = "model"
 
-    trunk: Literal["transformer", "rnn", "gru", "lstm", "convolution"] = "transformer"
-    """What lies between embedding and answer: the transformer, or a rival in its place."""
+    trunk: Literal[
+        "transformer", "rnn", "gru", "lstm", "convolution", "sets", "resnet", "edges", "points", "lorentz"
+    ] = "transformer"
+    """What lies between embedding and answer: the transformer, or a rival in its place. sets: each token by itself;
+    resnet: convolutions along a line; edges: nearest neighbours; points: these and then attention; lorentz: pairs of
+    four-vectors."""
     dim: int = Field(default=128, ge=1)
     """Width."""
     depth: int = Field(default=4, ge=0)
@@ -74,18 +70,26 @@ class Model(Section):
     """Normalise tokens with their positions before the first block (BERT)."""
     order: Literal["pre", "post"] = "pre"
     """Normalise before each part of a block (GPT-2) or after it (2017)."""
+    last_norm: bool = True
+    """Normalise once more after the last block, where blocks normalise before their parts."""
+    extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
+    """Of a block (NormFormer): a learned scale for each head before or after the output layer, a norm after attention,
+    a norm inside the MLP, a learned scale of the residual beside the MLP."""
     qk_norm: Literal["none", "layer", "rms"] = "none"
     """Normalise queries and keys."""
     bias: bool = True
     """Whether layers have biases."""
     dropout: float = Field(default=0.0, ge=0, lt=1)
     """Share of numbers set to zero in training."""
+    embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """The same of tokens as they enter; as dropout unless given."""
     attention_dropout: float | None = Field(default=None, ge=0, lt=1)
     """The same of attention weights; as dropout unless given."""
     hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
     """The same inside the MLP; as dropout unless given."""
-    weights: Literal["normal", "xavier"] = "normal"
-    """First weights of a transformer: normal of deviation 0.02 (GPT-2), or uniform by the width (2017)."""
+    weights: Literal["normal", "xavier", "moco"] = "normal"
+    """First weights of a transformer: normal of deviation 0.02 (GPT-2), uniform by the width (2017), or uniform with
+    what later blocks write made smaller, class attention and head too (moco)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Share of samples that skip the last block in training; earlier ones less."""
     position: Literal["auto", "none", "learned", "sinusoidal", "rotary", "fourier", "relative"] = "auto"
@@ -100,6 +104,11 @@ class Model(Section):
     """Width of the convolution."""
     growth: int = Field(default=1, ge=1)
     """Dilation of each convolutional block over that of the one before."""
+    widths: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
+    """Widths of the layers of sets, of the first convolution and the stages of resnet, of the blocks of edges, of the
+    blocks before the attention of points. Unset: `depth` times `dim`; of points, two of half of it."""
+    neighbours: int = Field(default=16, ge=1)
+    """Nearest tokens that each one looks at, for edges and points."""
     remember: float = 0.0
     """First bias of the gate by which an LSTM or a GRU keeps its state; with 1 it remembers longer from the start."""
 
@@ -107,17 +116,27 @@ class Model(Section):
         """The network for these tokens and this objective."""
         raise NotImplementedError
 
+    @property
+    def entering(self) -> float:
+        """Dropout of tokens as they enter."""
+        return self.dropout if self.embedding_dropout is None else self.embedding_dropout
+
     def unused(self) -> list[str]:
         """Keys that were set but do nothing with this trunk."""
         default = type(self).model_fields
         return [
             key
             for key in UNUSED[self.trunk]
-            if key in self.model_fields_set and getattr(self, key) != default[key].default
+            if key in self.model_fields_set
+            and getattr(self, key) != default[key].get_default(call_default_factory=True)
         ]
 
     def make_trunk(self, tokens: Tokens, causal: bool, bidirectional: bool = False, cross: bool = False) -> nn.Module:
         """The stack between embedding and answer; with `cross` it also attends to a memory."""
+        if self.trunk not in CLOUDS and tokens.width(self.dim) != self.dim:
+            found = f"tokens of width {tokens.width(self.dim)}, which enter as they are"
+            advice = f"Give them an embedding, or use one of the trunks {', '.join(CLOUDS)}."
+            raise UserError(f"tokens of width {self.dim} for `model.trunk: {self.trunk}`", found, advice)
         position = self.make_position(tokens)
         if self.trunk in RECURRENT:
             return Recurrent(
@@ -142,6 +161,10 @@ class Model(Section):
                 dropout=self.dropout,
                 position=position,
             )
+        if self.trunk in CLOUDS:
+            if causal:
+                raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
+            return make_cloud(self, tokens.width(self.dim))
         if self.head_dim is None and self.dim % self.heads:
             raise UserError("model.dim as a multiple of model.heads", f"{self.dim} and {self.heads}")
         stack = DecoderStack if causal else EncoderStack
@@ -160,6 +183,8 @@ class Model(Section):
             norm=self.norm,
             epsilon=self.norm_epsilon,
             embedding_norm=self.embedding_norm,
+            last_norm=self.last_norm,
+            extras=self.extras,
             order=self.order,
             qk_norm=self.qk_norm,
             bias=self.bias,
@@ -199,21 +224,25 @@ class Entrance(nn.Module):
 
     def __init__(self, tokens: Tokens, dim: int, heads: int, dropout: float, pairs: bool, hides: bool) -> None:
         super().__init__()
+        hides = hides and tokens.stand_in
         self.embedding = tokens.embedding(dim)
-        self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides and tokens.stand_in else None
-        self.dropout = nn.Dropout(dropout)
+        dim = tokens.width(dim)
+        self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides else None
+        self.trace = tokens.trace(dim) if hides else None
+        self.dropout = Dropout(dropout)
         self.pairs = tokens.pairs(heads) if pairs else None
 
     def forward(self, view: View) -> Tensor:
         """(B, N, D) or packed (T, D)."""
-        x = self.embedding(view.columns)
+        x = embedded(self.embedding, view.columns, view.valid)
         if self.hidden is not None and "hidden" in view.columns:
-            x = torch.where(view.columns["hidden"][..., None].bool(), self.hidden.to(x.dtype), x)
+            hidden = self.hidden if self.trace is None else self.hidden + self.trace(view.columns)
+            x = torch.where(view.columns["hidden"][..., None].bool(), hidden.to(x.dtype), x)
         return self.dropout(x)
 
-    def lean(self, view: View) -> Tensor | None:
-        """The pair bias (B, H, N, N)."""
-        return None if self.pairs is None else self.pairs(view.columns)
+    def lean(self, view: View) -> Tensor | PairBias | None:
+        """The pair bias: (B, H, N, N), or for packed tokens a PairBias."""
+        return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
 class LayerBefore(Readout):
@@ -259,8 +288,12 @@ class Network(nn.Module):
                 f"a model that can {objective.asks}, for `objective.kind: {objective.kind}`",
                 f"`model.kind: {section.kind}`, which cannot",
             )
+        if isinstance(trunk, DeepSet) and objective.hides:
+            raise UserError(
+                f"a trunk whose tokens see each other, for `objective.kind: {objective.kind}`", "`model.trunk: sets`"
+            )
         attends = isinstance(trunk, Transformer)
-        self.entrance = Entrance(tokens, section.dim, section.heads, section.dropout, attends, objective.hides)
+        self.entrance = Entrance(tokens, section.dim, section.heads, section.entering, attends, objective.hides)
         self.trunk = trunk
         self.dim: int = trunk.dim  # type: ignore[assignment]
         self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))

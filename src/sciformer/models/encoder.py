@@ -6,23 +6,44 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Valid, View
 from ..errors import UserError
-from ..nn import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool, Ragged, Watch
+from ..nn import (
+    AttentionPool,
+    ClassAttention,
+    ClassToken,
+    FirstPool,
+    LastPool,
+    MaxPool,
+    MeanPool,
+    Ragged,
+    SumPool,
+    Watch,
+)
+from ..nn.pairs import PairBias
 from ..nn.positions import Learned, grid
+from ..nn.transformer import redraw
 from ..nn.watch import look
 from ..tokens.base import Tokens
-from .base import RECURRENT, Model, Network, single
+from .base import Model, Network, single
+from .trunks import RECURRENT
 
 
 class Encoder(Model):
     """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
 
-    pool: Literal["auto", "mean", "max", "first", "last", "class_token", "class_attention", "attention"] = "auto"
+    pool: Literal["auto", "mean", "sum", "max", "first", "last", "class_token", "class_attention", "attention"] = "auto"
     """From tokens to one vector; first: that of a special token before each text. auto: mean, or last for recurrent
     trunks."""
+    class_depth: int = Field(default=2, ge=1)
+    """Of class_attention: blocks in which a class token asks the others; their form is that of the trunk."""
+    class_query: Literal["normal", "raw"] = "normal"
+    """Of class_attention: whether the class token asks normalised as the others are, or as it is."""
+    class_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Of class_attention: share of numbers set to zero in training."""
     bidirectional: bool = True
     """Whether recurrent trunks read both ways."""
 
@@ -50,10 +71,35 @@ class Encoder(Model):
         if name == "class_token":
             return ClassToken(dim)
         if name == "class_attention":
-            return ClassAttention(dim, self.heads)
+            return self._class_attention(dim)
         if name == "attention":
             return AttentionPool(dim, self.heads)
+        if name == "sum":
+            return SumPool()
         return MaxPool() if name == "max" else MeanPool()
+
+    def _class_attention(self, dim: int) -> ClassAttention:
+        """Blocks like those of the trunk."""
+        made = ClassAttention(
+            dim,
+            self.heads,
+            self.class_depth,
+            raw_query=self.class_query == "raw",
+            groups=self.groups,
+            head_dim=self.head_dim,
+            ratio=self.ratio,
+            activation=self.activation,
+            norm=self.norm,
+            epsilon=self.norm_epsilon,
+            order=self.order,
+            qk_norm=self.qk_norm,
+            bias=self.bias,
+            extras=self.extras,
+            dropout=self.class_dropout,
+        )
+        if self.weights != "normal":
+            redraw(made.blocks, self.weights)
+        return made
 
 
 class Encoded(NamedTuple):
@@ -69,6 +115,8 @@ class EncoderNetwork(Network):
     def __init__(self, section: Encoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module) -> None:
         super().__init__(section, tokens, objective, trunk)
         self.pooling = pool
+        if section.weights == "moco":
+            redraw(self.heads, section.weights)
 
     def encode(self, view: View, watch: Watch | None = None) -> Encoded:
         """Every token informed by all others."""
@@ -80,7 +128,9 @@ class EncoderNetwork(Network):
             at = self._places(x, view.valid)
         x, valid, at = self.pooling.prepend(x, view.valid, at)
         bias = self.entrance.lean(view)
-        more = {} if bias is None else {"bias": nn.functional.pad(bias, (1, 0, 1, 0))}
+        if bias is not None:
+            bias = bias.after() if isinstance(bias, PairBias) else nn.functional.pad(bias, (1, 0, 1, 0))
+        more = {} if bias is None else {"bias": bias}
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:

@@ -13,8 +13,9 @@ from ..errors import UserError
 from ..nn import LastPool, RecurrentDecoder, Watch
 from ..nn.watch import look
 from ..tokens.base import Tokens
-from .base import RECURRENT, Entrance, Model
+from .base import Entrance, Model
 from .encoder import Encoded
+from .trunks import RECURRENT
 
 SOURCE, TARGET = "source", "target"  # the names of the two streams
 
@@ -83,8 +84,8 @@ class EncoderDecoderNetwork(nn.Module):
     def __init__(self, section: EncoderDecoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()
         source, target = tokens[SOURCE], tokens[TARGET]
-        self.source = Entrance(source, section.dim, section.heads, section.dropout, pairs=False, hides=False)
-        self.target = Entrance(target, section.dim, section.heads, section.dropout, pairs=False, hides=False)
+        self.source = Entrance(source, section.dim, section.heads, section.entering, pairs=False, hides=False)
+        self.target = Entrance(target, section.dim, section.heads, section.entering, pairs=False, hides=False)
         if section.share:
             if not source.alike(target):
                 raise UserError(

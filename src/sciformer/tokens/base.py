@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Stream
+from ..data.batch import Batch, Stream, Valid
 from ..data.chance import Chance
 from ..data.source import Table
 from ..errors import UserError
@@ -59,6 +59,16 @@ class Tokens(Section):
     """Fields that may differ from those of a run whose weights are taken: what was learned does not depend on them."""
     stand_in: ClassVar[bool] = True
     """Whether the model learns a vector that stands for a hidden token; otherwise `blank` names one of the tokens."""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns of the table without which there are no tokens."""
+        return tuple(self.reads)
+
+    @property
+    def wishes(self) -> tuple[str, ...]:
+        """Further columns that are taken where the data have them."""
+        return ()
 
     # What is a token, and where is it?
 
@@ -112,12 +122,24 @@ class Tokens(Section):
 
     # How does it enter the model, and how does it come back?
 
+    def width(self, dim: int) -> int:
+        """The width of what the embedding for a model of width `dim` gives; another where tokens enter as they are."""
+        return dim
+
     def embedding(self, dim: int) -> nn.Module:
         """A module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
         raise NotImplementedError
 
+    def trace(self, dim: int) -> nn.Module | None:
+        """What a hidden token still shows: a module from columns to vectors (..., N, D), added to what stands for it;
+        None: nothing."""
+        return None
+
     def pairs(self, heads: int) -> nn.Module | None:
-        """What is known about two tokens: a module from columns to a bias (B, H, N, N), or None."""
+        """What is known about two tokens: a module from columns and their `valid`, or None.
+
+        It returns a bias (B, H, N, N) for padded tokens, a PairBias for packed ones, whose `valid` is a Ragged.
+        """
         return None
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
@@ -135,6 +157,16 @@ class Tokens(Section):
     def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
         """Columns of `hides` in which the tokens where the mask (T,) is True are random ones."""
         raise UserError(f"tokens that can be replaced by random ones; `{self.kind}` cannot", "none")
+
+    # How do others make it?
+
+    def example(self) -> Table | None:
+        """A few samples without a meaning, of which tokens can be made; None: that takes data."""
+        return None
+
+    def preprocessing(self) -> dict[str, Any]:
+        """How raw data become the columns that a model reads, as plain JSON for programs without this library."""
+        return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
 
     # How does a person look at it?
 
@@ -157,6 +189,12 @@ class Tokens(Section):
         else:
             at = np.arange(int(stream.lengths.sum()), dtype=np.float64)[:, None]
         return np.sqrt(((at[:, None] - at[None]) ** 2).sum(-1))
+
+
+def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
+    """Tokens as vectors (..., N, D). An embedding with the attribute `masked` is also told which tokens are real, for
+    norms over the batch."""
+    return module(columns, valid) if getattr(module, "masked", False) else module(columns)
 
 
 def _blank(column: Array, tokens: Array) -> Array:

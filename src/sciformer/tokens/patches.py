@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -156,6 +156,24 @@ class Patches(Tokens):
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """Pixels, by a linear layer and squared error."""
         return PatchReadout(self.patch**2 * self.shape[2], dim)
+
+    def example(self) -> Table:
+        """Images of noise."""
+        rng = np.random.default_rng(0)
+        noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
+        return {"image": noise.astype(np.float32)}
+
+    def preprocessing(self) -> dict[str, Any]:
+        """How patches are cut and scaled."""
+        return {
+            **super().preprocessing(),
+            "image": dict(zip(("height", "width", "channels"), self.shape)),
+            "columns": {
+                "patch": "pixels of a square patch, row by row, channels last; patches of an image row by row; "
+                + ("(x - mean) / deviation of the channel" if self.scale == "channel" else "values as they are"),
+                "at": "row and column of the patch, from 0",
+            },
+        }
 
     def words(self, stream: Stream) -> list[str]:
         """Row and column."""
