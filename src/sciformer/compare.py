@@ -28,6 +28,7 @@ from .errors import Stopped, UserError
 from .evaluate import judge
 from .inspect.cost import cost, large
 from .inspect.page import Page
+from .metrics import REJECTION
 from .objectives.base import prepare
 from .plugin import Plugin
 from .recipe import Recipe
@@ -204,6 +205,8 @@ def number(figure: Figure, whole: bool = False) -> str:
     """Mean and spread: the mean with as many places as the spread has two digits of."""
     if not math.isfinite(figure.mean):
         return "–"
+    if figure.bound:
+        return f"≥ {figure.mean:.4g}"
     if whole:
         return f"{figure.mean:,.0f}"
     if not math.isfinite(figure.spread):
@@ -218,6 +221,8 @@ def caption_of(found: Comparison) -> str:
     """What the numbers are."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over seeds."
+    if any(name.startswith(REJECTION) for name in found.metrics):
+        text += " Of rejections the median; ≥ where no background was left in a run."
     if found.grid:
         text += f" Each recipe at the point of the grid with the best validation {found.best}."
     return text

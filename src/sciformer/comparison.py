@@ -11,7 +11,7 @@ import numpy as np
 
 from .document import differences
 from .inspect.cost import plain_json
-from .metrics import METRICS
+from .metrics import REJECTION, AtLeast, lower_is_better
 from .recipe import Recipe
 
 # Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
@@ -23,17 +23,21 @@ Point = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over seeds, the sample standard deviation (nan for one seed), and their number."""
+    """A mean (or a median) over seeds, the sample standard deviation (nan for one seed), and their number."""
 
     mean: float
     spread: float
     count: int
+    bound: bool = False
+    """Whether one of the values is a lower bound, and so is this."""
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Figure:
+    def of(cls, values: Sequence[float], median: bool = False) -> Figure:
         """Of these values, one for each seed."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
-        return cls(float(np.mean(values)) if values else math.nan, spread, len(values))
+        middle = np.median if median else np.mean
+        bound = any(isinstance(value, AtLeast) for value in values)
+        return cls(float(middle(values)) if values else math.nan, spread, len(values), bound)
 
 
 @dataclass
@@ -57,6 +61,11 @@ class Trial:
     unit: str = ""
     error: str = ""
 
+    @property
+    def bounds(self) -> list[str]:
+        """The scores of which only a lower bound is known."""
+        return [name for name, value in self.scores.items() if isinstance(value, AtLeast)]
+
 
 @dataclass
 class Row:
@@ -73,9 +82,9 @@ class Row:
         return [trial for trial in self.trials if not trial.error]
 
     def score(self, metric: str, valid: bool = False) -> Figure:
-        """Mean and spread of a metric on the part that is judged, or on the validation part."""
+        """Mean (of rejections, the median) and spread of a metric on the judged or on the validation part."""
         found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
-        return Figure.of([value for value in found if value is not None])
+        return Figure.of([value for value in found if value is not None], metric.startswith(REJECTION))
 
     def over(self, name: str) -> Figure:
         """Mean and spread of a number of the runs, where it is known."""
@@ -114,7 +123,7 @@ class Comparison:
         rows = []
         for row in self.rows:
             scores = {name: asdict(row.score(name)) for name in self.metrics}
-            runs = [asdict(trial) for trial in row.trials]
+            runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
             about = {"recipe": row.recipe, "point": row.point, "chosen": row.chosen, "scores": scores, "runs": runs}
             rows.append(about | {name: asdict(row.over(name)) for name in ("crossing", "seconds", "speed", "flops")})
         made = {
@@ -130,11 +139,6 @@ class Comparison:
 def words_of(point: Point) -> str:
     """A point of the grid: `train.rate=0.001,model.depth=4`."""
     return ",".join(f"{key}={value}" for key, value in point.items())
-
-
-def lower_is_better(metric: str) -> bool:
-    """Whether a smaller value of the loss or a metric is the better one."""
-    return metric not in METRICS or METRICS[metric].better == "lower"
 
 
 def common_metrics(rows: Sequence[Row]) -> list[str]:
@@ -178,6 +182,10 @@ def _sentence(metric: str, rows: Sequence[Row]) -> str:
     a, b = first.score(metric), second.score(metric)
     apart = abs(a.mean - b.mean)
     head = f"{metric}: {first.recipe} is ahead of {second.recipe} by {apart:.3g}"
+    if a.bound or b.bound:
+        return (
+            f"{metric}: too few samples were left to tell; one of {first.recipe} and {second.recipe} has a bound only."
+        )
     if math.isclose(a.mean, b.mean, rel_tol=1e-6):  # less is the rounding of sums
         return f"{metric}: {first.recipe} and {second.recipe} are equal."
     if a.count < 2 or b.count < 2:

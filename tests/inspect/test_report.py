@@ -227,7 +227,9 @@ def test_what_cannot_be_drawn_is_told(fresh):
 def test_pictures_of_a_run(trained, tmp_path):
     said = []
     written = inspect_run(trained("classify"), tmp_path, samples=2, part="valid", say=said.append)
-    assert [path.stem for path in written] == ["sample-1", "sample-2", "heads", "reach", "reach-along"]
+    assert [path.stem for path in written] == [
+        *("sample-1", "heads-1", "sample-2", "heads-2", "heads", "reach", "reach-along")
+    ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
     assert said == []
     assert [path.stem for path in inspect_run(trained("lstm"), tmp_path / "b", 1, say=said.append)] == ["sample-1"]

@@ -58,7 +58,8 @@ def test_an_encoder(capsys):
         ("import tiny --model.dept 3", "did you mean model.depth?"),
         ("export runs/tiny", "--out"),
         ("export runs/tiny --out lines.txt", "a folder, or nothing, at lines.txt; found a file"),
-        ("export runs/tiny --out o --format onnx", "the format to be one of huggingface; found 'onnx'"),
+        ("export runs/tiny --out o --format onxn", "the format to be one of huggingface, onnx; found 'onxn'"),
+        ("export runs/tiny --out o --format onnx", "an encoder that answers in one pass, for ONNX"),
         ("train runs/tiny", "sciformer finetune RECIPE --from runs/tiny --run FOLDER"),
         (
             "evaluate runs/tiny",

@@ -184,7 +184,7 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])
     assert [" ".join(one) for one in predicted["tags"]] == [tags for _, tags in SENTENCES]
-    from sciformer.shelf import write_answers
+    from sciformer.answers import write_answers
 
     assert write_answers(tmp_path / "p.csv", predicted) == 5
     assert (tmp_path / "p.csv").read_text().splitlines()[2] == "the river Spree,O O B-place,O O B-place"

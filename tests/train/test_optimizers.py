@@ -92,7 +92,7 @@ def test_schedules_against_their_formulas(warmup):
         "constant": lambda n: 1.0,
         "inverse_sqrt": lambda n: math.sqrt(max(1, warmup) / (n + 1)),
         "cosine": lambda n: floor + (1 - floor) * (1 + math.cos(math.pi * (n - warmup) / (total - warmup))) / 2,
-        "flat": lambda n: 1 - (1 - floor) * max(0, n - flat * total) / (total - flat * total),
+        "flat": lambda n: floor ** (max(0, n - flat * total) / (total - flat * total)),
     }
     for name, formula in formulas.items():
         settings = Train(rate=peak, warmup=warmup, schedule=name, floor=floor, flat=flat)

@@ -28,6 +28,7 @@ from ..errors import UserError
 from ..nn import ClassToken, Watch
 from .attention import FONT, draw_heads
 from .curves import FAINT, LINES, Band, _finish, _start, draw_along
+from .panels import few_ticks, join_legends, shrink
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
@@ -226,12 +227,13 @@ def received(weights: ArrayLike, front: int = 0) -> Floats:
     return np.divide(total, seen.sum(1), out=np.zeros_like(total), where=seen.any(1))
 
 
-def weights_on(look: Look, row: int) -> dict[str, Floats]:
-    """The attention that the tokens of one sample receive (N,), by map in order of depth."""
+def weights_on(look: Look, row: int, head: int | None = None) -> dict[str, Floats]:
+    """The attention that the tokens of one sample receive (N,), by map in order of depth; from all heads, or one."""
     n = int(look.seen.stream.lengths[row])
     longest, inside = int(look.seen.stream.lengths.max(initial=0)), self_attention(look)
     found = {}
     for name, a in look.watch.attention.items() if n else ():
+        a = a if head is None else a[:, head : head + 1]
         if name in inside:
             end = look.front + n
             found[name] = received(a[row : row + 1, :, :end, :end], look.front)[0]
@@ -282,10 +284,14 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel]) -> Figure:
         tokens.draw(sample, weights, axes)
         for letter in axes.texts:  # they stand inside, and measuring hundreds takes longer than drawing them
             letter.set_in_layout(len(axes.texts) < LETTERS)
+        if across > 1:
+            shrink(axes, 1.9)
+            few_ticks(axes, named=axes in grid[::across] or axes.get_ylim() != grid[0].get_ylim())
         words = name.replace("\n", ", ") if across == 1 else name
         axes.set_title(plain(words), fontsize=FONT, loc="left" if across == 1 else "center")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
+    join_legends(figure, grid)
     return figure
 
 

@@ -32,7 +32,7 @@ SCREEN = 96  # of CSS, per inch
 CONTENTS = 4  # sections, above which there is a table of contents
 # No page may hold these: controls but for tab and line ends, and halves of surrogate pairs (from odd file names).
 UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-NUMBER = re.compile(r"\s*[-+−±<>≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
+NUMBER = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
 
 STYLE = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --soft: #5b6570; --line: #d9dee3; --tint: #f4f6f8;
@@ -212,5 +212,5 @@ def _write(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, numbers.Real) and not isinstance(value, (bool, numbers.Integral)):
-        return f"{float(value):.4g}"
+        return f"{value if isinstance(value, float) else float(value):.4g}"  # a float may say that it is a bound
     return str(value)

@@ -24,14 +24,15 @@ from ..data.dataset import ITEMS, WINDOW
 from ..data.source import Chosen, pieces
 from ..errors import UserError
 from ..evaluate import Judgement, judge
-from ..metrics import METRICS, confusion, reliability, roc
+from ..metrics import METRICS, REJECTION, AtLeast, confusion, reliability, roc
 from ..train.changes import Changed
 from ..train.weights import load_weights
-from . import alignment, cost, curves, looking
+from . import alignment, cost, curves, heads, looking
 from .along import Along, answers_along, draw_along
 from .curves import any_letters, word
 from .looking import even
 from .page import DOTS, Page
+from .rejection import figures
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -80,6 +81,8 @@ class Found:
             made = judge(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
             about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
+            if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
+                about[part]["bounds"] = bounds  # scores of which only a lower bound is known
 
 
 def write_report(run: Run) -> Path:
@@ -113,7 +116,8 @@ def inspect_run(
     """Pictures of what a model attends to, as PNG files in the folder `out`.
 
     For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
-    receive; for the first one the weights head by head, if it is short; the reach of the heads.
+    receive, and once more for every head of every block; for the first one the weights head by head as matrices, if it
+    is short; the reach of the heads.
     """
     if samples < 1:
         raise UserError("one sample or more", f"{samples}")
@@ -144,6 +148,8 @@ def _pictures(
     for row in range(len(batch)):
         caption = f"{_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
         yield f"sample-{row + 1}", partial(looking.draw_attention, look, data, row), caption
+        if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
+            yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
     if not look.watch.attention:
         say("This trunk has no attention.")
         return
@@ -230,6 +236,8 @@ def _training(page: Page, run: Run) -> None:
     measured = {key: key.partition("_")[2] for key in keys if key.partition("_")[2] in METRICS}
     shares = {key: word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
+    rejected = {key: key.partition(REJECTION)[2].replace("_", " % of ", 1) for key in keys if f"_{REJECTION}" in key}
+    history(rejected, "rejection", "Rejections against step.")
     for key, name in measured.items():
         if key not in shares:
             history({key: word(name)}, word(name), f"{word(name).capitalize()} ({METRICS[name].help}) against step.")
@@ -251,14 +259,15 @@ def _scores(page: Page, found: Found) -> None:
                 page.code(found.before)
         return
     about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
+    names = [name for name in names if not name.startswith(REJECTION)]  # those have a table of their own
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
     page.table(["part", "samples", *map(word, names)], rows, "The model on each part")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None
     part = _shown(found.data)
-    outputs = found.judged[part].outputs
-    if rows := found.objective.details(outputs):
+    outputs, samples = found.judged[part].outputs, found.judged[part].samples
+    if rows := found.objective.details(outputs, samples):
         page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
     draw: dict[str, Callable[[], Figure]] = {}
     if "probabilities" in outputs:
@@ -267,6 +276,7 @@ def _scores(page: Page, found: Found) -> None:
         draw["Reliability: is it as sure as it is right?"] = lambda: curves.draw_reliability(reliability(*pair))
         if len(classes) == 2:
             draw["True against false positives"] = lambda: curves.draw_roc(roc(*pair))
+        draw |= figures(found.objective, outputs, samples)
     elif "std" in outputs:
         for i, name in enumerate(found.objective.targets[:4]):
             three = [outputs[key][:, i] for key in ("mean", "std", "target")]
@@ -294,7 +304,7 @@ def _attention(page: Page, found: Found) -> None:
         return
     part = _shown(found.data, found.objective.along)
     for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
-        if name != "heads":
+        if not name.startswith("heads"):
             page.figure(figure(), caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
 

@@ -1,4 +1,4 @@
-"""From a run to a folder of Hugging Face, which `transformers` loads."""
+"""From a run to a folder for others: of Hugging Face, which `transformers` loads, or an ONNX graph."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from ..tokens.text import Text
 from ..tokens.tokenizer import package
 from ..train.folder import Folder
 from ..train.weights import load_weights
+from . import onnx
 from .bert import BERT
 from .family import Family, Written
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .spelling import FILE
 
-FORMATS = ("huggingface",)
+FORMATS = ("huggingface", "onnx")
 FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json")
 SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
 OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
@@ -38,16 +39,22 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
     """
     one_of("the format", format, FORMATS)
     out = Path(out).expanduser()
-    _check(out, overwrite)
-    tokens = _text(run)
-    weights, _ = load_weights(run.folder.model)
-    written = family(run).write(run.recipe, weights)
+    _check(out, overwrite, FILES if format == "huggingface" else onnx.FILES)
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
-        _write(partial, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
+        notes = onnx.write_onnx(run, partial) if format == "onnx" else _write_family(run, partial)
         _put(partial.path, out)
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
+    return notes
+
+
+def _write_family(run: Run, folder: Folder) -> list[str]:
+    """The files of Hugging Face, and what there is to say."""
+    tokens = _text(run)
+    weights, _ = load_weights(run.folder.model)
+    written = family(run).write(run.recipe, weights)
+    _write(folder, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
     return written.notes
 
 
@@ -71,7 +78,7 @@ def _text(run: Run) -> Text:
     return tokens[0]
 
 
-def _check(out: Path, overwrite: bool) -> None:
+def _check(out: Path, overwrite: bool, files: tuple[str, ...]) -> None:
     """Refuse a place where something else lies."""
     if not out.exists():
         return
@@ -80,7 +87,7 @@ def _check(out: Path, overwrite: bool) -> None:
     there = sorted(path.name for path in out.iterdir())
     if there and not overwrite:
         raise UserError(f"nothing yet at {out}", ", ".join(there[:4]), "Name another with --out, or say --overwrite.")
-    others = [name for name in there if name not in FILES]
+    others = [name for name in there if name not in files]
     if others:
         advice = "Only what an export wrote is replaced; name another folder with --out."
         raise UserError(f"nothing but an earlier export at {out}", ", ".join(others[:4]), advice)

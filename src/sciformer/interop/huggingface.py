@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import shutil
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from .._version import __version__
 from ..assembly import Assembly
 from ..errors import UserError
 from ..recipe import Recipe
 from ..run import Run
-from ..train.changes import located
-from ..train.folder import Folder
-from ..train.weights import put, save_weights
 from .bert import BERT, ROBERTA
 from .config import Config
 from .family import EMBEDDING, POSITION, Family
@@ -31,6 +21,7 @@ from .links import take_all
 from .llama import LLAMA
 from .reading import read_json, read_pooling, read_tensors
 from .spelling import FILE, read_names, read_tokenizer, token_keys
+from .writing import Imported, refuse_files, write_run
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
@@ -59,17 +50,27 @@ class Foreign:
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
-    """Make a run of a model of others: a folder of Hugging Face, or a .gguf file.
+    """Make a run of a model of others: a folder of Hugging Face, a .gguf file, or a checkpoint of weaver (.pt).
 
     changes    of the recipe, such as {"tokens.context": 128}
     say        hears what was left out
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise UserError(f"no files yet at {run}, the run to be made", "some", "Name another folder with --run.")
+    refuse_files(run)
+    if source.suffix in (".pt", ".pth"):
+        from .weaver import import_weaver
+
+        made = import_weaver(source, changes)
+        write_run(run, made, source)
+        for note in made.notes if say else ():
+            say(note)
+        return Run(run)
     foreign = _gguf(source) if source.suffix == ".gguf" else read_folder(source)
     recipe, weights = convert(foreign, str(run.resolve() / "model" / FILE), changes)
-    _write(run, foreign, recipe, weights, source)
+    state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
+    files = {FILE: foreign.tokenizer}
+    made = Imported(foreign.name, recipe, weights, state, foreign.config, foreign.notes, files)
+    write_run(run, made, source, lambda assembly: _check_size(weights, assembly, foreign.where))
     for note in foreign.notes if say else ():
         say(note)
     return Run(run)
@@ -120,43 +121,6 @@ def convert(
             raise UserError(f"tokens.context of at most {places}, the places that were learned", f"{context}")
         weights[POSITION] = weights[POSITION][:context].clone()
     return recipe, weights
-
-
-def _write(run: Path, foreign: Foreign, recipe: Recipe, weights: dict[str, Tensor], source: Path) -> None:
-    """The run folder, whole or not at all."""
-    recipe = located(recipe)
-    state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
-    has_data = bool(getattr(recipe.data, "files", []))
-    assembly = Assembly.open(recipe, state) if has_data else Assembly.stored(recipe, state)
-    _check_size(weights, assembly, foreign.where)
-    with torch.device("meta"):  # shapes without numbers
-        network = assembly.network()
-    put(network, weights, lambda found, own: found.to("meta"), str(source))
-    about: dict[str, Any] = {
-        "sciformer": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "plugins": [],
-        "data": assembly.splits.fingerprint if assembly.splits else {},
-        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
-        "parameters": sum(weight.numel() for weight in network.parameters()),
-        "seconds": 0.0,
-        "recipe": foreign.name,
-        "began": time.strftime("%Y-%m-%d %H:%M"),
-        "imported": {"from": foreign.name, "config": foreign.config, "notes": foreign.notes},
-    }
-    partial = Folder(run.with_name(f".{run.name}.partial-{os.getpid()}"))
-    try:
-        partial.write("run.json", json.dumps(about, indent=1))
-        partial.write("recipe.yaml", recipe.text())
-        partial.write("model/statistics.json", json.dumps(assembly.state()))
-        partial.write(f"model/{FILE}", foreign.tokenizer)
-        save_weights(
-            partial.model, {name: weight.float() for name, weight in weights.items()}, {"step": 0, "scores": {}}
-        )
-        partial.path.rename(run)  # over an empty folder, if there is one
-    finally:
-        shutil.rmtree(partial.path, ignore_errors=True)
 
 
 def _check_size(weights: dict[str, Tensor], assembly: Assembly, where: str) -> None:

@@ -32,7 +32,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: safetensors, or (without running anything of it) a file of PyTorch's."""
-    for name, read in ((SAFE, _safe), (PICKLED, _pickled)):
+    for name, read in ((SAFE, _safe), (PICKLED, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
         if (folder / f"{name}.index.json").is_file():
@@ -67,7 +67,8 @@ def _safe(path: Path) -> dict[str, Tensor]:
         raise UserError(f"a whole file at {path}", f"{error}", "Was it fetched whole?") from error
 
 
-def _pickled(path: Path) -> dict[str, Tensor]:
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """The weights of a file of PyTorch's; nothing of it is run."""
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:

@@ -2,6 +2,7 @@
 
 `METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. What is neither better when
 higher nor when lower (coverage), or is no single number (confusion, roc, reliability, crossing), is a function only.
+Rejections of a background have names of their own, `rejection_50` and the like: they depend on two classes and a share.
 The rules for nan, empty input and single classes are those of `arrays` and of each docstring.
 """
 
@@ -19,15 +20,19 @@ from .classification import Roc, accuracy, auc, confusion, macro_f1, roc
 from .crossing import Crossing, crossing
 from .entities import entities, entity_f1, entity_precision, entity_recall
 from .regression import coverage, mae, negative_log_likelihood, quantile_error, rmse
+from .rejection import AtLeast, Rejection, Sculpting, odds, rejection, sculpting, tradeoff
 from .text import perplexity, token_accuracy
 from .translation import bleu, chrf
 
 __all__ = [
     "METRICS",
+    "AtLeast",
     "Crossing",
     "Metric",
+    "Rejection",
     "Reliability",
     "Roc",
+    "Sculpting",
     "accuracy",
     "auc",
     "bleu",
@@ -40,15 +45,20 @@ __all__ = [
     "entity_f1",
     "entity_precision",
     "entity_recall",
+    "lower_is_better",
     "macro_f1",
     "mae",
     "negative_log_likelihood",
+    "odds",
     "perplexity",
     "quantile_error",
+    "rejection",
     "reliability",
     "rmse",
     "roc",
+    "sculpting",
     "token_accuracy",
+    "tradeoff",
 ]
 
 
@@ -75,7 +85,7 @@ TAGS = ("tags", "truth")
 METRICS: dict[str, Metric] = {
     "accuracy": Metric(accuracy, "higher", CLASSES, "share of samples whose class is right"),
     "auc": Metric(
-        auc, "higher", CLASSES, "area under the ROC curve; over more than two classes, each against the rest"
+        auc, "higher", CLASSES, "area under the ROC curve; over more than two classes, the mean over pairs of them"
     ),
     "bleu": Metric(bleu, "higher", TEXTS, "n-grams of words shared with the reference, in per cent (sacreBLEU)"),
     "calibration_error": Metric(calibration_error, "lower", CLASSES, "mean of |accuracy − confidence| over 15 bins"),
@@ -93,3 +103,9 @@ METRICS: dict[str, Metric] = {
     "rmse": Metric(rmse, "lower", NUMBERS, "root of the mean squared error"),
     "token_accuracy": Metric(token_accuracy, "higher", ("correct", "count"), "share of tokens that are right"),
 }
+REJECTION = "rejection_"
+
+
+def lower_is_better(name: str) -> bool:
+    """Whether a smaller value of the loss or a metric is the better one."""
+    return not name.startswith(REJECTION) and (name not in METRICS or METRICS[name].better == "lower")

@@ -49,19 +49,24 @@ def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
 
 
 def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
-    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻): how often a sample of the class has a greater score than one of the others.
+    """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻): how often a sample of the class has a greater score than one of another.
 
-    With two classes the score is the probability of class 1. With more it is the mean over classes of each against the
-    rest, over the classes that occur in the labels. nan where all labels are of one class, for then there is no pair.
-    A sample's weight counts in every pair it is part of; a class whose weights are all 0 does not occur.
+    With two classes the score is the probability of class 1. With more it is the mean over ordered pairs of classes
+    (a, b) of the samples of a against those of b, by the probability of a: macro one-versus-one (Hand and Till 2001),
+    which does not depend on how many samples a class has. Over the classes that occur in the labels; nan where all
+    labels are of one class, for then there is no pair. A sample's weight counts in every pair it is part of; a class
+    whose weights are all 0 does not occur.
     """
     p, truth = classes(probabilities, label)
     w = weights(weight, len(p))
-    occur = np.flatnonzero(np.bincount(truth, weights=w, minlength=p.shape[1]))
+    totals: Floats = np.bincount(truth, weights=w, minlength=p.shape[1]).astype(np.float64)
+    occur = np.flatnonzero(totals)
     if not numbers(p) or len(occur) < 2:
         return NAN
-    positive = [1] if p.shape[1] == 2 else occur
-    return float(np.mean([_roc(p[:, c], truth == c, w).area for c in positive]))
+    if p.shape[1] == 2:
+        return _roc(p[:, 1], truth == 1, w).area
+    areas = [np.delete(_wins(p[:, c], c, truth, w, totals)[occur], i) for i, c in enumerate(occur.tolist())]
+    return float(np.mean(areas))
 
 
 def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
@@ -89,6 +94,15 @@ def confusion(probabilities: ArrayLike, label: ArrayLike) -> Integers:
 def _table(p: Floats, truth: Integers) -> Integers:
     c = p.shape[1]
     return np.bincount(truth * c + p.argmax(axis=1), minlength=c * c).reshape(c, c).astype(np.int64)
+
+
+def _wins(score: Floats, c: int, truth: Integers, weight: Floats, totals: Floats) -> Floats:
+    """(C,) how often a sample of class c has a greater score than one of each class, of those that occur."""
+    values, place = np.unique(score, return_inverse=True)
+    own = np.bincount(place, weights=weight * (truth == c), minlength=len(values))
+    above = own.sum() - own.cumsum() + own / 2  # equal scores count half
+    won = np.bincount(truth, weights=weight * above[place], minlength=len(totals))
+    return np.divide(won, totals * totals[c], out=np.zeros_like(totals), where=totals > 0)
 
 
 def _roc(score: Floats, positive: NDArray[np.bool_], weight: Floats) -> Roc:

@@ -47,6 +47,11 @@ class Objective(Section):
         """Columns of lists, with a label for each word or token, that the data must bring along."""
         return ()
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Columns of the table that training and judging need beside the tokens."""
+        return tuple(name for name in (*self.labels, self.along) if name)
+
     metrics: list[str] = Field(default_factory=list)
     """What to measure beside the loss; empty: what is usual for this objective."""
     along: str = ""
@@ -59,6 +64,11 @@ class Objective(Section):
         for name in self.metrics:
             one_of("objective.metrics", name, METRICS)
         return self.metrics or list(self.standard)
+
+    @property
+    def measured(self) -> list[str]:
+        """The names of all scores but the loss; a model can be chosen by any of them."""
+        return self.chosen()
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -105,8 +115,11 @@ class Objective(Section):
         np.add.at(sums, which, values)
         return sums / np.bincount(which).reshape(-1, *[1] * (values.ndim - 1))
 
-    def details(self, outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
-        """More than a number: the rows of a table, shown where a trained model is judged."""
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
+        """More than a number: the rows of a table, shown where a trained model is judged.
+
+        samples  columns of the samples, if known
+        """
         return []
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,9 +15,12 @@ from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
 from ..errors import UserError, one_of
+from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Objective, Outputs, known
+from .base import ANSWER, Array, Objective, Outputs, known
+
+Width = Annotated[int, Field(ge=1)]
 
 
 class Classify(Objective):
@@ -33,15 +36,32 @@ class Classify(Objective):
     """Weigh classes so that each counts alike, however many samples it has."""
     weight: str = ""
     """Column with a weight for each sample."""
-    hidden: int | None = Field(default=None, ge=1)
-    """Width of an inner layer of the head; none unless given."""
+    hidden: Width | Annotated[list[Width], Field(min_length=1)] | None = None
+    """Width of an inner layer of the head, or widths of several; none unless given."""
+    activation: Literal["gelu", "relu"] = "gelu"
+    """Of the inner layers."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
     curve: str = ""
     """Class whose probability the report draws along a column; the last one unless given."""
+    background: str = ""
+    """Class that is to be rejected: scores then say how much of it is left where a share of each other class is kept,
+    rejection_50 = 1 / (share of the background that passes) at 50 % of the class, by p / (p + p of the background)."""
+    efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
+    """Which share of a class is kept (or shares), by its name; 0.5 unless given, and of two classes 0.3 and 0.5."""
+    spectrum: str = ""
+    """Column of samples, such as a mass, whose spectrum the background should keep: the report shows how a cut changes
+    it."""
 
     @property
     def sends(self) -> tuple[str, ...]:
         """The number of the class, and the weight."""
         return (ANSWER, self.weight)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The class, the weight and the spectrum."""
+        return (*super().needs, *(name for name in (self.label, self.weight, self.spectrum) if name))
 
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
@@ -61,6 +81,12 @@ class Classify(Objective):
         if len(classes) > 10_000:
             raise UserError(f"classes in column `{self.label}`", f"{len(classes)} different values")
         self.state.update(classes=_names(classes), counts=counts.tolist())
+        self._check_rejections()
+        if self.spectrum:
+            column = train.sample_column(self.spectrum)
+            if column.ndim != 1 or column.dtype.kind not in "biuf":
+                found = f"{column.dtype} of shape {column.shape}"
+                raise UserError(f"one number for each sample in column `{self.spectrum}`", found)
 
     def admit(self, part: str, dataset: Dataset) -> None:
         """Refuse classes that the training part does not have."""
@@ -81,6 +107,78 @@ class Classify(Objective):
     def answers(self) -> list[str]:
         """The classes."""
         return self.classes
+
+    def _check_rejections(self) -> None:
+        if not self.background:
+            if self.efficiencies or self.spectrum:
+                key = "efficiencies" if self.efficiencies else "spectrum"
+                raise UserError(f"objective.background, the class to reject, beside objective.{key}", "none")
+            return
+        one_of("objective.background", self.background, self.classes)
+        for name, shares in self.efficiencies.items():
+            one_of("a class of objective.efficiencies", name, [one for one in self.classes if one != self.background])
+            for share in shares if isinstance(shares, list) else [shares]:
+                if not 0 < share <= 1:
+                    raise UserError(f"a share of {name} above 0 and up to 1", f"{share:g}", "50 % is 0.5.")
+
+    def kept(self, name: str) -> list[float]:
+        """The shares of a class that are kept where the background is rejected."""
+        shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
+        return shares if isinstance(shares, list) else [shares]
+
+    @property
+    def signals(self) -> list[str]:
+        """The classes that are told from the background; none where there is no such."""
+        return [name for name in self.classes if name != self.background] if self.background else []
+
+    @property
+    def measured(self) -> list[str]:
+        """The metrics, and a rejection for every class and share."""
+        return self.chosen() + [title for title, *_ in self._working_points()]
+
+    def _working_points(self) -> list[tuple[str, str, float]]:
+        """(name of the score, class, share that is kept)."""
+        found = []
+        for name in self.signals:
+            after = f"_{name}" if len(self.classes) > 2 else ""
+            found += [(f"{REJECTION}{100 * share:.6g}{after}", name, share) for share in self.kept(name)]
+        return found
+
+    def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
+        """By the name of the score: class, share that is asked for, and what was found."""
+        place = {name: i for i, name in enumerate(self.classes)}
+        pair = outputs["probabilities"], outputs["label"]
+        return {
+            title: (name, share, rejection(*pair, place[name], place[self.background], share))
+            for title, name, share in self._working_points()
+        }
+
+    def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
+        """The metrics; rejections of which only a lower bound is known are marked as such."""
+        found = {title: one for title, (_, _, one) in self._rejections(outputs).items()}
+        return super().score(outputs) | {
+            title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()
+        }
+
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
+        """For every class and share that is kept: the rejection, the cut, and how it changes a spectrum."""
+        rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
+        for name, share, one in self._rejections(outputs).values():
+            row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
+            row |= {f"{self.background} left": one.left, "cut": f"{one.cut:.6g}"}
+            if spectrum is not None and np.isfinite(one.value):
+                found = self.sculpted(outputs, spectrum, name, one.odds)
+                words = [f"{value:.3f}" if np.isfinite(value) else "–" for value in (found.divergence, found.chance)]
+                row |= dict(zip((f"change of {self.spectrum}", "by chance"), words))
+            rows.append(row)
+        return rows
+
+    def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
+        """How the spectrum of a column of the background changes where ln(p / p of the background) >= `least`."""
+        place = {one: i for i, one in enumerate(self.classes)}
+        mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
+        score = odds(outputs["probabilities"][mine], place[name], place[self.background])
+        return sculpting(column[mine], score >= least)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Number the classes; nothing is hidden."""
@@ -115,7 +213,7 @@ class Classify(Objective):
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """A linear layer, or an MLP."""
-        return {"class": ClassHead(dim, len(self.classes), self.hidden)}
+        return {"class": ClassHead(dim, len(self.classes), self.hidden, self.dropout, self.activation)}
 
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""

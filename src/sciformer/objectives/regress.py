@@ -28,6 +28,11 @@ class Regress(Objective):
     hidden: int | None = Field(default=None, ge=1)
     """Width of an inner layer of the head; none unless given."""
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The values."""
+        return (*super().needs, *self.targets)
+
     def fit(self, train: Dataset) -> None:
         """Learn mean and deviation of the values, so that the model works with numbers near one."""
         columns = [train.sample_column(name) for name in self.targets]

@@ -143,7 +143,7 @@ class Tag(Objective):
         merged[:] = [np.where(one == "", rest, one) for one in merged]
         return merged
 
-    def details(self, outputs: Mapping[str, Array]) -> list[dict[str, Any]]:
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
         """Precision, recall and F1 of every type of entity."""
         if not self.spans or "truth" not in outputs:
             return []

@@ -17,7 +17,7 @@ from ..data.loader import Fetch, load
 from ..data.order import arrange
 from ..errors import Stopped, UserError, one_of
 from ..evaluate import Judgement, judge
-from ..metrics import METRICS
+from ..metrics import AtLeast, lower_is_better
 from ..objectives.base import Step
 from . import checkpoint
 from .folder import Folder
@@ -67,7 +67,7 @@ class Engine:
         self.average: dict[str, Tensor] = {}
         if settings.average:
             self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        one_of("train.best", settings.best, ["loss", *assembly.objective.chosen()])
+        one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
         self.number = 0  # updates done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
         self.worse = 0  # evaluations since then
@@ -200,13 +200,17 @@ class Engine:
         """Judge the model; keep it if it is the best; return whether the training should stop early."""
         began = time.monotonic()
         part, found = self._judgement()
-        better = self._better(found.scores)
+        scores = {name: float(value) for name, value in found.scores.items()}
+        better = self._better(scores)
         if better:
-            self.best, self.worse = {"step": self.number, "scores": found.scores}, 0
+            self.best, self.worse = {"step": self.number, "scores": scores}, 0
         else:
             self.worse += 1
         weights = self.kept_weights() if better else {}
-        record = {"step": self.number, **{f"{part}_{name}": value for name, value in found.scores.items()}}
+        record: dict[str, Any] = {"step": self.number, **{f"{part}_{name}": value for name, value in scores.items()}}
+        bounds = [name for name, value in found.scores.items() if isinstance(value, AtLeast)]
+        if bounds:  # scores of which only a lower bound is known
+            record["bounds"] = bounds
 
         def write() -> None:
             assert board is not None
@@ -214,7 +218,8 @@ class Engine:
             self.teller.scores(self.number, found.scores, better)
             board.add(record)
             if better:
-                save_weights(self.folder.model, weights, {"step": self.number, "scores": found.scores})
+                about = {"step": self.number, "scores": scores} | ({"bounds": bounds} if bounds else {})
+                save_weights(self.folder.model, weights, about)
 
         self.ranks.lead(write)
         self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # judging is not training
@@ -275,8 +280,7 @@ class Engine:
         new, old = scores[name], self.best["scores"][name]
         if math.isnan(old):
             return not math.isnan(new)
-        lower = name == "loss" or METRICS[name].better == "lower"
-        return new < old if lower else new > old
+        return new < old if lower_is_better(name) else new > old
 
     def kept_weights(self) -> dict[str, Tensor]:
         """The weights that are judged: averaged where asked for, whole whatever the ranks hold."""
@@ -332,6 +336,7 @@ class Engine:
         put(self.step.model, weights, place, "checkpoints")
         self.average = {}
         part, found = self._judgement()
-        about = {"step": self.number, "scores": found.scores, "mean_of": used}
+        scores = {name: float(value) for name, value in found.scores.items()}
+        about = {"step": self.number, "scores": scores, "mean_of": used}
         self.ranks.lead(lambda: save_weights(self.folder.model, weights, about))
-        self.say(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {found.scores}")
+        self.say(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {scores}")

@@ -1,10 +1,10 @@
-"""AdamW with its groups, and the rate at each step."""
+"""The optimizers with their groups, and the rate at each step."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -13,12 +13,39 @@ from torch import Tensor, nn
 from .settings import Train
 
 ANSWERS = ("heads", "pooling", "readout")  # the parts of a model that make an answer of what its trunk found
-BEFORE = ("position", "embedding_norm")  # the parts of a trunk that come before its blocks
+BEFORE = ("position", "embedding_norm", "input_norm", "stem", "stem_norm")  # what of a trunk comes before its blocks
 BLOCK = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
 
 
-def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.AdamW:
-    """AdamW (arXiv 1711.05101): matrices decay, vectors (biases, norms, tokens that stand alone) do not.
+class Ranger(torch.optim.RAdam):
+    """RAdam whose weights are drawn back, every `every` steps, half the way to where they then were.
+
+    RAdam (arXiv 1908.03265) is Adam whose second moment is trusted as far as it is known. Lookahead (arXiv 1907.08610)
+    keeps slow weights s beside the fast ones w:   s <- s + share (w - s),   w <- s.
+    """
+
+    def __init__(self, params: Any, every: int = 6, share: float = 0.5, **options: Any) -> None:
+        super().__init__(params, decoupled_weight_decay=True, **options)
+        self.every, self.share = every, share
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One step of RAdam, and the way back where it is due; the slow weights are part of the state, as `slow`."""
+        weights = [weight for group in self.param_groups for weight in group["params"] if weight.grad is not None]
+        begun = {weight: weight.clone() for weight in weights if "slow" not in self.state[weight]}
+        found = super().step(closure)
+        for weight, before in begun.items():
+            self.state[weight]["slow"] = before
+        due = [weight for weight in weights if int(self.state[weight]["step"]) % self.every == 0]
+        if due:
+            slow = [self.state[weight]["slow"] for weight in due]
+            torch._foreach_lerp_(slow, due, self.share)
+            torch._foreach_copy_(due, slow)
+        return found
+
+
+def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.Optimizer:
+    """AdamW (arXiv 1711.05101) or Ranger: matrices decay, vectors (biases, norms, tokens that stand alone) do not.
 
     A group has a `scale`, its rate over that of the schedule: see `scales`.
     """
@@ -27,13 +54,11 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
     kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in sorted(trained.items(), key=lambda item: item[1].dim() < 2):  # as they come, matrices first
         kinds.setdefault((settings.decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
-    return torch.optim.AdamW(
-        [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()],
-        lr=settings.rate,
-        betas=settings.betas,
-        eps=settings.epsilon,
-        fused=device.type in ("cpu", "cuda"),
-    )
+    groups = [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()]
+    options: dict[str, Any] = {"lr": settings.rate, "betas": settings.betas, "eps": settings.epsilon}
+    if settings.optimizer == "ranger":
+        return Ranger(groups, **options)
+    return torch.optim.AdamW(groups, fused=device.type in ("cpu", "cuda"), **options)
 
 
 def is_answer(name: str) -> bool:
@@ -72,7 +97,7 @@ def rate(step: int, total: int, settings: Train) -> float:
 
     cosine        floor + (1 - floor) (1 + cos(pi t)) / 2,   t from 0 after the warm-up to 1 at the end
     inverse_sqrt  sqrt(warmup / step)                         (arXiv 1706.03762, with the peak as the scale)
-    flat          1 for a share of the steps, then a line down to the floor
+    flat          1 for a share of the steps, then floor^t,   t from 0 there to 1 at the end
     """
     if step < settings.warmup:
         return settings.rate * (step + 1) / settings.warmup
@@ -85,7 +110,7 @@ def rate(step: int, total: int, settings: Train) -> float:
         return settings.rate * (settings.floor + (1 - settings.floor) * (1 + math.cos(math.pi * min(1.0, part))) / 2)
     level = settings.flat * total
     part = max(0.0, step - level) / max(1.0, total - level)
-    return settings.rate * (1 - (1 - settings.floor) * min(1.0, part))
+    return settings.rate * settings.floor ** min(1.0, part)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:
@@ -109,3 +134,5 @@ def restore_optimizer(
             kept = {key.removesuffix(suffix): value for key, value in saved.items() if key.endswith(suffix)}
             if kept:
                 optimizer.state[parameter] = {key: place(value, parameter) for key, value in kept.items()}
+                if not group.get("fused") and not group.get("capturable"):  # it is read on the host at every step
+                    optimizer.state[parameter]["step"] = kept["step"].cpu()

@@ -44,20 +44,22 @@ class Train(Section):
     seed: int = Field(default=0, ge=0)
     """Of the first weights, the order of the data and all that is random in training."""
 
+    optimizer: Literal["adamw", "ranger"] = "adamw"
+    """AdamW; or RAdam whose weights are drawn back half the way every six steps (Lookahead)."""
     rate: float = Field(default=1e-3, gt=0)
     """Highest learning rate."""
     warmup: int = Field(default=100, ge=0)
     """Steps over which the rate rises from zero."""
     schedule: Literal["cosine", "inverse_sqrt", "flat", "constant"] = "cosine"
-    """Then: a cosine down to `floor`; 1 / sqrt(step); flat for the share `flat` of all steps, then a line down."""
+    """Then: a cosine down to `floor`; 1 / sqrt(step); flat for the share `flat` of all steps, then floor^t."""
     floor: float = Field(default=0.1, ge=0, le=1)
     """Last rate over the highest, of cosine and flat."""
     flat: float = Field(default=0.7, ge=0, le=1)
     """Share of the steps before the descent of flat."""
     betas: tuple[float, float] = (0.9, 0.95)
-    """Memory of AdamW for the gradient and for its square."""
+    """Memory of the optimizer for the gradient and for its square."""
     epsilon: float = Field(default=1e-8, gt=0)
-    """Of AdamW."""
+    """Beside the root of the square, in the optimizer."""
     decay: float = Field(default=0.1, ge=0)
     """Weight decay of matrices; vectors (biases, norms, positions) have none."""
     clip: float = Field(default=1.0, ge=0)
@@ -105,7 +107,7 @@ class Train(Section):
     workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0: this one does."""
     bucket: bool = True
-    """Put samples of similar length together."""
+    """Put samples of similar length together; where they are packed, nothing is gained by it, and they stay mixed."""
     multiple: int | None = Field(default=None, ge=1)
     """Pad samples to a multiple of so many tokens. Unset: 32 where a compiled step wants few shapes, else 1; with
     `tokens`, 16 and more for long samples."""
@@ -120,6 +122,8 @@ class Train(Section):
             raise ValueError("give train.steps or train.epochs, not both")
         if self.tokens is not None and not self.bucket and not self.packed:
             raise ValueError("train.tokens puts samples of similar length together; train.bucket: false would not")
+        if self.schedule == "flat" and self.floor == 0:
+            raise ValueError("train.schedule: flat goes down to train.floor by equal factors, so it must be above 0")
         if not (0 <= self.betas[0] < 1 and 0 <= self.betas[1] < 1):
             raise ValueError("train.betas must lie between 0 and 1")
         return self

@@ -29,7 +29,7 @@ from .folder import Folder
 from .optimizers import ANSWERS, is_answer
 from .weights import digest, load_weights, named
 
-OPTIONAL = ("entrance.hidden",)  # the vector for hidden tokens, which a question may want or not
+OPTIONAL = ("entrance.hidden", "entrance.trace.")  # what stands for hidden tokens, which a question may want or not
 HARMLESS = tuple(f"model.{key}" for key in ("dropout", "attention_dropout", "hidden_dropout", "drop_path", "pool"))
 FEW = 6  # names that are listed
 
@@ -126,7 +126,7 @@ class Start:
             name
             for name in body
             if (name not in own or name not in self.weights or own[name].shape != self.weights[name].shape)
-            and not (name in OPTIONAL and not (name in own and name in self.weights))
+            and not (name.startswith(OPTIONAL) and not (name in own and name in self.weights))
         ]
         if not odd:
             return

@@ -1,4 +1,4 @@
-"""One update of the weights: loss, gradient, clipping, AdamW; exact whatever the number of pieces."""
+"""One update of the weights: loss, gradient, clipping, optimizer; exact whatever the number of pieces."""
 
 from __future__ import annotations
 

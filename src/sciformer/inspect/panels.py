@@ -1,0 +1,65 @@
+"""Drawings that were made for a whole figure, in panels of one: smaller marks, few ticks, one legend for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from .attention import FONT
+
+INCHES = 4.0  # side of the panel that a drawing is made for
+
+
+def shrink(axes: Axes, side: float) -> None:
+    """Marks as large as a panel of `side` inches has room for."""
+    part = min(1.0, side / INCHES)
+    for marks in axes.collections:
+        if isinstance(marks, PathCollection):
+            marks.set_sizes(np.asarray(marks.get_sizes()) * part**1.5)
+            marks.set_linewidth(0.4)
+    for line in axes.lines:
+        line.set_markersize(line.get_markersize() * part)
+
+
+def few_ticks(axes: Axes, named: bool) -> None:
+    """Three ticks or so on each axis, small; the names of the axes where `named`."""
+    if not axes.axison:
+        return
+    for axis in (axes.xaxis, axes.yaxis):
+        if len(axis.get_majorticklocs()):
+            axis.set_major_locator(MaxNLocator(nbins=3))
+    axes.tick_params(labelsize=FONT - 2, length=2, labelleft=named)
+    axes.xaxis.label.set_fontsize(FONT)
+    axes.set_ylabel(axes.get_ylabel() if named else "", fontsize=FONT)
+
+
+def join_legends(figure: Figure, panels: Iterable[Axes]) -> None:
+    """One legend below all panels, instead of one in each."""
+    found: dict[str, Artist] = {}
+    for axes in panels:
+        if (legend := axes.get_legend()) is not None:
+            handles, labels = axes.get_legend_handles_labels()
+            found = {**dict(zip(labels, handles)), **found}
+            legend.remove()
+    if not found:
+        return
+    legend = figure.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=min(8, len(found)),
+        frameon=False,
+        fontsize=FONT,
+        handletextpad=0.2,
+    )
+    for handle in legend.legend_handles:
+        if isinstance(handle, PathCollection):
+            handle.set_array(None)  # colours are weights in one panel only
+            handle.set_sizes([25])
+            handle.set_facecolor("0.8")

@@ -1,0 +1,229 @@
+"""An exported graph answers as the library does, for any number of samples and tokens, and says how it is fed."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+from sciformer.cli import main
+from sciformer.data.batch import Inputs, View
+from sciformer.data.source import Data, Lists, Memory, Splits, select
+from sciformer.errors import UserError
+from sciformer.interop import export_model, onnx
+from sciformer.recipe import Recipe
+from sciformer.registry import REGISTERED, register
+from sciformer.run import Run, train
+
+from ..tokens.jets_table import jets
+
+MODEL = {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "pool": "class_attention"}
+TRAIN = {"steps": 1, "batch": 8, "warmup": 1, "device": "cpu"}
+EXTRAS = ["output_scale", "attention_norm", "hidden_norm", "residual_scale"]
+RECIPES = {
+    "particles": {
+        "data": {"kind": "made"},
+        "tokens": {"kind": "particles", "widths": [16, 16], "pair_widths": [8]},
+        "model": {**MODEL, "position": "none", "extras": EXTRAS, "class_depth": 1},
+        "objective": {"kind": "classify"},
+    },
+    "patches": {
+        "data": {"kind": "arrays", "files": ["a.npz"]},
+        "tokens": {"kind": "patches", "patch": 2},
+        "model": {**MODEL, "pool": "mean"},
+        "objective": {"kind": "regress", "targets": ["value"]},
+    },
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made():
+    """Jets without files, as data of a recipe."""
+
+    class Made(Data):
+        def open(self, say=None):
+            rng = np.random.default_rng(0)
+            table = jets(rng.integers(1, 20, 24)) | {"label": np.array(["a", "b", "c"] * 8)}
+            return Splits(
+                {"train": Memory(select(table, np.arange(16))), "valid": Memory(select(table, np.arange(16, 24)))}
+            )
+
+    register("data", "made")(Made)
+    yield
+    del REGISTERED["data"]["made"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run of each kind, its weights shaken so that samples have different answers, and what was exported of it."""
+    folder, made = tmp_path_factory.mktemp("onnx"), {}
+    rng = np.random.default_rng(1)
+    np.savez(folder / "a.npz", image=rng.normal(3, 2, (20, 8, 6)).astype(np.float32), value=rng.normal(50, 9, 20))
+
+    def get(kind):
+        if kind not in made:
+            sections = {**RECIPES[kind], "train": TRAIN}
+            sections["data"] = {k: [str(folder / "a.npz")] if k == "files" else v for k, v in sections["data"].items()}
+            run = train(Recipe.of(sections), folder / kind, show=False, report=False)
+            shake(run.model)
+            made[kind] = run, folder / f"{kind}.onnx", export_model(run, folder / f"{kind}.onnx", "onnx")
+        return made[kind]
+
+    return get
+
+
+def shake(model):
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+            noise = 0.3 * torch.randn(tensor.shape, generator=generator)
+            tensor.add_(noise.abs() if "var" in name else noise)
+
+
+@pytest.mark.parametrize("kind", RECIPES)
+@pytest.mark.parametrize("tokens", [1, 17, 128])
+@pytest.mark.parametrize("samples", [1, 5])
+def test_answers_are_the_library_s(runs, kind, tokens, samples):
+    run, folder, (note,) = runs(kind)
+    assert note.startswith("checked in onnxruntime: answers within")
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    given = onnx.make(onnx._example(run), samples, tokens, seed=samples * tokens)
+    feed = {value.name: given[value.name].numpy() for value in session.get_inputs()}
+    theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, feed)))
+    valid = given.pop("valid")
+    with torch.no_grad():
+        ours = run.assembly.objective.answer(run.model, Inputs({"tokens": View(given, valid)}, {}))
+    for name, values in ours.items():
+        np.testing.assert_allclose(theirs[name], values.numpy(), atol=1e-4)
+        assert np.isfinite(theirs[name]).all()
+    if samples > 1 and kind == "particles":
+        assert np.ptp(theirs["probabilities"], axis=0).max() > 0.01  # samples differ
+    assert theirs["summary"].shape == (samples, 16)
+
+
+def test_what_a_program_must_know(runs):
+    _, folder, _ = runs("particles")
+    about = json.loads((folder / "preprocessing.json").read_text())
+    names = {one["name"]: (one["type"], one["shape"]) for one in about["inputs"]}
+    assert names == {
+        "features": ("float", ["batch", "tokens", 17]),
+        "vector": ("float", ["batch", "tokens", 4]),
+        "valid": ("bool", ["batch", "tokens"]),
+    }
+    assert about["answers"] == ["a", "b", "c"]
+    assert about["most_tokens"] == 128
+    features = about["tokens"]["features"]
+    assert [one["name"] for one in features[:2]] == ["log_pt", "log_energy"]
+    assert (features[0]["centre"], features[0]["scale"], features[0]["clip"]) == (1.7, 0.7, [-5, 5])
+    assert about["made_by"].keys() >= {"sciformer", "torch", "onnx"}
+    assert "`features`: float (batch, tokens, 17)" in (folder / "README.md").read_text()
+    assert b"/sciformer/" not in (folder / "model.onnx").read_bytes()  # no names of files of the machine
+
+
+def test_the_description_is_enough_to_feed_the_graph(runs):
+    """Features made of raw columns by what stands in preprocessing.json alone."""
+    run, folder, _ = runs("particles")
+    about = json.loads((folder / "preprocessing.json").read_text())["tokens"]
+    table = jets((8,), seed=3)
+    column = {name: values.values if isinstance(values, Lists) else values for name, values in table.items()}
+    px, py = column["part_px"], column["part_py"]
+    pt, energy, deta, dphi = np.hypot(px, py), column["part_energy"], column["part_deta"], column["part_dphi"]
+    momenta = {"log_pt": np.log(pt), "log_energy": np.log(energy), "deta": deta, "dphi": dphi}
+    momenta |= {"log_pt_rel": np.log(pt / column["jet_pt"]), "log_energy_rel": np.log(energy / column["jet_energy"])}
+    momenta["delta_r"] = np.hypot(deta, dphi)
+    features = []
+    for one in about["features"]:
+        x = momenta[one["name"]] if one["from"] == "momenta" else column[one["column"]]
+        x = np.tanh(x) if one["change"] == "tanh" else x
+        x = (x - one["centre"]) * one["scale"]
+        features.append(x if one["clip"] is None else np.clip(x, *one["clip"]))
+    order = np.argsort(-pt)
+    vector = np.stack([column[f"part_{name}"] for name in ("px", "py", "pz", "energy")], -1)
+    feed = {
+        "features": np.stack(features, -1)[order][None],
+        "vector": vector[order][None],
+        "valid": np.ones((1, 8), bool),
+    }
+    feed = {name: value if value.dtype == bool else value.astype(np.float32) for name, value in feed.items()}
+    (found,) = onnxruntime.InferenceSession(folder / "model.onnx").run(["probabilities"], feed)
+    np.testing.assert_allclose(found, run.predict(table)["probabilities"], atol=1e-4)
+
+
+def test_values_have_their_units_in_the_card(runs):
+    run, folder, _ = runs("patches")
+    about = json.loads((folder / "preprocessing.json").read_text())
+    mean, std, _ = about["outputs"]
+    image = np.load(folder.parent / "a.npz")["image"][:3]
+    session = onnxruntime.InferenceSession(folder / "model.onnx")
+    learned, settings = about["tokens"]["learned"], about["tokens"]["settings"]
+    scaled = (image - learned["mean"][0]) / learned["deviation"][0]
+    side = settings["patch"]
+    cut = scaled.reshape(3, 4, side, 3, side).swapaxes(2, 3).reshape(3, 12, side * side)
+    at = np.stack(np.meshgrid(np.arange(4), np.arange(3), indexing="ij"), -1).reshape(-1, 2)
+    feed = {"patch": cut.astype(np.float32), "at": np.tile(at, (3, 1, 1)), "valid": np.ones((3, 12), bool)}
+    values, spreads, _ = session.run(None, feed)
+    expected = run.predict({"image": image})
+    np.testing.assert_allclose(values * mean["scale"] + mean["shift"], expected["mean"], rtol=1e-4)
+    np.testing.assert_allclose(spreads * std["scale"] + std["shift"], expected["std"], rtol=1e-4)
+
+
+def test_what_is_there_stays(runs, tmp_path):
+    run, folder, _ = runs("patches")
+    with pytest.raises(UserError, match="nothing yet at"):
+        export_model(run, folder, "onnx")
+    (tmp_path / "o").mkdir()
+    (tmp_path / "o" / "mine.txt").write_text("x")
+    with pytest.raises(UserError, match="nothing but an earlier export"):
+        export_model(run, tmp_path / "o", "onnx", overwrite=True)
+
+
+def test_a_graph_that_answers_otherwise_is_not_written(runs, tmp_path, monkeypatch):
+    run, _, _ = runs("patches")
+    monkeypatch.setattr(onnx, "_trace", lambda *_: pytest.importorskip("onnx").ModelProto())
+    monkeypatch.setattr(onnx, "check", lambda *_: onnx.Checked(0.1, 1e-6))
+    with pytest.raises(UserError, match=r"within 0\.0001 of the library's; found 0\.1 apart"):
+        export_model(run, tmp_path / "o", "onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"objective": {"kind": "masked"}}, "found `objective.kind: masked`. Train it for such an answer first"),
+        (
+            {
+                "data": {"kind": "text", "files": ["t.txt"]},
+                "tokens": {"kind": "text", "context": 8},
+                "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 1},
+                "objective": {"kind": "next_token"},
+            },
+            "found `model.kind: decoder`. What writes token by token needs a loop around it",
+        ),
+    ],
+)
+def test_models_without_an_answer_in_one_pass(tmp_path, monkeypatch, capsys, changes, message):
+    monkeypatch.chdir(tmp_path)
+    np.savez("a.npz", image=np.random.default_rng(0).normal(size=(12, 4, 4)).astype(np.float32))
+    (tmp_path / "t.txt").write_text("to be or not to be\n" * 20)
+    sections = {**RECIPES["patches"], "train": {**TRAIN, "batch": 4}, **changes}
+    train(Recipe.of(sections), "run", show=False, report=False)
+    assert main(["export", "run", "--format", "onnx", "--out", "o"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "o").exists()
+
+
+def test_without_the_packages_the_line_to_install_them(tmp_path, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(onnx.importlib, "import_module", missing)
+    with pytest.raises(UserError, match=r"pip install 'sciformer\[export\]'"):
+        onnx.packages()
+
+
+def test_the_run_is_left_as_it_was(runs):
+    run, _, _ = runs("particles")
+    kept = Run(run.path)
+    assert {name for name, _ in kept.model.named_parameters()} == {name for name, _ in run.model.named_parameters()}
+    assert run.model.heads["class"] is not None
