@@ -129,13 +129,13 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
     with open("predictions.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 48
-    assert {"temperature", "probability_ordered", "probability_disordered", "class"} <= set(rows[0])
+    assert {"temperature", "score_ordered", "score_disordered", "class"} <= set(rows[0])
     assert told("predict", "vit", "new/spins.npz", "--out", "deep/a.npz") == "wrote 48 answers to deep/a.npz\n"
     with np.load("deep/a.npz", allow_pickle=False) as found:
         assert found["probabilities"].shape == (48, 2)
         for row, answer, share in zip(rows, found["class"], found["probabilities"]):
             assert row["class"] == answer
-            assert float(row["probability_ordered"]) + float(row["probability_disordered"]) == pytest.approx(
+            assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(
                 share.sum()
             )
 
@@ -213,7 +213,7 @@ def test_a_plugin_is_named_and_asked_for_again(told, refused, tmp_path, monkeypa
         ("predict {images} {folder}/nothing.npz", "found no such file in {folder}"),
         ("predict {images}", "needs FILES"),
         ("predict {images} {folder}/images.npz --out {folder}/lines.txt/a.csv", "found a file of that name"),
-        ("predict {images} {folder}/images.npz --out {folder}/images/a.xlsx", "named .csv or .npz"),
+        ("predict {images} {folder}/images.npz --out {folder}/images/a.xlsx", "named .csv, .npz, .parquet or .root"),
         ("inspect {images} --out {folder}/lines.txt", "found a file of that name"),
         ("inspect {images} --samples 0", "one sample or more; found 0"),
         ("inspect {images} --part scan", "to be one of train, valid; found 'scan'"),

@@ -133,3 +133,10 @@ def test_differences():
     assert differences(old, new, ["a.c", "d"]) == [("a.b", 1, 2)]
     assert differences(old, new, ["a.", "d.ee"]) == differences(old, new)
     assert differences({"a": math.nan}, {"a": math.nan}) == []
+
+
+def test_an_empty_mapping_inside_a_section_empties_that_of_the_base():
+    base = of_mapping({"data": {"kind": "a", "names": {"x": 1}, "split": {"valid": 0.1}}}, "base")
+    child = of_mapping({"data": {"names": {}}}, "child")
+    assert lay_over(base, child).values == {"data": {"kind": "a", "names": {}, "split": {"valid": 0.1}}}
+    assert lay_over(base, of_mapping({"data": {}}, "child")).values == base.values

@@ -1,11 +1,9 @@
-"""What the command line shows: measured figures, recipes on the shelf, scores, tables of answers."""
+"""What the command line shows: measured figures, recipes on the shelf, scores."""
 
-import csv
 import io
 import json
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from rich.console import Console
 
@@ -77,56 +75,7 @@ def test_scores_are_listed():
     assert text.split() == ["score", "value", "loss", "0.123457", "[accuracy]", "1"]
 
 
-# Tables of answers
-
-ANSWERS = {
-    "id": np.array([1, 2]),
-    "probabilities": np.array([[0.25, 0.75], [0.5, 0.5]]),
-    "class": np.array(["dog", "Chat, «noir»"]),
-}
-
-
-def test_answers_as_csv_have_a_column_for_each_class(tmp_path):
-    path = tmp_path / "new" / "folder" / "answers.csv"
-    objective = SimpleNamespace(classes=["cat", "dog"])
-    assert shelf.write_answers(path, ANSWERS, objective) == 2
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
-    assert rows == [
-        ["id", "probability_cat", "probability_dog", "class"],
-        ["1", "0.25", "0.75", "dog"],
-        ["2", "0.5", "0.5", "Chat, «noir»"],
-    ]
-    assert [file.name for file in path.parent.iterdir()] == ["answers.csv"]
-
-
-def test_answers_without_names_are_numbered_and_values_have_those_of_their_targets(tmp_path):
-    path = tmp_path / "a.csv"
-    shelf.write_answers(path, ANSWERS)
-    assert path.read_text("utf-8").startswith("id,probability_0,probability_1,class")
-    shelf.write_answers(
-        path, {"mean": np.ones((1, 2)), "cube": np.ones((1, 2, 2))}, SimpleNamespace(targets=["x", "y"])
-    )
-    assert path.read_text("utf-8").splitlines()[0] == "mean_x,mean_y,cube_0,cube_1,cube_2,cube_3"
-
-
-def test_answers_as_npz(tmp_path):
-    assert shelf.write_answers(tmp_path / "a.npz", ANSWERS) == 2
-    with np.load(tmp_path / "a.npz", allow_pickle=False) as found:
-        assert sorted(found) == ["class", "id", "probabilities"]
-        np.testing.assert_array_equal(found["probabilities"], ANSWERS["probabilities"])
-
-
-def test_places_that_cannot_be_written_are_answered(tmp_path):
+def test_a_folder_that_cannot_be_made_is_answered(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"named .csv or .npz; found .*a.txt. Call it .*a.csv"):
-        shelf.write_answers(tmp_path / "a.txt", ANSWERS)
-    for name in ("a.csv", "a.npz"):
-        with pytest.raises(UserError, match="file to write into; found a file of that name"):
-            shelf.write_answers(tmp_path / "file" / name, ANSWERS)
-        (tmp_path / name).mkdir()
-        with pytest.raises(UserError, match="Is a directory"):
-            shelf.write_answers(tmp_path / name, ANSWERS)
     with pytest.raises(UserError, match="found a file of that name"):
         shelf.make_folder(tmp_path / "file")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.npz", "file"]

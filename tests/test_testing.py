@@ -14,6 +14,7 @@ from sciformer.registry import BUILT_IN, find
 from sciformer.testing import check_tokens
 from sciformer.tokens.base import Readout, Tokens
 from sciformer.tokens.text import as_table
+from tests.tokens.jets_table import jets
 
 RANDOM = np.random.default_rng(0)
 TEXTS = as_table(["to be, or not to be", "", "a", "that is the question: " * 3])
@@ -24,6 +25,7 @@ CASES = [
     ("text", {"unit": "bytes", "tie": False}, TEXTS),
     ("patches", {"patch": 4}, IMAGES),
     ("patches", {"patch": 2, "scale": "none", "periodic": True, "vary": ("roll", "flip", "turn", "negate")}, COLOURS),
+    ("particles", {}, jets()),
 ]
 
 
@@ -33,7 +35,7 @@ def test_every_kind_of_tokens_that_comes_with_the_library_keeps_all_promises():
         assert check_tokens(find("tokens", kind)(kind=kind, **keys), table) == []
         seen.append(kind)
     assert sorted(set(seen)) == sorted(BUILT_IN["tokens"])
-    assert len(set(seen)) == 2
+    assert len(set(seen)) == 3
 
 
 # Tokens of a user, and what may go wrong with them
@@ -87,7 +89,7 @@ class Pairs(nn.Module):
         super().__init__()
         self.linear = nn.Linear(1, heads)
 
-    def forward(self, columns):
+    def forward(self, columns, valid=None):
         x = columns["weight"]
         return self.linear((x[:, :, None] - x[:, None]).abs()[..., None]).permute(0, 3, 1, 2)
 
@@ -212,7 +214,7 @@ BROKEN = {
     "laid end to end": {"embedding": layer(over_tokens)},
     "the bias of pairs must be (B, H, N, N)": {"pairs": lambda self, heads: Pairs(heads + 1)},
     "the bias of pairs holds NaN": {
-        "pairs": lambda self, heads: made("Odd", Pairs, forward=lambda self, c: Pairs.forward(self, c).log())(heads)
+        "pairs": lambda self, heads: made("Odd", Pairs, forward=lambda self, c, v: Pairs.forward(self, c).log())(heads)
     },
     "changes the result of an encoder": {"embedding": layer(over_tokens)},
     "augment changes the column": {"augment": in_place},

@@ -17,7 +17,7 @@ from .data.source import Table, rows_of
 from .models.encoder import Encoder
 from .objectives.base import PREFIX, Objective
 from .objectives.masked import Masked
-from .tokens.base import Readout, Tokens
+from .tokens.base import Readout, Tokens, embedded
 
 Array = NDArray[Any]
 Problems = Iterator[str]
@@ -50,24 +50,26 @@ class Case:
 def check_embedding(case: Case) -> Problems:
     """(B, N, D), finite, with gradients to all parameters, padded or packed."""
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
-    for dim in (case.dim, 2 * case.dim):
-        module = case.fixed().embedding(dim)
+    for asked in (case.dim, 2 * case.dim):
+        module, dim = case.fixed().embedding(asked), case.fixed().width(asked)
         if any(is_lazy(weight) for weight in module.parameters()):
             yield "the embedding has lazy parameters, which an optimizer cannot have: learn the sizes in `fit`"
             return
         view = batch.inputs().stream
-        x = module(view.columns)
+        x = embedded(module, view.columns, view.valid)
         size = tuple(next(iter(view.columns.values())).shape[:2])
         if tuple(x.shape) != (*size, dim):
             yield f"the embedding must give (B, N, D) = {(*size, dim)}, not {tuple(x.shape)}"
             return
-        real = x if view.valid is None else x[view.valid]
+        real = x[view.valid] if isinstance(view.valid, Tensor) else x
         if not torch.isfinite(real).all():
             yield "the embedding gives NaN or infinity: scale large values, and learn a stand-in for missing ones"
             return
-    real.square().sum().backward()
+    if real.requires_grad:
+        real.square().sum().backward()
     yield from _gradients(module, "the embedding")
-    packed = module(batch.inputs(packed=True).stream.columns)
+    ends = batch.inputs(packed=True).stream
+    packed = embedded(module, ends.columns, ends.valid)
     if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[_real(case.seen)]):
         yield "the embedding of tokens laid end to end (T, ...) differs from the padded one: write it for (..., N, ...)"
 
@@ -78,7 +80,7 @@ def check_pairs(case: Case) -> Problems:
     if module is None:
         return
     view = Batch({"tokens": case.tokens.normalise(case.seen)}).inputs().stream
-    bias = module(view.columns)
+    bias = module(view.columns, view.valid)
     b, n = next(iter(view.columns.values())).shape[:2]
     if tuple(bias.shape) != (b, 2, n, n):
         yield f"the bias of pairs must be (B, H, N, N) = {(b, 2, n, n)}, not {tuple(bias.shape)}"
@@ -91,7 +93,8 @@ def check_pairs(case: Case) -> Problems:
 
 def check_padding(case: Case) -> Problems:
     """Through a tiny encoder; samples of no tokens and of one are legal."""
-    section = Encoder(kind="encoder", dim=case.dim, depth=1, heads=2)
+    trunk: Any = "transformer" if case.fixed().width(case.dim) == case.dim else "sets"
+    section = Encoder(kind="encoder", trunk=trunk, dim=case.dim, depth=1, heads=2)
     network: Any = section.build({"tokens": case.fixed()}, Objective()).eval()
     stream = case.tokens.normalise(case.seen)
     rows = np.arange(min(case.rows, ROWS))

@@ -301,12 +301,13 @@ def _merged(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
 def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> bool:
     """Whether the child means something else, so that the base's keys would be unknown to it or, worse, known.
 
-    A `depth` chosen for a decoder is no choice for an encoder: another `kind` begins with the defaults of its own.
+    A `depth` chosen for a decoder is no choice for an encoder: another `kind` begins with the defaults of its own. And
+    a mapping inside a section, written as {}, has nothing of the base left in it.
     """
     if keys == ("tokens",) and child:  # one stream over several, or several over one
         streams = all(isinstance(value, dict) and "kind" in value for value in child.values())
         return ("kind" in child) if "kind" not in base else streams or child.get("kind", base["kind"]) != base["kind"]
-    return "kind" in base and child.get("kind", base["kind"]) != base["kind"]
+    return (not child and len(keys) > 1) or ("kind" in base and child.get("kind", base["kind"]) != base["kind"])
 
 
 def _naming_code(document: Document) -> list[str]:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from .assembly import wanted
 from .data.batch import View
 from .data.dataset import ITEMS, WINDOW, Dataset
 from .data.source import Memory, Table
@@ -64,7 +65,7 @@ def embed(
         source: Any = Memory(what)
     else:
         files = [what] if isinstance(what, (str, Path)) else what
-        source = run.recipe.data.aligned([Path(file) for file in files])
+        source = wanted(run.recipe).aligned([Path(file) for file in files])
     window = tokens.window
     dataset = Dataset(source, {name: tokens}, window=window, stride=window or 1, tail=True)
     pooling, kept = _pooling(model, pool), []

@@ -3,6 +3,7 @@
     path = new("text", ["letters.txt"])             writes letters.yaml
     path = new("text", ["train.en", "train.de"])    writes train.yaml
     path = new("patches", ["galaxies.npz"])         writes galaxies.yaml
+    path = new("jets", ["top.root", "qcd.root"])    writes top.yaml
 
 The files are read by the readers that the training will use, so what they refuse is refused here.
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from .data.source import find_files
 from .errors import UserError, one_of
+from .guess.jets import jets, untagged
 from .guess.patches import patches
 from .guess.text import text
 from .recipe import Recipe
@@ -30,14 +32,15 @@ def new(
     """Write a commented recipe for files of a kind, and say where.
 
     kind        `text` (running text, translations, labelled or tagged texts), or `patches` (also called `arrays`):
-                images, lattices or maps in .npz files
+                images, lattices or maps in .npz files; or `jets` in ROOT, HDF5, Parquet or .npz files, which may
+                have their class before the name, QCD:qcd.root
     out         a .yaml file; unless given, named after the first file, in this folder
     overwrite   replace a recipe that is there
     """
     one_of("the kind of your files", kind, KINDS)
     if not files:
         raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
-    found = find_files(list(files), "files")
+    found = find_files([untagged(str(file)) for file in files] if kind == "jets" else list(files), "files")
     path = Path(out).expanduser() if out is not None else Path(f"{found[0].name.partition('.')[0] or 'recipe'}.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise UserError("a recipe named .yaml", str(path), f"Call it {path.with_suffix('.yaml')}")
@@ -59,4 +62,9 @@ def new(
     return path
 
 
-KINDS: dict[str, Callable[[list[str], list[Path]], str]] = {"text": text, "patches": patches, "arrays": patches}
+KINDS: dict[str, Callable[[list[str], list[Path]], str]] = {
+    "text": text,
+    "patches": patches,
+    "arrays": patches,
+    "jets": jets,
+}

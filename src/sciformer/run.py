@@ -20,6 +20,7 @@ from .data.dataset import Dataset
 from .data.source import Table
 from .errors import UserError
 from .evaluate import Judgement, answer, judge
+from .metrics import AtLeast
 from .objectives.base import Step
 from .recipe import Recipe
 from .train import checkpoint
@@ -103,7 +104,9 @@ class Run:
     @property
     def scores(self) -> dict[str, float]:
         """The scores of the best model on the validation part."""
-        return dict(load_weights(self.folder.model)[1].get("scores", {}))
+        kept = load_weights(self.folder.model)[1]
+        bounds = kept.get("bounds", ())
+        return {name: AtLeast(value) if name in bounds else value for name, value in kept.get("scores", {}).items()}
 
     def data(self) -> Assembly:
         """The data of the run opened again, with what was learned from them then; nothing is written.
@@ -136,7 +139,8 @@ class Run:
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
         """Answers for files or for a table of columns: probabilities and classes, values and deviations."""
-        found = answer(self.step, self.assembly, self._dataset(what), self.device)
+        size = max(64, min(512, self.recipe.train.batch))
+        found = answer(self.step, self.assembly, self._dataset(what), self.device, size)
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]

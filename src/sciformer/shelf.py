@@ -1,11 +1,9 @@
-"""What the command line shows: recipes on the shelf, scores of a run, tables of answers."""
+"""What the command line shows: recipes on the shelf, scores of a run."""
 
 from __future__ import annotations
 
-import csv
 import importlib.resources
 import json
-import os
 import textwrap
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -74,7 +72,7 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
     words = ", ".join(str(file) for file in files) if files else f"the part {part}, {parts[part]:,} samples"
     console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
     show_scores(found, console)
-    show_rows(run.assembly.objective.details(found.outputs), console)
+    show_rows(run.assembly.objective.details(found.outputs, found.samples), console)
 
 
 def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
@@ -138,59 +136,6 @@ def _finding(along: dict[str, Any]) -> str:
     if along.get("reference") is not None:
         sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
     return sentence + ".\n"
-
-
-def check_table(path: Path) -> None:
-    """Refuse a name that is not that of a table, before the work of filling it."""
-    if path.suffix not in (".csv", ".npz"):
-        raise UserError("a file named .csv or .npz", str(path), f"Call it {path.with_suffix('.csv')}")
-
-
-def write_answers(path: Path, answers: dict[str, Any], objective: Any = None) -> int:
-    """A table of answers as .csv or .npz; returns the number of samples. In .csv every class has its own column."""
-    import numpy as np
-
-    from .data.readers.lattices import write_table
-
-    check_table(path)
-    make_folder(path.parent)
-    count = len(next(iter(answers.values()))) if answers else 0
-    answers = {name: _in_lines(column) for name, column in answers.items()}
-    if path.suffix == ".npz":
-        write_table(path, {name: np.asarray(column) for name, column in answers.items()})
-        return count
-    columns: dict[str, Any] = {}
-    for name, column in answers.items():
-        values = np.asarray(column)
-        flat = values.reshape(len(values), -1)
-        columns |= dict(zip(_titles(name, flat.shape[1], objective), flat.T)) if values.ndim > 1 else {name: values}
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(columns)
-            writer.writerows(zip(*(column.tolist() for column in columns.values())))
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"to write {path}", f"{error.strerror}", "Name another place with --out.") from error
-    return count
-
-
-def _in_lines(column: Any) -> Any:
-    """A column of lists as texts, with blanks between what was in a list; others as they are."""
-    listed = getattr(column, "dtype", None) is not None and column.dtype.kind == "O"
-    if not listed or not any(hasattr(value, "tolist") for value in column[:1]):
-        return column
-    return [" ".join(map(str, value)) for value in column]
-
-
-def _titles(name: str, width: int, objective: Any) -> list[str]:
-    """Names for the columns of an answer with several numbers: those of classes or targets, where they are known."""
-    classes = getattr(objective, "classes", None) if name == "probabilities" else getattr(objective, "targets", None)
-    if classes is None or len(classes) != width:
-        classes = range(width)
-    return [f"{'probability' if name == 'probabilities' else name}_{one}" for one in classes]
 
 
 def make_folder(path: Path) -> Path:

@@ -63,7 +63,7 @@ class Stream:
             index = (starts[:, None] + np.arange(lengths[0])).reshape(-1)
         else:
             index = np.repeat(starts - (lengths.cumsum() - lengths), lengths) + np.arange(int(lengths.sum()))
-        return Stream({name: column[index] for name, column in self.columns.items()}, lengths)
+        return Stream({name: column.take(index, axis=0) for name, column in self.columns.items()}, lengths)
 
     def take(self, rows: Array) -> Stream:
         """The samples of these rows."""

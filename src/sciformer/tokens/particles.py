@@ -135,7 +135,8 @@ class Particles(Tokens):
         self._finite(raw, ", ".join(feature.name for feature in self.own))
         columns["raw"] = raw
         stream = Stream(columns, lengths)
-        return stream.cut(*self._hardest(stream))
+        starts, kept = self._hardest(stream)
+        return stream if (kept == lengths).all() else stream.cut(starts, kept)
 
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
@@ -160,7 +161,7 @@ class Particles(Tokens):
         """Sort the particles of each jet by falling pT in place, and say where those to keep begin, and how many."""
         px, py = stream.columns["vector"][:, 0], stream.columns["vector"][:, 1]
         pt2 = px.astype(np.float64) ** 2 + py.astype(np.float64) ** 2
-        rises = np.diff(pt2, prepend=np.inf) > 0
+        rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # more than the rounding of a file that is sorted already
         rises[stream.starts[stream.lengths > 0]] = False
         if rises.any():
             order = np.lexsort((-pt2, stream.sample))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..errors import UserError
 from ..terminal import CHANGES, say
 from .app import CHANGE, Plugins, RunName, app, open_run
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGE)
-def import_(source: Path, /, *, run: Path | None = None) -> None:
+def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: bool = False) -> None:
     """Make a run of a model of others: `generate`, `embed`, `evaluate`, `finetune --from` then work on it.
 
     Weights are read from safetensors, or as nothing but weights from a .bin file: no code of others is ever run. What
@@ -20,17 +21,38 @@ def import_(source: Path, /, *, run: Path | None = None) -> None:
     ----------
     source
         A folder of Hugging Face (config.json, model.safetensors, tokenizer.json) of the type bert, roberta, gpt2,
-        llama, mistral or qwen2; or a .gguf file of the type llama.
+        llama, mistral or qwen2; a .gguf file of the type llama; or a checkpoint (.pt) of a Particle Transformer or a
+        ParticleNet of weaver.
     run
         Folder of the run to be made; runs/NAME unless given.
+    out
+        Of a data file (.yaml) of weaver, which becomes a recipe: its name; NAME-recipe.yaml unless given.
+    overwrite
+        Replace a recipe that is there already.
     """
+    if source.suffix in (".yaml", ".yml"):
+        _import_data(source, run, out, overwrite)
+        return
+    if out is not None or overwrite:
+        raise UserError("--out and --overwrite for a data file (.yaml) alone", f"{source}", "A model becomes a --run.")
     from ..interop import import_model
 
-    run = run or Path("runs") / source.resolve().name.removesuffix(".gguf")
+    run = run or Path("runs") / source.resolve().name.removesuffix(".gguf").removesuffix(".pt")
     made = import_model(source, run, dict(CHANGES), say)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
     print(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
+
+
+def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bool) -> None:
+    if run is not None:
+        raise UserError("--out for the recipe that a data file becomes", f"--run {run}")
+    from ..interop.weaver_data import import_data
+
+    made = import_data(source, out, dict(CHANGES), overwrite)
+    for note in made.notes:
+        say(f"without an equal: {note}")
+    print(f"wrote {made.path}\nnext: sciformer check {made.path}\n      sciformer train {made.path}")
 
 
 @app.command(sort_key=13, help_epilogue="")
@@ -43,18 +65,21 @@ def export(
     overwrite: bool = False,
     plugin: Plugins = (),
 ) -> None:
-    """Write the best model of a run for others: config.json, model.safetensors and tokenizer.json.
+    """Write the best model of a run for others: for `transformers` of Hugging Face, or as an ONNX graph.
 
-    An encoder becomes a Bert, a decoder a GPT2 or (RMSNorm, rotary positions, SwiGLU) a Llama; `AutoModelForMaskedLM`,
-    `AutoModelForCausalLM` and `AutoTokenizer` of `transformers` load them. Where there is no such class, the key that
-    stands in the way is named.
+    huggingface: config.json, model.safetensors and tokenizer.json. An encoder becomes a Bert, a decoder a GPT2 or
+    (RMSNorm, rotary positions, SwiGLU) a Llama; `AutoModelForMaskedLM`, `AutoModelForCausalLM` and `AutoTokenizer` load
+    them. Where there is no such class, the key that stands in the way is named.
+
+    onnx: model.onnx for any number of samples and tokens, preprocessing.json with what it must be fed, and README.md.
+    For encoders of any tokens that answer in one pass (classify, regress); the answers are checked in onnxruntime.
 
     Parameters
     ----------
     out
         Folder to write.
     format
-        For whom; huggingface unless given.
+        For whom: huggingface or onnx; huggingface unless given.
     overwrite
         Replace what an earlier export wrote there.
     """

@@ -37,9 +37,9 @@ def new(kind: str, files: tuple[str, ...], /, *, out: Path | None = None, overwr
     Parameters
     ----------
     kind
-        What the files hold: text, or patches (images, lattices, maps).
+        What the files hold: text, patches (images, lattices, maps), or jets (particles in ROOT, HDF5, Parquet).
     files
-        Their names.
+        Their names; those of jets may have their class before them, QCD:qcd.root.
     out
         Where to write the recipe; here, named after the first file, unless given.
     overwrite

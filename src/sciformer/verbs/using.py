@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from ..terminal import console
-from .app import Plugins, RunName, app, open_run
+from .app import Plugins, Quiet, RunName, app, open_run
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
 
@@ -34,23 +34,34 @@ def evaluate(run: RunName, files: tuple[Path, ...] = (), /, *, part: str | None 
 
 @app.command(sort_key=7, help_epilogue="")
 def predict(
-    run: RunName, files: tuple[Path, ...], /, *, out: Path = Path("predictions.csv"), plugin: Plugins = ()
+    run: RunName,
+    files: tuple[Path, ...],
+    /,
+    *,
+    out: Path = Path("predictions.csv"),
+    overwrite: bool = False,
+    quiet: Quiet = False,
+    plugin: Plugins = (),
 ) -> None:
-    """Answers for new files, as a table.
+    """Answers for new files, as a table: a score for each class, and the columns of the samples beside.
+
+    Samples keep their order. Large files are read, answered and written piece by piece.
 
     Parameters
     ----------
     files
         Files of the form it was trained on.
     out
-        Where to write them: .csv or .npz; predictions.csv unless given.
+        Where to write them: .csv, .npz, .parquet or .root (a TTree called tree); predictions.csv unless given.
+    overwrite
+        Replace a table that is there already.
     """
-    from ..shelf import check_table, write_answers
+    from ..answers import check_table, write_predictions
 
     check_table(out)
     opened = open_run(run, plugin)
-    answers = opened.predict(list(files))
-    print(f"wrote {write_answers(out, answers, opened.assembly.objective):,} answers to {out}")
+    count = write_predictions(opened, files, out, overwrite, not quiet)
+    print(f"wrote {count:,} answers to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")

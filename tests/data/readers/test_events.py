@@ -220,3 +220,11 @@ def test_other_files_are_read_in_order_and_may_lack_the_truth(files, tmp_path):
     assert set(found["label"]) == {""}
     with pytest.raises(UserError, match=r"`part_px` in .*, for the tokens"):
         data.read([write_parquet(tmp_path / "none.parquet", {"jet_pt": lean["jet_pt"]})])
+
+
+def test_classes_by_a_column_that_is_called_label(tmp_path):
+    columns = table(20, 3) | {"label": np.arange(20) % 2}
+    path = write_parquet(tmp_path / "one.parquet", columns)
+    data = section(path, split=ALL, classes={"odd": "label == 1", "even": "label == 0"}, observers=["entry"])
+    found = sorted_by(part(data.want(["part_px"], ["label"]).open()), "entry")
+    assert list(found["label"]) == ["even", "odd"] * 10

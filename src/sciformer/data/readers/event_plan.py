@@ -17,6 +17,7 @@ from .event_files import Column, EventFile, Layout, opened
 ENTRY, LABEL, WEIGHT = "entry", "label", "weight"  # columns that are made here
 OBSERVED = "for data.observers"  # why such a column is needed
 X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
+TRUE = "true classes"  # (n, classes), in passing
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Plan:
                 counts["empty"] += int(hollow.sum())
                 kept &= ~hollow
             rows = np.flatnonzero(kept)
-            if self.classes and self.strict:
+            if TRUE in table and self.strict:
                 self._one_class(table, rows, start, path)
             found = {
                 name: _single(formula.of(table), f"data.{name}", path)[rows] for name, formula in self.extra.items()
@@ -212,6 +213,7 @@ class Plan:
             table[LABEL] = table[self.label]
         elif self.classes and all(name in table for formula in self.classes.values() for name in formula.names):
             flags = self._flags(table)
+            table[TRUE] = flags.T  # before a column of the file is overwritten that a formula may ask for
             names = np.array([*self.classes, ""])
             table[LABEL] = names[np.where(flags.sum(0) == 1, flags.argmax(0), len(self.classes))]
 
@@ -224,7 +226,7 @@ class Plan:
         return np.stack([np.nan_to_num(np.asarray(column)) != 0 for column in found.values()])
 
     def _one_class(self, table: Table, rows: Array, start: int, path: Path) -> None:
-        flags = self._flags(table)[:, rows]
+        flags = np.asarray(table[TRUE])[rows].T
         wrong = flags.sum(0) != 1
         if wrong.any():
             first = int(wrong.argmax())

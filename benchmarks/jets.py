@@ -1,0 +1,296 @@
+"""Tables of jet taggers. `python benchmarks/jets.py PART ... --pythia toyjets_pythia8.npz`
+
+    pythia     seven models on Pythia jets of ten classes, a fixed split
+    builtin    the same on a million built-in jets (--number)
+    pretrain   the Particle Transformer (with labels, and without: hidden particles) and ParticleNet on built-in jets
+    transfer   what that is worth with 100, 1,000 and all Pythia jets, against random weights
+    tops       Tbqq against QCD: rejection at 30 %, from random weights and pretrained
+
+All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
+same grid (--rates) that is best in validation with the first seed; all seeds then are judged on the test part. Runs are
+trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import statistics
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from jets_data import CLASSES, prepare
+from measure import RESULTS, Row, record
+from pool import Result, Task, seeds_row, side_by_side
+from sciformer.recipe import Recipe
+from sciformer.run import train
+from translation import flops
+
+MODELS = {
+    "pfn": "jets/pfn",
+    "pcnn": "jets/pcnn",
+    "particlenet": "jets/particlenet",
+    "pct": "jets/pct",
+    "lorentznet": "jets/lorentznet",
+    "part_plain": "jets/part-plain",
+    "part": "jets/part",
+}
+ON_JETCLASS = {"pfn": 0.772, "pcnn": 0.809, "particlenet": 0.844, "part_plain": 0.849, "part": 0.861}
+COMMON: dict[str, Any] = {
+    "train.optimizer": "adamw",
+    "train.betas": [0.9, 0.99],
+    "train.decay": 0.01,
+    "train.clip": 1.0,
+    "train.schedule": "flat",
+    "train.flat": 0.5,
+    "train.floor": 0.01,
+    "train.best": "accuracy",
+    "train.keep": 1,
+}
+REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
+STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
+TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
+
+
+def events(folder: Path, train_file: str, kind: str = "") -> dict[str, Any]:
+    """The data section for Pythia jets."""
+    parts = {"files": train_file, "valid": f"{kind}valid", "test": f"{kind}test"}
+    named: dict[str, Any] = {f"data.{key}": [str(folder / f"{name}.parquet")] for key, name in parts.items()}
+    classes = ("Tbqq", "QCD") if kind else CLASSES
+    return named | {"data.kind": "events", "data.classes": {name: f"label_{name}" for name in classes}}
+
+
+def budget(steps: int, batch: int) -> dict[str, Any]:
+    """So many updates, looked at twenty times."""
+    often = max(1, steps // 20)
+    return {
+        "train.steps": steps,
+        "train.batch": batch,
+        "train.warmup": steps // 20,
+        "train.evaluate_every": often,
+        "train.save_every": often,
+    }
+
+
+def changes_of(task: Task) -> dict[str, Any]:
+    """What differs from the recipe."""
+    part, size = task["part"], task["size"]
+    folder = Path(task["out"]) / "pythia"
+    changes: dict[str, Any] = dict(COMMON)
+    if part in ("builtin", "pretrain"):
+        number, batch = task["number"], 512
+        changes |= {"data.kind": "jets", "data.number": number} | budget(number * task["epochs"] // batch, batch)
+    elif part == "tops":
+        changes |= events(folder, "tops-train", "tops-") | budget(600, 128)
+    else:
+        changes |= events(folder, "train" if size == "all" else f"train-{size}") | budget(*STEPS[size])
+    if part == "tops":
+        changes |= {"objective.background": "QCD", "objective.efficiencies": {"Tbqq": [0.3, 0.5]}}
+    elif task["model"] != "part_masked":
+        changes |= REJECT
+    if task["model"] == "part_masked":
+        changes.pop("train.best")
+    if task["start"]:
+        changes |= {"train.start": task["start"]}
+    changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": task["compile"]}
+    if task["device"]:
+        changes["train.device"] = task["device"]
+    if task["tiny"]:
+        changes |= TINY
+        if part not in ("builtin", "pretrain"):
+            few = "tops-valid" if part == "tops" else "train-100"
+            changes |= {f"data.{key}": [str(folder / f"{few}.parquet")] for key in ("files", "valid", "test")}
+        if part in ("builtin", "pretrain"):
+            changes["data.number"] = 400
+    return changes
+
+
+def work(task: Task) -> Result:
+    """Train and judge one model."""
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    name = "jets/part-masked" if task["model"] == "part_masked" else MODELS[task["model"]]
+    folder = Path(task["out"]) / "runs" / task["name"]
+    run = train(Recipe.load(name, changes_of(task)), folder, report=False, show=False)
+    found: Result = {key: task[key] for key in ("part", "model", "size", "rate", "seed", "way")}
+    found |= {"valid": run.scores, "parameters": run.about["parameters"]}
+    found |= {"training_s": round(run.about["seconds"], 1), "steps": run.recipe.train.steps, "flops": flops(run)}
+    if task["part"] != "pretrain":
+        scores = run.evaluate("test").scores
+        found |= {"test": {key: float(value) for key, value in scores.items()}}
+        found |= {"bounds": [key for key, value in scores.items() if str(value).startswith("≥")]}
+        shutil.rmtree(folder)
+    return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def official(options: argparse.Namespace) -> str:
+    """A run with the published weights of ParticleNet; empty where they are not at hand."""
+    if options.weights is None:
+        return ""
+    folder: Path = options.out / "official"
+    if not folder.exists():
+        from sciformer.interop import import_model
+
+        import_model(options.weights, folder)
+    return str(folder)
+
+
+def starts(options: argparse.Namespace, part: str) -> list[tuple[str, str, str]]:
+    """(model, way, run to begin with) of a part."""
+    if part in ("pythia", "builtin"):
+        return [(model, "scratch", "") for model in options.models]
+    if part == "pretrain":
+        return [(model, "scratch", "") for model in ("part", "particlenet", "part_masked")]
+    runs = options.out / "runs"
+    found = [("part", "scratch", ""), ("part", "supervised", str(runs / "pretrained-part"))]
+    found += [("part", "masked", str(runs / "pretrained-part_masked"))]
+    if part == "tops":
+        return found[:2]
+    found += [("particlenet", "scratch", ""), ("particlenet", "supervised", str(runs / "pretrained-particlenet"))]
+    if there := official(options):
+        found.append(("particlenet", "official", there))
+    return found
+
+
+class Tuning:
+    """Every model at every rate with the first seed, then the other seeds at the rate that was best in validation."""
+
+    def __init__(self, options: argparse.Namespace, part: str) -> None:
+        self.options, self.part, self.results = options, part, dict[str, Result]()
+        self.groups: dict[tuple[str, str, str], str] = {}
+        for size in STEPS if part == "transfer" else ("all",):
+            for model, way, start in starts(options, part):
+                self.groups[size, model, way] = start
+        self.rates = options.rates[:1] if options.tiny else options.rates
+        self.first = options.seeds[0]
+
+    def task(self, group: tuple[str, str, str], rate: float, seed: int) -> tuple[str, Task]:
+        """The name of a run and what is to be done."""
+        size, model, way = group
+        name = f"{self.part}-{size}-{model}-{way}-{rate:g}-{seed}"
+        if self.part == "pretrain":
+            name = f"pretrained-{model}"
+        options = self.options
+        made = {"name": name, "part": self.part, "size": size, "model": model, "way": way, "rate": rate, "seed": seed}
+        made |= {key: getattr(options, key) for key in ("number", "epochs", "tiny", "compile", "device")}
+        return name, made | {"start": self.groups[group], "out": str(options.out.resolve())}
+
+    def tasks(self) -> dict[str, Task]:
+        """The first runs."""
+        if self.part == "pretrain":  # at the rates that were best on the same data, or as given
+            return dict(self.task(group, self.options.pretrain_rate, self.first) for group in self.groups)
+        return dict(self.task(group, rate, self.first) for group in self.groups for rate in self.rates)
+
+    def then(self, name: str, result: Result) -> Mapping[str, Task]:
+        """The other seeds, when all rates of a model are tried."""
+        self.results[name] = result
+        if self.part == "pretrain" or result["seed"] != self.first:
+            return {}
+        group = (result["size"], result["model"], result["way"])
+        mine = self.of(group, self.first)
+        if len(mine) < len(self.rates):
+            return {}
+        return dict(self.task(group, self.best(mine), seed) for seed in self.options.seeds[1:])
+
+    def of(self, group: tuple[str, str, str], seed: int | None = None) -> list[Result]:
+        """The results of a model."""
+        keys = ("size", "model", "way")
+        mine = [one for one in self.results.values() if tuple(one[key] for key in keys) == group]
+        return [one for one in mine if seed is None or one["seed"] == seed]
+
+    @staticmethod
+    def best(found: list[Result]) -> float:
+        """The rate with the highest accuracy in validation."""
+        return float(max(found, key=lambda one: one["valid"]["accuracy"])["rate"])
+
+    def rows(self) -> list[Row]:
+        """The rows of all models whose runs are done."""
+        made: list[Row] = []
+        for group in self.groups:
+            grid = self.of(group, self.first)
+            if len(grid) < len(self.rates) or self.part == "pretrain":
+                continue
+            rate = self.best(grid)
+            mine = sorted((one for one in self.of(group) if one["rate"] == rate), key=lambda one: one["seed"])
+            if len(mine) == len(self.options.seeds):
+                made += self.rows_of(group, mine, grid)
+        return made
+
+    def rows_of(self, group: tuple[str, str, str], mine: list[Result], grid: list[Result]) -> list[Row]:
+        """The rows of one model."""
+        size, model, way = group
+        about: dict[str, Any] = {key: mine[0][key] for key in ("rate", "parameters", "steps", "flops")}
+        about |= {"training_s": [one["training_s"] for one in mine]}
+        about |= {"grid": {f"{one['rate']:g}": round(one["valid"]["accuracy"], 5) for one in grid}}
+        about |= {"rejections": self.rejections(mine)}
+        if self.part in ("pythia", "builtin"):
+            about |= {"published": ON_JETCLASS.get(model)}
+            heads = {f"{self.part}10.{model}.{metric}": metric for metric in ("accuracy", "auc")}
+        elif self.part == "transfer":
+            heads = {f"transfer.{size}.{model}.{way}.accuracy": "accuracy"}
+        else:
+            heads = {f"toptag.{'pretrained' if way == 'supervised' else way}.rejection30": "rejection_30"}
+        command = f"python benchmarks/jets.py {self.part}"
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        rows = []
+        for name, metric in heads.items():
+            values = [one["test"][metric] for one in mine]
+            unit = "1/eB" if metric.startswith("rejection") else "share"
+            row = seeds_row(name, values, unit, "higher", command, device, **about)
+            if unit == "1/eB":
+                row |= {
+                    "value": round(statistics.median(values), 2),
+                    "bound": any(metric in one["bounds"] for one in mine),
+                }
+            rows.append(row)
+        return rows
+
+    @staticmethod
+    def rejections(mine: list[Result]) -> dict[str, Any]:
+        """Medians over the seeds, with the values; a lower bound is marked."""
+        names = [name for name in mine[0]["test"] if name.startswith("rejection")]
+        return {
+            name: {
+                "median": round(statistics.median(one["test"][name] for one in mine), 2),
+                "bound": any(name in one["bounds"] for one in mine),
+            }
+            for name in names
+        }
+
+
+def main() -> None:
+    numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="+", choices=["pythia", "builtin", "pretrain", "transfer", "tops"])
+    parser.add_argument("--pythia", type=Path, help="the Pythia jets")
+    parser.add_argument("--weights", type=Path, help="published weights of ParticleNet, to begin with")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
+    parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
+    parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
+    parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3])
+    parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
+    parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
+    parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")
+    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--device", default="")
+    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--out", type=Path, default=Path("runs/jets"))
+    parser.add_argument("--results", type=Path, default=RESULTS / "jets.json")
+    options = parser.parse_args()
+    if options.pythia is not None:
+        prepare(options.pythia, options.out / "pythia")
+    for part in options.parts:
+        tuning = Tuning(options, part)
+        for name, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then):
+            print(
+                name, {key: round(value, 4) for key, value in result.get("test", result["valid"]).items()}, flush=True
+            )
+            record(options.results, tuning.rows())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""The tutorial on jets runs from the files to the ONNX tagger, with a training of seconds."""
+
+import pytest
+
+from sciformer.inspect import report
+
+from .test_guides import DOCS, runner
+
+PAGE = DOCS / "jets-tutorial.md"
+SMALL = {"train.steps": 3, "train.batch": 8, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
+SMALL |= {"model.dim": 16, "model.depth": 1, "tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
+CHANGES = {"train": SMALL, "check": SMALL, "inspect": {"samples": 1}}
+
+
+def small(words):
+    """The same command, quicker."""
+    changes = CHANGES.get(words[0], {})
+    if words[0] == "simulate" and "jets.root" in words:
+        changes = {"number": 120}
+    for name, value in changes.items():
+        if f"--{name}" in words:
+            words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
+        words = [*words, f"--{name}", str(value)]
+    return words
+
+
+@pytest.fixture
+def _without_drawing(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+
+
+@pytest.mark.usefixtures("_without_drawing")
+def test_the_tutorial_runs(tmp_path):
+    seen = []
+
+    def heard(words):
+        seen.append(words[0])
+        return small(words)
+
+    results = runner.run(PAGE, tmp_path, heard)
+    assert [result.problem for result in results if result.problem] == []
+    assert len(results) == len(runner.BLOCK.findall(PAGE.read_text(encoding="utf-8"))) >= 10
+    assert set(seen) == {
+        "simulate",
+        "new",
+        "check",
+        "train",
+        "evaluate",
+        "report",
+        "inspect",
+        "predict",
+        "export",
+        "import",
+    }
+    assert {"scores.root", "scores.parquet", "jets.yaml", "theirs-recipe.yaml"} <= {
+        one.name for one in tmp_path.iterdir()
+    }
+    assert {one.name for one in (tmp_path / "tagger").iterdir()} == {"model.onnx", "preprocessing.json", "README.md"}
