@@ -112,7 +112,10 @@ def main() -> None:
     for _ in range(options.processes):
         samples.append(process(options, options.variant))
         if not options.only:
-            record(options.results, found := rows(samples, options, device))
+            done = argparse.Namespace(
+                **vars(options) | {"processes": len(samples)}
+            )  # it may be stopped before the last
+            record(options.results, found := rows(samples, done, device))
     if not options.only:
         for one in found:
             print(f"{one['id']:36} {one['value']} {one['unit']}  spread {one['spread']}")

@@ -7,25 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from measure import RESULTS, ROOT, Row
+import tables_text
+from measure import ROOT, Row
+from table import markdown, rows
 
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
-
-
-def rows(file: str) -> dict[str, Row]:
-    """The rows of a results file by id."""
-    return {row["id"]: row for row in json.loads((RESULTS / f"{file}.json").read_text())}
-
-
-def markdown(head: list[str], lines: list[list[str]]) -> str:
-    """A table whose first column is text and whose others are numbers."""
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    return "".join(f"| {' | '.join(line)} |\n" for line in [head, rule, *lines])
 
 
 def milliseconds(value: float) -> str:
@@ -110,64 +100,13 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
-def bleu(row: Row) -> str:
-    """A score with its spread over seeds, where there are several."""
-    return f"{row['value']:.1f}" + (f" ± {row['spread']:.1f}" if row["seeds"] > 1 else "")
-
-
-def translation() -> str:
-    """Multi30k, English to German."""
-    found = rows("text")
-    forms = {"bleu_tok": "tokenised, lower case", "sacrebleu": "raw, cased"}
-    lines = []
-    for form, name in forms.items():
-        row = found[f"multi30k_en_de.test2016.{form}"]
-        parts = [found[f"multi30k_en_de.{part}.{form}"] for part in ("valid", "test2016", "test2017")]
-        cost = [f"{row['parameters'] / 1e6:.1f} M", f"{statistics.mean(row['flops']) / 1e15:.1f}"]
-        signature = row["signature"].replace("|", "\\|")  # or it would end the cell
-        lines.append([name, *map(bleu, parts), *cost, f"`{signature}`"])
-        bars = [f"{part['bar']:.2f}" if "bar" in part else "" for part in parts]
-        if any(bars):
-            lines.append(["published Transformer-Tiny", *bars, "", "", ""])
-    head = ["", "validation", "Test2016", "Test2017", "parameters", "training, 10^15 operations", "sacreBLEU"]
-    return markdown(head, lines)
-
-
-RUNGS = {
-    "lstm": "LSTM, no attention",
-    "gru": "GRU, no attention",
-    "content": "GRU, content",
-    "additive": "GRU, additive",
-    "location": "GRU, location",
-    "general": "GRU, general",
-    "dot": "GRU, dot",
-    "scaled_dot": "GRU, scaled dot",
-    "gpt_prompt": "decoder alone, by prompt",
-    "transformer": "Transformer",
-}
-
-
-def ladder() -> str:
-    """Multi30k, German to English: from the LSTM to the Transformer, by length of the source."""
-    found = rows("text")
-    kept = {name: found[f"ladder.{rung}.bleu"] for rung, name in RUNGS.items() if f"ladder.{rung}.bleu" in found}
-    lengths = list(next(iter(kept.values()))["by_length"])
-    lines = []
-    for name, row in kept.items():
-        by_length = [f"{row['by_length'][key]:.1f}" for key in lengths]
-        anchor = f"{row['anchor']:.1f}" if "anchor" in row else ""
-        cost = [f"{row['parameters'] / 1e6:.1f} M", f"{row['flops'] / 1e15:.2f}"]
-        cost.append(f"{statistics.mean(row['training_s']) / 60:.1f}")
-        lines.append([name, bleu(row), str(row["seeds"]), *by_length, *cost, anchor])
-    words = [f"{key.removesuffix('-99')}{' or more' if key.endswith('-99') else ''} words" for key in lengths]
-    head = ["", "BLEU", "seeds", *words, "parameters", "training, 10^15 operations", "minutes", "teaching code"]
-    return markdown(head, lines)
+FILES = ("run", "text", "text-language", "text-why", "text-pretraining")  # that recipes point into
 
 
 def measured() -> str:
     """What `sciformer recipes` shows: the figures that recipes point to."""
     keys = ("value", "unit", "spread", "seeds", "hardware")
-    found = rows("run") | rows("text")
+    found = {name: row for file in FILES for name, row in rows(file).items()}
     kept = {name: {key: row[key] for key in keys} for name, row in sorted(found.items())}
     return json.dumps(kept, indent=1) + "\n"
 
@@ -200,55 +139,18 @@ def kernels(tag: str) -> Callable[[], str]:
     return table
 
 
-SPEEDS = {
-    "gpt124m_train.ratio_nanogpt": ("training a 124 M GPT, over nanoGPT's step, compiled (GPU)", "≥ 1.05"),
-    "gpt124m_train.ratio_hf": ("the same over `GPT2LMHeadModel`, compiled (GPU)", "≥ 1.3"),
-    "decode_b1.ratio_hf": ("writing 256 tokens with it, one text, over `generate` (GPU)", "≥ 10"),
-    "decode_b32.ratio_hf": ("the same, 32 texts (GPU)", "≥ 4"),
-    "gpt_train_cpu.ratio_nanogpt": ("training a GPT of 4 x 128, over nanoGPT's loop (CPU)", "≥ 0.97"),
-    "gpt_train_cpu.large.ratio_nanogpt": ("the same of 6 x 384 (CPU)", ""),
-    "decode_cpu.ratio_hf": ("writing 64 tokens with a 124 M GPT, drawn, over `generate` (CPU)", "≥ 0.97"),
-    "decode_cpu.greedy.ratio_hf": ("the same, the likeliest token each time (CPU)", ""),
-}
-
-
-def speed() -> str:
-    """Text against nanoGPT and Hugging Face; what was not measured yet is said so."""
-    found = rows("text-speed")
-    lines = []
-    for name, (text, bar) in SPEEDS.items():
-        row = found.get(name)
-        if row is None:
-            lines.append([text, "not measured yet", bar, ""])
-        else:
-            low, high = row["spread"]
-            lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
-    return markdown(["", "times as fast (10 to 90 %)", "wanted", "hardware"], lines)
-
-
-def language() -> str:
-    """Perplexities of WikiText-2."""
-    found = rows("text-language")
-    names = {"gpt": "`text/wikitext-gpt`", "lstm": "`text/wikitext-lstm`", "ngram": "five-grams, modified Kneser-Ney"}
-    lines = []
-    for name, words in names.items():
-        row = found.get(f"wikitext2.{name}.perplexity")
-        spread = f" ± {row['spread']:.1f}" if row and row["spread"] else ""
-        lines.append(
-            [words, f"{row['value']:.1f}{spread}" if row else "not measured yet", str(row["seeds"]) if row else ""]
-        )
-    lines.append(["AWD-LSTM, published (arXiv 1708.02182)", "65.8", ""])
-    return markdown(["", "perplexity", "seeds"], lines)
-
-
 TABLES: dict[str, Callable[[], str]] = {
     "core": core,
     "run": run,
     "ising": ising,
-    "translation": translation,
-    "ladder": ladder,
-    "speed": speed,
-    "language": language,
+    "translation": tables_text.translation,
+    "ladder": tables_text.ladder,
+    "speed": tables_text.speed,
+    "language": tables_text.language,
+    "memory": tables_text.memory,
+    "pronouns": tables_text.pronouns,
+    "polarity": tables_text.polarity,
+    "tagging": tables_text.tagging,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }
