@@ -286,9 +286,8 @@ def main() -> None:
     for part in options.parts:
         tuning = Tuning(options, part)
         for name, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then):
-            print(
-                name, {key: round(value, 4) for key, value in result.get("test", result["valid"]).items()}, flush=True
-            )
+            scores = result["test"] if "test" in result else result["valid"]
+            print(name, {key: round(value, 4) for key, value in scores.items()}, flush=True)
             record(options.results, tuning.rows())
 
 

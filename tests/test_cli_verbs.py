@@ -135,9 +135,7 @@ def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatc
         assert found["probabilities"].shape == (48, 2)
         for row, answer, share in zip(rows, found["class"], found["probabilities"]):
             assert row["class"] == answer
-            assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(
-                share.sum()
-            )
+            assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(share.sum())
 
     line = [
         "compare",

@@ -7,9 +7,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-import jets_loading  # noqa: E402
-
-from sciformer.interop.weaver_data import translate  # noqa: E402
+import jets_loading
+from sciformer.interop.weaver_data import translate
 
 
 def test_the_other_side_is_asked_for_our_features():

@@ -28,7 +28,17 @@ KNOWN = {"part_": "JetClass", "PFCands_": "NanoAOD with PF candidates", "Particl
 KNOWN |= {"": "names without a prefix"}
 LIKELY = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # the likeliest first
 OTHERS = re.compile(r"gen|truth|aux|sv|vert|jet|muon|electron|tau|photon|met|lep|tower|trig")
-LABEL = ("label", "jet_label", "is_signal_new", "is_signal", "issignal", "truth_label", "target", "class", "jet_class")
+LABEL: tuple[str, ...] = (
+    "label",
+    "jet_label",
+    "is_signal_new",
+    "is_signal",
+    "issignal",
+    "truth_label",
+    "target",
+    "class",
+    "jet_class",
+)
 LABEL += ("category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
 FLAGS = ("label_", "jet_is", "fj_is", "is_", "is")
 WEIGHT = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")

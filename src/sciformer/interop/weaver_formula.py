@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from ..errors import UserError
-from ..formula import CONSTANTS, OVER, Formula
+from ..formula import Formula
+from ..grammar import CONSTANTS, OVER
 
 MODULES = ("np", "numpy", "ak", "awkward", "math")
 LONGEST = 10_000  # characters of a formula, as it is written or with others put into it

@@ -11,7 +11,15 @@ from typing import Any
 from ..errors import UserError
 from .weaver_formula import names_in, translated
 
-KEYS = ("treename", "branch_magic", "file_magic", "selection", "test_time_selection", "preprocess", "new_variables")
+KEYS: tuple[str, ...] = (
+    "treename",
+    "branch_magic",
+    "file_magic",
+    "selection",
+    "test_time_selection",
+    "preprocess",
+    "new_variables",
+)
 KEYS += ("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing")
 
 
