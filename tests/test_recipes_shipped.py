@@ -180,15 +180,19 @@ def test_it_trains_five_steps_is_judged_and_reported(name, tmp_path):
     recipe = small(name, tmp_path)
     widths = {"model.widths": [8] * len(recipe.model.widths), "model.neighbours": 3} if recipe.model.widths else {}
     recipe = recipe.change({**SMALL, **FIVE, **short(recipe), **widths})
-    run = train(recipe, tmp_path / "run", show=False)
+    drawn = name == "jets/part-masked" or not name.startswith(
+        "jets/part-"
+    )  # the pictures of variants are those of part
+    run = train(recipe, tmp_path / "run", show=False, report=drawn)
     records = [record for record in run.records if "loss" in record]
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
     assert all(torch.isfinite(torch.tensor(record["loss"])) for record in records)
-    kept = json.loads((run.path / "scores.json").read_text())
-    assert kept["parts"]
-    for part in kept["parts"].values():
-        assert part["scores"]["loss"] > 0
-    assert (run.path / "report.html").stat().st_size > 10_000
+    if drawn:
+        kept = json.loads((run.path / "scores.json").read_text())
+        assert kept["parts"]
+        for part in kept["parts"].values():
+            assert part["scores"]["loss"] > 0
+        assert (run.path / "report.html").stat().st_size > 10_000
     again = Run(run.path)
     assert again.recipe == run.recipe
     assert again.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-4)
