@@ -19,6 +19,7 @@ STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2
 NOTICED = 2.0  # standard errors from which a difference is more than the spread
 
 Point = dict[str, Any]
+HEAD = ("objective.hidden", "objective.activation", "objective.dropout")  # of the model, whoever asks for it
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,7 @@ def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[s
     sections["objective"] = "their scores do not mean the same"
     for other, recipe in others:
         for section, why in sections.items():
-            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, ())
+            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, HEAD)
             if changed:
                 keys = ", ".join(str(key) for key, *_ in changed[:4])
                 warnings.append(f"{name} and {other} differ in {keys}: {why}.")

@@ -106,9 +106,17 @@ def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
 
 def show_run(run: Run, console: Console) -> None:
     """What a training found, where it lies, and what to try next."""
+    from .metrics import AtLeast
+
     path = run.path / "scores.json"
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    parts: dict[str, dict[str, float]] = {name: part["scores"] for name, part in kept.get("parts", {}).items()}
+    parts: dict[str, dict[str, float]] = {
+        part: {
+            name: AtLeast(value) if name in found.get("bounds", ()) else value
+            for name, value in found["scores"].items()
+        }
+        for part, found in kept.get("parts", {}).items()
+    }
     if parts:
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("")
