@@ -248,6 +248,13 @@ def test_no_sample_is_no_table(run, source, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_notes_of_the_files_are_said(run, source, tmp_path, capsys):
+    source.notes = ["5 of 35 samples have no entries: left out."]
+    for show in (True, False):
+        write_predictions(run[0], ["a"], tmp_path / f"{show}.csv", show=show)
+        assert ("note: 5 of 35 samples" in capsys.readouterr().err) is show
+
+
 def test_progress_in_plain_lines(monkeypatch, capsys):
     monkeypatch.setattr(answers, "AGAIN", -1.0)
     with Meter(2000, show=True) as meter:

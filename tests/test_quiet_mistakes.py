@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.errors import UserError
+from sciformer.errors import UserError, one_of
 from sciformer.evaluate import answer, judge
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -116,3 +116,8 @@ def test_no_part_to_choose_on_is_said(tmp_path):
     torch.manual_seed(0)
     found = compare([made.recipe], 1, tmp_path / "runs", {"train.rate": [1e-3, 1e-2]}, show=False, report=False)
     assert "There is no part `valid` to choose the point of the grid on." in found.warnings
+
+
+def test_the_nearest_name_is_found_whatever_its_letters():
+    with pytest.raises(UserError, match=r"found 'Qcd'. Did you mean 'QCD'"):
+        one_of("a class", "Qcd", ["QCD", "Top"])

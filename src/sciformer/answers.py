@@ -42,6 +42,8 @@ def write_predictions(
     show    tell how far it is
     """
     source = run.assembly.source([Path(file) for file in files])
+    for note in getattr(source, "notes", ()) if show else ():
+        say(f"note: {note}")
     with Sheet(out, run.assembly.objective, overwrite) as sheet, Meter(sum(source.sizes), show) as meter:
         for table in pieces(source):
             sheet.add(run.predict(table))

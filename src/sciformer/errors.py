@@ -18,7 +18,8 @@ def one_of(what: str, value: object, names: object) -> None:
     known = [str(name) for name in names]  # type: ignore[attr-defined]
     if value in known:
         return
-    near = difflib.get_close_matches(str(value), known, n=1)
+    folded = {name.lower(): name for name in reversed(known)}
+    near = [folded[name] for name in difflib.get_close_matches(str(value).lower(), folded, n=1)]
     raise UserError(
         f"{what} to be one of {', '.join(known)}",
         repr(value),

@@ -139,7 +139,10 @@ def test_without_a_background_there_is_nothing_of_it(run):
     [
         ({"background": "nois"}, "objective.background to be one of noise, one, two; found 'nois'"),
         ({"background": "", "spectrum": "mass"}, "the class to reject, beside objective.spectrum"),
-        ({"efficiencies": {"noise": 0.5}}, "to be one of one, two; found 'noise'"),
+        (
+            {"efficiencies": {"noise": 0.5}},
+            "found 'noise'. There are one, two. For the usual shares: --objective.efficiencies {}",
+        ),
         ({"efficiencies": {"one": 50}}, "a share of one above 0 and up to 1; found 50. 50 % is 0.5."),
         ({"spectrum": "mas"}, "found 'mas'. Did you mean 'mass'"),
         ({"spectrum": "text"}, "one number for each sample in column `text`"),

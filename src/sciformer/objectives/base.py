@@ -139,7 +139,9 @@ def known(inputs: Inputs, column: str, name: str) -> Tensor:
     """A column of samples that the loss needs; `name` is what the user calls it."""
     if column not in inputs.samples:
         raise UserError(
-            f"a column `{name}` with the truth to judge by", f"columns {', '.join(inputs.samples) or 'none'}"
+            f"a column `{name}` with the truth to judge by",
+            ", ".join(inputs.samples) or "none",
+            "Files of events may have their class before their name: NAME:FILE.",
         )
     return inputs.samples[column]
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
-from ..errors import UserError, one_of
+from ..errors import UserError, nearest, one_of
 from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting
 from ..nn import ClassHead
 from ..tokens.base import Tokens
@@ -116,7 +116,9 @@ class Classify(Objective):
             return
         one_of("objective.background", self.background, self.classes)
         for name, shares in self.efficiencies.items():
-            one_of("a class of objective.efficiencies", name, [one for one in self.classes if one != self.background])
+            if name not in self.signals:
+                advice = f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}"
+                raise UserError("classes but the background in objective.efficiencies", repr(name), advice)
             for share in shares if isinstance(shares, list) else [shares]:
                 if not 0 < share <= 1:
                     raise UserError(f"a share of {name} above 0 and up to 1", f"{share:g}", "50 % is 0.5.")

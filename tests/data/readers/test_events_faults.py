@@ -210,3 +210,45 @@ def test_a_recipe_reads_only_what_it_needs(tmp_path):
     assert len(made.read(paths[:1])) == 60
     assert recipe.change({"objective.weight": "weight"}).data == recipe.data
     assert Assembly.open(recipe.change({"objective.weight": "weight"})).splits.notes == []
+
+
+def test_other_files_may_lack_what_stands_beside_the_answers(tmp_path):
+    columns = table(20)
+    less = {name: column for name, column in columns.items() if name not in ("jet_mass", "label_b")}
+    paths = [tmp_path / "a.root", tmp_path / "b.root"]
+    for path, some in zip(paths, (columns, less)):
+        write_root(path, some)
+    options = {"classes": {"a": "label_a", "b": "label_b"}, "observers": ["jet_mass", "jet_pt"], "piece": 16}
+    source = section(**options).want(["part_px"], ["label"]).read(paths)
+    found = whole(source)  # pieces with other columns could not be joined
+    assert len(found["jet_pt"]) == 40
+    assert not {"jet_mass", "label"} & set(found)
+    assert source.notes == [f"`{name}` is not in {paths[1]}: left out." for name in ("label", "jet_mass")]
+    assert section(**options).want(["part_px"], ["label"]).read(paths[:1]).notes == []
+
+
+def test_what_is_left_out_of_other_files_is_said(tmp_path):
+    columns, path = table(20, least=0), str(tmp_path / "a.root")
+    empty, total = int((columns["part_px"].lengths == 0).sum()), len(columns["part_px"].values)
+    columns["part_px"].values[0] = np.nan
+    write_root(path, columns)
+    notes = section().want(["part_px"]).read([path]).notes
+    assert notes[0] == f"1 of {total} entries of lists are not finite: left out."
+    assert notes[1].startswith((f"{empty} of 20 samples", f"{empty + 1} of 20 samples"))
+    columns["part_px"].values[:] = np.nan
+    write_root(path, columns)
+    with pytest.raises(UserError, match=r"found none of 20. .* are not finite"):
+        section().want(["part_px"]).read([path])
+
+
+def test_a_class_that_is_missing_is_found_and_an_observer_that_is_a_list(tmp_path):
+    import pyarrow as pa
+
+    columns, path = table(20), tmp_path / "a.parquet"
+    write_parquet(path, dict(columns, kind=pa.array(["x", "y"] * 9 + [None, "x"])))
+    made = section(path, label="kind").want(["part_px"], ["label"])
+    with pytest.raises(UserError, match=r"a class in `kind` for entry 18 of .*; found none"):
+        made.open()
+    assert whole(made.read([path]))["label"][18] == ""
+    with pytest.raises(UserError, match=r"data.observers, `part_px`; found a list"):
+        section(path, observers=["part_px"]).want(["part_px"]).open()

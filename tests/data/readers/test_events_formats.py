@@ -269,3 +269,22 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch, name, module):
         monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UserError, match=r"pip install 'sciformer\[jets\]'"):
         open_file(path, Layout())
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "listed.parquet", "a.npz"])
+def test_classes_may_be_words(tmp_path, name):
+    import pyarrow as pa
+
+    path, words = tmp_path / name, np.array(["one", "other"])[EVENTS["flag"].astype(int)]
+    if name == "a.npz":
+        lists, mask = padded(EVENTS)
+        np.savez(path, **lists, mask=mask, jet_pt=EVENTS["jet_pt"], kind=words)
+    else:
+        write_parquet(path, dict(EVENTS, kind=pa.array(words).dictionary_encode() if "listed" in name else words))
+    made = section(path, label="kind").want(["part_px"], ["label"])
+    np.testing.assert_array_equal(whole(made.read([path]))["label"], words)
+    assert set(whole(made.open().sources["train"])["label"]) == {"one", "other"}
+    with pytest.raises(UserError, match="Only plain numbers, and lists of them, are read"):
+        section(path, label="jet_pt", observers=["kind"]).want(["part_px"]).open()
+    with pytest.raises(UserError, match="expected numbers in the column `kind`"):
+        section(path, label="kind", select="kind > 0").want(["part_px"]).open()

@@ -28,14 +28,15 @@ Column = Array | Lists
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file does not tell by itself."""
+    """What a file does not tell by itself; `words` is the one column that may hold words in place of numbers."""
 
     tree: str = ""
     mask: str = ""
     axes: dict[str, list[str]] = field(default_factory=dict)
+    words: str = ""
 
     def __hash__(self) -> int:
-        return hash((self.tree, self.mask, str(self.axes)))
+        return hash((self.tree, self.mask, str(self.axes), self.words))
 
 
 class EventFile:

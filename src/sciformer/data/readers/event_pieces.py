@@ -22,8 +22,10 @@ Part = tuple[Scan, Array]
 class EventPieces:
     """Samples of files, read a piece at a time; a process that loads one opens the files itself."""
 
-    def __init__(self, plan: Plan, parts: Sequence[Part], piece: int, mixed: bool = True) -> None:
-        self.plan = plan
+    def __init__(
+        self, plan: Plan, parts: Sequence[Part], piece: int, mixed: bool = True, notes: Sequence[str] = ()
+    ) -> None:
+        self.plan, self.notes = plan, list(notes)
         self.pieces = deal(parts, piece, mixed)
         self.sizes = [sum(map(len, some)) for some in self.pieces]
 

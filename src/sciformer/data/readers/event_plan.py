@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,7 @@ class Scan:
     counts: dict[str, int]
     edges: Array
     rows: int
+    lacks: tuple[str, ...] = ()  # columns that may be missing, and are
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,10 @@ class Plan:
         """Look at all rows of a file."""
         file = opened(path, self.layout)
         parts: list[tuple[Array, dict[str, Array]]] = []
-        counts = {"selected": 0, "empty": 0, "entries": 0, "dropped": 0}
+        counts, lacks = {"selected": 0, "empty": 0, "entries": 0, "dropped": 0}, tuple[str, ...]()
         for start, stop in stretches(file.edges, file.rows, piece):
             table = self._read(file, tag, start, stop, scanning=True)
+            lacks = tuple(name for name in (*self.wishes, *self._own(tag)) if name not in table)
             made, dropped = _finite(self._handed(file, table), self.most)
             kept = np.ones(stop - start, bool)
             if self.chosen is not None:
@@ -115,6 +117,8 @@ class Plan:
             rows = np.flatnonzero(kept)
             if TRUE in table and self.strict:
                 self._one_class(table, rows, start, path)
+            if self.strict and self.label:
+                self._no_gaps(np.asarray(table[self.label])[rows], start + rows, path)
             found = {
                 name: _single(formula.of(table), f"data.{name}", path)[rows] for name, formula in self.extra.items()
             }
@@ -123,7 +127,13 @@ class Plan:
                     found[name] = _single(table[name], name, path)[rows]
             parts.append((rows + start, found))
         columns = {name: np.concatenate([found[name] for _, found in parts]) for name in parts[0][1]}
-        return Scan(path, tag, np.concatenate([rows for rows, _ in parts]), columns, counts, file.edges, file.rows)
+        kept = np.concatenate([rows for rows, _ in parts])
+        return Scan(path, tag, kept, columns, counts, file.edges, file.rows, tuple(dict.fromkeys(lacks)))
+
+    def without(self, names: Collection[str]) -> Plan:
+        """The same without columns that may be missing."""
+        kept = replace(self, wishes=tuple(name for name in self.wishes if name not in names))
+        return replace(kept, classes={}, label="") if LABEL in names else kept
 
     def _own(self, tag: str) -> set[str]:
         """Columns that are made here, whether or not a file has some of that name."""
@@ -236,6 +246,12 @@ class Plan:
                 " and ".join(true) or "none",
                 f"It is so for {int(wrong.sum()):,} of {len(rows):,} samples there; leave others out with data.select.",
             )
+
+    def _no_gaps(self, words: Array, rows: Array, path: Path) -> None:
+        if words.dtype.kind == "U" and not (words != "").all():
+            first, count = rows[words == ""][0], int((words == "").sum())
+            where = f"a class in `{self.label}` for entry {first} of {path}"
+            raise UserError(where, "none", f"It is so for {count:,} of {len(words):,} samples there.")
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:
         if not self.weighs:

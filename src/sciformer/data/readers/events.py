@@ -61,7 +61,7 @@ class Events(Data):
     """Classes, each with the column or formula that is true for its samples, for a column `label` with their names:
     {one: is_one, other: is_two + is_three}. Exactly one must be true."""
     label: str = ""
-    """Column that has the class, copied to `label`."""
+    """Column that has the class, as a number or, in Parquet and NPZ files, by its name; copied to `label`."""
     observers: list[str] = Field(default_factory=list)
     """Columns that are carried along to the answers; `entry` is the number of the row in its file."""
     weight: str = ""
@@ -151,14 +151,14 @@ class Events(Data):
             wishes = list(self.state["wishes"])
             truth = {name: CLASSES if name == LABEL else "for the objective" for name in self.state["truth"]}
             truth = {name: why for name, why in truth.items() if name not in names}
-            truth |= {name: OBSERVED for name in self.observers if name not in names}
+            truth |= dict.fromkeys(self.observers, OBSERVED)
             names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
         select = self.select if training or self.select_new is None else self.select_new
         extra = {X: Formula(self.reweight.x), Y: Formula(self.reweight.y)} if self.reweight and training else {}
         if self.split.by and training:
             extra[BY] = Formula(self.split.by)
         return Plan(
-            Layout(self.tree, self.mask, self.axes),
+            Layout(self.tree, self.mask, self.axes, self.label),
             names if asked else None,
             tuple(wishes),
             {name: Formula(text) for name, text in self.new.items()},
@@ -191,18 +191,7 @@ class Events(Data):
                 notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
         if not scans:
             raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
-        counts = {key: sum(scan.counts[key] for scan in scans) for key in scans[0].counts}
-        total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
-        whose = "" if part == "train" else f" of {part}"
-        if counts["selected"]:
-            notes.append(f"{counts['selected']:,} of {total:,} samples{whose} are not selected.")
-        if counts["dropped"]:
-            every = counts["dropped"] + counts["entries"]
-            notes.append(f"{counts['dropped']:,} of {every:,} entries of lists{whose} are not finite: left out.")
-        if counts["empty"]:
-            notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
-        if not kept:
-            raise UserError(f"samples for {part} that are kept", f"none of {total:,}", " ".join(notes))
+        _left_out(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         return scans
 
     def _divided(self, scans: Sequence[Scan]) -> dict[str, Array]:
@@ -223,7 +212,15 @@ class Events(Data):
 
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
         scans = [plan.scan(path, tag, self.piece) for tag, path in self.tagged(files)]
-        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False)
+        notes = list[str]()
+        for name in dict.fromkeys(name for scan in scans for name in scan.lacks):
+            lacking = [scan.path for scan in scans if name in scan.lacks]
+            plan = plan.without([name])
+            if name in self.observers or len(lacking) < len(scans):
+                more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
+                notes.append(f"`{name}` is not in {lacking[0]}{more}: left out.")
+        _left_out(scans, notes)
+        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
 
     def _slow(self, source: Source, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         """Notes on what makes reading slow."""
@@ -255,6 +252,21 @@ def split_tag(name: str | Path) -> tuple[str, str]:
     if rest.startswith("//") or "://" in rest:
         raise UserError("names of files on this machine", repr(str(name)), "Fetch them first, for example with xrdcp.")
     return tag, rest
+
+
+def _left_out(scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
+    """Tell in the notes how much is not used; refuse it if nothing is left."""
+    counts = {key: sum(scan.counts[key] for scan in scans) for key in scans[0].counts}
+    total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
+    if counts["selected"]:
+        notes.append(f"{counts['selected']:,} of {total:,} samples{whose} are not selected.")
+    if counts["dropped"]:
+        every = counts["dropped"] + counts["entries"]
+        notes.append(f"{counts['dropped']:,} of {every:,} entries of lists{whose} are not finite: left out.")
+    if counts["empty"]:
+        notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
+    if not kept:
+        raise UserError(f"samples{why} that are kept", f"none of {total:,}", " ".join(notes))
 
 
 def _all(scans: Sequence[Scan], name: str) -> Array:

@@ -78,6 +78,8 @@ class PaddedFile(EventFile):
             valid = next((one for one in (self.layout.mask, "valid", "mask") if one in names), "")
             for field in names:
                 self._add(f"{name}.{field}", form[field], name, field, ("." + valid) if valid else "", len(shape) == 2)
+        elif name == self.layout.words and form.kind == "U" and shape == (self.rows,):
+            self.columns[name], self.place[name] = "value", (name, None, "")
         elif names is not None or form.kind not in "biuf":
             self.others[name] = f"{form} of shape {shape}"
         elif shape[:1] != (self.rows,):

@@ -31,7 +31,7 @@ class ParquetFile(EventFile):
         groups = [self.file.metadata.row_group(number).num_rows for number in range(self.file.num_row_groups)]
         self.edges = np.concatenate([[0], np.cumsum(groups)]).astype(np.int64)
         for field in self.file.schema_arrow:
-            kind = _kind(field.type)
+            kind = _kind(field.type) or ("value" if field.name == layout.words and _words(field.type) else "")
             if kind:
                 self.columns[field.name] = kind
             else:
@@ -53,6 +53,8 @@ class ParquetFile(EventFile):
         array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
         if hasattr(array, "chunks"):  # older versions combine into one chunk of many
             array = array.chunk(0) if array.num_chunks else array
+        if _words(array.type):
+            return np.array(["" if word is None else word for word in array.to_pylist()], str)
         if array.null_count:
             if self.columns[name] == "list":
                 raise UserError(f"a list for each event in `{name}` of {self.path}", f"{array.null_count} without one")
@@ -82,3 +84,11 @@ def _kind(kind: Any) -> str:
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         return "list" if number(kind.value_type) else ""
     return "value" if number(kind) else ""
+
+
+def _words(kind: Any) -> bool:
+    """Whether a column has a word for each row, by itself or from a list of words."""
+    import pyarrow.types as types  # type: ignore[import-untyped,unused-ignore]
+
+    one = kind.value_type if types.is_dictionary(kind) else kind
+    return bool(types.is_string(one) or types.is_large_string(one))
