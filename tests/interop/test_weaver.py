@@ -55,7 +55,7 @@ def fixture(*names):
         return [file[name] for name in names]
 
 
-@pytest.mark.skipif(not PARITY.exists(), reason="data beside the repository")
+@pytest.mark.skipif(not PARITY.exists(), reason="no shared data beside the repository")
 @pytest.mark.parametrize("variant", PARAMETERS)
 def test_every_variant_is_reproduced(variant):
     features, vectors, mask, keys, config, expected, kin = fixture(

@@ -6,9 +6,10 @@
 What it is: a toy with the right anatomy. Resonances decay with exact kinematics into two, three or four prongs
 (decays.py); partons branch at ever smaller angles (shower.py); resonances keep their four-momentum (systems.py);
 clusters become hadrons, photons and leptons, b and c hadrons fly before they decay (hadrons.py); a toy detector smears
-and misses (detector.py). A few constants were set by eye and by mean values so that multiplicities, masses, shares of
-momentum, of charge and of types, and displaced tracks come near those of Pythia 8 jets behind the same toy detector;
-benchmarks/jets_generator.py prints how near.
+and misses (detector.py). Some twenty constants were fitted, by a random search and by hand, so that multiplicities,
+masses, shares of momentum, of charge and of types, and displaced tracks of each class come near those of 23,786 Pythia
+8 jets behind the same toy detector. benchmarks/jets_generator.py prints how near: on these same jets, so it shows how
+well the fit did, not how well it foretells. Nor are they quite new to a model that was pretrained on built-in jets.
 
 What it is not: a prediction. There is no matrix element, no colour connection between jets, no interference, no spin
 beyond the decay angles of W and Z; hadrons come from clusters of one parton, charge and strangeness are balanced
