@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import tables_lightcurves
 import tables_text
 from measure import ROOT, Row
 from table import markdown, rows
@@ -151,6 +152,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "pronouns": tables_text.pronouns,
     "polarity": tables_text.polarity,
     "tagging": tables_text.tagging,
+    "asas": tables_lightcurves.asas,
+    "fewshot": tables_lightcurves.fewshot,
+    "curves": tables_lightcurves.curves,
+    "ragged": tables_lightcurves.ragged,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }

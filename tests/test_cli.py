@@ -153,7 +153,7 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("new txt a.txt", "Did you mean 'text'?"),
         ("new text", "needs FILES."),
         ("new text a.txt", "files named 'a.txt'; found no such file"),
-        ("simulate", "needs WHAT. There are: jets, lattices."),
+        ("simulate", "needs WHAT. There are: jets, lattices, lightcurves."),
         ("simulate latices a.npz", "Did you mean 'lattices'?"),
         ("simulate lattices a.txt", "a file named .npz; found a.txt. Call it a.npz"),
         ("simulate lattices a.npz --model.depth 3", "such as --data.size 16; found --model.depth"),

@@ -148,8 +148,9 @@ def test_the_verb_writes_parquet_and_npy(runs, tmp_path, monkeypatch, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.chdir(tmp_path)
     path = lines_of(tmp_path)
-    assert main(["embed", str(runs / "class_token"), str(path)]) == 0
-    assert capsys.readouterr().out == "wrote 30 vectors of 8 numbers to vectors.parquet\n"
+    assert main(["embed", str(runs / "class_token"), str(path), "--map", "map.png"]) == 0
+    assert capsys.readouterr().out == "wrote 30 vectors of 8 numbers to vectors.parquet\nwrote map.png\n"
+    assert (tmp_path / "map.png").read_bytes()[:4] == b"\x89PNG"
     table = parquet.read_table("vectors.parquet")
     assert table.column_names == ["id", "label", "vector"]
     assert table["id"].to_pylist() == list(range(30))
@@ -168,8 +169,8 @@ def test_lists_and_ids_of_ones_own_in_parquet(tmp_path):
     found = Embedded(np.eye(2, dtype=np.float32), {"id": np.array([7, 9]), "words": lists, "box": np.ones((2, 3))})
     assert write_vectors(tmp_path / "v.parquet", found) == 2
     table = parquet.read_table(tmp_path / "v.parquet").to_pydict()
-    assert table["id"] == [0, 1]
-    assert table["id of the file"] == [7, 9]
+    assert list(table) == ["id", "words", "box", "vector"]
+    assert table["id"] == [7, 9]
     assert table["words"] == [["a", "b"], ["c"]]
     assert table["box"] == [[1.0] * 3] * 2
     assert table["vector"] == [[1.0, 0.0], [0.0, 1.0]]

@@ -14,6 +14,7 @@ from sciformer.registry import BUILT_IN, find
 from sciformer.testing import check_tokens
 from sciformer.tokens.base import Readout, Tokens
 from sciformer.tokens.text import as_table
+from tests.tokens.curves_table import curves
 from tests.tokens.jets_table import jets
 
 RANDOM = np.random.default_rng(0)
@@ -26,16 +27,18 @@ CASES = [
     ("patches", {"patch": 4}, IMAGES),
     ("patches", {"patch": 2, "scale": "none", "periodic": True, "vary": ("roll", "flip", "turn", "negate")}, COLOURS),
     ("particles", {}, jets()),
+    ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
 ]
+MISSING = {"observations": ("value", "error")}
 
 
 def test_every_kind_of_tokens_that_comes_with_the_library_keeps_all_promises():
     seen = []
     for kind, keys, table in CASES:
-        assert check_tokens(find("tokens", kind)(kind=kind, **keys), table) == []
+        assert check_tokens(find("tokens", kind)(kind=kind, **keys), table, missing=MISSING.get(kind, ())) == []
         seen.append(kind)
     assert sorted(set(seen)) == sorted(BUILT_IN["tokens"])
-    assert len(set(seen)) == 3
+    assert len(set(seen)) == 4
 
 
 # Tokens of a user, and what may go wrong with them

@@ -176,10 +176,11 @@ def flat(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array
 
 def titles(name: str, width: int, objective: Any) -> list[str]:
     """Names for the columns of an answer with several numbers: those of classes or targets, where they are known."""
+    if name == "quantiles" and hasattr(objective, "quantiles"):
+        return [f"{target}_q{100 * level:g}" for target in objective.targets for level in objective.quantiles]
     scores = name == "probabilities"
     known = getattr(objective, "classes" if scores else "targets", None)
-    if known is None or len(known) != width:
-        known = range(width)
+    known = range(width) if known is None or len(known) != width else known
     return [f"{'score' if scores else name}_{one}" for one in known]
 
 

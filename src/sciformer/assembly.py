@@ -133,17 +133,21 @@ class Assembly:
             self._datasets[part] = self.samples(self.splits.sources[part], training=part == "train")
         return self._datasets[part]
 
-    def samples(self, source: Source | Table, training: bool = False) -> Dataset:
-        """The samples of any source or table, tokenised as the recipe says."""
+    def samples(self, source: Source | Table, training: bool = False, until: float | None = None) -> Dataset:
+        """The samples of any source or table, tokenised as the recipe says; to be judged, perhaps only so far as
+        `until` after the first token of each."""
         if isinstance(source, Mapping):
             source = Memory(source)
         window, labels = self.window, self.objective.labels
         if window is None:
-            return Dataset(source, self.tokens, labels=labels)
+            return Dataset(source, self.tokens, labels=labels, until=until)
         (only,) = self.tokens.values()
         apart = window - self.objective.lookahead
+        if training and only.series:
+            loose, stride = only.stride is None, only.stride or apart
+            return Dataset(source, self.tokens, window=window, stride=stride, tail=True, loose=loose, labels=labels)
         if not training or self.objective.unit != "tokens":  # each token once
-            return Dataset(source, self.tokens, window=window, stride=apart, tail=True, labels=labels)
+            return Dataset(source, self.tokens, window=window, stride=apart, tail=True, labels=labels, until=until)
         # Windows anywhere make an epoch as long as the text. Data in many pieces are read piece by piece, and
         # would not be seen whole: there windows follow each other.
         stride = only.stride or (1 if len(source.sizes) == 1 else apart)

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from .assembly import Assembly, silent
 from .data.batch import Batch, describe
-from .data.dataset import ITEMS, WINDOW
+from .data.dataset import ITEMS, START, WINDOW
 from .data.source import Lists, Table, rows_of, select
 from .document import RecipeError
 from .errors import UserError
@@ -138,7 +138,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
             words += f" of {low:,} tokens" if low == high else f" of {low:,} to {high:,} tokens"
         checked.fact("Data", part, words)
         if part == "train":
-            known = {name: column for name, column in first.samples.items() if name not in (WINDOW, ITEMS)}
+            known = {name: column for name, column in first.samples.items() if name not in (WINDOW, START, ITEMS)}
             for name, text in describe(known).items():
                 checked.fact("Data", f"column {name}", text)
         if count and int(np.min(lengths)) == 0:

@@ -2,17 +2,15 @@
 
     found = compare([Recipe.load("spins/ising-vit"), Recipe.load("spins/ising-cnn")], seeds=3, folder="runs/compare")
     found.verdict                       which is best in what, and whether the difference exceeds the spread
+    compare(recipes, 1, "runs/few", labels=[20, 100, None], folds=3)            with few labels of each class, or all
 
 The same call again goes on where it was left: runs that are complete are not trained again.
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,26 +25,21 @@ from .data.chance import Chance
 from .errors import Stopped, UserError
 from .evaluate import judge
 from .inspect.cost import cost, large
+from .inspect.curves import word
+from .inspect.learning import draw_steps
 from .inspect.page import Page
-from .metrics import REJECTION
+from .metrics import METRICS, REJECTION
 from .objectives.base import prepare
+from .planning import parse_grid, parse_labels, plan
 from .plugin import Plugin
 from .recipe import Recipe
 from .run import Run, train
 from .train.folder import Folder
 from .train.progress import duration
 
-
-def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
-    """A grid from `train.rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
-    grid: dict[str, list[str]] = {}
-    for word in words:
-        key, equals, values = word.partition("=")
-        found = list(dict.fromkeys(value for value in values.split(",") if value))
-        if not equals or "." not in key or not found or key in grid:
-            raise UserError("a grid such as train.rate=1e-3,3e-4, each key once", repr(word))
-        grid[key.removeprefix("--")] = found
-    return grid
+CURVES = 4  # metrics whose learning curve is drawn
+NOTHING = Figure(math.nan, math.nan, 0)
+__all__ = ["compare", "page_of", "parse_grid", "parse_labels", "show_comparison"]
 
 
 def compare(
@@ -55,6 +48,8 @@ def compare(
     folder: str | Path = "runs/compare",
     grid: Mapping[str, Sequence[Any]] | None = None,
     *,
+    labels: Sequence[int | None] = (),
+    folds: int | None = None,
     plugins: Sequence[Plugin] = (),
     show: bool = True,
     report: bool = True,
@@ -62,8 +57,12 @@ def compare(
 ) -> Comparison:
     """Train every recipe at every point of the grid with every seed, and compare them on the test part.
 
+    With labels, also with so many of each class; with folds, each fold once as the test part.
+
     seeds    how many (0, 1, 2, ...), or which
     grid     values to try for keys: {"train.rate": [1e-3, 3e-4]}; each recipe is compared at its best point
+    labels   of each class to train on (data.labels), None: all there are
+    folds    how many (data.split.folds); `{fold}` in train.start of a recipe stands for the number of the fold
     show     tell of the progress of each run
     report   write the report of each run too
     """
@@ -71,14 +70,14 @@ def compare(
     if not recipes or not numbers:
         raise UserError("one recipe and one seed or more", f"{len(recipes)} and {len(numbers)}")
     tell = say or (print if show else lambda text: None)
-    where, planned = Path(folder), _plan(recipes, numbers, grid or {})
-    rows: dict[tuple[str, str], Row] = {}
+    where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
+    rows: dict[tuple[str, str, str], Row] = {}
     for number, (trial, recipe) in enumerate(planned, 1):
         trial.path = str(where / trial.path)
         tell(f"run {number} of {len(planned)}: {trial.path}")
         _run(trial, recipe, plugins, show, report, tell)
-        row = rows.setdefault((trial.recipe, words_of(trial.point)), Row(trial.recipe, trial.point, []))
-        row.trials.append(trial)
+        row = Row(trial.recipe, trial.point, [], labels=trial.labels)
+        rows.setdefault((trial.recipe, trial.labels, words_of(trial.point)), row).trials.append(trial)
     best = recipes[0].train.best
     found = Comparison(list(rows.values()), common_metrics(list(rows.values())), best, str(where))
     choose(found)
@@ -88,42 +87,6 @@ def compare(
     keep.write("comparison.json", json.dumps(found.plain(), indent=1, allow_nan=False))
     page_of(found).write(where / "comparison.html")
     return found
-
-
-def _plan(
-    recipes: Sequence[Recipe], seeds: Sequence[int], grid: Mapping[str, Sequence[Any]]
-) -> list[tuple[Trial, Recipe]]:
-    """Every run with its recipe; all are made before the first is trained, so that a mistake is found at once."""
-    planned, names = [], _names(recipes)
-    if "train.seed" in grid:
-        raise UserError("seeds beside the grid", "train.seed in it", "Say how many with --seeds.")
-    for name, recipe in zip(names, recipes):
-        for values in itertools.product(*grid.values()):
-            point = dict(zip(grid, values))
-            for seed in seeds:
-                made = recipe.change({**point, "train.seed": seed}, where="in the grid")
-                path = Path(name) / _slug(words_of(point)) if point else Path(name)
-                planned.append((Trial(name, point, seed, str(path / f"seed-{seed}")), made))
-    return planned
-
-
-def _names(recipes: Sequence[Recipe]) -> list[str]:
-    """A short name for each recipe, none twice."""
-    stems = [Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml") for recipe in recipes]
-    names: list[str] = []
-    for stem in stems:
-        name, number = _slug(stem) or "recipe", 1
-        while name in names:
-            number += 1
-            name = f"{_slug(stem)}-{number}"
-        names.append(name)
-    return names
-
-
-def _slug(text: str) -> str:
-    """A text as the name of a folder; of a long one the hash is kept instead of the end."""
-    name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
-    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 # One run
@@ -182,8 +145,15 @@ def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[s
     crossing = any(math.isfinite(row.over("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
-    head = ["recipe", *(["point"] if found.grid else []), *found.metrics, *(["crossing"] if crossing else [])]
-    head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "seeds"]
+    several = len(found.labels) > 1 or bool(found.labels[0])
+    head = [
+        "recipe",
+        *(["labels"] if several else []),
+        *(["point"] if found.grid else []),
+        *found.metrics,
+        *(["crossing"] if crossing else []),
+    ]
+    head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "runs" if found.folds else "seeds"]
     cells = []
     for row in rows:
         passed = [number(row.over("crossing"))] if crossing else []
@@ -196,7 +166,7 @@ def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[s
             number(row.over("speed"), whole=True),
             f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
         ]
-        name = [row.recipe, *([words_of(row.point)] if found.grid else [])]
+        name = [row.recipe, *([row.labels] if several else []), *([words_of(row.point)] if found.grid else [])]
         cells.append([*name, *(number(row.score(metric)) for metric in found.metrics), *passed, *about])
     return head, cells
 
@@ -220,7 +190,10 @@ def number(figure: Figure, whole: bool = False) -> str:
 def caption_of(found: Comparison) -> str:
     """What the numbers are."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
-    text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over seeds."
+    over = f"the runs of {found.folds} folds with all seeds" if found.folds else "seeds"
+    text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."
+    if found.labels != [""]:
+        text += " Labels are those of each class that were trained on."
     if any(name.startswith(REJECTION) for name in found.metrics):
         text += " Of rejections the median; ≥ where no background was left in a run."
     if found.grid:
@@ -257,16 +230,19 @@ def page_of(found: Comparison) -> Page:
     page.text("\n\n".join(found.verdict))
     head, cells = cells_of(found, found.chosen)
     page.table(head, cells, caption_of(found))
+    if len(found.labels) > 1:
+        _curves(page, found)
     if found.warnings:
         page.section("What to bear in mind")
         page.text("\n\n".join(found.warnings))
     if found.grid:
         page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
         rows = [
-            [row.recipe, words_of(row.point), number(row.score(found.best, valid=True)), "chosen" if row.chosen else ""]
+            [f"{row.recipe} {row.labels}".strip(), words_of(row.point), number(row.score(found.best, valid=True))]
+            + ["chosen" if row.chosen else ""]
             for row in found.rows
         ]
-        page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over seeds.")
+        page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over runs.")
     page.section("Runs")
     runs = [
         [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
@@ -275,6 +251,25 @@ def page_of(found: Comparison) -> Page:
     ]
     page.table(["run", "seed", "state", *found.metrics], runs, "Every run, one by one.")
     return page
+
+
+def _curves(page: Page, found: Comparison) -> None:
+    """What more labels give: a picture for each metric of all that say who is better."""
+    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][:CURVES]:
+        names = dict.fromkeys(row.recipe for row in found.chosen)
+        figures = {
+            name: [
+                next((row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NOTHING)
+                for labels in found.labels
+            ]
+            for name in names
+        }
+        bands = {
+            name: ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
+            for name, line in figures.items()
+        }
+        drawn = draw_steps(found.labels, bands, "labels of each class", word(metric))
+        page.figure(drawn, f"{word(metric)} against the number of labels, mean and spread.", f"{metric} against labels")
 
 
 def _large(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What a comparison of recipes found: runs, rows over seeds, the choice in a grid, and the verdict in words."""
+"""What a comparison of recipes found: runs, rows over seeds and folds, the choice in a grid, the verdict in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .document import differences
 from .inspect.cost import plain_json
-from .metrics import REJECTION, AtLeast, lower_is_better
+from .metrics import METRICS, REJECTION, AtLeast, lower_is_better
 from .recipe import Recipe
 
 # Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
@@ -24,7 +24,7 @@ HEAD = ("objective.hidden", "objective.activation", "objective.dropout")  # of t
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean (or a median) over seeds, the sample standard deviation (nan for one seed), and their number."""
+    """A mean (or a median) over runs, the sample standard deviation (nan for one run), and their number."""
 
     mean: float
     spread: float
@@ -34,7 +34,7 @@ class Figure:
 
     @classmethod
     def of(cls, values: Sequence[float], median: bool = False) -> Figure:
-        """Of these values, one for each seed."""
+        """Of these values, one for each run."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         middle = np.median if median else np.mean
         bound = any(isinstance(value, AtLeast) for value in values)
@@ -43,7 +43,7 @@ class Figure:
 
 @dataclass
 class Trial:
-    """One run: a recipe at a point of the grid with one seed."""
+    """One run: a recipe at a point of the grid with one seed, perhaps with so many labels and in one fold."""
 
     recipe: str
     point: Point
@@ -61,6 +61,10 @@ class Trial:
     speed: float = math.nan
     unit: str = ""
     error: str = ""
+    labels: str = ""
+    """How many of each class were trained on, or `all`; empty where that was not asked."""
+    fold: int | None = None
+    """The fold it was judged on; None without folds."""
 
     @property
     def bounds(self) -> list[str]:
@@ -70,12 +74,13 @@ class Trial:
 
 @dataclass
 class Row:
-    """A recipe at a point of the grid, over its seeds."""
+    """A recipe at a point of the grid with so many labels, over its seeds and folds."""
 
     recipe: str
     point: Point
     trials: list[Trial]
     chosen: bool = True
+    labels: str = ""
 
     @property
     def done(self) -> list[Trial]:
@@ -95,7 +100,7 @@ class Row:
 
 @dataclass
 class Comparison:
-    """All runs, one row for each recipe at each point of the grid, and what follows."""
+    """All runs, one row for each recipe at each point of the grid with each number of labels, and what follows."""
 
     rows: list[Row]
     metrics: list[str]
@@ -115,6 +120,16 @@ class Comparison:
         return [trial for row in self.rows for trial in row.trials if trial.error]
 
     @property
+    def labels(self) -> list[str]:
+        """The numbers of labels; one that is empty where there was no choice."""
+        return list(dict.fromkeys(row.labels for row in self.rows))
+
+    @property
+    def folds(self) -> int:
+        """How many folds there were; 0: none."""
+        return len({trial.fold for row in self.rows for trial in row.trials if trial.fold is not None})
+
+    @property
     def grid(self) -> bool:
         """Whether there was one."""
         return any(row.point for row in self.rows)
@@ -125,7 +140,8 @@ class Comparison:
         for row in self.rows:
             scores = {name: asdict(row.score(name)) for name in self.metrics}
             runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
-            about = {"recipe": row.recipe, "point": row.point, "chosen": row.chosen, "scores": scores, "runs": runs}
+            about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
+            about |= {"scores": scores, "runs": runs}
             rows.append(about | {name: asdict(row.over(name)) for name in ("crossing", "seconds", "speed", "flops")})
         made = {
             "rows": rows,
@@ -152,8 +168,8 @@ def choose(found: Comparison) -> None:
     """Choose the point of the grid at which each recipe is compared: by the validation score, never by the test."""
     if not found.grid:
         return
-    for name in dict.fromkeys(row.recipe for row in found.rows):
-        rows = [row for row in found.rows if row.recipe == name]
+    for name, labels in dict.fromkeys((row.recipe, row.labels) for row in found.rows):
+        rows = [row for row in found.rows if (row.recipe, row.labels) == (name, labels)]
         means = [row.score(found.best, valid=True).mean for row in rows]
         signed = [mean if lower_is_better(found.best) else -mean for mean in means]
         winner = int(np.nanargmin(signed)) if np.isfinite(signed).any() else 0
@@ -162,15 +178,24 @@ def choose(found: Comparison) -> None:
 
 
 def verdict(found: Comparison) -> list[str]:
-    """For each metric a sentence: who is best, and whether the next one is beyond the spread."""
-    rows = [row for row in found.chosen if row.done]
+    """For each number of labels and each metric a sentence: who is best, and whether that is beyond the spread."""
+    told = []
+    for labels in found.labels:
+        head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
+        told += [head + sentence for sentence in _verdict(found, [row for row in found.chosen if row.labels == labels])]
+    return told
+
+
+def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
+    rows = [row for row in rows if row.done]
     if not rows:
         return ["No run came to its end."]
     if len(rows) < 2:
         only = rows[0]
         at = f"; it is best at {words_of(only.point)} by its validation {found.best}" if only.point else ""
         return [f"Only {only.recipe} has results, so that there is nothing to compare{at}."]
-    return [_sentence(metric, rows) for metric in found.metrics]
+    judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
+    return [_sentence(metric, rows) for metric in judged]
 
 
 def _sentence(metric: str, rows: Sequence[Row]) -> str:
@@ -191,13 +216,30 @@ def _sentence(metric: str, rows: Sequence[Row]) -> str:
         return f"{metric}: {first.recipe} and {second.recipe} are equal."
     if a.count < 2 or b.count < 2:
         return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
-    error, freedom = _welch(a, b)
+    many = "folds" if any(trial.fold is not None for trial in first.trials) else "seeds"
+    error, freedom = _paired(first, second, metric) or _welch(a, b)
     if error == 0 or apart / error >= _student(freedom):
         times = f"{apart / error:.1f} standard errors" if error else "every seed gave the same"
         return f"{head}, beyond the spread ({times})."
     if apart / error >= NOTICED:
-        return f"{head}, {apart / error:.1f} standard errors; with so few seeds that may still be chance."
+        return f"{head}, {apart / error:.1f} standard errors; with so few {many} that may still be chance."
     return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
+
+
+def _paired(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
+    """The standard error of the difference over folds that both were judged on, and its degrees of freedom; None where
+    there are not two such. A fold is as hard for one as for the other, and its seeds are judged on the same samples:
+    each fold counts once, by the mean over its seeds."""
+    by_fold: list[dict[int, list[float]]] = [{}, {}]
+    for known, row in zip(by_fold, (first, second)):
+        for trial in row.done:
+            if trial.fold is not None and metric in trial.scores:
+                known.setdefault(trial.fold, []).append(trial.scores[metric])
+    common = sorted(by_fold[0].keys() & by_fold[1].keys())
+    if len(common) < 2:
+        return None
+    apart = [np.mean(by_fold[0][fold]) - np.mean(by_fold[1][fold]) for fold in common]
+    return float(np.std(apart, ddof=1)) / math.sqrt(len(common)), len(common) - 1.0
 
 
 def _welch(a: Figure, b: Figure) -> tuple[float, float]:
@@ -215,25 +257,15 @@ def _student(freedom: float) -> float:
 
 def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
     """What makes a comparison unfair, in words."""
-    warnings, rows = [], [row for row in found.chosen if row.done]
-    points = {row.recipe: row.point for row in found.chosen}
-    made: dict[str, Recipe] = {}
-    for trial, recipe in planned:
-        if trial.point == points[trial.recipe]:
-            made.setdefault(trial.recipe, recipe)
-    (name, base), *others = made.items()
-    sections = {"data": "they see other data", "tokens": "a loss for each token is not the same thing in both"}
-    sections["objective"] = "their scores do not mean the same"
-    for other, recipe in others:
-        for section, why in sections.items():
-            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, HEAD)
-            if changed:
-                keys = ", ".join(str(key) for key, *_ in changed[:4])
-                warnings.append(f"{name} and {other} differ in {keys}: {why}.")
-    budgets = {row.recipe: row.over("samples").mean for row in rows}
-    if len(set(budgets.values())) > 1:
-        listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
-        warnings.append(f"Budgets differ, in samples that were trained on: {listed}.")
+    warnings = list(dict.fromkeys(line for labels in found.labels for line in _unlike(planned, found, labels)))
+    for labels in found.labels:
+        rows = [row for row in found.chosen if row.done and row.labels == labels]
+        budgets = {row.recipe: row.over("samples").mean for row in rows}
+        if len(set(budgets.values())) > 1:
+            listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
+            head = "Budgets differ" + (f" with {labels} labels" if labels else "")
+            warnings.append(f"{head}, in samples that were trained on: {listed}.")
+    rows = [row for row in found.chosen if row.done]
     sizes = {row.recipe: row.over("parameters").mean for row in rows}
     if sizes and max(sizes.values()) > 2 * min(sizes.values()):
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
@@ -244,6 +276,32 @@ def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[s
         warnings.append("There is no part `test` or `valid`: scores are those of the training data.")
     if found.grid and "valid" not in parts and any(not trial.valid for row in rows for trial in row.done):
         warnings.append("There is no part `valid` to choose the point of the grid on.")
+    if any(labels not in ("", "all") for labels in found.labels) and any(
+        trial.valid for row in rows for trial in row.done
+    ):
+        warnings.append(
+            "Few labels are those of the training part: the part valid, which chooses the best, has all its own."
+        )
     if found.failed:
         warnings.append(f"{len(found.failed)} of {len(planned)} runs failed; means are over the others.")
+    return warnings
+
+
+def _unlike(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
+    """Where the recipes differ in what should be the same."""
+    points = {row.recipe: row.point for row in found.chosen if row.labels == labels}
+    made: dict[str, Recipe] = {}
+    for trial, recipe in planned:
+        if trial.labels == labels and trial.point == points[trial.recipe]:
+            made.setdefault(trial.recipe, recipe)
+    (name, base), *others = made.items()
+    sections = {"data": "they see other data", "tokens": "a loss for each token is not the same thing in both"}
+    sections["objective"] = "their scores do not mean the same"
+    warnings = []
+    for other, recipe in others:
+        for section, why in sections.items():
+            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, HEAD)
+            if changed:
+                keys = ", ".join(str(key) for key, *_ in changed[:4])
+                warnings.append(f"{name} and {other} differ in {keys}: {why}.")
     return warnings

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from .assembly import wanted
 from .data.batch import View
-from .data.dataset import ITEMS, WINDOW, Dataset
+from .data.dataset import ITEMS, START, WINDOW, Dataset
 from .data.source import Memory, Table
 from .errors import UserError, one_of
 from .nn import ClassToken, LastPool, MaxPool, MeanPool
@@ -79,7 +79,7 @@ def embed(
     vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
     lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
     names = kept[0][2] if kept else {}
-    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names if key != ITEMS}
+    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names if key not in (ITEMS, START)}
     vectors, samples = _by_sample(vectors, lengths, samples, pooling)
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -137,7 +137,8 @@ def check_vectors(path: Path) -> None:
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors as .npy (the array alone) or .parquet (with ids and the other columns); returns their number."""
+    """Write vectors as .npy (the array alone) or .parquet (with the ids of the data, or numbers, and the other columns
+    of the samples); returns their number."""
     check_vectors(path)
     from .shelf import make_folder
 
@@ -159,10 +160,11 @@ def write_vectors(path: Path, found: Embedded) -> int:
 def _parquet(path: Path, found: Embedded) -> None:
     arrow, parquet = _arrow()
     count, width = found.vectors.shape
-    columns: dict[str, Any] = {"id": arrow.array(np.arange(count))}
-    for name, column in found.samples.items():
+    samples = found.samples if "id" in found.samples else {"id": np.arange(count), **found.samples}
+    columns: dict[str, Any] = {"id": None}  # the first
+    for name, column in samples.items():
         flat = column.ndim == 1 and not any(isinstance(value, np.ndarray) for value in column[:1])
-        columns[name if name != "id" else "id of the file"] = arrow.array(column.tolist() if not flat else column)
+        columns[name] = arrow.array(column.tolist() if not flat or column.dtype.kind == "U" else column)
     values = arrow.array(found.vectors.reshape(-1))
     columns["vector"] = arrow.FixedSizeListArray.from_arrays(values, width)
     parquet.write_table(arrow.table(columns), path)

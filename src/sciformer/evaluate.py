@@ -13,7 +13,7 @@ from torch import nn
 
 from .assembly import Assembly
 from .data.chance import Chance
-from .data.dataset import ITEMS, WINDOW, Dataset
+from .data.dataset import ITEMS, START, WINDOW, Dataset
 from .data.order import share
 from .errors import UserError
 from .objectives.base import prepare
@@ -134,7 +134,8 @@ def _by_sample(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
     windows = samples.pop(WINDOW, None)
-    samples.pop(ITEMS, None)
+    for name in (START, ITEMS):
+        samples.pop(name, None)
     if windows is None or assembly.objective.unit == "tokens":
         return outputs, samples
     _, first, which = np.unique(windows, return_index=True, return_inverse=True)

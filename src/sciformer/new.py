@@ -4,6 +4,7 @@
     path = new("text", ["train.en", "train.de"])    writes train.yaml
     path = new("patches", ["galaxies.npz"])         writes galaxies.yaml
     path = new("jets", ["top.root", "qcd.root"])    writes top.yaml
+    path = new("lightcurves", ["asas.parquet"])     writes asas.yaml
 
 The files are read by the readers that the training will use, so what they refuse is refused here.
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from .data.source import find_files
 from .errors import UserError, one_of
+from .guess.curves import lightcurves
 from .guess.jets import jets, untagged
 from .guess.patches import patches
 from .guess.text import text
@@ -33,14 +35,14 @@ def new(
 
     kind        `text` (running text, translations, labelled or tagged texts), or `patches` (also called `arrays`):
                 images, lattices or maps in .npz files; or `jets` in ROOT, HDF5, Parquet or .npz files, which may
-                have their class before the name, QCD:qcd.root
+                have their class before the name, QCD:qcd.root; or `lightcurves` in Parquet, CSV, ECSV or FITS files
     out         a .yaml file; unless given, named after the first file, in this folder
     overwrite   replace a recipe that is there
     """
     one_of("the kind of your files", kind, KINDS)
     if not files:
         raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
-    found = find_files([untagged(str(file)) for file in files] if kind == "jets" else list(files), "files")
+    found = find_files([untagged(str(file)) for file in files] if kind in TAGGED else list(files), "files")
     path = Path(out).expanduser() if out is not None else Path(f"{found[0].name.partition('.')[0] or 'recipe'}.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise UserError("a recipe named .yaml", str(path), f"Call it {path.with_suffix('.yaml')}")
@@ -67,4 +69,6 @@ KINDS: dict[str, Callable[[list[str], list[Path]], str]] = {
     "patches": patches,
     "arrays": patches,
     "jets": jets,
+    "lightcurves": lightcurves,
 }
+TAGGED = ("jets", "lightcurves")  # names of files may have a class before them

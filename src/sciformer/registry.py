@@ -19,9 +19,11 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "columns": "sciformer.data.readers.columns:Columns",
+        "curves": "sciformer.data.readers.curves:Curves",
         "events": "sciformer.data.readers.events:Events",
         "jets": "sciformer.data.readers.jets:Jets",
         "lattices": "sciformer.data.readers.lattices:Lattices",
+        "lightcurves": "sciformer.data.readers.lightcurves:LightCurves",
         "lines": "sciformer.data.readers.lines:Lines",
         "parallel": "sciformer.data.readers.parallel:Parallel",
         "pronouns": "sciformer.data.readers.pronouns:Pronouns",
@@ -29,6 +31,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "text": "sciformer.data.readers.text:TextFiles",
     },
     "tokens": {
+        "observations": "sciformer.tokens.observations:Observations",
         "particles": "sciformer.tokens.particles:Particles",
         "patches": "sciformer.tokens.patches:Patches",
         "text": "sciformer.tokens.text:Text",
@@ -43,6 +46,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "continue": "sciformer.objectives.written:Continue",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",
+        "recover": "sciformer.objectives.recover:Recover",
         "regress": "sciformer.objectives.regress:Regress",
         "tag": "sciformer.objectives.tag:Tag",
         "translate": "sciformer.objectives.translate:Translate",

@@ -124,18 +124,21 @@ class Run:
 
     def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Judgement:
         """Scores on a part of the run's data, or on other files of the same form."""
-        if files:
-            dataset = self.assembly.read([Path(file) for file in files])
-        else:
-            opened = self.data()
-            parts = opened.parts()
-            if part not in parts and part == "test":
-                part = "valid" if "valid" in parts else "train"
-            dataset = opened.dataset(part)
+        dataset = self.samples(part, files)
         found = judge(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
             found.scores.update(self.assembly.objective.afterwards(self.step, self.assembly, dataset, self.device))
         return found
+
+    def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
+        """The samples of a part of the run's data (valid or train where there is no test), or of other files."""
+        if files:
+            return self.assembly.read([Path(file) for file in files])
+        opened = self.data()
+        parts = opened.parts()
+        if part not in parts and part == "test":
+            part = "valid" if "valid" in parts else "train"
+        return opened.dataset(part)
 
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
         """Answers for files or for a table of columns: probabilities and classes, values and deviations."""

@@ -133,7 +133,7 @@ def _missing(name: str) -> str:
         found = runs()
         return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
-        return "There are: jets, lattices. "
+        return "There are: jets, lattices, lightcurves. "
     if name == "KIND":
         return "There are: text, patches, jets. "
     return ""

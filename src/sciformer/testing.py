@@ -207,7 +207,8 @@ def _hiding(case: Case) -> Problems:
     if type(case.tokens).noise is not Tokens.noise:
         mask, chance = batch.columns["hidden"].astype(bool), Chance(SEED, 0, np.arange(len(case.seen)))
         noisy, again = (case.seen.but(**case.tokens.noise(case.seen, mask, chance)) for _ in range(2))
-        if (odd := difference(noisy, again)) or (odd := difference(case.seen.keep(~mask), noisy.keep(~mask))):
+        known = Stream({name: noisy.columns[name] for name in raw}, noisy.lengths)
+        if (odd := difference(noisy, again)) or (odd := difference(case.seen.keep(~mask), known.keep(~mask))):
             yield f"noise must replace only the tokens asked for, by what `chance` draws; it differs in {odd}"
 
 

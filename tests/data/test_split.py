@@ -65,3 +65,60 @@ def test_small_counts_and_mistakes():
         Split().divide(0)
     with pytest.raises(UserError, match=r"leave something to train on.*0.6 \+ 0.4"):
         Split(valid=0.6, test=0.4).divide(10)
+
+
+def test_every_group_is_judged_in_one_fold_and_classes_have_their_shares():
+    label = np.repeat(["often", "now and then", "rarely"], [40, 21, 5])
+    star = np.arange(66)[::-1]
+    split = Split(valid=0.1, folds=5, stratify="label", by="star", seed=3)
+    seen, chosen = [], []
+    for fold in range(5):
+        parts = split.model_copy(update={"fold": fold}).divide(66, star, label)
+        assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(66))
+        counts = {name: np.unique(label[rows], return_counts=True)[1].tolist() for name, rows in parts.items()}
+        assert counts["test"] in ([4, 8, 1], [5, 8, 1])  # in the order of their names
+        assert all(abs(found - wanted) <= 1 for found, wanted in zip(counts["valid"], [2, 4, 1]))
+        assert 13 <= len(parts["test"]) <= 14
+        seen += parts["test"].tolist()
+        chosen.append(tuple(parts["valid"].tolist()))
+    assert sorted(seen) == list(range(66))
+    assert len(set(chosen)) == 5
+
+
+def test_folds_keep_groups_whole_and_shares_may_be_stratified():
+    star = np.repeat(np.arange(20), 3)
+    folds = [Split(by="star", folds=4, fold=fold).divide(60, star)["test"] for fold in range(4)]
+    assert [len(np.unique(star[rows])) for rows in folds] == [5] * 4
+    assert all(len(rows) == 15 for rows in folds)
+    label = np.arange(200) % 10 == 0
+    for seed in range(5):
+        parts = Split(valid=0.1, test=0.2, stratify="label", seed=seed).divide(200, None, label)
+        assert {name: len(rows) for name, rows in parts.items()} == {"train": 140, "valid": 20, "test": 40}
+        assert all(abs(label[rows].sum() - len(rows) / 10) <= 1 for rows in parts.values())
+
+
+def test_a_table_is_divided_by_its_own_columns():
+    table = {"star": np.repeat(np.arange(10), 2), "label": np.arange(20) % 2}
+    split = Split(by="star", stratify="label")
+    whole = split.of_table(table, 20)
+    np.testing.assert_array_equal(whole["test"], split.divide(20, table["star"], table["label"])["test"])
+    some = np.arange(0, 20, 2)
+    np.testing.assert_array_equal(
+        split.of_table(table, 10, some)["test"], split.divide(10, np.arange(10), np.zeros(10))["test"]
+    )
+    with pytest.raises(UserError, match=r"data.split.stratify to be one of star, label; found 'lable'"):
+        Split(stratify="lable").of_table(table, 20)
+
+
+def test_mistakes_with_folds():
+    with pytest.raises(ValueError, match=r"below data.split.folds; found 3"):
+        Split(folds=3, fold=3)
+    with pytest.raises(UserError, match=r"4 samples or more, for data.split.folds; found 3"):
+        Split(folds=4).divide(3)
+    with pytest.raises(UserError, match=r"know the column data.split.stratify"):
+        Split(stratify="label").divide(9)
+    with pytest.raises(UserError, match="files of its own, or as one of"):
+        Split(folds=3).less([], ["test.npz"])
+    assert Split(folds=3).less(["valid.npz"], []).valid == 0
+    assert Split(seed=5).lot == 5
+    assert len({Split(folds=3, fold=fold).lot for fold in range(3)}) == 3

@@ -155,6 +155,7 @@ def test_no_page_with_code_is_forgotten():
         "concepts.md",
         "jets-tutorial.md",
         "jets.md",
+        "lightcurves.md",
         "own-token.md",
         "text.md",
     }

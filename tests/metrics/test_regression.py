@@ -130,6 +130,9 @@ def test_every_metric_is_called_by_what_it_needs():
         "loss": np.ones(2),
         "count": np.ones(2),
         "correct": np.ones(2),
+        **dict.fromkeys(("low_68", "low_95"), np.full(2, -1.0)),
+        **dict.fromkeys(("high_68", "high_95"), np.full(2, 1.0)),
+        **dict.fromkeys(("residual", "noise", "inner", "power", "true_power"), np.ones(2)),
         "translation": ["the cat sat on the mat"],
         "reference": ["the cat sat on a mat"],
         "tags": [["B-a", "O"], ["O"]],
@@ -140,7 +143,7 @@ def test_every_metric_is_called_by_what_it_needs():
     assert list(found) == sorted(found)
     for name, metric in METRICS.items():
         assert metric.function is getattr(metrics, name)
-        assert metric.better in ("higher", "lower")
+        assert metric.better in ("higher", "lower", "neither")
         assert metric.help
         for missing in metric.needs:
             with pytest.raises(UserError, match=missing):
@@ -157,6 +160,11 @@ def test_higher_is_better_where_it_says_so():
         "loss": np.full(2, 9.0),
         "count": np.ones(2),
         "correct": np.zeros(2),
+        "residual": np.full(2, 9.0),
+        "noise": np.full(2, 9.0),
+        "inner": np.zeros(2),
+        "power": np.ones(2),
+        "true_power": np.ones(2),
         "translation": ["a dog ran off"],
         "reference": ["the cat sat on the mat"],
         "tags": [["O", "B-a"]],
@@ -166,8 +174,9 @@ def test_higher_is_better_where_it_says_so():
         worse
         | {"tags": [["B-a", "O"]], "translation": ["the cat sat on the mat"]}
         | {"probabilities": np.eye(2), "mean": np.zeros(2), "loss": np.ones(2), "correct": np.ones(2)}
+        | {"residual": np.ones(2), "inner": np.ones(2)}
     )
-    for metric in METRICS.values():
+    for metric in [one for one in METRICS.values() if one.better != "neither"]:
         assert (metric(better) > metric(worse)) is (metric.better == "higher")
 
 

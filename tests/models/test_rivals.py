@@ -91,11 +91,12 @@ def test_layouts_agree_and_a_step_learns(name):
 
 @pytest.mark.parametrize("domain", ["text", "patches"])
 @pytest.mark.parametrize("objective", ["classify", "regress", "masked"])
-@pytest.mark.parametrize("trunk", [trunk for trunk in CLOUDS if trunk != "lorentz"])
+@pytest.mark.parametrize("trunk", [*(trunk for trunk in CLOUDS if trunk != "lorentz"), "conformer"])
 def test_any_tokens_and_objectives(trunk, objective, domain):
     parts = make(domain, objective)
     batch = ready(parts)
-    section = Encoder(kind="encoder", trunk=trunk, dim=8, depth=2, pool="sum" if objective == "regress" else "auto")
+    pool = "sum" if objective == "regress" else "blocks" if trunk == "conformer" else "auto"
+    section = Encoder(kind="encoder", trunk=trunk, dim=8, depth=2, pool=pool)
     if trunk == "sets" and objective == "masked":
         with pytest.raises(UserError, match=r"tokens see each other, for `objective.kind: masked`.*sets"):
             section.build(parts[0], parts[1])

@@ -19,7 +19,7 @@ DOMAINS = ("text", "patches")
 TRUNKS = ("transformer", "rnn", "gru", "lstm", "convolution")
 RECURRENT = TRUNKS[1:4]
 POOLS = ("auto", "mean", "max", "last", "class_token", "class_attention", "attention")
-POSITIONS = ("none", "learned", "sinusoidal", "rotary", "fourier", "relative")
+POSITIONS = ("none", "learned", "sinusoidal", "unpaired", "rotary", "fourier", "modulation", "relative")
 ASKED = ("classify", "regress", "masked")
 SEEN = set()
 
@@ -48,11 +48,18 @@ def combinations():
             {"order": "post", "depth": 1},
             {"order": "post", "embedding_norm": True, "readout_layer": True, "norm_epsilon": 1e-9},
             {"head_dim": 3, "groups": 1, "activation": "gelu_tanh"},
+            {"residual": False, "order": "post", "activation": "tanh"},
+            {"position": "rotary", "periods": (0.5, 50), "head_dim": 8, "rotary_share": 0.5},
             {"depth": 0},
         ):
             yield domain, "next_token", Decoder, changes
             yield domain, "classify", Encoder, changes
         yield domain, "regress", Encoder, {"pool": "first"}
+        for trunk, pool in itertools.product(("transformer", "gru", "convolution"), ("blocks", "lstm", "gru")):
+            yield domain, "classify", Encoder, {"trunk": trunk, "pool": pool}
+        yield domain, "masked", Encoder, {"pool": "blocks", "readout_norm": True}
+        yield domain, "masked", Encoder, {"pool": "lstm"}
+        yield domain, "classify", Encoder, {"pool": "blocks", "order": "post", "residual": False}
 
 
 COMBINATIONS = list(combinations())
@@ -114,9 +121,9 @@ def test_combination(case):
 
 
 def test_all_were_seen():
-    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 286
+    assert len(COMBINATIONS) == len({name_of(case) for case in COMBINATIONS}) == 330
     if len(SEEN) > 200:  # not when only some of them were asked for
-        assert len(SEEN) == 286
+        assert len(SEEN) == 330
 
 
 @pytest.mark.parametrize("objective", ["classify", "regress", "masked", "next_token"])
@@ -162,6 +169,10 @@ def test_batches_of_nothing(objective):
     ("model", "options", "domain", "objective", "words"),
     [
         (Decoder, {"trunk": "convolution"}, "text", "next_token", r"reads forwards.*found `model.trunk: convolution`"),
+        (Decoder, {"trunk": "conformer"}, "text", "next_token", r"reads forwards.*found `model.trunk: conformer`"),
+        (Encoder, {"trunk": "sets", "pool": "blocks"}, "text", "classify", "the width of its input"),
+        (Encoder, {"position": "learned", "periods": (1, 9)}, "text", "classify", "sinusoidal, rotary, fourier, modul"),
+        (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", r"periods \(shortest, longest\)"),
         (Decoder, {}, "text", "classify", r"can encode, for `objective.kind: classify`; found `model.kind: m`"),
         (Decoder, {}, "text", "masked", "a model that can encode"),
         (Encoder, {}, "text", "next_token", r"can decode, for `objective.kind: next_token`; found `model.kind: m`"),

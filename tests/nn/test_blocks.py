@@ -80,6 +80,19 @@ def test_class_attention_asks_with_the_class_token_alone():
         torch.testing.assert_close(block(token, changed, valid), block(token, x, valid))
 
 
+@pytest.mark.parametrize("order", ["pre", "post"])
+def test_without_a_residual_only_what_the_parts_made_goes_on(order):
+    block, x = shake(Block(8, 2, residual=False, order=order, activation="tanh")).double().eval(), torch.randn(2, 5, 8)
+    x = x.double()
+    if order == "pre":
+        y = block.attention(block.attention_norm(x))
+        expected = block.mlp(block.mlp_norm(y))
+    else:
+        y = block.attention_norm(block.attention(x))
+        expected = block.mlp_norm(block.mlp.down(torch.tanh(block.mlp.up(y))))
+    torch.testing.assert_close(block(x), expected)
+
+
 def test_drop_path_leaves_out_whole_samples():
     drop = DropPath(0.4)
     y = drop(torch.ones(1000, 3, 2))
@@ -114,6 +127,9 @@ def test_mistakes_are_answered():
     for rate in (1.0, -0.1):
         with pytest.raises(UserError, match="from 0 to below 1"):
             DropPath(rate)
+    for more in ({"drop_path": 0.1}, {"extras": ("residual_scale",)}):
+        with pytest.raises(UserError, match="blocks with a residual"):
+            Block(8, 2, residual=False, **more)
     with pytest.raises(UserError, match="'ratio'"):
         Block(8, 2, ration=3)
     with pytest.raises(UserError, match="'swiglu'"):

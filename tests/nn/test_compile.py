@@ -5,13 +5,30 @@ import torch
 from torch._dynamo.testing import CompileCounter
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from sciformer.nn import Decoder, Encoder, Learned, Ragged, Rotary, Sight, Strided, Window, attend
+from sciformer.nn import (
+    Conformer,
+    Decoder,
+    Encoder,
+    Learned,
+    Modulation,
+    Ragged,
+    Rotary,
+    Sight,
+    Strided,
+    Unpaired,
+    Window,
+    attend,
+)
 
 TRUNKS = {
     "full": lambda: Encoder(16, 2, 4, position=Rotary(4)),
     "causal": lambda: Decoder(16, 2, 4, position=Learned(16, 64)),
     "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
     "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
+    "real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
+    "without residual": lambda: Encoder(16, 2, 4, position=Unpaired(16), order="post", residual=False),
+    "modulated": lambda: Encoder(16, 2, 4, position=Modulation(16)),
+    "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
 }
 
 
@@ -27,9 +44,10 @@ def test_many_lengths_need_few_compilations(name, masked):
     assert counter.frame_count <= 4
 
 
-def test_packed_sequences_trace_when_their_layout_is_made_before():
+@pytest.mark.parametrize("stack", [Encoder, Conformer])
+def test_packed_sequences_trace_when_their_layout_is_made_before(stack):
     torch._dynamo.reset()
-    trunk = Encoder(16, 2, 4, position=Rotary(4), kernel="sdpa").eval()
+    trunk = stack(16, 2, 4, position=Rotary(4), kernel="sdpa").eval()
     ragged = Ragged(torch.tensor([3, 0, 5]), total=10, longest=5)
     x = torch.randn(10, 16)
     compiled = torch.compile(trunk, backend="eager", fullgraph=True)

@@ -4,6 +4,7 @@ import torch
 from sciformer.errors import UserError
 from sciformer.nn import (
     AttentionPool,
+    BlockPool,
     ClassAttention,
     ClassHead,
     ClassToken,
@@ -13,6 +14,7 @@ from sciformer.nn import (
     MaxPool,
     MeanPool,
     Ragged,
+    RecurrentPool,
     Sinusoidal,
     TagHead,
     ValueHead,
@@ -30,6 +32,8 @@ POOLS = {
     "class attention": lambda: ClassAttention(16, 4, raw_query=True),
     "attention": lambda: AttentionPool(16, 4),
     "attention with seeds": lambda: AttentionPool(16, 4, seeds=3),
+    "lstm": lambda: RecurrentPool(16, "lstm"),
+    "gru": lambda: RecurrentPool(16, "gru", depth=1),
 }
 SETS = ("mean", "max", "class attention", "attention", "attention with seeds")
 LENGTHS = torch.tensor([5, 0, 9, 1])
@@ -51,6 +55,24 @@ def test_layout_padding_and_company_change_nothing(pool):
         torch.testing.assert_close(pool(x[None, end - length : end])[0], packed[i])
     tail = Ragged(LENGTHS, total=17)
     torch.testing.assert_close(pool(torch.cat([x, x[:2] * 1e3]), tail), packed)
+
+
+def test_the_mean_of_blocks_is_its_equation_and_padding_stays_out():
+    pool, ragged = shake(BlockPool(3)).double(), Ragged(LENGTHS)
+    states = [torch.randn(15, 16).double() for _ in range(3)]
+    found = pool(states, ragged)
+    weight = pool.weight.softmax(0)
+    for i, (end, length) in enumerate(zip(ragged.ends, LENGTHS)):
+        means = [state[end - length : end].sum(0) / max(1, length) for state in states]
+        torch.testing.assert_close(found[i], sum(w * mean for w, mean in zip(weight, means)))
+    padded = [ragged.pad(state).masked_fill(~ragged.valid[..., None], torch.nan) for state in states]
+    torch.testing.assert_close(pool(padded, ragged.valid), found)
+    tail = [torch.cat([state, torch.full((2, 16), 1e9).double()]) for state in states]
+    torch.testing.assert_close(pool(tail, Ragged(LENGTHS, total=17)), found)
+    found.square().sum().backward()
+    assert (pool.weight.grad != 0).all()
+    with pytest.raises(UserError, match=r"the 3 states of a trunk.*found 2"):
+        pool(states[:2], ragged)
 
 
 @pytest.mark.parametrize("name", SETS)

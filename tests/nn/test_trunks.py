@@ -8,6 +8,7 @@ import torch
 from sciformer.errors import UserError
 from sciformer.nn import (
     NORMFORMER,
+    Conformer,
     ConvNet,
     Decoder,
     DeepSet,
@@ -16,6 +17,7 @@ from sciformer.nn import (
     Fourier,
     Global,
     Learned,
+    Modulation,
     PointNet,
     Ragged,
     Recurrent,
@@ -24,6 +26,7 @@ from sciformer.nn import (
     Rotary,
     Sinusoidal,
     Strided,
+    Unpaired,
     Watch,
     Window,
 )
@@ -45,6 +48,13 @@ TRUNKS = {
     "encoder location": lambda: Encoder(16, 2, 4, score="location"),
     "encoder content": lambda: Encoder(16, 2, 4, score="content"),
     "encoder general": lambda: Encoder(16, 2, 4, score="general"),
+    "encoder of real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
+    "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
+    "encoder without residual": lambda: Encoder(
+        16, 2, 4, residual=False, order="post", activation="tanh", position=Unpaired(16)
+    ),
+    "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
+    "conformer pre": lambda: Conformer(16, 2, 4, width=5, order="pre", pattern=Window(4)),
     "decoder": lambda: Decoder(16, 2, 4, position=Learned(16, 12)),
     "decoder window": lambda: Decoder(16, 2, 4, pattern=Window(3), position=Rotary(4)),
     "decoder multi-query": lambda: Decoder(16, 2, 4, groups=1, position=RelativeBias(4, 3)),
@@ -175,4 +185,4 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
 
 
 def test_the_sweep_saw_them_all():
-    assert len(TRUNKS) == 23
+    assert len(TRUNKS) == 28

@@ -16,11 +16,13 @@ from .source import Lists, Source, Table, rows_of
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
+    from .chance import Chance
 
 Array = NDArray[Any]
 
 
 WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
+START = "window from"  # the column of samples that says at which of its tokens, but for those given beside, it begins
 ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
 
 
@@ -28,12 +30,15 @@ class Dataset:
     """The samples of a source, tokenised: `dataset.batch(ids)`.
 
     window, stride   cut every sample into windows of so many tokens, so many apart; with `tail` what is left at the
-                     end becomes a shorter window. Without a window samples stay whole; but of several streams, one
-                     that is longer than its tokens' own window is cut there, and `shortened` counts such samples.
+                     end becomes a shorter window; but windows of a series that would stand end to end overlap
+                     instead, evenly. Without a window samples stay whole; but of several streams, one that is longer
+                     than its tokens' own window is cut there, and `shortened` counts such samples.
+    loose            one window of each sample, where `chance` puts it: `dataset.batch(ids, chance)`; else in the middle
     near             pieces kept in memory at a time
     labels           columns of lists with a label for each word (or each token where tokens are no parts of words):
                      they stay with the samples, and the first token of a word has the number of its label in the
                      column `item`, others -1
+    until            only the beginning of each sample: tokens at most so far after its first
     """
 
     def __init__(
@@ -44,13 +49,26 @@ class Dataset:
         window: int | None = None,
         stride: int = 1,
         tail: bool = False,
+        loose: bool = False,
         near: int = 8,
         labels: tuple[str, ...] = (),
+        until: float | None = None,
     ) -> None:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
-        self.window, self.stride, self.tail = window, stride, tail
-        if window is not None and len(self.tokens) > 1:
-            raise UserError("one stream of tokens to cut into windows", f"{len(self.tokens)}")
+        self.until = until
+        if until is not None and labels:
+            raise UserError("samples with one answer, to judge their beginnings", f"a list of {labels[0]}")
+        self.window, self.stride, self.tail, self.loose = window, stride, tail, loose
+        self.lead, self.even = 0, False
+        if window is not None:
+            if len(self.tokens) > 1:
+                raise UserError("one stream of tokens to cut into windows", f"{len(self.tokens)}")
+            (only,) = self.tokens.values()
+            self.lead = only.lead
+            if self.lead >= window:
+                raise UserError(f"a window of more than the {self.lead} tokens it begins with", f"{window}")
+            self.stride = min(stride, window - self.lead)  # nothing is skipped
+            self.even = only.series and tail and self.stride == window - self.lead
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.firsts: dict[int, Array] = {}  # the first window of each whole sample in a piece
         self.totals: dict[int, Array] = {}  # tokens of each whole sample in a piece
@@ -97,34 +115,35 @@ class Dataset:
             return self.window  # known without a number for each of many windows
         return int(self.widths[0]) if len(self) and np.ptp(self.widths) == 0 else None
 
-    def batch(self, ids: Array) -> Batch:
+    def batch(self, ids: Array, chance: Chance | None = None) -> Batch:
         """The samples with these numbers, in this order."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
             raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
         piece = np.searchsorted(self.stops, ids, side="right")
+        where = np.full(len(ids), 0.5) if chance is None or not self.loose else chance.uniform("window")
         used = np.unique(piece)
         if len(used) <= 1:
-            return self._piece_batch(int(used[0]) if len(used) else 0, ids)
+            return self._piece_batch(int(used[0]) if len(used) else 0, ids, where)
         parts, rows = [], []
         for number in used:
             mine = np.flatnonzero(piece == number)
-            parts.append(self._piece_batch(int(number), ids[mine]))
+            parts.append(self._piece_batch(int(number), ids[mine], where[mine]))
             rows.append(mine)
         back = np.argsort(np.concatenate(rows), kind="stable")
         return join(parts).take(back)
 
-    def _piece_batch(self, piece: int, ids: Array) -> Batch:
+    def _piece_batch(self, piece: int, ids: Array, where: Array) -> Batch:
         local = ids - (int(self.stops[piece]) - self.sizes[piece])
         whole = self._load(piece)
         if self.window is None:
             taken = whole.take(local)
         else:
-            sample, start, lengths = self._windows(piece, local)
+            sample, start, lengths = self._windows(piece, local, where)
             (name,) = whole.streams
-            cut = whole.streams[name].cut(whole.streams[name].starts[sample] + start, lengths)
+            cut = self._cut_windows(whole.streams[name], sample, start, lengths)
             samples = {key: column[sample] for key, column in whole.samples.items()}
-            samples[WINDOW] = sample + sum(self.source.sizes[:piece])
+            samples[WINDOW], samples[START] = sample + sum(self.source.sizes[:piece]), start
             taken = Batch({name: cut}, samples)
         return Batch(taken.streams, taken.samples, ids)
 
@@ -133,19 +152,44 @@ class Dataset:
         if piece not in self.firsts:
             assert self.window is not None
             total = self.totals[piece] = _lengths(self._load(piece))
-            counts = 1 + np.maximum(0, total - self.window) // self.stride
-            if self.tail:  # the last window may be shorter, but none repeats only what others hold
-                counts = np.maximum(1, -(-np.maximum(0, total - (self.window - self.stride)) // self.stride))
+            own, room = np.maximum(0, total - self.lead), self.window - self.lead
+            if self.loose:
+                counts = np.ones(len(total), np.int64)
+            elif self.even:
+                counts = np.maximum(1, -(-own // room))
+            elif self.tail:  # the last window may be shorter, but none repeats only what others hold
+                counts = np.maximum(1, -(-np.maximum(0, own - (room - self.stride)) // self.stride))
+            else:
+                counts = 1 + np.maximum(0, own - room) // self.stride
             self.firsts[piece] = np.concatenate([[0], counts.cumsum()])
         return self.firsts[piece]
 
-    def _windows(self, piece: int, local: Array) -> tuple[Array, Array, Array]:
-        """(sample, start, length) of the windows of a piece that are numbered `local`."""
+    def _windows(self, piece: int, local: Array, where: Array | float = 0.5) -> tuple[Array, Array, Array]:
+        """(sample, start, length) of the windows of a piece that are numbered `local`, in the flat sample.
+
+        where  in [0, 1): how far along a sample a loose window begins
+        """
         assert self.window is not None
         firsts = self._first(piece)
         sample = np.searchsorted(firsts, local, side="right") - 1
-        start = (local - firsts[sample]) * self.stride
-        return sample, start, np.minimum(self.window, self.totals[piece][sample] - start)
+        own, room = np.maximum(0, self.totals[piece][sample] - self.lead), self.window - self.lead
+        spare, turn = np.maximum(0, own - room), local - firsts[sample]
+        if self.loose:
+            start = (where * (spare + 1)).astype(np.int64)
+        elif self.even:
+            start = turn * spare // np.maximum(1, np.diff(firsts)[sample] - 1)
+        else:
+            start = turn * self.stride
+        return sample, start, self.lead + np.minimum(room, own - start)
+
+    def _cut_windows(self, stream: Stream, sample: Array, start: Array, lengths: Array) -> Stream:
+        """Windows, each of which begins with what every window of its sample begins with."""
+        first = stream.starts[sample]
+        if not self.lead:
+            return stream.cut(first + start, lengths)
+        runs = np.stack([np.full(len(sample), self.lead), lengths - self.lead], 1)
+        cut = stream.cut(np.stack([first, first + self.lead + start], 1).ravel(), runs.ravel())
+        return Stream(cut.columns, lengths)
 
     def _load(self, piece: int) -> Batch:
         if piece in self.kept:
@@ -153,6 +197,8 @@ class Dataset:
             return self.kept[piece]
         table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
+        if self.until is not None:
+            streams = {name: self.tokens[name].until(stream, self.until) for name, stream in streams.items()}
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.reads}

@@ -54,7 +54,7 @@ class Fetch(TorchDataset[Batch]):
         ids = share(whole, self.rank, self.world)
         taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
         chance = Chance(self.order.seed, epoch, taken)
-        made = prepare(self.dataset.batch(taken), self.tokens, self.objective, chance, training=True)
+        made = prepare(self.dataset.batch(taken, chance), self.tokens, self.objective, chance, training=True)
         made = made if len(ids) else made.take(np.arange(0))
         return replace(made, room=self.order.room(epoch, inside, self.world))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..errors import UserError
+from ..errors import UserError, one_of
 from .chance import key, mix
 
 Rows = NDArray[np.int64]
@@ -25,27 +26,65 @@ class Split(BaseModel):
     """Share kept for the final judgement."""
     by: str = ""
     """Column whose equal values stay together (an object, a chain, a patient); empty: every sample is its own group."""
+    stratify: str = ""
+    """Column (a class) whose values have the same shares in every part, to within one group; that of a group's first
+    sample counts. Empty: as they come."""
+    folds: int | None = Field(default=None, ge=2)
+    """Divide into so many folds, each as large as the others: the part test is one of them, whatever `test` says."""
+    fold: int = Field(default=0, ge=0)
+    """Which of the folds is the part test, from 0; the part valid is drawn from the others."""
     seed: int = 0
     """Another seed draws another division; the training's seed does not."""
 
-    def divide(self, count: int, groups: Any = None) -> dict[str, Rows]:
-        """Rows of train, valid and test, each sorted. `groups` (count,) are the values of the column `by`."""
-        if self.valid + self.test >= 1:
+    @model_validator(mode="after")
+    def _one_of_the_folds(self) -> Split:
+        if self.fold and self.fold >= (self.folds or 1):
+            raise ValueError(f"data.split.fold is counted from 0 and below data.split.folds; found {self.fold}")
+        return self
+
+    @property
+    def lot(self) -> int:
+        """A seed for what else is drawn once for a division, such as a few labels of each class."""
+        if self.folds is None:
+            return self.seed
+        return int(key(self.seed, "fold", self.folds, self.fold)[0] >> np.uint64(1))
+
+    def less(self, valid: Any, test: Any) -> Split:
+        """The same without what has files of its own: `valid`, `test`."""
+        if test and self.folds:
+            raise UserError("the part test in files of its own, or as one of data.split.folds", "both")
+        return self.model_copy(update={"valid": 0.0 if valid else self.valid, "test": 0.0 if test else self.test})
+
+    def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
+        """Rows of the parts of a table, by its own columns; with `rows` (count,), of these alone, counted anew."""
+        columns = []
+        for where, name in (("by", self.by), ("stratify", self.stratify)):
+            if name:
+                one_of(f"data.split.{where}", name, table)
+            column = table[name] if name else None
+            columns.append(column if column is None or rows is None else column[rows])
+        return self.divide(count, *columns)
+
+    def divide(self, count: int, groups: Any = None, strata: Any = None) -> dict[str, Rows]:
+        """Rows of train, valid and test, each sorted.
+
+        groups  (count,) the values of the column `by`
+        strata  (count,) the values of the column `stratify`
+        """
+        if self.valid + (0 if self.folds else self.test) >= 1:
             raise UserError("valid and test shares that leave something to train on", f"{self.valid} + {self.test}")
-        names, group = (
-            (np.arange(count), np.arange(count)) if groups is None else np.unique(groups, return_inverse=True)
+        if self.stratify and strata is None:
+            raise UserError("data that know the column data.split.stratify before they are divided", "others")
+        names, first, group = (
+            (np.arange(count),) * 3 if groups is None else np.unique(groups, return_index=True, return_inverse=True)
         )
-        rank = np.empty(len(names), np.int64)
-        rank[np.argsort(mix(key(self.seed, "split") ^ mix(np.arange(len(names)))), kind="stable")] = np.arange(
-            len(names)
-        )
-        kept = {"valid": self.valid, "test": self.test}
-        parts, low = {}, 0
-        for name, share in kept.items():
-            high = low + (max(1, round(share * len(names))) if share else 0)
-            parts[name] = np.flatnonzero((rank[group] >= low) & (rank[group] < high))
-            low = high
-        parts = {"train": np.flatnonzero(rank[group] >= low), **parts}
+        stratum = None if strata is None else np.unique(np.asarray(strata)[first], return_inverse=True)[1]
+        order = _drawn(np.arange(len(names)), stratum, key(self.seed, "split"))
+        kept = self._in_folds(order, stratum) if self.folds else self._by_shares(order, stratum)
+        part = np.zeros(len(names), np.int64)
+        for number, chosen in enumerate(kept.values(), 1):
+            part[chosen] = number
+        parts = {name: np.flatnonzero(part[group] == number) for number, name in enumerate(("train", *kept))}
         if not len(parts["train"]):
             raise UserError(
                 "enough groups to divide into train, valid and test",
@@ -53,3 +92,37 @@ class Split(BaseModel):
                 "Set data.split.valid and data.split.test to 0, or bring more data.",
             )
         return {name: rows for name, rows in parts.items() if len(rows)}
+
+    def _by_shares(self, order: Rows, stratum: Rows | None) -> dict[str, Rows]:
+        kept, total = {}, len(order)
+        for name, share in (("valid", self.valid), ("test", self.test)):
+            kept[name] = _picked(order, _number(share, total), stratum is not None)
+            order = order[~np.isin(order, kept[name])]
+        return kept
+
+    def _in_folds(self, order: Rows, stratum: Rows | None) -> dict[str, Rows]:
+        assert self.folds is not None
+        if len(order) < self.folds:
+            what = f"different values of `{self.by}`" if self.by else "samples"
+            raise UserError(f"{self.folds} {what} or more, for data.split.folds", f"{len(order)}")
+        fold = np.arange(len(order)) % self.folds == self.fold
+        rest = _drawn(np.sort(order[~fold]), stratum, key(self.seed, "valid", self.fold))
+        return {"valid": _picked(rest, _number(self.valid, len(order)), stratum is not None), "test": order[fold]}
+
+
+def _number(share: float, total: int) -> int:
+    return max(1, round(share * total)) if share else 0
+
+
+def _drawn(ids: Rows, stratum: Rows | None, word: Any) -> Rows:
+    """The ids in random order, those of a stratum together."""
+    drawn = mix(word ^ mix(ids))
+    found: Rows = ids[np.argsort(drawn, kind="stable") if stratum is None else np.lexsort((drawn, stratum[ids]))]
+    return found
+
+
+def _picked(order: Rows, count: int, even: bool) -> Rows:
+    """So many of them: the first, or at even steps, so that each stratum gives its share."""
+    if not even or count >= len(order):
+        return order[:count]
+    return order[((np.arange(count) + 0.5) * len(order) / max(1, count)).astype(np.int64)]

@@ -20,6 +20,12 @@ def has_shape(assembly: Assembly, look: Look, row: int) -> bool:
     return _trial(assembly, look, row).get_aspect() != "auto"
 
 
+def forms(assembly: Assembly, look: Look, row: int) -> list[str]:
+    """Further ways in which the tokens can draw a sample."""
+    (tokens,) = assembly.tokens.values()
+    return list(tokens.forms(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
+
+
 def draw_every_head(look: Look, assembly: Assembly, row: int) -> Figure:
     """The attention that the tokens of one sample receive: a line for each block, a column for each head.
 

@@ -246,10 +246,11 @@ def weights_on(look: Look, row: int, head: int | None = None) -> dict[str, Float
 # Pictures
 
 
-def draw_attention(look: Look, assembly: Assembly, row: int) -> Figure:
+def draw_attention(look: Look, assembly: Assembly, row: int, form: str = "") -> Figure:
     """A sample, plain and with the attention its tokens receive in some maps, from the first to the last.
 
-    Drawn is how much more than uniform attention a token receives; nothing where no token has a tenth more.
+    Drawn is how much more than uniform attention a token receives; nothing where no token has a tenth more; in another
+    `form`, if one of those that the tokens know is given.
     """
     sample, found = look.seen.take(np.array([row])), weights_on(look, row)
     panels: list[Panel] = [("sample", sample, None)]
@@ -258,17 +259,18 @@ def draw_attention(look: Look, assembly: Assembly, row: int) -> Figure:
         most = float(times.max())
         words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
         panels.append((f"{title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
-    return draw_samples(assembly, panels)
+    return draw_samples(assembly, panels, form)
 
 
-def draw_samples(assembly: Assembly, panels: Sequence[Panel]) -> Figure:
+def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
     """(title, one sample, weights of its tokens), as the tokens draw them.
 
     Side by side where the drawing has a shape of its own, else one below the other.
     """
     (tokens,) = assembly.tokens.values()
+    draw = tokens.forms(panels[0][1])[form] if form else tokens.draw
     trial = Figure().subplots()
-    tokens.draw(panels[0][1], None, trial)
+    draw(panels[0][1], None, trial)
     if trial.get_aspect() != "auto":
         across = min(len(panels), MAPS + 1)
         lines = -(-len(panels) // across)
@@ -281,7 +283,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel]) -> Figure:
         figure = Figure(figsize=(7.0, lines * (height + 0.25) + 0.1), layout="constrained")
     grid = figure.subplots(lines, across, squeeze=False).ravel()
     for axes, (name, sample, weights) in zip(grid, panels):
-        tokens.draw(sample, weights, axes)
+        draw(sample, weights, axes)
         for letter in axes.texts:  # they stand inside, and measuring hundreds takes longer than drawing them
             letter.set_in_layout(len(axes.texts) < LETTERS)
         if across > 1:

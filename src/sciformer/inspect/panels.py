@@ -39,8 +39,8 @@ def few_ticks(axes: Axes, named: bool) -> None:
     axes.set_ylabel(axes.get_ylabel() if named else "", fontsize=FONT)
 
 
-def join_legends(figure: Figure, panels: Iterable[Axes]) -> None:
-    """One legend below all panels, instead of one in each."""
+def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
+    """One legend below all panels, instead of one in each; `grey` where colours are weights."""
     found: dict[str, Artist] = {}
     for axes in panels:
         if (legend := axes.get_legend()) is not None:
@@ -59,7 +59,7 @@ def join_legends(figure: Figure, panels: Iterable[Axes]) -> None:
         handletextpad=0.2,
     )
     for handle in legend.legend_handles:
-        if isinstance(handle, PathCollection):
+        if grey and isinstance(handle, PathCollection):
             handle.set_array(None)  # colours are weights in one panel only
             handle.set_sizes([25])
             handle.set_facecolor("0.8")

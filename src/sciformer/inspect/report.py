@@ -20,18 +20,19 @@ from numpy.typing import NDArray
 from ..assembly import Assembly, silent
 from ..data.batch import Batch, describe
 from ..data.chance import Chance
-from ..data.dataset import ITEMS, WINDOW
+from ..data.dataset import ITEMS, START, WINDOW
 from ..data.source import Chosen, pieces
 from ..errors import UserError
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS, REJECTION, AtLeast, confusion, reliability, roc
 from ..train.changes import Changed
 from ..train.weights import load_weights
-from . import alignment, cost, curves, heads, looking
+from . import alignment, cost, curves, heads, hidden, looking
 from .along import Along, answers_along, draw_along
 from .curves import any_letters, word
 from .looking import even
 from .page import DOTS, Page
+from .recovered import draw_recovered
 from .rejection import figures
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ def write_report(run: Run) -> Path:
         if found.objective.along:
             draw_along(page, found, along, trouble)
         _attention(page, found)
+        if found.data is not None:
+            hidden.section(page, found, _shown(found.data))
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
@@ -148,8 +151,12 @@ def _pictures(
     for row in range(len(batch)):
         caption = f"{_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
         yield f"sample-{row + 1}", partial(looking.draw_attention, look, data, row), caption
+        for form in heads.forms(data, look, row):
+            yield f"{form}-{row + 1}", partial(looking.draw_attention, look, data, row, form), f"The same, {form}."
         if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
             yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
+    if (shown := hidden.draw_hidden(run.step, data, batch)) is not None:
+        yield "hidden", partial(_as_drawn, shown), "What was hidden, and what the model says of it."
     if not look.watch.attention:
         say("This trunk has no attention.")
         return
@@ -206,7 +213,7 @@ def _data(page: Page, found: Found) -> None:
         assert data is not None
         dataset = data.dataset(part)
         first = dataset.batch(np.arange(min(1, len(dataset)))).samples
-        names = [name for name in first if name not in (WINDOW, ITEMS)]
+        names = [name for name in first if name not in (WINDOW, START, ITEMS)]
         for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
             rows.setdefault(name, {})[part] = words
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
@@ -281,6 +288,8 @@ def _scores(page: Page, found: Found) -> None:
         for i, name in enumerate(found.objective.targets[:4]):
             three = [outputs[key][:, i] for key in ("mean", "std", "target")]
             draw[f"Predictions and residuals of {name}"] = partial(curves.draw_residuals, *three)
+    if "residual" in outputs:
+        draw["Series as given, recovered and true"] = partial(draw_recovered, found.run, found.data, part)
     for caption, figure in draw.items():
         try:
             page.figure(figure(), f"{caption} ({part}).", caption)
@@ -304,7 +313,7 @@ def _attention(page: Page, found: Found) -> None:
         return
     part = _shown(found.data, found.objective.along)
     for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
-        if not name.startswith("heads"):
+        if not name.startswith(("heads", "hidden")):  # those have a section of their own
             page.figure(figure(), caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
 

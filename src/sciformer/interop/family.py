@@ -19,6 +19,7 @@ THEIRS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way ba
 EMBEDDING = "entrance.embedding.table.weight"
 POSITION = "trunk.position.table"
 READOUT = "readout.linear"
+NOBODYS = {"model.residual": True, "model.periods": None, "model.rotary_share": 1.0, "model.readout_norm": False}
 
 
 @dataclass
@@ -83,7 +84,7 @@ def tied(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, 
 
 def refuse(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
     """Refuse a recipe whose keys differ from what a class of others needs; a tuple holds several fit values."""
-    for key, fit in wanted.items():
+    for key, fit in {**wanted, **NOBODYS}.items():
         section, _, name = key.partition(".")
         fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
         if found not in fits:

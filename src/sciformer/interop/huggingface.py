@@ -50,17 +50,23 @@ class Foreign:
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
-    """Make a run of a model of others: a folder of Hugging Face, a .gguf file, or a checkpoint of weaver (.pt).
+    """Make a run of a model of others: a folder of Hugging Face, a .gguf file, a checkpoint of weaver (.pt), or the
+    weights of ASTROMER 1 (.npz).
 
     changes    of the recipe, such as {"tokens.context": 128}
     say        hears what was left out
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     refuse_files(run)
-    if source.suffix in (".pt", ".pth"):
-        from .weaver import import_weaver
+    if source.suffix in (".pt", ".pth", ".npz"):
+        if source.suffix == ".npz":
+            from .astromer import import_astromer
 
-        made = import_weaver(source, changes)
+            made = import_astromer(source, changes)
+        else:
+            from .weaver import import_weaver
+
+            made = import_weaver(source, changes)
         write_run(run, made, source)
         for note in made.notes if say else ():
             say(note)

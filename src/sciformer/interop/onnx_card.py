@@ -15,6 +15,7 @@ MEANINGS = {
     "probabilities": "of the classes, in the order of `answers`; each row sums to one",
     "mean": "expected values, in the order of `answers`; times `scale` plus `shift` in the units of the data",
     "std": "their standard deviations; times `scale` in the units of the data",
+    "quantiles": "of each value, in rising order; times `scale` plus `shift` in the units of the data",
     "summary": "what the model made of the sample, before its last layer",
 }
 CARD = """# {title}
@@ -64,10 +65,10 @@ def describe(run: Run, made: Any) -> dict[str, Any]:
     for output in outputs:
         output["meaning"] = MEANINGS.get(output["name"], "")
         if (
-            output["name"] in ("mean", "std") and "deviation" in objective.state
+            output["name"] in ("mean", "std", "quantiles") and "deviation" in objective.state
         ):  # in units of the data: x scale + shift
             output["scale"] = objective.state["deviation"]
-            output["shift"] = objective.state["mean"] if output["name"] == "mean" else [0.0] * len(objective.answers)
+            output["shift"] = [0.0] * len(objective.answers) if output["name"] == "std" else objective.state["mean"]
     versions = {name: importlib.import_module(name).__version__ for name in ("torch", *NEEDED)}
     return {
         "format": 1,
@@ -77,7 +78,7 @@ def describe(run: Run, made: Any) -> dict[str, Any]:
         "outputs": outputs,
         "answers": objective.answers,
         "padding": {"value": 0, "mask": VALID, "meaning": "valid is true where there is a token; tokens come first"},
-        "most_tokens": places(run) or getattr(tokens, "most", None),
+        "most_tokens": places(run) or getattr(tokens, "most", None) or tokens.window,
         "tokens": tokens.preprocessing(),
     }
 

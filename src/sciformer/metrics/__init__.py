@@ -1,7 +1,8 @@
 """Metrics: functions of whole arrays of a model's outputs, in NumPy alone.
 
-`METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. What is neither better when
-higher nor when lower (coverage), or is no single number (confusion, roc, reliability, crossing), is a function only.
+`METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. Coverage is neither better when
+higher nor when lower: no model is chosen by it. What is no single number (confusion, roc, reliability, crossing) is a
+function only.
 Rejections of a background have names of their own, `rejection_50` and the like: they depend on two classes and a share.
 The rules for nan, empty input and single classes are those of `arrays` and of each docstring.
 """
@@ -16,11 +17,12 @@ from numpy.typing import ArrayLike
 
 from ..errors import UserError
 from .calibration import Reliability, calibration_error, reliability
-from .classification import Roc, accuracy, auc, confusion, macro_f1, roc
+from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
 from .entities import entities, entity_f1, entity_precision, entity_recall
-from .regression import coverage, mae, negative_log_likelihood, quantile_error, rmse
+from .regression import coverage, coverage_68, coverage_95, mae, negative_log_likelihood, quantile_error, rmse
 from .rejection import AtLeast, Rejection, Sculpting, odds, rejection, sculpting, tradeoff
+from .series import noise_left, overlap, scatter
 from .text import perplexity, token_accuracy
 from .translation import bleu, chrf
 
@@ -40,7 +42,10 @@ __all__ = [
     "chrf",
     "confusion",
     "coverage",
+    "coverage_68",
+    "coverage_95",
     "crossing",
+    "efficiency_1",
     "entities",
     "entity_f1",
     "entity_precision",
@@ -49,13 +54,16 @@ __all__ = [
     "macro_f1",
     "mae",
     "negative_log_likelihood",
+    "noise_left",
     "odds",
+    "overlap",
     "perplexity",
     "quantile_error",
     "rejection",
     "reliability",
     "rmse",
     "roc",
+    "scatter",
     "sculpting",
     "token_accuracy",
     "tradeoff",
@@ -67,7 +75,7 @@ class Metric:
     """One number that says how good a model is, and how it is read."""
 
     function: Callable[..., float]
-    better: Literal["higher", "lower"]
+    better: Literal["higher", "lower", "neither"]
     needs: tuple[str, ...]
     help: str
 
@@ -79,7 +87,13 @@ class Metric:
         return self.function(**{name: outputs[name] for name in self.needs})
 
 
+def inside(share: int) -> tuple[str, ...]:
+    """What tells whether targets are in an interval with so many per cent of them."""
+    return (f"low_{share}", f"high_{share}", "target")
+
+
 CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("mean", "std", "target")
+SERIES = ("inner", "power", "true_power")
 TEXTS = ("translation", "reference")
 TAGS = ("tags", "truth")
 METRICS: dict[str, Metric] = {
@@ -90,17 +104,25 @@ METRICS: dict[str, Metric] = {
     "bleu": Metric(bleu, "higher", TEXTS, "n-grams of words shared with the reference, in per cent (sacreBLEU)"),
     "calibration_error": Metric(calibration_error, "lower", CLASSES, "mean of |accuracy − confidence| over 15 bins"),
     "chrf": Metric(chrf, "higher", TEXTS, "n-grams of characters shared with the reference, in per cent"),
+    "coverage_68": Metric(coverage_68, "neither", inside(68), "share of targets where 68 % of them should be"),
+    "coverage_95": Metric(coverage_95, "neither", inside(95), "share of targets where 95 % of them should be"),
+    "efficiency_1": Metric(efficiency_1, "higher", CLASSES, "share of the second class found at 1 % false alarms"),
     "entity_f1": Metric(entity_f1, "higher", TAGS, "F1 of entities: all their words and the type must be right"),
     "entity_precision": Metric(entity_precision, "higher", TAGS, "share of the predicted entities that are right"),
     "entity_recall": Metric(entity_recall, "higher", TAGS, "share of the true entities that were found"),
     "macro_f1": Metric(macro_f1, "higher", CLASSES, "F1, the mean over classes"),
     "mae": Metric(mae, "lower", NUMBERS, "mean absolute error"),
     "negative_log_likelihood": Metric(negative_log_likelihood, "lower", SPREADS, "of Gaussians, in nats per number"),
+    "noise_left": Metric(noise_left, "lower", ("residual", "noise"), "scatter that is left, over that of the data"),
+    "overlap": Metric(
+        overlap, "higher", SERIES, "normalised product of the found and the true series, mean of samples"
+    ),
     "perplexity": Metric(perplexity, "lower", ("loss", "count"), "exp of the mean loss of a token"),
     "quantile_error": Metric(
         quantile_error, "lower", SPREADS, "how far the predicted quantiles are from the true ones"
     ),
     "rmse": Metric(rmse, "lower", NUMBERS, "root of the mean squared error"),
+    "scatter": Metric(scatter, "lower", ("residual", "count"), "root of the mean square of what is left of the noise"),
     "token_accuracy": Metric(token_accuracy, "higher", ("correct", "count"), "share of tokens that are right"),
 }
 REJECTION = "rejection_"

@@ -69,6 +69,16 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     return float(np.mean(areas))
 
 
+def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
+    """The largest share of class 1 above a cut that no more than 1 % of class 0 pass, of two classes: a detection at a
+    rate of false alarms. nan where there are other classes, or none of one of both."""
+    p, truth = classes(probabilities, label)
+    if not numbers(p) or p.shape[1] != 2 or len(np.unique(truth)) < 2:
+        return NAN
+    found = _roc(p[:, 1], truth == 1, weights(None, len(p)))
+    return float(found.true_positive[found.false_positive <= 0.01 + 1e-12].max())
+
+
 def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> Roc:
     """(P(s ≥ t | 0), P(s ≥ t | 1)) for every threshold t, of two classes with the score s = p of class 1."""
     p, truth = classes(probabilities, label)

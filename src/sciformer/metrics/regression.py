@@ -33,6 +33,16 @@ def coverage(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     return NAN if np.isnan(z).any() else float(np.mean(np.abs(z) <= 1))
 
 
+def coverage_68(low_68: ArrayLike, high_68: ArrayLike, target: ArrayLike) -> float:
+    """P(low ≤ target ≤ high): the share of targets in the interval in which 68 % of them should be."""
+    return _inside(low_68, high_68, target)
+
+
+def coverage_95(low_95: ArrayLike, high_95: ArrayLike, target: ArrayLike) -> float:
+    """P(low ≤ target ≤ high): the share of targets in the interval in which 95 % of them should be."""
+    return _inside(low_95, high_95, target)
+
+
 def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """∫₀¹ |P(target ≤ Q_q) − q| dq, where Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample.
 
@@ -54,6 +64,12 @@ def negative_log_likelihood(mean: ArrayLike, std: ArrayLike, target: ArrayLike) 
     z, spread = _scores(mean, std, target)
     with np.errstate(over="ignore"):
         return float(np.mean(z**2 / 2 + np.log(spread)) + math.log(2 * math.pi) / 2)
+
+
+def _inside(low: ArrayLike, high: ArrayLike, target: ArrayLike) -> float:
+    below = floats("low", low)
+    above, truth = floats("high", high, below.shape), known("target", target, below.shape)
+    return float(np.mean((below <= truth) & (truth <= above))) if numbers(below) and numbers(above) else NAN
 
 
 def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tuple[Floats, Floats]:

@@ -12,15 +12,10 @@ from torch import Tensor, nn
 from ..data.batch import View
 from ..errors import UserError
 from ..nn import (
+    Conformer,
     ConvNet,
     DeepSet,
-    Fourier,
-    Learned,
-    Position,
     Recurrent,
-    RelativeBias,
-    Rotary,
-    Sinusoidal,
     Transformer,
     Watch,
     Window,
@@ -34,7 +29,7 @@ from ..nn.pairs import PairBias
 from ..nn.patterns import FULL
 from ..registry import Section
 from ..tokens.base import Readout, Tokens, embedded
-from .trunks import CLOUDS, RECURRENT, UNUSED, make_cloud
+from .trunks import CLOUDS, RECURRENT, UNUSED, make_cloud, make_position
 
 
 class Model(Section):
@@ -43,11 +38,11 @@ class Model(Section):
     section = "model"
 
     trunk: Literal[
-        "transformer", "rnn", "gru", "lstm", "convolution", "sets", "resnet", "edges", "points", "lorentz"
+        "transformer", "conformer", "rnn", "gru", "lstm", "convolution", "sets", "resnet", "edges", "points", "lorentz"
     ] = "transformer"
-    """What lies between embedding and answer: the transformer, or a rival in its place. sets: each token by itself;
-    resnet: convolutions along a line; edges: nearest neighbours; points: these and then attention; lorentz: pairs of
-    four-vectors."""
+    """What lies between embedding and answer: the transformer, or a rival in its place. conformer: attention and two
+    convolutions in each block, for tokens that are evenly spaced; sets: each token by itself; resnet: convolutions
+    along a line; edges: nearest neighbours; points: these and then attention; lorentz: pairs of four-vectors."""
     dim: int = Field(default=128, ge=1)
     """Width."""
     depth: int = Field(default=4, ge=0)
@@ -60,7 +55,7 @@ class Model(Section):
     """Width of a head; dim / heads unless given."""
     ratio: float = Field(default=4.0, gt=0)
     """Width of the inner layer of an MLP over the width of the model."""
-    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
     """Of the MLP; gelu_tanh is the approximation that GPT-2 was trained with."""
     norm: Literal["layer", "rms", "none"] = "layer"
     """LayerNorm, RMSNorm or none."""
@@ -70,6 +65,8 @@ class Model(Section):
     """Normalise tokens with their positions before the first block (BERT)."""
     order: Literal["pre", "post"] = "pre"
     """Normalise before each part of a block (GPT-2) or after it (2017)."""
+    residual: bool = True
+    """Whether what enters a part of a block is added to what leaves it; not in ASTROMER 1."""
     last_norm: bool = True
     """Normalise once more after the last block, where blocks normalise before their parts."""
     extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
@@ -92,16 +89,28 @@ class Model(Section):
     what later blocks write made smaller, class attention and head too (moco)."""
     drop_path: float = Field(default=0.0, ge=0, lt=1)
     """Share of samples that skip the last block in training; earlier ones less."""
-    position: Literal["auto", "none", "learned", "sinusoidal", "rotary", "fourier", "relative"] = "auto"
-    """How the place of a token enters. auto: learned where places are counted, else sinusoidal; none for rivals."""
+    position: Literal[
+        "auto", "none", "learned", "sinusoidal", "unpaired", "rotary", "fourier", "modulation", "relative"
+    ] = "auto"
+    """How the place of a token enters. auto: learned where places are counted, else sinusoidal; none for rivals.
+    unpaired: sinusoidal with a frequency for each number (ASTROMER); modulation: tokens are scaled and shifted by
+    learned waves (TimeModAttn)."""
+    periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
+    """Shortest and longest period of the waves of sinusoidal, rotary, fourier (where these are learned, the first ones)
+    and modulation, in units of the coordinates. Periods are even in their logarithm; those of rotary are spread over
+    the heads, those of modulation are the longest over 1, 2, 3, ..."""
     rotary_base: float = Field(default=10_000.0, gt=1)
-    """Of rotary positions: the longest wave is 2 pi times this."""
+    """Of rotary positions without periods: the longest wave is 2 pi times this."""
+    rotary_share: float = Field(default=1.0, gt=0, le=1)
+    """Of rotary positions: the share of each head that is turned."""
     readout_layer: bool = False
     """A layer with activation and norm between the trunk and the readout of tokens (BERT)."""
+    readout_norm: bool = False
+    """Only a norm there (ASTROMER)."""
     reach: int | None = Field(default=None, ge=0)
     """See only tokens at most so many places away; all of them unless given."""
     kernel: int = Field(default=3, ge=1)
-    """Width of the convolution."""
+    """Width of the convolutions, in tokens."""
     growth: int = Field(default=1, ge=1)
     """Dilation of each convolutional block over that of the one before."""
     widths: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
@@ -137,7 +146,7 @@ class Model(Section):
             found = f"tokens of width {tokens.width(self.dim)}, which enter as they are"
             advice = f"Give them an embedding, or use one of the trunks {', '.join(CLOUDS)}."
             raise UserError(f"tokens of width {self.dim} for `model.trunk: {self.trunk}`", found, advice)
-        position = self.make_position(tokens)
+        position = make_position(self, tokens)
         if self.trunk in RECURRENT:
             return Recurrent(
                 self.dim,
@@ -161,62 +170,47 @@ class Model(Section):
                 dropout=self.dropout,
                 position=position,
             )
+        if self.trunk in (*CLOUDS, "conformer") and causal:
+            raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
         if self.trunk in CLOUDS:
-            if causal:
-                raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
             return make_cloud(self, tokens.width(self.dim))
         if self.head_dim is None and self.dim % self.heads:
             raise UserError("model.dim as a multiple of model.heads", f"{self.dim} and {self.heads}")
-        stack = DecoderStack if causal else EncoderStack
-        made = stack(
-            self.dim,
-            self.depth,
-            self.heads,
-            position=position,
-            cross=cross,
-            pattern=FULL if self.reach is None else Window(self.reach),
-            drop_path=self.drop_path,
-            groups=self.groups,
-            head_dim=self.head_dim,
-            ratio=self.ratio,
-            activation=self.activation,
-            norm=self.norm,
-            epsilon=self.norm_epsilon,
-            embedding_norm=self.embedding_norm,
-            last_norm=self.last_norm,
-            extras=self.extras,
-            order=self.order,
-            qk_norm=self.qk_norm,
-            bias=self.bias,
-            dropout=self.dropout,
-            attention_dropout=self.attention_dropout,
-            hidden_dropout=self.hidden_dropout,
-        )
+        common: dict[str, Any] = {
+            "position": position,
+            "pattern": FULL if self.reach is None else Window(self.reach),
+            "groups": self.groups,
+            "head_dim": self.head_dim,
+            "norm": self.norm,
+            "epsilon": self.norm_epsilon,
+            "embedding_norm": self.embedding_norm,
+            "last_norm": self.last_norm,
+            "order": self.order,
+            "qk_norm": self.qk_norm,
+            "bias": self.bias,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+        }
+        made: Transformer
+        if self.trunk == "conformer":
+            made = Conformer(self.dim, self.depth, self.heads, width=self.kernel, **common)
+        else:
+            made = (DecoderStack if causal else EncoderStack)(
+                self.dim,
+                self.depth,
+                self.heads,
+                cross=cross,
+                drop_path=self.drop_path,
+                ratio=self.ratio,
+                activation=self.activation,
+                extras=self.extras,
+                residual=self.residual,
+                hidden_dropout=self.hidden_dropout,
+                **common,
+            )
         if self.weights != "normal":
             made.reset(self.weights)
         return made
-
-    def make_position(self, tokens: Tokens) -> Position | None:
-        """The position code of this name, fitted to the tokens' coordinates."""
-        name, axes, places = self.position, tokens.axes, tokens.places
-        if name == "auto":
-            if self.trunk != "transformer":
-                return None
-            name = "sinusoidal" if places is None else "learned"
-        if name == "none":
-            return None
-        if name == "learned":
-            if places is None:
-                raise UserError("tokens with counted places for `model.position: learned`", "tokens without")
-            return Learned(self.dim, places)
-        if name == "sinusoidal":
-            return Sinusoidal(self.dim, axes)
-        if name == "rotary":
-            return Rotary(self.head_dim or self.dim // self.heads, axes, self.rotary_base)
-        if name == "fourier":
-            return Fourier(self.dim, axes)
-        longest = places if isinstance(places, int) else max(places or (64,))
-        return RelativeBias(self.heads, longest, axes)
 
 
 class Entrance(nn.Module):
@@ -246,20 +240,22 @@ class Entrance(nn.Module):
 
 
 class LayerBefore(Readout):
-    """A readout of norm(act(W h + b)) instead of h, as BERT has it; activation and norm are the trunk's."""
+    """A readout of norm(act(W h + b)) instead of h, as BERT has it, or of norm(h) with `readout_norm` alone; activation
+    and norm are the trunk's."""
 
     def __init__(self, readout: Readout, dim: int, section: Model) -> None:
         super().__init__()
-        self.layer = nn.Linear(dim, dim)
-        nn.init.normal_(self.layer.weight, std=0.02)
-        nn.init.zeros_(self.layer.bias)
+        self.layer = nn.Linear(dim, dim) if section.readout_layer else None
+        if self.layer is not None:
+            nn.init.normal_(self.layer.weight, std=0.02)
+            nn.init.zeros_(self.layer.bias)
         self.activation = ACTIVATIONS[section.activation]
         self.norm = make_norm(section.norm, dim, section.bias, section.norm_epsilon)
         self.readout = readout
 
     def before(self, hidden: Tensor) -> Tensor:
         """What the readout reads, (..., D)."""
-        return self.norm(self.activation(self.layer(hidden)))
+        return self.norm(hidden if self.layer is None else self.activation(self.layer(hidden)))
 
     def forward(self, hidden: Tensor) -> Tensor:
         """As the readout: logits, where it has such."""
@@ -300,7 +296,8 @@ class Network(nn.Module):
         self.readout: Readout | None = None
         if objective.reads_out:
             readout = tokens.readout(self.dim, self.entrance.embedding)
-            self.readout = LayerBefore(readout, self.dim, section) if section.readout_layer else readout
+            before = section.readout_layer or section.readout_norm
+            self.readout = LayerBefore(readout, self.dim, section) if before else readout
 
     def embed(self, view: View) -> Tensor:
         """Tokens as vectors."""

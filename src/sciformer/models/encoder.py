@@ -13,6 +13,7 @@ from ..data.batch import Valid, View
 from ..errors import UserError
 from ..nn import (
     AttentionPool,
+    BlockPool,
     ClassAttention,
     ClassToken,
     FirstPool,
@@ -20,6 +21,7 @@ from ..nn import (
     MaxPool,
     MeanPool,
     Ragged,
+    RecurrentPool,
     SumPool,
     Watch,
 )
@@ -29,21 +31,36 @@ from ..nn.transformer import redraw
 from ..nn.watch import look
 from ..tokens.base import Tokens
 from .base import Model, Network, single
-from .trunks import RECURRENT
+from .trunks import CLOUDS, RECURRENT
 
 
 class Encoder(Model):
     """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
 
-    pool: Literal["auto", "mean", "sum", "max", "first", "last", "class_token", "class_attention", "attention"] = "auto"
-    """From tokens to one vector; first: that of a special token before each text. auto: mean, or last for recurrent
-    trunks."""
+    pool: Literal[
+        "auto",
+        "mean",
+        "sum",
+        "max",
+        "first",
+        "last",
+        "class_token",
+        "class_attention",
+        "attention",
+        "blocks",
+        "lstm",
+        "gru",
+    ] = "auto"
+    """From tokens to one vector; first: that of a special token before each text; blocks: the mean of tokens before and
+    after every block, weighted by learned numbers (ASTROMER 2); lstm, gru: the last state of such a reader of the
+    tokens (ASTROMER 1). auto: mean, or last for recurrent trunks."""
     class_depth: int = Field(default=2, ge=1)
-    """Of class_attention: blocks in which a class token asks the others; their form is that of the trunk."""
+    """Of class_attention: blocks in which a class token asks the others; their form is that of the trunk. Of lstm and
+    gru: layers."""
     class_query: Literal["normal", "raw"] = "normal"
     """Of class_attention: whether the class token asks normalised as the others are, or as it is."""
     class_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of class_attention: share of numbers set to zero in training."""
+    """Of class_attention, lstm and gru: share of numbers set to zero in training."""
     bidirectional: bool = True
     """Whether recurrent trunks read both ways."""
 
@@ -57,13 +74,20 @@ class Encoder(Model):
     def make_pool(self, dim: int, asked: bool = True) -> nn.Module:
         """The pooling of this name; one without weights where nobody asks for it, as none may stay untrained."""
         name = self.pool
-        if name == "auto" or (name in ("class_attention", "attention") and not asked):
+        if name == "auto" or (name in ("class_attention", "attention", "blocks", "lstm", "gru") and not asked):
             name = "last" if self.trunk in RECURRENT else "mean"
         if name == "class_token" and self.trunk != "transformer":
             raise UserError(
                 "a trunk whose first token sees all others, for `model.pool: class_token`",
                 f"`model.trunk: {self.trunk}`",
             )
+        if name == "blocks":
+            if self.trunk in CLOUDS:
+                found = f"`model.trunk: {self.trunk}`"
+                raise UserError("a trunk whose blocks have the width of its input, for `model.pool: blocks`", found)
+            return BlockPool(self.depth + 1)
+        if name in ("lstm", "gru"):
+            return RecurrentPool(dim, name, self.class_depth, self.class_dropout)
         if name == "first":
             return FirstPool()
         if name == "last":
@@ -92,6 +116,7 @@ class Encoder(Model):
             norm=self.norm,
             epsilon=self.norm_epsilon,
             order=self.order,
+            residual=self.residual,
             qk_norm=self.qk_norm,
             bias=self.bias,
             extras=self.extras,
@@ -103,10 +128,14 @@ class Encoder(Model):
 
 
 class Encoded(NamedTuple):
-    """What an encoder made of tokens; with a class token in front, if there is one."""
+    """What an encoder made of tokens; with a class token in front, if there is one.
+
+    states    what entered its first block and what left each, where a pooling asks for them
+    """
 
     x: Tensor
     valid: Valid
+    states: tuple[Tensor, ...] = ()
 
 
 class EncoderNetwork(Network):
@@ -121,6 +150,8 @@ class EncoderNetwork(Network):
     def encode(self, view: View, watch: Watch | None = None) -> Encoded:
         """Every token informed by all others."""
         x = self.embed(view)
+        if isinstance(self.pooling, BlockPool):
+            return self._with_states(x, view, watch)
         if not isinstance(self.pooling, ClassToken):
             return Encoded(self.run(x, view, watch), view.valid)
         at = view.columns.get("at")
@@ -132,6 +163,19 @@ class EncoderNetwork(Network):
             bias = bias.after() if isinstance(bias, PairBias) else nn.functional.pad(bias, (1, 0, 1, 0))
         more = {} if bias is None else {"bias": bias}
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
+
+    def _with_states(self, x: Tensor, view: View, watch: Watch | None) -> Encoded:
+        """With what every block made of the tokens."""
+        seen = Watch(attention=watch is not None and watch.wants_attention)
+        if watch is not None:
+            seen.attention, seen.kernels, seen.prefix = watch.attention, watch.kernels, watch.prefix
+        y = self.run(x, view, seen)
+        if watch is not None and watch.wants_hidden:
+            watch.hidden.update(seen.hidden)
+        before = [_like(state, view.valid) for state in list(seen.hidden.values())[:-1]]
+        if not y.numel():  # nothing that a block could have made
+            before = [y] * (len(self.pooling.weight) - 1)  # type: ignore[arg-type]
+        return Encoded(y, view.valid, (*before, y))
 
     def _places(self, x: Tensor, valid: Valid) -> Tensor:
         """The places 0, 1, 2, ... of tokens, before a class token comes in front."""
@@ -152,4 +196,13 @@ class EncoderNetwork(Network):
 
     def pool(self, encoded: Encoded, watch: Watch | None = None) -> Tensor:
         """One vector (B, D) for each sample."""
+        if isinstance(self.pooling, BlockPool):
+            return self.pooling(encoded.states, encoded.valid)
         return self.pooling(encoded.x, encoded.valid, watch=look(watch, "pool"))
+
+
+def _like(state: Tensor, valid: Valid) -> Tensor:
+    """A hidden state in the layout of its tokens: trunks show them packed (1, T, D), or padded where they had to."""
+    if not isinstance(valid, Ragged):
+        return state
+    return state[0] if state.shape[:2] == (1, valid.total) else valid.flatten(state)

@@ -1,4 +1,4 @@
-"""The trunks by name: which there are, and which options of a model do nothing with each."""
+"""The trunks and positions by name: which there are, and which options of a model do nothing with each."""
 
 from __future__ import annotations
 
@@ -6,22 +6,44 @@ from typing import TYPE_CHECKING
 
 from torch import nn
 
-from ..nn import DeepSet, EdgeNet, LorentzNet, PointNet, ResNet
+from ..errors import UserError
+from ..nn import (
+    DeepSet,
+    EdgeNet,
+    Fourier,
+    Learned,
+    LorentzNet,
+    Modulation,
+    PointNet,
+    Position,
+    RelativeBias,
+    ResNet,
+    Rotary,
+    Sinusoidal,
+    Unpaired,
+)
 
 if TYPE_CHECKING:
+    from ..tokens.base import Tokens
     from .base import Model
 
 RECURRENT = ("rnn", "gru", "lstm")
+ATTENDING = ("transformer", "conformer")
 CLOUDS = ("sets", "resnet", "edges", "points", "lorentz")  # of tokens that may enter as they are, in any width
 OF_ATTENTION = (
     *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
     *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
-    *("extras", "last_norm"),
+    *("extras", "last_norm", "residual", "rotary_share"),
 )
+WAVES = ("sinusoidal", "rotary", "fourier", "modulation")  # positions whose periods can be given
 OF_CLOUDS = ("widths", "neighbours")
-OF_OTHERS = (*OF_ATTENTION, "position", "kernel", "growth", "bidirectional", "remember")
+OF_OTHERS = (*OF_ATTENTION, "position", "periods", "kernel", "growth", "bidirectional", "remember")
 UNUSED = {
     "transformer": ("kernel", "growth", "bidirectional", "remember", *OF_CLOUDS),
+    "conformer": (
+        *("ratio", "activation", "extras", "residual", "drop_path", "hidden_dropout"),
+        *("growth", "bidirectional", "remember", *OF_CLOUDS),
+    ),
     "convolution": (*OF_ATTENTION, "bidirectional", "remember", *OF_CLOUDS),
     **dict.fromkeys(RECURRENT, (*OF_ATTENTION, "kernel", "growth", *OF_CLOUDS)),
     "rnn": (*OF_ATTENTION, "kernel", "growth", "remember", *OF_CLOUDS),
@@ -45,3 +67,36 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
     if model.trunk == "points":
         return PointNet(inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours)
     return LorentzNet(inputs, model.dim, model.depth)
+
+
+def make_position(model: Model, tokens: Tokens) -> Position | None:
+    """The position code of this name, fitted to the tokens' coordinates."""
+    name, axes, places, periods = model.position, tokens.axes, tokens.places, model.periods
+    if name == "auto":
+        if model.trunk not in ATTENDING:
+            return None
+        name = "sinusoidal" if places is None else "learned"
+    if periods is not None and name not in WAVES:
+        raise UserError(f"`model.position` to be one of {', '.join(WAVES)}, for model.periods", f"`{name}`")
+    if name == "none":
+        return None
+    if name == "learned":
+        if places is None:
+            raise UserError("tokens with counted places for `model.position: learned`", "tokens without")
+        return Learned(model.dim, places)
+    if name == "sinusoidal":
+        return Sinusoidal(model.dim, axes, periods=periods)
+    if name == "unpaired":
+        return Unpaired(model.dim, axes)
+    if name == "rotary":
+        width = model.head_dim or model.dim // model.heads
+        apart = model.heads if model.groups in (None, model.heads) else None  # heads that share keys share periods
+        return Rotary(width, axes, model.rotary_base, periods=periods, heads=apart, share=model.rotary_share)
+    if name == "fourier":
+        return Fourier(model.dim, axes, periods=periods)
+    if name == "modulation":
+        if periods is None:
+            return Modulation(model.dim, axes)
+        return Modulation(model.dim, axes, periods[1], round(periods[1] / periods[0]))
+    longest = places if isinstance(places, int) else max(places or (64,))
+    return RelativeBias(model.heads, longest, axes)

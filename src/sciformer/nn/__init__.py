@@ -7,9 +7,10 @@ T packed tokens, A axes. A mask is called `valid` and is True where the token is
 from .attention import Attention
 from .blocks import MLP, NORMFORMER, Block, ClassBlock
 from .cache import Cache
+from .conformer import Conformer, ConformerBlock
 from .convolution import ConvNet
 from .edges import EdgeConv, EdgeNet
-from .heads import ClassHead, Gaussian, TagHead, ValueHead
+from .heads import ClassHead, Gaussian, QuantileHead, TagHead, ValueHead, pinball
 from .kernels import attend, choose
 from .kernels.reference import weigh
 from .layout import Layout
@@ -18,7 +19,18 @@ from .norms import BatchNorm, DropPath, make_norm
 from .pairs import PairBias, PairEmbedding, Triangle
 from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
 from .points import PointNet
-from .pooling import AttentionPool, ClassAttention, ClassToken, FirstPool, LastPool, MaxPool, MeanPool, SumPool
+from .pooling import (
+    AttentionPool,
+    BlockPool,
+    ClassAttention,
+    ClassToken,
+    FirstPool,
+    LastPool,
+    MaxPool,
+    MeanPool,
+    RecurrentPool,
+    SumPool,
+)
 from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
 from .ragged import Ragged
 from .recurrent import Cell, Recurrent
@@ -28,6 +40,7 @@ from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot
 from .sets import DeepSet
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from .watch import Watch
+from .waves import Modulation, Unpaired
 
 __all__ = [
     "MLP",
@@ -38,6 +51,7 @@ __all__ = [
     "AttentionPool",
     "BatchNorm",
     "Block",
+    "BlockPool",
     "Cache",
     "Causal",
     "Cell",
@@ -45,6 +59,8 @@ __all__ = [
     "ClassBlock",
     "ClassHead",
     "ClassToken",
+    "Conformer",
+    "ConformerBlock",
     "Content",
     "ConvNet",
     "Decoder",
@@ -69,14 +85,17 @@ __all__ = [
     "LorentzNet",
     "MaxPool",
     "MeanPool",
+    "Modulation",
     "PairBias",
     "PairEmbedding",
     "Pattern",
     "PointNet",
     "Position",
+    "QuantileHead",
     "Ragged",
     "Recurrent",
     "RecurrentDecoder",
+    "RecurrentPool",
     "RelativeBias",
     "ResNet",
     "Rotary",
@@ -89,6 +108,7 @@ __all__ = [
     "TagHead",
     "Transformer",
     "Triangle",
+    "Unpaired",
     "ValueHead",
     "Watch",
     "Window",
@@ -97,6 +117,7 @@ __all__ = [
     "grid",
     "make_norm",
     "make_score",
+    "pinball",
     "rotate",
     "weigh",
 ]

@@ -81,6 +81,7 @@ class BlockOptions(AttentionOptions, total=False):
     attention_dropout: float | None
     hidden_dropout: float | None
     extras: Sequence[str]
+    residual: bool
 
 
 class Block(nn.Module):
@@ -93,6 +94,8 @@ class Block(nn.Module):
     ratio    width of the MLP's hidden layer over the width of the block
     dropout  of both branches, and of attention weights (`attention_dropout`) and hidden activations of the MLP
              (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
+    residual whether x stands in these sums beside what a part made of it; without it (ASTROMER, arXiv 2205.01677)
+             post is x <- norm(attention(x)); x <- norm(mlp(x))
     extras   of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
              `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a scale
              of the residual beside the MLP; or `output_scale`, a scale for each head's share of the width after W_o,
@@ -114,6 +117,7 @@ class Block(nn.Module):
         hidden_dropout: float | None = None,
         drop_path: float = 0.0,
         extras: Sequence[str] = (),
+        residual: bool = True,
         **options: Unpack[AttentionOptions],
     ) -> None:
         super().__init__()
@@ -124,7 +128,10 @@ class Block(nn.Module):
             raise UserError("extras as a tuple of names", repr(extras), f"Write extras=({extras!r},).")
         for extra in extras:
             one_of("extras", extra, EXTRAS)
-        self.pre = order == "pre"
+        if not residual and (drop_path or "residual_scale" in extras):
+            found = f"drop_path {drop_path:g}" if drop_path else "the extra residual_scale"
+            raise UserError("blocks with a residual, for branches that are dropped or scaled beside it", found)
+        self.pre, self.residual = order == "pre", residual
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras
         seldom = dropout if attention_dropout is None else attention_dropout
@@ -183,10 +190,10 @@ class Block(nn.Module):
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """The residual sum of x and a branch y, normalised here when the order is post."""
+        """The residual sum of x and a branch y (or y alone), normalised here when the order is post."""
         if self.training and self.drops:  # calls that do nothing cost a small model some time
             y = self.drop_path(self.dropout(y), ragged)
-        x = x + y
+        x = x + y if self.residual else y
         return x if self.pre else norm(x)
 
     def feed(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:

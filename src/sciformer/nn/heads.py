@@ -50,7 +50,7 @@ class ClassHead(nn.Module):
 class TagHead(nn.Module):
     """Logits (..., N, tags) of every token (..., N, D)."""
 
-    def __init__(self, dim: int, tags: int, hidden: int | None = None, dropout: float = 0.0) -> None:
+    def __init__(self, dim: int, tags: int, hidden: int | Sequence[int] | None = None, dropout: float = 0.0) -> None:
         super().__init__()
         self.layer = _layer(dim, tags, hidden, dropout)
 
@@ -75,7 +75,12 @@ class ValueHead(nn.Module):
     """Values with uncertainty: mean = W y + b, std = softplus(V y + c) + `floor`."""
 
     def __init__(
-        self, dim: int, values: int = 1, hidden: int | None = None, dropout: float = 0.0, floor: float = 1e-3
+        self,
+        dim: int,
+        values: int = 1,
+        hidden: int | Sequence[int] | None = None,
+        dropout: float = 0.0,
+        floor: float = 1e-3,
     ) -> None:
         super().__init__()
         self.floor = floor
@@ -84,3 +89,37 @@ class ValueHead(nn.Module):
     def forward(self, y: Tensor) -> Gaussian:
         mean, raw = self.layer(y).chunk(2, -1)
         return Gaussian(mean, F.softplus(raw.to(torch.promote_types(raw.dtype, torch.float32))) + self.floor)
+
+
+class QuantileHead(nn.Module):
+    """Quantiles (B, values, Q) of each value in rising order: the middle one W y + b, the others softplus steps away.
+
+    They cannot cross. `middle` is the number of the one from which the steps go down and up.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        values: int = 1,
+        quantiles: int = 3,
+        middle: int = 1,
+        hidden: int | Sequence[int] | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.values, self.middle = values, middle
+        self.layer = _layer(dim, values * quantiles, hidden, dropout)
+
+    def forward(self, y: Tensor) -> Tensor:
+        raw = self.layer(y)
+        raw = raw.to(torch.promote_types(raw.dtype, torch.float32)).unflatten(-1, (self.values, -1))
+        low, middle, high = raw.tensor_split((self.middle, self.middle + 1), -1)
+        down = F.softplus(low.flip(-1)).cumsum(-1).flip(-1)
+        return torch.cat([middle - down, middle, middle + F.softplus(high).cumsum(-1)], -1)
+
+
+def pinball(quantiles: Tensor, levels: Tensor, target: Tensor) -> Tensor:
+    """The loss of quantiles (B, values, Q) at `levels` (Q,), for each value (B, values), summed over levels:
+    q (y - z) where the target y is above the quantile z, (1 - q) (z - y) where it is below."""
+    above = target[..., None] - quantiles
+    return torch.maximum(levels * above, (levels - 1) * above).sum(-1)

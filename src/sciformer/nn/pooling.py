@@ -1,10 +1,12 @@
-"""From tokens to one vector a sample: mean, sum, largest, first, last, class token, class attention, attention pooling.
+"""From tokens to one vector a sample: mean, sum, largest, first, last, class token, class attention, attention pooling,
+a recurrent reader, a mean over tokens and blocks.
 
 Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D); a sample without tokens is finite.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 import torch
@@ -17,6 +19,7 @@ from .blocks import BlockOptions, ClassBlock
 from .norms import make_norm
 from .patterns import FULL, Documents, Sight
 from .ragged import Ragged
+from .recurrent import Recurrent
 from .transformer import Valid, check_layout
 from .watch import Watch, look
 
@@ -205,6 +208,39 @@ class AttentionPool(nn.Module):
         seeds = self.seeds.to(x.dtype).expand(x.shape[0], -1, -1)
         y = self.norm(seeds + self.attention(seeds, x, Sight(valid=mask), watch=look(watch, "attention")))
         return y[:, 0] if y.shape[1] == 1 else y
+
+
+class RecurrentPool(nn.Module):
+    """A recurrent reader of the tokens: the last state of `depth` layers (arXiv 2205.01677); zeros where there is none.
+
+    kind    rnn, gru or lstm
+    """
+
+    def __init__(self, dim: int, kind: str = "lstm", depth: int = 2, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.reader, self.last = Recurrent(dim, depth, kind, dropout=dropout), LastPool()
+
+    def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
+        return self.last(self.reader(x, valid, watch=look(watch, "reader")), valid)
+
+
+class BlockPool(nn.Module):
+    """y = sum_l w_l mean_i x_li over what entered the first block and what left every one (arXiv 2502.02717).
+
+    w = softmax of learned numbers, one for each of the `states`; means are over real tokens.
+    """
+
+    def __init__(self, states: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(states))
+        self.mean = MeanPool()
+
+    def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
+        """One vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
+        if len(states) != len(self.weight):
+            raise UserError(f"the {len(self.weight)} states of a trunk, its input and every block", f"{len(states)}")
+        means = torch.stack([self.mean(state, valid) for state in states], -1)
+        return means @ self.weight.softmax(0).to(means.dtype)
 
 
 def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from ..errors import UserError, one_of
 
 Rotation = tuple[Tensor, Tensor, bool]
+Periods = tuple[float, float]
 
 
 class Position(nn.Module):
@@ -170,21 +171,22 @@ class Learned(Position):
 class Sinusoidal(Position):
     """PE(p, 2i) = sin(p / base^(2i / d)),  PE(p, 2i + 1) = cos(p / base^(2i / d))   (arXiv 1706.03762).
 
-    p may be any real number. With several axes each takes an equal share of the width.
+    p may be any real number. With several axes each takes an equal share of the width. With `periods` (shortest,
+    longest) the waves have these periods instead, evenly in their logarithm.
     """
 
-    def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
+    def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
             raise UserError(f"a width that {2 * axes} divides, for sines and cosines on {axes} axes", f"{dim}")
-        self.dim, self.axes, self.base = dim, axes, base
+        self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
         return x + self.code(at).to(x.dtype)
 
     def code(self, at: Tensor) -> Tensor:
         """(..., N, D) for coordinates (..., N), or (..., N, A) with several axes."""
-        angle = angles(self.columns(at), self.dim // self.axes, self.base)  # (..., N, A, d / 2)
+        angle = angles(self.columns(at), self.dim // self.axes, self.base, self.periods)  # (..., N, A, d / 2)
         return torch.stack([angle.sin(), angle.cos()], -1).flatten(-3)
 
 
@@ -193,21 +195,45 @@ class Rotary(Position):
 
     The product of query and key then depends on their distance alone. p may be any real number. With several axes each
     takes an equal share of the head. `pairs="halves"` couples (x_i, x_i+d/2) instead, as LLaMA's weights have it.
+    With `periods` (shortest, longest) a pair is turned once in such a period, evenly in their logarithm over the pairs
+    of all `heads` together, head by head in turn: no two heads have the same. A `share` below 1 leaves the other
+    numbers of a head as they are.
     """
 
     inside = True
 
-    def __init__(self, head_dim: int, axes: int = 1, base: float = 10_000.0, pairs: str = "neighbours") -> None:
+    def __init__(
+        self,
+        head_dim: int,
+        axes: int = 1,
+        base: float = 10_000.0,
+        pairs: str = "neighbours",
+        *,
+        periods: Periods | None = None,
+        heads: int | None = None,
+        share: float = 1.0,
+    ) -> None:
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
             raise UserError(f"a head width that {2 * axes} divides, to turn pairs on {axes} axes", f"{head_dim}")
+        self.turned = round(share * head_dim / (2 * axes))  # pairs on each axis
+        if not 0 < self.turned <= head_dim // (2 * axes):
+            raise UserError("a share of the head above 0 (at least one pair) and up to 1", f"{share:g}")
         self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
+        self.periods, self.spread = checked(periods), 1 if heads is None or periods is None else heads
+        if self.spread > 1:
+            self.heads = self.spread  # of the trunk; see fits
 
     def rotation(self, at: Tensor, dtype: torch.dtype) -> Rotation:
-        """cos and sin, each (B or 1, 1, N, E / 2), in single precision or better."""
-        angle = angles(self.columns(at), self.head_dim // self.axes, self.base).flatten(-2)
-        angle = angle[:, None] if angle.dim() == 3 else angle[None, None]
+        """cos and sin, each (B or 1, 1 or H, N, E / 2), in single precision or better."""
+        at = self.columns(at)
+        at = at if at.dim() == 3 else at[None]
+        angle = angles(at, 2 * self.turned * self.spread, self.base, self.periods)  # (B, N, A, pairs of all heads)
+        angle = angle.unflatten(-1, (self.turned, self.spread)).movedim(-1, 1)
+        if rest := self.head_dim // (2 * self.axes) - self.turned:
+            angle = F.pad(angle, (0, rest))
+        angle = angle.flatten(-2)
         exact = torch.promote_types(dtype, torch.float32)
         return angle.cos().to(exact), angle.sin().to(exact), self.pairs == "halves"
 
@@ -221,24 +247,44 @@ def rotate(x: Tensor, rotation: Rotation) -> Tensor:
     return out.to(x.dtype)
 
 
-def angles(at: Tensor, dim: int, base: float) -> Tensor:
-    """p / base^(2i / dim) for i < dim / 2, in double precision where the device has it."""
+def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) -> Tensor:
+    """p / base^(2i / dim) for i < dim / 2, in double precision where the device has it.
+
+    With `periods`: 2 pi p / P_i, the P_i from the shortest to the longest, each the same factor longer than the last.
+    """
     exact = torch.float32 if at.device.type == "mps" else torch.float64
     power = torch.arange(0, dim, 2, dtype=exact, device=at.device) / dim
-    return at.to(exact)[..., None] * base**-power
+    if periods is None:
+        return at.to(exact)[..., None] * base**-power
+    shortest, longest = periods
+    share = power * (dim / max(1, dim - 2))  # from 0 to 1
+    return at.to(exact)[..., None] * (2 * math.pi / shortest * (shortest / longest) ** share)
+
+
+def checked(periods: Periods | None) -> Periods | None:
+    """Refuse periods that are no range."""
+    if periods is not None and not 0 < periods[0] < periods[1]:
+        raise UserError("periods (shortest, longest), both above 0", f"({periods[0]:g}, {periods[1]:g})")
+    return periods
 
 
 class Fourier(Position):
     """Continuous coordinates through learned frequencies: PE(p) = W [sin(2 pi F p); cos(2 pi F p)] (arXiv 2106.02795).
 
     For real-valued time or space, also irregular. F starts as normal numbers of standard deviation `scale`: choose it
-    near one over the shortest distance that matters. Centre large coordinates before they come here.
+    near one over the shortest distance that matters. Or give `periods` (shortest, longest): F starts as one over these,
+    evenly in their logarithm. Centre large coordinates before they come here.
     """
 
-    def __init__(self, dim: int, axes: int = 1, features: int = 64, scale: float = 1.0) -> None:
+    def __init__(
+        self, dim: int, axes: int = 1, features: int = 64, scale: float = 1.0, periods: Periods | None = None
+    ) -> None:
         super().__init__()
         self.dim, self.axes = dim, axes
         self.frequency = nn.Parameter(torch.empty(axes, features).normal_(std=scale))
+        if checked(periods) is not None:
+            whole = angles(torch.ones(axes), 2 * features, 1.0, periods) / (2 * math.pi)
+            self.frequency.data.copy_(whole)
         self.linear = nn.Linear(2 * features, dim)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:

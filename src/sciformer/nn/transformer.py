@@ -38,8 +38,8 @@ class Transformer(nn.Module):
     drop_path the rate at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     last_norm       whether the last block is followed by a norm, where blocks normalise before their parts
-    Every further option is the block's (order, norm, activation, ratio, dropout, extras) or the attention's (groups,
-    head_dim, score, length, qk_norm, bias, epsilon, kernel).
+    Every further option is the block's (order, norm, activation, ratio, dropout, extras, residual) or the attention's
+    (groups, head_dim, score, length, qk_norm, bias, epsilon, kernel).
 
     Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
     sqrt(2 depth) (GPT-2).
@@ -77,6 +77,9 @@ class Transformer(nn.Module):
         self.cross = cross
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
+        if getattr(self.position, "spread", 1) > 1 and options.get("groups") not in (None, heads):
+            found = f"{options['groups']} groups of {heads} heads"
+            raise UserError("keys for each head, for a Rotary with periods of their own for the heads", found)
         self.reset()
 
     def reset(self, weights: str = "normal") -> None:
@@ -88,7 +91,8 @@ class Transformer(nn.Module):
                  write into the residual are divided by sqrt(2 l)
         """
         for i, block in enumerate(self.blocks, 1):
-            redraw(block, weights, (2 * (i if weights == "moco" else self.depth)) ** 0.5)
+            beside = getattr(block, "residual", True)
+            redraw(block, weights, (2 * (i if weights == "moco" else self.depth)) ** 0.5 if beside else 1.0)
 
     def forward(
         self,
@@ -132,8 +136,9 @@ class Transformer(nn.Module):
             watch.saw_hidden(x, "input")
         for i, block in enumerate(self.blocks):
             watched = look(watch, f"blocks.{i}")
+            inner = watched if watched is not None and watched.wants_attention else None  # else no kernel need change
             store = None if cache is None else cache.blocks[i]
-            x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=watched)
+            x = block(x, sight, memory, memory_sight, rotation=rotation, store=store, watch=inner)
             if watched is not None:
                 watched.saw_hidden(x)
         if cache is not None:

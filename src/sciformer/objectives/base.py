@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from ..tokens.base import Tokens
 
 Array = NDArray[Any]
 Outputs = dict[str, Tensor]
+Width = Annotated[int, Field(ge=1)]
+Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one inner layer, or of several
 ANSWER = "target answer"  # the column of samples that holds the truth in the model's form
 PREFIX = "target "  # before the name of a column that holds what was hidden
 
@@ -67,8 +69,8 @@ class Objective(Section):
 
     @property
     def measured(self) -> list[str]:
-        """The names of all scores but the loss; a model can be chosen by any of them."""
-        return self.chosen()
+        """The names of all scores but the loss that say which model is better; one can be chosen by any of them."""
+        return [name for name in self.chosen() if METRICS[name].better != "neither"]
 
     @property
     def sends(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
@@ -18,9 +18,12 @@ from ..errors import UserError, nearest, one_of
 from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, known
+from .base import ANSWER, Array, Objective, Outputs, Widths, known
 
-Width = Annotated[int, Field(ge=1)]
+Balance = Annotated[
+    Literal["none", "classes"],
+    BeforeValidator(lambda given: {True: "classes", False: "none"}[given] if isinstance(given, bool) else given),
+]
 
 
 class Classify(Objective):
@@ -32,11 +35,12 @@ class Classify(Objective):
     """Column with the class of each sample: names or whole numbers."""
     smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Share of the probability spread over all classes in the target."""
-    balance: bool = False
-    """Weigh classes so that each counts alike, however many samples it has."""
+    balance: Balance = "none"
+    """classes: weigh the samples so that each class counts alike, by n / (classes x n of the class) in the training
+    part; true and false are taken for classes and none."""
     weight: str = ""
     """Column with a weight for each sample."""
-    hidden: Width | Annotated[list[Width], Field(min_length=1)] | None = None
+    hidden: Widths | None = None
     """Width of an inner layer of the head, or widths of several; none unless given."""
     activation: Literal["gelu", "relu"] = "gelu"
     """Of the inner layers."""
@@ -136,7 +140,7 @@ class Classify(Objective):
     @property
     def measured(self) -> list[str]:
         """The metrics, and a rejection for every class and share."""
-        return self.chosen() + [title for title, *_ in self._working_points()]
+        return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
         """(name of the score, class, share that is kept)."""
@@ -201,7 +205,7 @@ class Classify(Objective):
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
             raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", found)
-        weights = self._class_weights()[number].astype(np.float64) if self.balance else np.ones(len(number))
+        weights = self._class_weights()[number].astype(np.float64) if self.balance != "none" else np.ones(len(number))
         if self.weight:
             one_of("objective.weight, a column of the samples,", self.weight, batch.samples)
             if not (batch.samples[self.weight] >= 0).all():
@@ -220,16 +224,18 @@ class Classify(Objective):
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""
         logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
+        loss, found = self.judged(logits, inputs)
+        return loss.sum(), {**found, "loss": loss} if outputs else {}
+
+    def judged(self, logits: Tensor, inputs: Inputs) -> tuple[Tensor, Outputs]:
+        """The loss (B,) of logits (B, classes), and what the metrics need of them."""
         label = known(inputs, ANSWER, self.label)
         loss = F.cross_entropy(logits, label, reduction="none", label_smoothing=self.smoothing)
-        if self.balance:
+        if self.balance != "none":
             loss = loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
         if self.weight:
             loss = loss * inputs.samples[self.weight]
-        loss = inputs.counted(loss)
-        if not outputs:
-            return loss.sum(), {}
-        return loss.sum(), {"probabilities": logits.softmax(-1), "label": label, "loss": loss}
+        return inputs.counted(loss), {"probabilities": logits.softmax(-1), "label": label}
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Probabilities of the classes."""

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from statistics import NormalDist
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+import torch
+from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
 from ..errors import UserError
-from ..nn import Gaussian, ValueHead
+from ..metrics import METRICS
+from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, known
+from .base import ANSWER, Array, Objective, Outputs, Widths, known
+
+SHARES = (68, 95)  # per cent of the targets that intervals should hold
+
+
+def _levels(given: list[float]) -> list[float]:
+    even = all(abs(low + high - 1) < 1e-9 for low, high in zip(given, reversed(given)))
+    if len(given) % 2 == 0 or len(given) < 3 or sorted(set(given)) != given or not even or not 0 < given[0] < 1:
+        raise ValueError("quantiles rise from above 0 to below 1 and are even about 0.5, as [0.16, 0.5, 0.84]")
+    return given
+
+
+Levels = Annotated[list[float], AfterValidator(_levels)]
 
 
 class Regress(Objective):
-    """sum_b of ln s + (y - m)^2 / (2 s^2): a Gaussian of mean m and deviation s for each value, both learned."""
+    """sum_b of ln s + (y - m)^2 / (2 s^2): a Gaussian of mean m and deviation s for each value, both learned.
 
-    standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error")
+    Or of the pinball loss sum_q max(q (y - z_q), (q - 1) (y - z_q)) of quantiles z_q, which need not be those of any
+    such form; their middle one then stands for m, and half the way between those of 16 and 84 % for s.
+    """
+
+    standard: ClassVar[tuple[str, ...]] = ("rmse", "mae", "quantile_error", "coverage_68", "coverage_95")
 
     targets: list[str] = Field(default=["target"], min_length=1)
     """Columns with the values of each sample."""
-    hidden: int | None = Field(default=None, ge=1)
-    """Width of an inner layer of the head; none unless given."""
+    form: Literal["gaussian", "quantiles"] = "gaussian"
+    """How sure: a Gaussian for each value, or its quantiles."""
+    quantiles: Levels = Field(default=[0.025, 0.16, 0.5, 0.84, 0.975])
+    """Of form quantiles: which, in rising order, the middle one 0.5, the others as far below it as above."""
+    hidden: Widths | None = None
+    """Width of an inner layer of the head, or widths of several; none unless given."""
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -74,29 +99,85 @@ class Regress(Objective):
         """The values."""
         return self.targets
 
+    def chosen(self) -> list[str]:
+        """The names of the metrics; without other wishes, those that can be had."""
+        if self.metrics or self.form == "gaussian":
+            return super().chosen()
+        had = [f"coverage_{share}" for share in SHARES if self._pair(share) is not None]
+        return ["rmse", "mae", *had]
+
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
-        """Mean and deviation of each value."""
-        return {"value": ValueHead(dim, len(self.targets), self.hidden)}
+        """Mean and deviation of each value, or its quantiles."""
+        count, more = len(self.targets), (self.hidden, self.dropout)
+        if self.form == "gaussian":
+            return {"value": ValueHead(dim, count, *more)}
+        return {"value": QuantileHead(dim, count, len(self.quantiles), len(self.quantiles) // 2, *more)}
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
         """Means and deviations in the units of the columns: single precision would lose a Julian date."""
         mean, deviation = (np.asarray(self.state[key], np.float64) for key in ("mean", "deviation"))
         found = {**outputs, "mean": outputs["mean"] * deviation + mean, "std": outputs["std"] * deviation}
+        if "quantiles" in outputs:
+            found["quantiles"] = outputs["quantiles"] * deviation[:, None] + mean[:, None]
         if all(name in samples for name in self.targets):
             found["target"] = np.stack([np.asarray(samples[name], np.float64) for name in self.targets], 1)
         return found
 
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
-        """Negative log likelihood of the scaled values, summed over values and samples."""
+        """The loss of the scaled values, summed over values and samples."""
         value = model.heads["value"](model.pool(model.encode(inputs.stream)))
-        value = Gaussian(value.mean.float(), value.std)
         target = known(inputs, ANSWER, ", ".join(self.targets))
-        loss = inputs.counted(value.loss(target).sum(-1))
-        if not outputs:
-            return loss.sum(), {}
-        return loss.sum(), {"mean": value.mean, "std": value.std, "loss": loss}
+        if isinstance(value, Gaussian):
+            loss = Gaussian(value.mean.float(), value.std).loss(target)
+        else:
+            loss = pinball(value, torch.tensor(self.quantiles, device=value.device, dtype=value.dtype), target)
+        loss = inputs.counted(loss.sum(-1))
+        return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
-        """Means and deviations, scaled; `units` gives them their units."""
-        value = model.heads["value"](model.pool(model.encode(inputs.stream)))
-        return {"mean": value.mean, "std": value.std}
+        """Means, deviations and quantiles, scaled; `units` gives them their units."""
+        return self._answers(model.heads["value"](model.pool(model.encode(inputs.stream))))
+
+    def _answers(self, value: Gaussian | Tensor) -> Outputs:
+        if isinstance(value, Gaussian):
+            return {"mean": value.mean.float(), "std": value.std}
+        middle = len(self.quantiles) // 2
+        below = int(np.abs(np.array(self.quantiles[:middle]) - 0.16).argmin())
+        wide = NormalDist().inv_cdf(self.quantiles[-1 - below])
+        std = (value[..., -1 - below] - value[..., below]) / (2 * wide)
+        return {"mean": value[..., middle], "std": std, "quantiles": value}
+
+    def _pair(self, share: int) -> int | None:
+        """The number of the quantile below an interval with so many per cent; None where there is none."""
+        apart = [abs(level - (1 - share / 100) / 2) for level in self.quantiles]
+        return int(np.argmin(apart)) if min(apart) < 1e-3 else None
+
+    def intervals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
+        """`low_68`, `high_68` (n, values) and so on: where so many per cent of the targets should be."""
+        found: dict[str, Array] = {}
+        for share in SHARES:
+            if "quantiles" in outputs:
+                if (place := self._pair(share)) is None:
+                    continue
+                low, high = outputs["quantiles"][..., place], outputs["quantiles"][..., -1 - place]
+            else:
+                far = NormalDist().inv_cdf(0.5 + share / 200) * outputs["std"]
+                low, high = outputs["mean"] - far, outputs["mean"] + far
+            found |= {f"low_{share}": low, f"high_{share}": high}
+        return found
+
+    def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
+        """The metrics, those of intervals too."""
+        return super().score({**outputs, **self.intervals(outputs)})
+
+    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
+        """Of several values, the scores of each."""
+        if len(self.targets) < 2 or "target" not in outputs:
+            return []
+        every = {**outputs, **self.intervals(outputs)}
+        names = [name for name in self.chosen() if all(need in every for need in METRICS[name].needs)]
+        return [
+            {"value": target}
+            | {name: METRICS[name]({key: every[key][:, i] for key in METRICS[name].needs}) for name in names}
+            for i, target in enumerate(self.targets)
+        ]

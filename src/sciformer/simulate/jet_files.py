@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,39 +77,41 @@ def simulate_jets(
         load()
     for path, (count, kinds) in plans.items():
         with Meter(count, show) as meter:
-            done = write(path, _metered(make(count, seed, kinds, engine), meter), overwrite)
+            done = write(path, metered(make(count, seed, kinds, engine), meter), overwrite)
         say(f"wrote {done:,} jets to {path}")
 
 
-def _metered(tables: Iterable[Table], meter: Meter) -> Iterator[Table]:
+def metered(tables: Iterable[Table], meter: Meter) -> Iterator[Table]:
+    """Tables as they come, told to a meter."""
     for table in tables:
         yield table
         meter.add(rows_of(table))
 
 
-def check_file(path: Path, overwrite: bool) -> None:
-    """Refuse what cannot be written, before the work."""
-    if path.suffix not in FORMS:
-        known = ", ".join(FORMS)
-        raise UserError(f"a file named {known}", str(path), f"Call it {path.with_suffix('.root')}")
+def check_file(path: Path, overwrite: bool, forms: Mapping[str, Any] | None = None) -> None:
+    """Refuse what cannot be written in one of the `forms`, those of jets unless given, before the work."""
+    forms = forms or FORMS
+    if path.suffix not in forms:
+        known = ", ".join(forms)
+        raise UserError(f"a file named {known}", str(path), f"Call it {path.with_suffix(next(iter(forms)))}")
     if path.is_dir():
         raise UserError(f"to write {path}", "a folder of that name", "Name another place with --out.")
     if path.exists() and not overwrite:
         raise UserError(f"no file at {path} yet", "one", "Name another, or replace it with --overwrite.")
-    FORMS[path.suffix].check()
+    forms[path.suffix].check()
 
 
-def write(path: Path, tables: Iterable[Table], overwrite: bool = False) -> int:
-    """Tables of jets as one file; returns how many."""
+def write(path: Path, tables: Iterable[Table], overwrite: bool = False, forms: Mapping[str, Any] | None = None) -> int:
+    """Tables of jets (or others, in `forms` of their own) as one file; returns how many."""
     from ..shelf import make_folder
 
-    check_file(path, overwrite)
+    check_file(path, overwrite, forms)
     make_folder(path.parent)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     count, form = 0, None
     try:
         for table in tables:
-            form = form or FORMS[path.suffix](partial, table)
+            form = form or (forms or FORMS)[path.suffix](partial, table)
             form.add(table)
             count += rows_of(table)
         assert form is not None
@@ -181,7 +183,7 @@ class _Parquet:
         try:
             import pyarrow
         except ImportError as error:
-            advice = "Install it: pip install 'sciformer[jets]', or write .npz."
+            advice = "Install it: pip install pyarrow, or write .npz."
             raise UserError("the package `pyarrow` for .parquet", "none installed", advice) from error
         return pyarrow
 

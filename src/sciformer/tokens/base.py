@@ -6,12 +6,13 @@ library knows what the tokens mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
+from pydantic import ConfigDict
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Stream, Valid
@@ -22,6 +23,22 @@ from ..registry import Section
 
 Array = NDArray[Any]
 Columns = dict[str, Tensor]
+Drawing = Callable[[Batch, Array | None, Axes], None]
+
+if TYPE_CHECKING:
+    answer = property
+else:
+
+    class answer:
+        """A property that a domain may also give as a field of its section, under the same name."""
+
+        def __init__(self, make: Callable[[Any], Any]) -> None:
+            self.make, self.__doc__ = make, make.__doc__
+
+        def __get__(self, instance: Any, owner: type) -> Any:
+            if instance is None:  # a class has the field, or nothing of that name
+                raise AttributeError(self.make.__name__)
+            return self.make(instance)
 
 
 class Readout(nn.Module):
@@ -47,6 +64,7 @@ class Readout(nn.Module):
 class Tokens(Section):
     """The ground of every domain: the answers a domain gives, with those that can be guessed."""
 
+    model_config = ConfigDict(ignored_types=(answer,))
     section = "tokens"
     reads: ClassVar[tuple[str, ...]] = ()
     """Columns of the table that tokens are made of."""
@@ -95,15 +113,41 @@ class Tokens(Section):
         """Scaling and centring, after an objective has hidden what it hides."""
         return stream
 
-    @property
+    def until(self, stream: Stream, far: float) -> Stream:
+        """The tokens that are at most so far after the first of their sample: in units of `at` before it is scaled (a
+        time, say), by their places where there is no such axis. What every window begins with stays."""
+        at, own = stream.columns.get("at"), stream.position >= self.lead
+        if at is None or at.ndim > 1:
+            at = stream.position - self.lead
+        first = np.full(len(stream), np.inf)
+        np.minimum.at(first, stream.sample[own], at[own])
+        return stream.keep(~own | (at - first[stream.sample] <= far))
+
+    def scales(self, stream: Stream) -> tuple[Array, Array]:
+        """What `normalise` subtracts from the values of each token, the first column of `hides`, and what it then
+        divides them by: (T, 1), or (T, P) where a token has several."""
+        raise UserError(f"tokens of values with a level and a scale; `{self.kind}` has none", "none")
+
+    @answer
     def window(self) -> int | None:
         """The most tokens a model sees at once, where samples are cut into windows of that length."""
         return None
 
-    @property
+    @answer
     def stride(self) -> int | None:
         """How far apart the windows of the training begin; None: anywhere, or end to end in data of many pieces."""
         return None
+
+    @property
+    def series(self) -> bool:
+        """Whether windows of a long sample are alike: in training one of each sample in every epoch, anywhere, unless
+        there is a stride; where it is judged as many as it takes, evenly from its beginning to its end."""
+        return False
+
+    @property
+    def lead(self) -> int:
+        """How many tokens at the beginning of a sample every window of it begins with."""
+        return 0
 
     @property
     def joins(self) -> bool:
@@ -181,6 +225,18 @@ class Tokens(Section):
         axes.set_xlabel("token")
         if weights is not None:
             axes.set_ylabel("attention")
+
+    def forms(self, sample: Batch) -> dict[str, Drawing]:
+        """Further ways to draw this sample, by name, each called as `draw` is."""
+        return {}
+
+    def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
+        """What was hidden of one sample beside what a model says of it; not drawn unless given.
+
+        sample  as `draw` has it, with the columns that an objective adds: `hidden`, `asked`, `target ...`
+        answer  the readout's answer for each token (N, ...), NaN where it was not asked, as the model gives it
+        """
+        raise NotImplementedError
 
     def distance(self, stream: Stream) -> Array | None:
         """How far two tokens of one sample are apart (N, N), in the domain's units; their places unless given."""

@@ -21,8 +21,8 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
     ----------
     source
         A folder of Hugging Face (config.json, model.safetensors, tokenizer.json) of the type bert, roberta, gpt2,
-        llama, mistral or qwen2; a .gguf file of the type llama; or a checkpoint (.pt) of a Particle Transformer or a
-        ParticleNet of weaver.
+        llama, mistral or qwen2; a .gguf file of the type llama; a checkpoint (.pt) of a Particle Transformer or a
+        ParticleNet of weaver; or the weights of ASTROMER 1 (.npz, by their names in a TensorFlow checkpoint).
     run
         Folder of the run to be made; runs/NAME unless given.
     out
@@ -37,7 +37,7 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
         raise UserError("--out and --overwrite for a data file (.yaml) alone", f"{source}", "A model becomes a --run.")
     from ..interop import import_model
 
-    run = run or Path("runs") / source.resolve().name.removesuffix(".gguf").removesuffix(".pt")
+    run = run or Path("runs") / source.resolve().name.removesuffix(".gguf").removesuffix(".pt").removesuffix(".npz")
     made = import_model(source, run, dict(CHANGES), say)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"

@@ -37,9 +37,10 @@ def new(kind: str, files: tuple[str, ...], /, *, out: Path | None = None, overwr
     Parameters
     ----------
     kind
-        What the files hold: text, patches (images, lattices, maps), or jets (particles in ROOT, HDF5, Parquet).
+        What the files hold: text, patches (images, lattices, maps), jets (particles in ROOT, HDF5, Parquet), or
+        lightcurves (Parquet, CSV, ECSV, FITS).
     files
-        Their names; those of jets may have their class before them, QCD:qcd.root.
+        Their names; those of jets and light curves may have their class before them, QCD:qcd.root.
     out
         Where to write the recipe; here, named after the first file, unless given.
     overwrite
@@ -163,6 +164,8 @@ def compare(
     seeds: int = 3,
     run: Path = Path("runs/compare"),
     grid: tuple[str, ...] = (),
+    labels: str = "",
+    folds: int | None = None,
     plugin: Plugins = (),
     quiet: bool = False,
 ) -> None:
@@ -176,6 +179,12 @@ def compare(
         Folder of all these runs; runs/compare unless given.
     grid
         Values to try for a key, `--grid train.rate=1e-3,3e-4`; the best by validation is compared.
+    labels
+        Train with few labels too: `--labels 20,100,all`, so many of each class (the key data.labels), or all there
+        are; each number has its rows, its verdict and its place in a picture.
+    folds
+        Divide the data into so many folds (data.split.folds) and judge each recipe on all of them, one after the other;
+        `{fold}` in train.start stands for the number of the fold: --train.start runs/pretrained-{fold}.
     quiet
         No progress.
     """
@@ -184,7 +193,10 @@ def compare(
     from .. import compare as contest
 
     points, tell = contest.parse_grid(list(grid)), None if quiet else say
-    found = contest.compare(made, seeds, run, points, plugins=plugins, show=not quiet, say=tell)
+    few = contest.parse_labels(labels)
+    found = contest.compare(
+        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, say=tell
+    )
     if rank() == 0:
         contest.show_comparison(found, console())
     if found.failed:

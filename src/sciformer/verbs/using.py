@@ -16,7 +16,16 @@ Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standa
 
 
 @app.command(sort_key=6, help_epilogue="")
-def evaluate(run: RunName, files: tuple[Path, ...] = (), /, *, part: str | None = None, plugin: Plugins = ()) -> None:
+def evaluate(
+    run: RunName,
+    files: tuple[Path, ...] = (),
+    /,
+    *,
+    part: str | None = None,
+    until: str | None = None,
+    out: Path | None = None,
+    plugin: Plugins = (),
+) -> None:
     """Scores of a run's best model, on a part of its data or on other files.
 
     Parameters
@@ -25,8 +34,18 @@ def evaluate(run: RunName, files: tuple[Path, ...] = (), /, *, part: str | None 
         Other files of the same form, with the truth in them.
     part
         train, valid, test or another part that the data have; test, or valid where there is none, unless given.
+    until
+        How soon the answer is known: `--until 10,20,50` judges each sample by what is at most so far after its first
+        token, in units of its axis (days of a light curve; tokens of a text), as a table and a picture.
+    out
+        Of --until: where to draw it, .png, .pdf or .svg; RUN/until.png unless given.
     """
     opened = open_run(run, plugin)
+    if until is not None:
+        from ..early import evaluate_early
+
+        evaluate_early(opened, until, part, files, out, console())
+        return
     from ..shelf import evaluate_run
 
     evaluate_run(opened, part, files, console())
@@ -109,6 +128,8 @@ def embed(
     out: Path = Path("vectors.parquet"),
     pool: str = "model",
     unit: bool = False,
+    map: Path | None = None,
+    by: str = "label",
     plugin: Plugins = (),
 ) -> None:
     """One vector for each sample, in the order of the samples: sentence vectors, say.
@@ -118,20 +139,31 @@ def embed(
     files
         Files of the form it was trained on.
     out
-        Where to write them: .parquet (with an id and the other columns of the samples) or .npy (the vectors alone);
-        vectors.parquet unless given.
+        Where to write them: .parquet (with the id of each sample, or its number, and the other columns of the
+        samples) or .npy (the vectors alone); vectors.parquet unless given.
     pool
         From tokens to a vector: mean, max, last or class_token; as the model does it unless given.
     unit
         Scale vectors to length one, so that their products are cosines.
+    map
+        Draw the samples too, in the two directions in which the vectors differ most: a picture, .png, .pdf or .svg.
+    by
+        Of --map: the column that gives their colours; label unless given.
     """
     from ..embed import check_vectors, write_vectors
     from ..embed import embed as make
 
     check_vectors(out)
+    if map is not None:
+        from ..inspect.map import check_picture, write_map
+
+        check_picture(map)
     opened = open_run(run, plugin)
     found = make(opened, list(files), pool, unit)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
+    if map is not None:
+        write_map(map, found, by)
+        print(f"wrote {map}")
 
 
 @app.command(sort_key=8, help_epilogue="")

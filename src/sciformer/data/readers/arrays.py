@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ..few import few
 from ..source import Chosen, Data, Lists, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
 from ..split import Split
 
@@ -29,20 +30,21 @@ class Arrays(Data):
     """New names of columns: {image: pictures, label: y} calls `pictures` `image` and `y` `label`."""
     split: Split = Split()
     """Shares kept apart."""
+    labels: int | None = Field(default=None, ge=1)
+    """Train on so many samples of each class (column `label`) only, drawn by split.seed and the fold; a larger number
+    adds to a smaller."""
 
     def open(self, say: Any = None) -> Splits:
         """Read the files and divide the samples."""
         paths = find_files(self.files, "NumPy files")
         whole = self.read(paths)
         table = whole.load(0)
-        groups = None
-        if self.split.by:
-            one_of("data.split.by", self.split.by, table)
-            groups = table[self.split.by]
-        rows = self.split.divide(rows_of(table), groups)
-        return Splits(
-            {name: Chosen(whole, kept) for name, kept in rows.items()}, {str(path): fingerprint(path) for path in paths}
-        )
+        rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
+        if self.labels is not None:
+            one_of("a column of the label, for data.labels,", "label", table)
+            rows["train"] = few(table["label"], rows["train"], self.labels, self.split.lot, notes)
+        prints = {str(path): fingerprint(path) for path in paths}
+        return Splits({name: Chosen(whole, kept) for name, kept in rows.items()}, prints, notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of these files."""

@@ -126,13 +126,13 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
     return UserError(f"a whole {form} file at {path}", words[:200], "Was it cut off? Fetch or write it again.")
 
 
-def package(load: Callable[[], Any], name: str, form: str) -> Any:
-    """An imported package, or what to type to have it."""
+def package(load: Callable[[], Any], name: str, form: str, extra: str = "jets") -> Any:
+    """An imported package, or what to type to have it: one of the extras of this library."""
     try:
         return load()
     except ImportError as error:
         raise UserError(
-            f"the package `{name}` for {form} files", "none installed", "Install it: pip install 'sciformer[jets]'"
+            f"the package `{name}` for {form} files", "none installed", f"Install it: pip install 'sciformer[{extra}]'"
         ) from error
 
 

@@ -196,8 +196,7 @@ class Events(Data):
 
     def _divided(self, scans: Sequence[Scan]) -> dict[str, Array]:
         """The samples of each part that is drawn, counted over all files."""
-        update = {key: 0.0 for key, own in (("valid", self.valid), ("test", self.test)) if own}
-        split = self.split.model_copy(update=update)
+        split = self.split.less(self.valid, self.test)
         groups = _all(scans, BY) if split.by else None
         return dict(split.divide(sum(len(scan.kept) for scan in scans), groups))
 

@@ -63,7 +63,7 @@ class Lattices(Data):
         whole, outside = Memory(table), np.flatnonzero(~inside)
         if not len(outside):
             raise UserError("temperatures outside data.gap to train on", f"none outside {self.gap}")
-        rows = self.split.divide(len(outside), table[self.split.by][outside] if self.split.by else None)
+        rows = self.split.of_table(table, len(outside), outside)
         sources: dict[str, Source] = {name: Chosen(whole, outside[kept]) for name, kept in rows.items()}
         if inside.any():
             sources["scan"] = Chosen(whole, np.flatnonzero(inside))

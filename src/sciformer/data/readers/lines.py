@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
-from ..chance import key, mix
+from ..few import few
 from ..source import Array, Memory, Source, Table, find_files, locate
 from ..split import Rows, Split
 from .parallel import MARK
@@ -46,7 +46,8 @@ class Lines(Parts):
     """A class with its files, one text a line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In other names `{}` stands for
     the name of the class."""
     labels: int | None = Field(default=None, ge=1)
-    """Train on so many samples of each class only, drawn by split.seed; a larger number adds to a smaller."""
+    """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
+    to a smaller."""
 
     @property
     def unit(self) -> str:
@@ -93,15 +94,7 @@ class Lines(Parts):
         if self.labels is None:
             return rows
         one_of("a column of the label, for data.labels,", "label", table)
-        label = np.asarray(table["label"])[rows]
-        drawn = mix(key(self.split.seed, "labels") ^ mix(rows))
-        kept = []
-        for name in np.unique(label):
-            mine = np.flatnonzero(label == name)
-            kept.append(mine[np.argsort(drawn[mine], kind="stable")[: self.labels]])
-            if len(mine) < self.labels:
-                notes.append(f"data.labels is {self.labels:,}, but class {name} has {len(mine):,} texts to train on.")
-        return rows[np.sort(np.concatenate(kept))] if kept else rows
+        return few(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
         """Names of files with the class that all texts in them have, or nothing."""

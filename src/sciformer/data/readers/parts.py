@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from ...errors import UserError
+from ...errors import UserError, one_of
 from ..source import Array, Chosen, Data, Memory, Source, Splits, Table, find_files, fingerprint, locate, rows_of
 from ..split import Rows, Split
 
@@ -111,9 +111,7 @@ class Parts(Data):
 
     def shares(self) -> Split:
         """The split, less what has files of its own."""
-        return self.split.model_copy(
-            update={"valid": 0.0 if self.valid else self.split.valid, "test": 0.0 if self.test else self.split.test}
-        )
+        return self.split.less(self.valid, self.test)
 
     def divided(self, table: Table) -> dict[str, Rows]:
         """Rows of the parts drawn from the files to train on; equal texts stay in one part."""
@@ -125,6 +123,10 @@ class Parts(Data):
             column = table[split.by]
             assert isinstance(column, np.ndarray)
             groups = column
+        strata = None
+        if split.stratify:
+            one_of("data.split.stratify", split.stratify, table)
+            strata = table[split.stratify]
         count = rows_of(table) if groups is None else len(set(groups.tolist()))
         wanted = [name for name in ("valid", "test") if getattr(split, name)]
         if count <= len(wanted):
@@ -135,7 +137,7 @@ class Parts(Data):
                 f"{count}",
                 f"Set {keys} to 0, name files in data.valid, or bring more data.",
             )
-        return split.divide(rows_of(table), groups)
+        return split.divide(rows_of(table), groups, strata)
 
     def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
         """Notes on what is trained on and judged: texts of a part's own files that stand in those to train on too."""

@@ -33,7 +33,7 @@ class Pronouns(Data):
     def open(self, say: Any = None) -> Splits:
         """Write the sentences; it takes seconds."""
         table = pronouns(self.number, self.farthest, self.seed)
-        rows = self.split.divide(self.number, table[self.split.by] if self.split.by else None)
+        rows = self.split.of_table(table, self.number)
         whole = Memory(table)
         name = f"pronouns up to {self.farthest} words away, {self.number} sentences, seed {self.seed}"
         return Splits({part: Chosen(whole, kept) for part, kept in rows.items()}, {"simulation": name})

@@ -31,7 +31,7 @@ class Recall(Data):
     def open(self, say: Any = None) -> Splits:
         """Simulate; it takes no time worth keeping the result for."""
         table = recall(self.lag, self.symbols, self.number, self.seed)
-        rows = self.split.divide(self.number, table[self.split.by] if self.split.by else None)
+        rows = self.split.of_table(table, self.number)
         whole = Memory(table)
         name = f"recall of {self.symbols} symbols after {self.lag}, {self.number} sequences, seed {self.seed}"
         return Splits({part: Chosen(whole, kept) for part, kept in rows.items()}, {"simulation": name})

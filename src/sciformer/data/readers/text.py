@@ -35,6 +35,8 @@ class TextFiles(Parts):
         """Find the files and divide the text."""
         if self.split.by:
             raise UserError("no data.split.by for texts, which have no other columns", repr(self.split.by))
+        if self.split.folds and self.documents == "file":
+            raise UserError("lines or paragraphs as data.documents, for data.split.folds", "whole files")
         if self.documents != "file":
             return super().open(say)
         named = {part: find_files(names, self.what) for part, names in self.named().items()}

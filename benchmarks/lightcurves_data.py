@@ -1,0 +1,110 @@
+"""Real curves in five folds by object, and simulated ones, as files that `data.kind: curves` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sciformer.data.source import Lists
+
+Array = NDArray[Any]
+FOLDS = 5
+VALID = 0.1  # of what a fold leaves to train with
+FEW = (20, 100)  # labels of each class, or all there are
+SEED = 20260201
+
+
+def asas(path: Path) -> tuple[Array, list[tuple[Array, Array, Array]]]:
+    """Labels, and (times, magnitudes, errors) of every object."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    table = pq.read_table(path)
+    columns = [[np.asarray(one, np.float64) for one in table[name].to_pylist()] for name in ("time", "mag", "magerr")]
+    return np.array(table["label"].to_pylist()), list(zip(*columns, strict=True))
+
+
+def folds(labels: Array, count: int = FOLDS) -> Array:
+    """(n,) the fold in which each object is judged: always the same, with an equal share of every class."""
+    chance = np.random.default_rng(SEED)
+    found = np.zeros(len(labels), np.int64)
+    for label in np.unique(labels):
+        rows = chance.permutation(np.flatnonzero(labels == label))
+        found[rows] = (np.arange(len(rows)) + chance.integers(count)) % count
+    return found
+
+
+def parts(labels: Array, fold: int) -> dict[str, Array]:
+    """Rows of train, valid and test of a fold, and `train-20`, `valid-20` and so on with so many of each class."""
+    chance = np.random.default_rng([SEED, fold])
+    judged = folds(labels)
+    found: dict[str, list[Array]] = {}
+    for label in np.unique(labels):
+        rows = chance.permutation(np.flatnonzero((labels == label) & (judged != fold)))
+        stop = max(1, round(VALID * len(rows)))
+        mine = {
+            "valid": rows[:stop],
+            "train": rows[stop:],
+            "test": np.flatnonzero((labels == label) & (judged == fold)),
+        }
+        mine |= {f"{part}-{few}": mine[part][:few] for part in ("train", "valid") for few in FEW}
+        for name, some in mine.items():
+            found.setdefault(name, []).append(some)
+    return {name: chance.permutation(np.concatenate(rows)) for name, rows in found.items()}
+
+
+def prepare(source: Path, out: Path, by: str = "label", known: str = "") -> None:
+    """Write the parts of every fold as Parquet, once: OUT/0/train.parquet and so on, alike in the column `by`.
+
+    known   objects without a number in this column are left out
+    """
+    import pyarrow.parquet as pq
+
+    if (out / "done").exists():
+        return
+    table = pq.read_table(source)
+    if known:
+        table = table.take(np.flatnonzero(np.isfinite(np.asarray(table[known], np.float64))))
+    labels = np.array(table[by].to_pylist()) if by else np.zeros(table.num_rows, int)
+    for fold in range(FOLDS):
+        (out / str(fold)).mkdir(parents=True, exist_ok=True)
+        for name, rows in parts(labels, fold).items():
+            pq.write_table(table.take(rows), out / str(fold) / f"{name}.parquet")
+    (out / "done").write_text("")
+
+
+def keep(section: Any, out: Path) -> None:
+    """Write the training part of simulated curves as Parquet, a file for each piece, once."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if (out / "done").exists():
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    source = section.open().sources["train"]
+    for piece in range(len(source.sizes)):
+        made: dict[str, Any] = {}
+        for name, column in source.load(piece).items():
+            if name == "clean":
+                continue
+            if isinstance(column, Lists):
+                offsets = pa.array(np.concatenate([[0], column.lengths.cumsum()]).astype(np.int32))
+                made[name] = pa.ListArray.from_arrays(offsets, pa.array(column.values))
+            else:
+                made[name] = pa.array(column)
+        pq.write_table(pa.table(made), out / f"{piece:04d}.parquet")
+    (out / "done").write_text("")
+
+
+def confusion(label: Array, answer: Array, classes: int) -> Array:
+    """(classes, classes) how often a class (row) was called another (column)."""
+    return np.bincount(label * classes + answer, minlength=classes * classes).reshape(classes, classes)
+
+
+def judged(matrix: Array) -> dict[str, float]:
+    """Accuracy and macro F1 of a confusion matrix."""
+    right, said, true = np.diag(matrix), matrix.sum(0), matrix.sum(1)
+    f1 = 2 * right / np.maximum(1, said + true)
+    return {"accuracy": float(right.sum() / matrix.sum()), "macro_f1": float(f1[true > 0].mean())}

@@ -1,0 +1,208 @@
+"""The parts of `lightcurves.py` on real curves: ASAS, Stripe 82, ZTF."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lightcurves_data import FOLDS, confusion, judged, keep, prepare
+from lightcurves_tasks import Group, Part, Scores, calibrated, classes, files, settings, values
+from pool import Result, Task
+from sciformer.recipe import Recipe
+from sciformer.run import Run
+
+BODY = "lightcurves/transformer"  # what is pretrained
+STEPS = {"20": (800, 32), "100": (2000, 64), "all": (4000, 64)}  # updates and curves in each, by labels of a class
+NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
+
+
+def folder_of(options: argparse.Namespace) -> Path:
+    """Where the real curves are."""
+    if options.data is None:
+        raise SystemExit("--data FOLDER is needed: the folder with the real curves")
+    return Path(options.data)
+
+
+class Classes(Part):
+    """Classification: a confusion matrix over all folds."""
+
+    metrics: tuple[str, ...] = ("macro_f1", "accuracy")
+
+    def prefix(self, group: Group) -> str:
+        """The beginning of the ids."""
+        raise NotImplementedError
+
+    def test(self, run: Run, task: Task) -> Result:
+        outputs = run.evaluate("test").outputs
+        names = classes(run)
+        answer = outputs["probabilities"].argmax(1)
+        return {"classes": names, "confusion": confusion(outputs["label"], answer, len(names)).tolist()}
+
+    def scores(self, group: Group, found: list[Result]) -> Scores:
+        score = judged(np.sum([one["confusion"] for one in found], 0))
+        return {f"{self.prefix(group)}.{metric}": (score[metric], "share", "higher") for metric in self.metrics}
+
+    def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
+        sums = [np.sum([one["confusion"] for one in some], 0) for some in found]
+        return {"classes": found[0][0]["classes"], "confusion": np.mean(sums, 0).round(1).tolist()}
+
+
+class Asas(Classes):
+    """All labels: the transformer and its rivals."""
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        prepare(folder_of(options) / "asas_variables.parquet", options.out / "data" / "asas")
+
+    def folds(self, group: Group) -> int:
+        return FOLDS
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        return [("all", model, "scratch") for model in options.models]
+
+    def prefix(self, group: Group) -> str:
+        return f"asas.{group[1]}"
+
+    def recipe(self, task: Task) -> Recipe:
+        changes = files(task, "asas") | settings(task, *STEPS["all"], best="macro_f1")
+        return Recipe.load(f"lightcurves/{task['of'][1]}", changes)
+
+
+class Pretrain(Part):
+    """The body without labels, on simulated stars and the real curves outside a fold; and with simulated labels."""
+
+    choose, higher, judged = "loss", False, False
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        Asas().prepare(options)
+        number = 400 if options.tiny else options.number
+        keep(Recipe.load(BODY, stars(number)).data, options.out / "data" / f"stars-{number}")
+
+    def folds(self, group: Group) -> int:
+        return FOLDS if group[2] == "masked" else 1
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        return [("all", "transformer", "masked"), ("all", "transformer", "supervised")]
+
+    def recipe(self, task: Task) -> Recipe:
+        number, batch = 400 if task["tiny"] else task["number"], 256
+        made = settings(task, number * task["epochs"] // batch, batch, best="loss")
+        if task["of"][2] == "supervised":
+            return Recipe.load(BODY, stars(number) | made)
+        real = files(task, "asas")
+        kept = Path(task["data"]) / f"stars-{number}"
+        real["data.files"] = [str(kept / "*.parquet"), *real["data.files"]]
+        asked = {"objective.kind": "masked", "objective.share": 0.5, "tokens.gaussian": True}
+        return Recipe.load(BODY, real | asked | made)
+
+
+def stars(number: int) -> dict[str, Any]:
+    """The data section for simulated stars."""
+    found = {"data.kind": "lightcurves", "data.what": "stars", "data.number": number, "data.cadence": "asas"}
+    return found | {"data.valid": min(5000, number), "data.test": 0}
+
+
+class FewShot(Classes):
+    """20, 100 and all labels of each class, from several beginnings."""
+
+    metrics: tuple[str, ...] = ("macro_f1",)
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        Asas().prepare(options)
+        if "astromer1" in options.ways and not (options.out / "astromer1").exists():
+            from sciformer.interop import import_model
+
+            import_model(folder_of(options) / "astromer1_macho_weights.npz", options.out / "astromer1")
+
+    def folds(self, group: Group) -> int:
+        return FOLDS
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        sizes = options.sizes[:1] if options.tiny else options.sizes
+        return [(size, "transformer", way) for size in sizes for way in options.ways]
+
+    def prefix(self, group: Group) -> str:
+        return f"asas_fewshot.{group[0]}.{group[2]}"
+
+    def recipe(self, task: Task) -> Recipe:
+        (size, _, way), out = task["of"], Path(task["out"])
+        changes = files(task, "asas", size) | settings(task, *STEPS[size], best="macro_f1")
+        if way == "astromer1":
+            own = {key: value for key, value in changes.items() if key not in NOT_ASTROMER}
+            own |= {"objective.balance": "classes", "train.start": str(out / "astromer1")}
+            return Recipe.load("lightcurves/astromer-classify", own)
+        runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
+        runs |= {"supervised": "pretrain-all-transformer-supervised-0"}
+        if way in runs:
+            changes["train.start"] = str(out / "runs" / runs[way])
+        return Recipe.load(BODY, changes)
+
+
+class StripeEightyTwo(Part):
+    """RR Lyrae in five bands: ab against c, and the period."""
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        prepare(folder_of(options) / "sdss_s82_rrlyrae.parquet", options.out / "data" / "s82")
+
+    def folds(self, group: Group) -> int:
+        return FOLDS
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        return [("all", "transformer", way) for way in ("kind", "period")]
+
+    choose, higher = "loss", False
+
+    def recipe(self, task: Task) -> Recipe:
+        kind = task["of"][2] == "kind"
+        changes = files(task, "s82") | settings(task, 2000, 32, best="loss")
+        if not kind:
+            changes |= {"objective.kind": "regress", "objective.targets": ["period"], "data.meta": ["period"]}
+        return Recipe.load(BODY, changes)
+
+    def test(self, run: Run, task: Task) -> Result:
+        return Asas().test(run, task) if task["of"][2] == "kind" else values(run)
+
+    def scores(self, group: Group, found: list[Result]) -> Scores:
+        if group[2] == "kind":
+            return {"s82.accuracy": (judged(np.sum([o["confusion"] for o in found], 0))["accuracy"], "share", "higher")}
+        return {"s82.period_error": (calibrated(found)["rmse"], "d", "lower")}
+
+    def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
+        if group[2] == "kind":
+            return Asas().about(group, found)
+        return {key: round(value, 5) for key, value in calibrated(found[0]).items()}
+
+
+class Supernovae(Part):
+    """The redshift of supernovae, and how sure."""
+
+    choose, higher = "loss", False
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        prepare(folder_of(options) / "ztf_bts_snia.parquet", options.out / "data" / "ztf", by="", known="redshift")
+
+    def folds(self, group: Group) -> int:
+        return FOLDS
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        return [("all", "transformer", "redshift")]
+
+    def recipe(self, task: Task) -> Recipe:
+        changes = files(task, "ztf") | settings(task, 3000, 64, best="loss")
+        changes |= {"objective.kind": "regress", "objective.targets": ["redshift"], "data.meta": ["redshift"]}
+        return Recipe.load(BODY, changes | {"tokens.centre": "learned"})  # how bright it looks tells how far it is
+
+    def test(self, run: Run, task: Task) -> Result:
+        return values(run)
+
+    def scores(self, group: Group, found: list[Result]) -> Scores:
+        score = calibrated(found)
+        return {
+            "ztf.redshift_rmse": (score["rmse"], "", "lower"),
+            "ztf.coverage68": (score["coverage68"], "share", "higher"),
+        }
+
+    def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
+        return {key: round(value, 5) for key, value in calibrated(found[0]).items()}

@@ -1,0 +1,120 @@
+"""What a part of `lightcurves.py` answers, and the settings that all of them share."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pool import Result, Task
+from sciformer.recipe import Recipe
+from sciformer.run import Run
+
+Group = tuple[str, str, str]  # size, model, way
+Scores = dict[str, tuple[float, str, str]]  # id of a row: value, unit, which way is better
+COMMON: dict[str, Any] = {
+    "train.optimizer": "adamw",
+    "train.betas": [0.9, 0.99],
+    "train.decay": 0.01,
+    "train.clip": 1.0,
+    "train.schedule": "cosine",
+    "train.floor": 0.01,
+    "train.keep": 1,
+    "train.log_every": 50,
+}
+TINY = {
+    "train.steps": 4,
+    "train.batch": 8,
+    "train.warmup": 1,
+    "train.evaluate_every": 2,
+    "train.save_every": 4,
+    "model.dim": 16,
+    "model.depth": 1,
+    "model.heads": 2,
+}
+
+
+class Part:
+    """One part: its models, their recipes, how they are judged."""
+
+    choose: str = "macro_f1"
+    """The score in validation that chooses the rate."""
+    higher: bool = True
+    judged: bool = True
+    """Whether runs are judged and then removed; else they are kept for other parts."""
+
+    def prepare(self, options: argparse.Namespace) -> None:
+        """Make the files that all runs read."""
+
+    def folds(self, group: Group) -> int:
+        """Folds of a model."""
+        return 1
+
+    def groups(self, options: argparse.Namespace) -> list[Group]:
+        """The models."""
+        raise NotImplementedError
+
+    def recipe(self, task: Task) -> Recipe:
+        """What is trained."""
+        raise NotImplementedError
+
+    def test(self, run: Run, task: Task) -> Result:
+        """What is kept of a trained model."""
+        raise NotImplementedError
+
+    def scores(self, group: Group, found: list[Result]) -> Scores:
+        """Figures of one seed, from its folds."""
+        raise NotImplementedError
+
+    def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
+        """What else belongs into the rows, from the folds of every seed."""
+        return {}
+
+
+def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
+    """Everything in the section `train`: so many updates, looked at twenty times."""
+    steps = task["steps"] or steps
+    often = max(1, steps // 20)
+    found = COMMON | {"train.steps": steps, "train.batch": batch, "train.warmup": steps // 20, "train.best": best}
+    found |= {"train.evaluate_every": often, "train.save_every": often, "train.rate": task["rate"]}
+    found |= {"train.seed": task["seed"], "train.compile": task["compile"], "train.workers": task["workers"]}
+    if task["device"]:
+        found["train.device"] = task["device"]
+    return found | (TINY if task["tiny"] else {})
+
+
+def files(task: Task, name: str, size: str = "all") -> dict[str, Any]:
+    """The data section for the real curves of a fold."""
+    folder = Path(task["data"]) / name / str(task["fold"])
+    end = "" if size == "all" else f"-{size}"
+    parts = {"files": f"train{end}", "valid": f"valid{end}", "test": "test"}
+    if task["tiny"]:
+        parts |= {"files": "train-20", "valid": "valid-20", "test": "valid-20"}
+    return {"data.kind": "curves"} | {f"data.{key}": [str(folder / f"{part}.parquet")] for key, part in parts.items()}
+
+
+def calibrated(found: list[Result]) -> dict[str, float]:
+    """Error and coverage of values with deviations, over all folds."""
+    target, mean, std = (np.concatenate([one[key] for one in found]) for key in ("target", "mean", "std"))
+    off = np.abs(mean - target)
+    return {
+        "rmse": float(np.sqrt((off**2).mean())),
+        "median": float(np.median(off)),
+        "coverage68": float((off <= std).mean()),
+        "coverage95": float((off <= 1.96 * std).mean()),
+        "deviation": float(np.sqrt(((target - target.mean()) ** 2).mean())),
+    }
+
+
+def values(run: Run) -> Result:
+    """Truth, mean and deviation of every test sample."""
+    outputs = run.evaluate("test").outputs
+    return {key: np.asarray(outputs[key])[:, 0].round(6).tolist() for key in ("target", "mean", "std")}
+
+
+def classes(run: Run) -> list[str]:
+    """The classes that a model tells apart."""
+    found: Any = run.assembly.objective
+    return [str(name) for name in found.classes]

@@ -1,0 +1,103 @@
+"""The tables of light curves; `tables.py` puts them into the pages."""
+
+from __future__ import annotations
+
+from measure import Row
+from table import markdown, rows
+
+UNKNOWN = "not measured yet"
+MODELS = {
+    "transformer": "`lightcurves/transformer`",
+    "gru": "`lightcurves/gru`",
+    "lstm": "`lightcurves/lstm`",
+    "cnn": "`lightcurves/cnn`",
+    "forest": "random forest, ten moments and percentiles",
+    "forest_period": "random forest, these and a Lomb-Scargle period",
+}
+WAYS = {
+    "pretrained": "pretrained, hidden observations",
+    "supervised": "pretrained, classes of simulated stars",
+    "scratch": "from random weights",
+    "astromer1": "ASTROMER 1, published encoder",
+}
+
+
+def share(row: Row | None) -> str:
+    """A share with its spread over seeds."""
+    if row is None:
+        return UNKNOWN
+    return f"{row['value']:.3f}" + (f" ± {row['spread']:.3f}" if row["spread"] is not None else "")
+
+
+def asas() -> str:
+    """Classes of ASAS curves."""
+    found = rows("lightcurves")
+    lines = []
+    for model, name in MODELS.items():
+        f1, accuracy = (found.get(f"asas.{model}.{metric}") for metric in ("macro_f1", "accuracy"))
+        size = f"{f1['parameters']:,}" if f1 and "parameters" in f1 else ""
+        lines.append([name, share(f1), share(accuracy), size])
+    return markdown(["", "macro F1", "accuracy", "parameters"], lines)
+
+
+def fewshot() -> str:
+    """Macro F1 by labels of each class."""
+    found = rows("lightcurves")
+    sizes = ("20", "100", "all")
+    lines = [
+        [name, *(share(found.get(f"asas_fewshot.{size}.{way}.macro_f1")) for size in sizes)]
+        for way, name in WAYS.items()
+    ]
+    return markdown(["", "20 labels of a class", "100", "all"], lines)
+
+
+OTHERS = {
+    "s82.accuracy": "RR Lyrae of Stripe 82: ab against c, accuracy",
+    "s82.period_error": "their period: root mean square error, days",
+    "ztf.redshift_rmse": "redshift of ZTF supernovae: root mean square error",
+    "ztf.coverage68": "share of them within one stated deviation (0.683 is right)",
+    "denoise.ratio_median": "denoising: error left over that of a median filter of the best width",
+    "denoise.ratio_biweight": "the same over a biweight filter",
+    "signal.8.efficiency": "signals of SNR 8 found at 1 % false alarms",
+    "signal.8.matched_filter": "the same by the matched filter that knows the waveform",
+    "signal.15.efficiency": "signals of SNR 15 found at 1 % false alarms",
+    "signal.15.matched_filter": "the same by the matched filter",
+    "signal.50.efficiency": "signals of SNR 50 found at 1 % false alarms",
+    "signal.50.matched_filter": "the same by the matched filter",
+    "signal.50.overlap": "overlap of the waveform found with the true one, SNR 50",
+    "logg.rmse": "log g of simulated oscillators: root mean square error, dex",
+    "logg.peak_rmse": "the same from the peak of the spectrum, dex",
+}
+
+
+def curves() -> str:
+    """What else was measured."""
+    found = rows("lightcurves")
+    return markdown(["", "measured"], [[words, share(found.get(name))] for name, words in OTHERS.items()])
+
+
+RAGGED = {
+    "train_cpu": "training, CPU",
+    "infer_cpu": "vectors, CPU",
+    "train_gpu": "training, GPU",
+    "infer_gpu": "vectors, GPU",
+}
+
+
+def ragged() -> str:
+    """Ragged batches against padded ones."""
+    found = rows("lightcurves-speed")
+    lines = []
+    for part, name in RAGGED.items():
+        line = [name]
+        for kind in ("ztf", "lognormal"):
+            ratio, speed = (found.get(f"ragged_{part}.{kind}.{key}") for key in ("ratio_padded", "ragged_per_s"))
+            if ratio is None or speed is None:
+                line += [UNKNOWN, ""]
+            else:
+                low, high = ratio["spread"]
+                line += [f"{ratio['value']:.2f} ({low:.2f} to {high:.2f})", f"{speed['value']:,.0f}"]
+        row = found.get(f"ragged_{part}.ratio_padded")
+        lines.append([*line, row["hardware"].split(",")[0] if row else ""])
+    head = ["", "lengths of ZTF, times as fast", "curves/s", "log-normal lengths", "curves/s", "hardware"]
+    return markdown(head, lines)

@@ -1,0 +1,43 @@
+"""What more of something gives: scores at steps that are no numbers on one scale, such as 20, 100 and all labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from ..errors import UserError
+from .attention import FONT
+from .curves import DASHES, LINES, _finish, _plain, _start
+
+
+def draw_steps(
+    steps: Sequence[str], curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], xlabel: str, ylabel: str
+) -> Figure:
+    """A line for each name, with its spread as bars; lines stand a little beside each other.
+
+    curves  {name: (means, spreads)}, one for each of the steps; what is nan is left out
+    """
+    figure, axes = _start()
+    places = np.arange(len(steps))
+    for number, (name, (means, spreads)) in enumerate(curves.items()):
+        if not len(means) == len(spreads) == len(steps):
+            raise UserError(f"{len(steps)} means and spreads of {name!r}, one for each step", f"{len(means)}")
+        aside = 0.06 * (number - (len(curves) - 1) / 2)
+        axes.errorbar(
+            places + aside,
+            np.asarray(means, np.float64),
+            np.asarray(spreads, np.float64),
+            color=LINES[number % len(LINES)],
+            linestyle=DASHES[(number + number // len(LINES)) % len(DASHES)],  # type: ignore[arg-type]
+            linewidth=1.4,
+            marker="o",
+            markersize=4,
+            capsize=2.5,
+            label=_plain(name),
+        )
+    axes.set_xticks(places, labels=[_plain(step) for step in steps], fontsize=FONT)
+    axes.set_xlim(-0.4, len(steps) - 0.6)
+    _finish(figure, axes, xlabel, ylabel, always=True)
+    return figure

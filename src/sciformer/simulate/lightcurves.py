@@ -1,0 +1,146 @@
+"""Light curves and other series made from nothing, thousands in a second on one core.
+
+    table = lightcurves(100_000, "stars", seed=1)              # columns time, value, error, clean, label, period ...
+    table = lightcurves(1000, "stars", first=5_000_000)        # 5,000,000 to 5,000,999 of the same endless sequence
+    table = lightcurves(1000, "signals", snr=(15.0, 15.0))     # chirps of SNR 15, and as many of noise alone
+
+    stars         variable stars of 12 classes and constant ones, cadence of a survey or of ASAS (stars.py)
+    supernovae    Ia, Ibc, II and SLSN in several bands, with upper limits and redshift (supernovae.py)
+    oscillators   solar-like oscillators with known log g, a regular series (oscillators.py)
+    transits      regular series of stars with a transiting planet, or none (transits.py)
+    signals       massive black hole binaries in the noise of a space-based detector, or noise alone (chirps.py)
+
+Times are days. `clean` is the truth without noise. What they are not: a survey. There is no crowding, no colour of
+stars, no systematic error of an instrument; ranges are round. Train on them to learn, to test, to pretrain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+
+import numpy as np
+
+from ..data.source import Array, Lists, select
+from ..errors import UserError, one_of
+from . import chirps, oscillators, supernovae, transits
+from . import stars as star
+from .cadence import CADENCES
+from .jets import SPLITS, joined
+
+VERSION = 1  # of what is made; another one makes other curves
+CLASSES = {
+    "stars": star.CLASSES,
+    "supernovae": supernovae.CLASSES,
+    "oscillators": oscillators.CLASSES,
+    "transits": transits.CLASSES,
+    "signals": chirps.CLASSES,
+}
+WHAT = tuple(CLASSES)
+CHUNK = {"stars": 1024, "supernovae": 1024, "oscillators": 128, "transits": 256, "signals": 128}  # made at a time
+USED = {
+    "stars": ("cadence", "points"),
+    "supernovae": ("bands", "unit"),
+    "oscillators": ("points", "gaps"),
+    "transits": ("points", "gaps"),
+    "signals": ("points", "snr", "white"),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How curves are seen; each of `USED` by some kinds alone."""
+
+    cadence: str = "survey"
+    points: int = 0
+    bands: tuple[str, ...] = supernovae.BANDS
+    unit: str = "magnitude"
+    gaps: bool = True
+    snr: tuple[float, float] = (8.0, 50.0)
+    white: bool = False
+
+    def check(self, what: str) -> None:
+        """Refuse what makes no sense, and what would be passed over."""
+        one_of("the cadence", self.cadence, CADENCES)
+        one_of("the unit", self.unit, supernovae.UNITS)
+        for field in fields(self):
+            if getattr(self, field.name) != field.default and field.name not in USED[what]:
+                found = f"`{field.name}`, which does nothing with {what}"
+                raise UserError(f"for {what} {' and '.join(USED[what])} alone", found)
+        if self.points and not 32 <= self.points <= 65536:
+            raise UserError("32 to 65,536 points of a curve, or 0 for the usual number", f"{self.points}")
+        if not self.bands or len(set(self.bands)) < len(self.bands):
+            raise UserError("bands, each once", ", ".join(self.bands) or "none")
+        for band in self.bands:
+            one_of("a band", band, supernovae.BANDS)
+        low, high = self.snr
+        if not 0 < low <= high < 1e4:
+            raise UserError("a range of SNR above 0, the smaller first", f"{low} to {high}")
+
+
+def lightcurves(
+    number: int,
+    what: str = "stars",
+    seed: int = 0,
+    classes: Sequence[str] = (),
+    first: int = 0,
+    part: str = "file",
+    options: Options | None = None,
+    **more: object,
+) -> dict[str, Array | Lists]:
+    """The curves first, first + 1, ... of a sequence in which the classes are equally frequent, in random order.
+
+    A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no curve in common.
+    Options are given as such, or by name: `cadence="asas"`. Other processors may round the last bit otherwise.
+    """
+    if number < 1 or first < 0:
+        raise UserError("1 curve or more, from number 0 on", f"{number} from {first}")
+    if seed < 0:
+        raise UserError("a seed of 0 or more", f"{seed}")
+    one_of("a part of the curves", part, SPLITS)
+    numbers = tuple(check_classes(what, classes))
+    chosen = options or Options(**more)  # type: ignore[arg-type]
+    chosen.check(what)
+    size = CHUNK[what]
+    tables = []
+    for index in range(first // size, (first + number - 1) // size + 1):
+        low, high = max(first - index * size, 0), min(first + number - index * size, size)
+        whole = chunk(what, (seed, SPLITS.index(part)), index, numbers, chosen)
+        tables.append(whole if high - low == size else select(whole, np.arange(low, high)))
+    made = joined(tables)
+    return {"id": np.array([f"{part}-{seed}-{i}" for i in range(first, first + number)]), **made}
+
+
+def check_classes(what: str, classes: Sequence[str]) -> list[int]:
+    """The numbers of some classes of a kind of curves; all unless some are named."""
+    one_of("what to simulate", what, WHAT)
+    known = CLASSES[what]
+    for name in classes:
+        one_of(f"a class of {what}", name, known)
+    if len(set(classes)) < len(classes):
+        raise UserError("each class once", ", ".join(classes))
+    return [known.index(name) for name in classes or known]
+
+
+@lru_cache(maxsize=1)
+def chunk(
+    what: str, seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options
+) -> dict[str, Array | Lists]:
+    """Some hundred curves, the same for the same arguments, in random order of the classes."""
+    key = [VERSION, WHAT.index(what), *seed, index, *classes]
+    chance = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
+    label = chance.permutation(np.resize(np.array(classes), CHUNK[what]))
+    if what == "stars":  # made class by class, then mixed
+        order = np.argsort(label, kind="stable")
+        made = star.stars(label[order], chance, options.cadence, options.points)
+        made = select(made, np.argsort(order))
+    elif what == "supernovae":
+        made = supernovae.supernovae(label, chance, options.bands, options.unit)
+    elif what == "oscillators":
+        made = oscillators.oscillators(label, chance, options.points, options.gaps)
+    elif what == "transits":
+        made = transits.transits(label, chance, options.points, options.gaps)
+    else:
+        made = chirps.signals(label, chance, options.points, options.snr, options.white)
+    return made | {"label": np.array(CLASSES[what])[label]}

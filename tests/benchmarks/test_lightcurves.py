@@ -1,0 +1,138 @@
+"""The benchmarks of light curves: folds, periodogram, filters, peaks of spectra, the matched filter."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import lightcurves_classic as classic
+import lightcurves_data as data
+import lightcurves_forest as forest
+import lightcurves_speed as speed
+from sciformer.simulate.lightcurves import lightcurves
+from sciformer.simulate.oscillators import STEP
+
+LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])
+
+
+def test_folds_judge_every_object_once_and_share_the_classes():
+    fold = data.folds(LABELS)
+    assert np.array_equal(fold, data.folds(LABELS))
+    for label in np.unique(LABELS):
+        counts = np.bincount(fold[label == LABELS], minlength=5)
+        assert counts.max() - counts.min() <= 1
+    tests = [data.parts(LABELS, one)["test"] for one in range(5)]
+    assert sorted(np.concatenate(tests)) == list(range(len(LABELS)))
+
+
+def test_parts_of_a_fold_do_not_meet():
+    for fold in range(5):
+        parts = data.parts(LABELS, fold)
+        whole = np.concatenate([parts[name] for name in ("train", "valid", "test")])
+        assert sorted(whole) == list(range(len(LABELS)))
+        for few in data.FEW:
+            assert set(parts[f"train-{few}"]) <= set(parts["train"])
+            assert np.unique(LABELS[parts[f"train-{few}"]], return_counts=True)[1].max() <= few
+            assert set(LABELS[parts[f"valid-{few}"]]) == set(LABELS)
+
+
+def test_scores_of_a_confusion_matrix():
+    label, answer = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
+    matrix = data.confusion(label, answer, 3)
+    assert matrix.tolist() == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
+    scores = data.judged(matrix)
+    assert scores == {"accuracy": pytest.approx(4 / 6), "macro_f1": pytest.approx((2 / 3 + 0.8 + 0) / 3)}
+
+
+@pytest.fixture(scope="module")
+def star():
+    chance = np.random.default_rng(0)
+    t = np.sort(chance.integers(0, 300, 120) + chance.uniform(0.3, 0.7, 120))
+    error = chance.uniform(0.02, 0.05, 120)
+    x = 2 * np.pi * t / 0.731
+    return t, 12 + 0.3 * np.cos(x) + 0.1 * np.cos(2 * x + 1) + error * chance.standard_normal(120), error
+
+
+def test_the_periodogram_is_that_of_the_definition(star):
+    t, y, error = star
+    frequency, power = forest.periodogram(t, y, error, forest.SEARCH)
+    assert 1 / frequency[0] <= forest.LONGEST
+    assert frequency[-1] == pytest.approx(forest.HIGHEST, abs=1e-2)
+    w = 1 / error**2
+    for place in (0, 17, len(frequency) // 2, int(power.argmax()), len(frequency) - 1):
+        angle = 2 * np.pi * frequency[place] * t
+        design = np.stack([np.ones_like(t), np.cos(angle), np.sin(angle)], 1) * np.sqrt(w)[:, None]
+        left = [np.linalg.lstsq(some, y * np.sqrt(w), rcond=None)[1][0] for some in (design, design[:, :1])]
+        assert power[place] == pytest.approx(1 - left[0] / left[1], abs=1e-4)
+    assert 1 / frequency[power.argmax()] == pytest.approx(0.731, abs=1e-3)
+
+
+def test_harmonics_are_found(star):
+    t, y, error = star
+    amplitudes, share = forest.shape_of(t, y, 1 / error**2, 1 / 0.731)
+    assert np.abs(amplitudes) == pytest.approx([0.3, 0.1, 0, 0], abs=0.02)
+    assert share > 0.95
+    assert len(forest.moments(y)) == 10
+    assert np.isfinite(forest.periodic(t, y, error)).all()
+    assert np.isfinite(forest.periodic(t[:2], y[:2] * 0 + 1, error[:2])).all()
+
+
+def test_filters_follow_a_curve_and_leave_outliers_out():
+    y = np.tile(np.linspace(0, 1, 101), (2, 1))
+    bad = y.copy()
+    bad[0, 50] = 40
+    for name, found in classic.FILTERS.items():
+        assert np.abs(found(bad, 11) - y)[:, 5:-5].max() < 0.02, name
+    noisy = y + 0.1 * np.random.default_rng(0).standard_normal(y.shape)
+    assert classic.best_width("median", noisy, y, [1, 3, 21, 301]) == 21
+    assert classic.best_width("median", y, y, [1, 3, 21, 301]) == 1
+
+
+def test_the_peak_of_a_spectrum_gives_the_gravity():
+    stars = lightcurves(40, "oscillators", classes=["giant"], points=2000, gaps=False)
+    y = 1000 * stars["value"].values.reshape(40, -1)
+    found = classic.peak_frequency(y, STEP)
+    assert np.median(np.abs(found / stars["numax"] - 1)) < 0.08
+    scaling = classic.Scaling(found[:30], stars["logg"][:30], 1)
+    assert np.median(np.abs(scaling(found[30:]) - stars["logg"][30:])) < 0.06
+
+
+def test_the_matched_filter_is_normal_in_noise_and_finds_signals():
+    chance = np.random.default_rng(0)
+    template = np.sin(np.linspace(0, 30, 256) ** 1.3) * np.hanning(256)
+    template *= 4 / np.linalg.norm(template)
+    noise = chance.standard_normal((2000, 256))
+    alone, beside = (classic.matched(some, np.tile(template, (2000, 1))) for some in (noise, noise + template))
+    assert (alone.mean(), alone.std()) == (pytest.approx(0, abs=0.1), pytest.approx(1, abs=0.1))
+    assert beside.mean() == pytest.approx(4, abs=0.1)
+    assert classic.efficiency(alone, alone) == pytest.approx(0.01, abs=0.001)
+    assert classic.efficiency(beside, alone) == pytest.approx(0.95, abs=0.02)
+    shifted = np.roll(template, 40)[None]
+    assert classic.bank(shifted, template[None]) == pytest.approx([4], rel=0.05)
+    assert classic.bank(template[None], template[None], shifts=False) == pytest.approx([4])
+    assert classic.overlap(shifted, shifted * 3) == pytest.approx([1])
+
+
+def test_lengths_are_as_said():
+    found = speed.lengths("lognormal", 20_000, None)
+    assert found.max() == speed.WIDTH
+    assert np.median(found) == pytest.approx(speed.MEDIAN, abs=3)
+    table = speed.table(found[:50])
+    times = np.split(table["time"].values, found[:50].cumsum()[:-1])
+    assert all((np.diff(some) >= 0).all() for some in times)
+
+
+def test_the_smaller_ratio_is_the_one_that_counts():
+    options = type("Options", (), {"recipe": "r", "classify": False, "processes": 1, "repeats": 2, "steps": 1})
+    common = {"curves": [8.0], "difference": [0.0], "tokens": [100.0]}
+    samples = {"ztf": [{"ragged": [1.0, 1.0], "padded": [3.0, 3.0], **common}]}
+    samples["lognormal"] = [{"ragged": [1.0, 2.0], "padded": [2.0, 4.0], **common}]
+    found = {row["id"]: row for row in speed.rows(samples, "train-cpu", options)}
+    assert found["ragged_train_cpu.ratio_padded"]["value"] == 2
+    assert found["ragged_train_cpu.ratio_padded"]["lengths"] == "lognormal"
+    assert found["ragged_train_cpu.ztf.ragged_per_s"]["value"] == 8
+    keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
+    assert all(row.keys() >= keys for row in found.values())

@@ -1,0 +1,64 @@
+"""The guide to light curves runs, each command with a setting that takes seconds."""
+
+import pytest
+
+from sciformer.inspect import report
+
+from .test_guides import DOCS, runner
+
+PAGE = DOCS / "lightcurves.md"
+STEPS = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
+SMALL = {**STEPS, "model.dim": 16, "model.depth": 1, "model.heads": 2, "train.batch": 8}
+SERIES = {"data.number": 16, "data.valid": 8, "data.test": 8, "data.points": 128, "train.batch": 4}
+CHANGES = {
+    **dict.fromkeys(("check", "train", "pretrain", "finetune"), SMALL),
+    "compare": {**SMALL, "seeds": 1},
+    "inspect": {"samples": 1},
+    "simulate": {"number": 80},
+}
+
+
+def small(words):
+    """The same command, quicker."""
+    changes = CHANGES.get(words[0], {})
+    if words[0] == "train" and "data.number" in " ".join(words):
+        changes = changes | SERIES
+    if words[0] == "compare" and "--labels" in words:
+        changes = changes | {"labels": "2,all", "folds": 2}
+    for name, value in changes.items():
+        if f"--{name}" in words:
+            words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
+        words = [*words, f"--{name}", str(value)]
+    return words
+
+
+@pytest.fixture
+def _without_drawing(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+
+
+@pytest.mark.usefixtures("_without_drawing")
+def test_the_guide_runs(tmp_path):
+    seen = []
+
+    def heard(words):
+        seen.append(words[0])
+        return small(words)
+
+    text = PAGE.read_text(encoding="utf-8")
+    results = runner.run(PAGE, tmp_path, heard)
+    assert [result.problem for result in results if result.problem] == []
+    assert len(results) == len(runner.BLOCK.findall(text)) >= 15
+    wanted = {"simulate", "new", "check", "train", "evaluate", "predict", "compare", "pretrain", "finetune", "embed"}
+    assert wanted | {"inspect", "report"} == set(seen)
+    made = {path.name for path in tmp_path.iterdir()}
+    assert {"first.yaml", "answers.csv", "vectors.parquet", "supernovae.parquet"} <= made
+
+
+def test_the_guide_names_every_recipe():
+    text = PAGE.read_text(encoding="utf-8")
+    shipped = DOCS.parent / "src/sciformer/recipes"
+    names = {f"{folder}/{path.stem}" for folder in ("lightcurves", "signals") for path in (shipped / folder).glob("*")}
+    assert len(names) >= 11
+    assert {name for name in names if f"`{name}`" in text} == names

@@ -1,0 +1,58 @@
+"""Vectors as a map."""
+
+import numpy as np
+import pytest
+
+from sciformer.embed import Embedded
+from sciformer.errors import UserError
+from sciformer.inspect.map import draw_map, principal, write_map
+
+RNG = np.random.default_rng(0)
+VECTORS = (RNG.normal(size=(60, 5)) * [3, 1, 0.5, 0.1, 0] + 7).astype(np.float32)
+
+
+def test_components_are_those_of_the_covariance():
+    found = principal(VECTORS)
+    values, directions = np.linalg.eigh(np.cov(VECTORS.T.astype(np.float64)))
+    for i in range(2):
+        expected = (VECTORS - VECTORS.mean(0)) @ directions[:, -1 - i]
+        assert np.abs(np.corrcoef(expected, found.points[:, i])[0, 1]) == pytest.approx(1)
+        assert found.points[:, i].var(ddof=1) == pytest.approx(values[-1 - i])
+        assert found.shares[i] == pytest.approx(values[-1 - i] / values.sum(), rel=1e-5)
+    mirrored = principal(-VECTORS)
+    np.testing.assert_allclose(mirrored.points, -found.points, atol=1e-6)  # the sign is that of the direction
+    flat = principal(np.ones((3, 1)))
+    assert flat.points.shape == (3, 2)
+    assert flat.shares.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("column", "labels"),
+    [
+        (np.array(["b", "a", "a_$"] * 20), ["a", r"a_\$", "b"]),
+        (np.arange(60) % 3, ["0", "1", "2"]),
+        (np.array([f"class {n}" for n in np.arange(60) % 20]), 13),
+        (RNG.normal(size=60), []),
+        (None, []),
+    ],
+)
+def test_colours(column, labels):
+    figure = draw_map(Embedded(VECTORS, {} if column is None else {"label": column}), "label")
+    found = figure.axes[0].get_legend_handles_labels()[1]
+    assert (len(found) if isinstance(labels, int) else found) == labels
+    assert sum(len(part.get_offsets()) for part in figure.axes[0].collections) == 60
+    assert "% of the variance" in figure.axes[0].get_xlabel()
+
+
+def test_mistakes(tmp_path):
+    found = Embedded(VECTORS, {"kind": np.arange(60)})
+    with pytest.raises(UserError, match=r"a picture named .png"):
+        write_map(tmp_path / "map.txt", found)
+    with pytest.raises(UserError, match=r"colours to be one of kind; found 'kin'. Did you mean 'kind'"):
+        write_map(tmp_path / "map.png", found, "kin")
+    write_map(tmp_path / "new" / "map.png", found, "label")
+    assert (tmp_path / "new" / "map.png").exists()
+    with pytest.raises(UserError, match="two vectors or more"):
+        principal(VECTORS[:1])
+    with pytest.raises(UserError, match="NaN in them"):
+        principal(VECTORS * np.nan)
