@@ -27,6 +27,7 @@ from .reference import repeat_heads
 
 LONGEST = 512
 FEW = 128
+UNEVEN = 1.2  # times the pairs that are there, if all sets were as long as the longest
 NEAR = 0.85  # of the longest of its group is the shortest set
 SMALL = 12  # sets up to so many tokens are one group
 
@@ -55,9 +56,18 @@ def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
 
 
 def saves(sight: Sight, dropout: float) -> bool:
-    """Whether PyTorch's kernel would have to form the weights as well, or the sets are small."""
+    """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
     assert isinstance(sight.pattern, Documents)
-    return sight.bias is not None or dropout > 0 or sight.pattern.queries.longest <= FEW
+    ragged = sight.pattern.queries
+    if sight.bias is not None or dropout > 0 or ragged.longest <= FEW:
+        return True
+    return sight.once("uneven", lambda: _uneven(ragged))
+
+
+def _uneven(ragged: Ragged) -> bool:
+    """Whether sets filled up to the longest would be much more work."""
+    pairs = float(ragged.lengths.double().square().sum())
+    return len(ragged) * float(ragged.longest) ** 2 > UNEVEN * pairs
 
 
 def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
