@@ -8,7 +8,8 @@ from sciformer.nn.kernels import choose, sets
 from sciformer.nn.pairs import PairBias, Triangle
 from sciformer.nn.scores import ScaledDot
 
-pytestmark = pytest.mark.gpu
+# The compiler itself uses what PyTorch gives up.
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 LENGTHS = [45, 0, 17, 1, 128, 64, 65, 0, 90, 2]
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 
