@@ -3,8 +3,8 @@
 BERT-small (text/bert) is pretrained on WikiText-2 and the text of the training part of sentence polarity, without its
 labels. Then it is fine-tuned on 100, 1,000 and all labels, against the same model from random weights (with the same
 vocabulary), a bag of words, a bidirectional LSTM and a CNN; and on WNUT-17 tags. Each rival at each size takes the rate
-of its grid with the best accuracy (or F1 of entities) on the validation part with seed 0; three seeds then are judged on
-the test part. The pretraining itself has one seed.
+of its grid with the best accuracy (or F1 of entities) on the validation part with seed 0; three seeds then are judged
+on the test part. The pretraining itself has one seed.
 
     --part pretrain   the pretraining alone, into --out; the other parts find it there
     --part polarity   sentence polarity
