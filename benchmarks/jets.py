@@ -274,7 +274,7 @@ def main() -> None:
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
-    parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3])
+    parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")
