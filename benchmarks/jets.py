@@ -10,8 +10,8 @@ All models see the same jets in the same number and batches, with the same optim
 same grid (--rates) that is best in validation with the first seed; all seeds then are judged on the test part. Runs are
 trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
 
-The constants of the built-in jets were fitted to all of these Pythia jets, the test part too: of `transfer` and `tops`
-the ways that begin with built-in jets have an advantage over random weights that new Pythia jets would not give.
+The constants of the built-in jets were fitted to Pythia jets of the training part alone, without those that `tops` is
+judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from typing import Any
 import torch
 
 from jets_data import CLASSES, prepare
-from measure import RESULTS, Row, record
+from measure import RESULTS, Row, flops, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from translation import flops
 
 MODELS = {
     "pfn": "jets/pfn",
@@ -274,7 +273,7 @@ def main() -> None:
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
-    parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3])
+    parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")

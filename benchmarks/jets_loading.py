@@ -4,7 +4,8 @@ Both sides read the same two files (--jets FILE, in the form of JetClass, repeat
 features, the momenta and the classes of the full set, shuffle, and hand out tensors of 512 jets; that they hold the
 same numbers is checked first. Each epoch begins with nothing in memory: every jet is read from the files within the
 time. The sides take turns epoch by epoch, in three fresh processes. Each is timed without and with processes that
-prepare batches beside the loop, and its fastest way counts. `--profile` shows where our time goes.
+prepare batches beside the loop, and its fastest way counts. Each unpacks with what it takes by itself: weaver with
+uproot's default, we with the package isal where it is installed. `--profile` shows where our time goes.
 """
 
 from __future__ import annotations
@@ -105,11 +106,13 @@ def ours(files: list[str]) -> Any:
 def weaver(files: list[str], config: Path) -> Any:
     """The same by weaver's loader, as its training makes it."""
     logging.disable(logging.INFO)
+    import uproot
     from weaver.utils.dataset import SimpleIterDataset  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     config.write_text(json.dumps(description()))
 
     def epoch(workers: int, each: Callable[[Any], None] = lambda batch: None) -> int:
+        uproot.compression._decompress_ZLIB.library = "zlib"  # the default, which our side may change
         dataset = SimpleIterDataset(
             {"all": files}, str(config), batch_size=BATCH, for_training=True, fetch_step=FETCH, name="train"
         )
@@ -205,8 +208,10 @@ def rows(samples: list[Times], options: argparse.Namespace) -> list[Row]:
         for side in ("ours", "weaver")
     }
     import importlib.metadata
+    import importlib.util
 
     found = {**versions(), **{name: importlib.metadata.version(name) for name in ("uproot", "weaver-core")}}
+    found["isal"] = importlib.metadata.version("isal") if importlib.util.find_spec("isal") else "none"
     ways = {way: round(1 / statistics.median(taken)) for way, taken in joined.items()}
     settings = (
         f"{options.number:,} jets, batches of {BATCH}; processes beside the loop: ours {best['ours'][-1]}, weaver "

@@ -112,3 +112,19 @@ def record(path: Path, rows: list[Row]) -> None:
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(sorted(kept.values(), key=lambda row: str(row["id"])), indent=1) + "\n")
     partial.replace(path)
+
+
+def flops(run: Any) -> float:
+    """Operations of the whole training, counted on samples of it."""
+    import numpy as np
+
+    from sciformer.data.chance import Chance
+    from sciformer.inspect.cost import cost
+    from sciformer.objectives.base import prepare
+
+    data = run.data()
+    train = data.dataset("train")
+    few = train.batch(np.linspace(0, len(train) - 1, 16).astype(np.int64))
+    counted = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
+    epochs = max(r["step"] for r in run.records) / run.about["batches"]
+    return float(counted.flops_per_sample * epochs * len(train))

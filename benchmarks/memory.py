@@ -101,18 +101,32 @@ def pronoun_of(text: str) -> str:
 def look_at_pronoun(run: Run) -> dict[str, Any]:
     """Where a model looks when it is about to write the pronoun, in three sentences that differ in the noun.
 
-    Of several heads the one that looks most at the noun, the same for all sentences.
+    At the English words, and (`back`) where it also attends to the German ones that are written. Of several heads the
+    one that looks most at the noun, the same for all sentences.
     """
-    maps, words = {}, []
-    for noun, (german, pronoun) in NOUNS.items():
-        line, translation = ENGLISH.format(noun), GERMAN.format(german, pronoun)
-        found = align(run, line, translation)
-        row = found.target.index(pronoun)
-        maps[noun] = {name: weights[:, row].float().cpu().numpy() for name, weights in found.maps.items()}
-        words.append(found.source)
-    place = words[0].index("dog")
-    heads = [(name, head) for name, weights in maps["dog"].items() for head in range(len(weights))]
-    name, head = max(heads, key=lambda one: sum(maps[noun][one[0]][one[1], place] for noun in NOUNS))
-    weights = [[round(float(value), 4) for value in maps[noun][name][head]] for noun in NOUNS]
+    found = [
+        align(run, ENGLISH.format(noun), GERMAN.format(german, pronoun)) for noun, (german, pronoun) in NOUNS.items()
+    ]
     pronouns = [pronoun for _, pronoun in NOUNS.values()]
-    return {"words": words, "pronouns": pronouns, "weights": weights, "head": f"{name}, head {head}", "of": len(heads)}
+    rows = [one.target.index(pronoun) for one, pronoun in zip(found, pronouns)]
+    across = [{name: w[:, row].float().cpu().numpy() for name, w in one.maps.items()} for one, row in zip(found, rows)]
+    made = {"pronouns": pronouns, **_most([one.source for one in found], across, found[0].source.index("dog"))}
+    if found[0].back:
+        back = [
+            {name: w[:, row].float().cpu().numpy() for name, w in one.back.items()} for one, row in zip(found, rows)
+        ]
+        words = [["<s>", *one.target[:-1]] for one in found]
+        made["back"] = _most(words, back, words[0].index("hund"))
+    return made
+
+
+def _row(maps: dict[str, torch.Tensor], row: int) -> dict[str, Any]:
+    return {name: weights[:, row].float().cpu().numpy() for name, weights in maps.items()}
+
+
+def _most(words: list[list[str]], maps: list[dict[str, Any]], place: int) -> dict[str, Any]:
+    """The head with most of its weight at a place, over all sentences."""
+    heads = [(name, head) for name, weights in maps[0].items() for head in range(len(weights))]
+    name, head = max(heads, key=lambda one: sum(seen[one[0]][one[1], place] for seen in maps))
+    weights = [[round(float(value), 4) for value in seen[name][head]] for seen in maps]
+    return {"words": words, "weights": weights, "head": f"{name}, head {head}", "of": len(heads)}

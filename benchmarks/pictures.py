@@ -84,20 +84,29 @@ def _mean(values: list[float | None]) -> float:
 def draw_attention(rows: Rows) -> Figure | None:
     """Where the decoder looks when it writes er, sie or es, in three sentences that differ in the noun."""
     models = {"attention": "LSTM with attention", "transformer": "Transformer"}
-    found = {model: rows[key]["attention"] for model in models if (key := f"pronoun.{model}.accuracy") in rows}
-    if not found:
+    found = {
+        name: rows[key]["attention"] for model, name in models.items() if (key := f"pronoun.{model}.accuracy") in rows
+    }
+    panels = [(f"{name}, at the source", seen, seen["pronouns"]) for name, seen in found.items()]
+    panels += [
+        (f"{n}, at what is written", seen["back"], seen["pronouns"]) for n, seen in found.items() if "back" in seen
+    ]
+    if not panels:
         return None
-    figure = Figure(figsize=(6.4, 1.5 * len(found) + 0.3), layout="constrained")
-    for axes, (model, seen) in zip(figure.subplots(len(found), 1, squeeze=False)[:, 0], found.items()):
+    figure = Figure(figsize=(6.4, 1.5 * len(panels) + 0.3), layout="constrained")
+    for axes, (name, seen, pronouns) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels):
         weights = np.array(seen["weights"])
         image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
         words = ["\n".join(dict.fromkeys(column)) for column in zip(*seen["words"])]
-        axes.set_xticks(range(len(words)), words, rotation=60, ha="right", rotation_mode="anchor", fontsize=7)
+        axes.set_xticks(range(weights.shape[1]), words[: weights.shape[1]], fontsize=7)
+        axes.tick_params("x", rotation=60)
         for label, word in zip(axes.get_xticklabels(), words):
             if "\n" in word:  # the nouns, one for each line
                 label.set(rotation=0, ha="center", fontsize=6, fontweight="bold")
-        axes.set_yticks(range(len(weights)), [f"→ {word}" for word in seen["pronouns"]])
+            else:
+                label.set(ha="right", rotation_mode="anchor")
+        axes.set_yticks(range(len(weights)), [f"→ {word}" for word in pronouns])
         head = "" if seen["of"] == 1 else f": {seen['head'].removeprefix('decoder.')} of {seen['of']}, most at the noun"
-        axes.set_title(f"{models[model]}{head}", fontsize=8)
+        axes.set_title(f"{name}{head}", fontsize=8)
         figure.colorbar(image, ax=axes, fraction=0.03)
     return figure

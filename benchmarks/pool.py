@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from measure import Row, commit, hardware, versions
 
@@ -32,7 +35,7 @@ def side_by_side(
     then     more tasks that follow from a result
 
     Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
-    fails is told, and the others go on.
+    fails is told, tried once more when all others are done (memory may be free then), and named at the end.
     """
     out.mkdir(parents=True, exist_ok=True)
     if jobs:
@@ -41,8 +44,12 @@ def side_by_side(
     with ProcessPoolExecutor(jobs, spawn) if jobs else _Here() as pool:
         running: dict[Future[tuple[Result | str, float]], str] = {}
         ready: dict[str, Result] = {}
+        known: dict[str, Task] = {}
+        again: list[str] = []
+        lost: set[str] = set()
 
         def submit(more: Mapping[str, Task]) -> None:
+            known.update(more)
             for name, task in more.items():
                 kept = out / f"{name}.json"
                 if kept.exists():
@@ -51,7 +58,11 @@ def side_by_side(
                     running[pool.submit(_try, work, task)] = name
 
         submit(tasks)
-        while running or ready:
+        while running or ready or again:
+            if not running and not ready:
+                name = again.pop(0)
+                lost.add(name)
+                submit({name: known[name]})
             while ready:
                 name = next(iter(ready))
                 result = ready.pop(name)
@@ -61,10 +72,15 @@ def side_by_side(
                 name, (found, seconds) = running.pop(done), done.result()
                 if isinstance(found, str):
                     print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
+                    if name not in lost:
+                        again.append(name)
                     continue
+                lost.discard(name)
                 (out / f"{name}.json").write_text(json.dumps(found))
                 print(f"{name}: {seconds:.0f} s", flush=True)
                 ready[name] = found
+    if lost:
+        print(f"{len(lost)} failed twice: {', '.join(sorted(lost))}", file=sys.stderr, flush=True)
 
 
 class _Here(Executor):
@@ -82,6 +98,10 @@ def _try(work: Callable[[Task], Result], task: Task) -> tuple[Result | str, floa
         return work(task), time.monotonic() - began
     except Exception:
         return traceback.format_exc()[-3000:], time.monotonic() - began
+    finally:
+        gc.collect()
+        if torch.cuda.is_initialized():  # a GPU is shared with other processes
+            torch.cuda.empty_cache()
 
 
 def seeds_row(name: str, values: list[float], unit: str, better: str, command: str, device: str, **more: Any) -> Row:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import tables_jets
 import tables_lightcurves
 import tables_text
 from measure import ROOT, Row
@@ -101,7 +102,7 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
-FILES = ("run", "text", "text-language", "text-why", "text-pretraining")  # that recipes point into
+FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets")  # that recipes point into
 
 
 def measured() -> str:
@@ -152,6 +153,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "pronouns": tables_text.pronouns,
     "polarity": tables_text.polarity,
     "tagging": tables_text.tagging,
+    "jets_pythia": tables_jets.models("pythia"),
+    "jets_builtin": tables_jets.models("builtin"),
+    "jets_transfer": tables_jets.transfer,
+    "jets_speed": tables_jets.speed,
     "asas": tables_lightcurves.asas,
     "fewshot": tables_lightcurves.fewshot,
     "curves": tables_lightcurves.curves,

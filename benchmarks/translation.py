@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from measure import RESULTS, Row, commit, hardware, record, versions
+from measure import RESULTS, Row, commit, flops, hardware, record, versions
 
 RUNGS: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm": ("text/seq2seq-lstm", {"model.score": "none"}),
@@ -108,22 +108,6 @@ def judged(run: Any, parts: list[str]) -> dict[str, Any]:
             by_length[f"{low}-{high}"] = round(bleu(few[0], few[1], run.recipe.objective.bleu), 2) if rows else None
         found[part] = done.scores | {"by_length": by_length, "samples": list(zip(*done[:3]))[:5]}
     return found
-
-
-def flops(run: Any) -> float:
-    """Operations of the whole training, counted on samples of it."""
-    import numpy as np
-
-    from sciformer.data.chance import Chance
-    from sciformer.inspect.cost import cost
-    from sciformer.objectives.base import prepare
-
-    data = run.data()
-    train = data.dataset("train")
-    few = train.batch(np.linspace(0, len(train) - 1, 16).astype(np.int64))
-    counted = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
-    epochs = max(r["step"] for r in run.records) / run.about["batches"]
-    return float(counted.flops_per_sample * epochs * len(train))
 
 
 def slug(job: str) -> str:

@@ -100,7 +100,7 @@ def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypa
     assert scores.startswith("scores on the part valid, ")
     assert "(there is no part test)" in scores
     assert "token_accuracy" in scores
-    assert told("evaluate", "runs/fox", "fox.txt").startswith("scores on fox.txt\n")
+    assert told("evaluate", "runs/fox", "fox.txt").startswith("scores on fox.txt, ")
     assert told("report", "runs/fox") == "wrote runs/fox/report.html\n"
     found = told("inspect", "runs/fox", "--samples", "1")
     assert found.splitlines()[0] == "wrote runs/fox/inspect/sample-1.png"

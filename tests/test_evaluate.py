@@ -62,7 +62,9 @@ def test_answers_are_at_their_places(name):
     torch.manual_seed(0)
     step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
     parts = Parts(tokens, objective)
+    dataset.source.notes = ["something is left out."]
     single = judge(step, parts, dataset, batch=1)
+    assert (single.size, single.notes) == (COUNT, ("something is left out.",))
     for batch, limit in [(2, None), (3, None), (64, None), (3, 20)]:
         found = judge(step, parts, dataset, batch=batch, tokens=limit)
         assert found.samples["number"].tolist() == list(range(COUNT))

@@ -11,12 +11,13 @@ import pytest
 import torch
 import uproot
 
-from sciformer import answers
-from sciformer.answers import Meter, Sheet, branches, flat, write_answers, write_predictions
+from sciformer import answers, terminal
+from sciformer.answers import Sheet, branches, flat, write_answers, write_predictions
 from sciformer.cli import main
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.source import select
 from sciformer.errors import UserError
+from sciformer.terminal import Meter
 
 from .train.tiny import go, image_recipe
 
@@ -75,6 +76,15 @@ def test_csv_has_a_column_for_each_class_too(tmp_path):
         ["1", "0.25", "0.75", "dog"],
         ["2", "0.5", "0.5", "Chat, «noir»"],
     ]
+
+
+def test_npz_names_the_classes_once(tmp_path):
+    objective = SimpleNamespace(classes=["b", "a"])
+    write_answers(tmp_path / "a.npz", {"probabilities": np.eye(2)}, objective)
+    write_answers(tmp_path / "b.npz", {"probabilities": np.eye(2), "classes": np.arange(2)}, objective)
+    with np.load(tmp_path / "a.npz") as found, np.load(tmp_path / "b.npz") as other:
+        assert found["classes"].tolist() == ["b", "a"]
+        assert other["classes"].tolist() == [0, 1]
 
 
 def test_npz_has_the_arrays_as_they_are(tmp_path):
@@ -256,7 +266,7 @@ def test_notes_of_the_files_are_said(run, source, tmp_path, capsys):
 
 
 def test_progress_in_plain_lines(monkeypatch, capsys):
-    monkeypatch.setattr(answers, "AGAIN", -1.0)
+    monkeypatch.setattr(terminal, "AGAIN", -1.0)
     with Meter(2000, show=True) as meter:
         meter.add(1000)
     assert capsys.readouterr().err.startswith("1,000/2,000 samples  ")

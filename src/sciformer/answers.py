@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import os
 import re
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -22,14 +21,13 @@ from numpy.typing import NDArray
 from .data.readers.event_files import package
 from .data.source import pieces, rows_of
 from .errors import UserError
-from .terminal import console, say
+from .terminal import Meter, say
 
 if TYPE_CHECKING:
     from .run import Run
 
 Array = NDArray[Any]
 TREE = "tree"
-AGAIN = 5.0  # seconds between plain lines of progress, at least
 
 
 def write_predictions(
@@ -68,38 +66,6 @@ def check_table(path: Path) -> None:
     FORMS[path.suffix].check()
 
 
-class Meter:
-    """How many samples are done: a bar in a terminal, a plain line now and then elsewhere."""
-
-    def __init__(self, total: int, show: bool) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.total, self.show, self.done, self.began = total, show, 0, time.monotonic()
-        self.last, at = self.began, console(stderr=True)
-        columns = (BarColumn(bar_width=12), TextColumn("{task.description}"), TimeRemainingColumn())
-        self.bar = Progress(*columns, console=at, transient=True) if show and at.is_terminal else None
-        self.task = self.bar.add_task("", total=total) if self.bar else None
-
-    def __enter__(self) -> Self:
-        if self.bar:
-            self.bar.start()
-        return self
-
-    def add(self, count: int) -> None:
-        """So many more."""
-        self.done, now = self.done + count, time.monotonic()
-        words = f"{self.done:,}/{self.total:,} samples  {self.done / max(1e-9, now - self.began):,.0f} samples/s"
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, completed=self.done, description=words)
-        elif self.show and now - self.last > AGAIN:
-            self.last = now
-            say(words)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.stop()
-
-
 class Sheet:
     """A table that grows: `with Sheet(path) as sheet: sheet.add(answers)`; it is there when all of it is written."""
 
@@ -135,10 +101,16 @@ class Sheet:
         try:
             if self.form is None:
                 self.form = FORMS[self.path.suffix](self.partial, columns)
+                self.form.about = self._about(columns)
             self.form.add(columns)
         except OSError as error:
             raise self._refused(error) from error
         self.count += len(next(iter(listed.values())))
+
+    def _about(self, columns: Mapping[str, Array]) -> dict[str, Array]:
+        """The names of the classes, in the order of their probabilities."""
+        known = getattr(self.objective, "classes", None) if "probabilities" in columns else None
+        return {} if known is None or "classes" in columns else {"classes": np.array(known)}
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
@@ -200,6 +172,8 @@ class Form:
 
     whole = False
     """Whether columns may have more than one number for a sample."""
+    about: Mapping[str, Array] = {}
+    """What is said of the table as a whole, where a form has a place for it."""
 
     def __init__(self, path: Path, columns: Mapping[str, Array]) -> None:
         raise NotImplementedError
@@ -244,7 +218,8 @@ class _Npz(Form):
     def close(self) -> None:
         with self.file:
             joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
-            np.savez_compressed(self.file, allow_pickle=False, **{name: _text(value) for name, value in joined.items()})
+            columns = {name: _text(value) for name, value in joined.items()}
+            np.savez_compressed(self.file, allow_pickle=False, **columns, **self.about)
 
 
 class _Parquet(Form):

@@ -32,7 +32,9 @@ def wanted(recipe: Recipe) -> Data:
     tokens = list(recipe.tokens.values()) if isinstance(recipe.tokens, Mapping) else [recipe.tokens]
     names = {name for one in tokens for name in one.needs}
     wishes = {name for one in tokens for name in one.wishes}
-    found: Data = recipe.data.want(sorted(names), sorted({*recipe.objective.needs}), sorted(wishes - names))
+    positive = {name for one in tokens for name in one.positive}
+    truth = sorted({*recipe.objective.needs})
+    found: Data = recipe.data.want(sorted(names), truth, sorted(wishes - names), sorted(positive))
     return found
 
 

@@ -30,6 +30,10 @@ class Judgement:
     outputs: dict[str, Array] = field(default_factory=dict)
     samples: dict[str, Array] = field(default_factory=dict)
     count: float = 0.0
+    size: int = 0
+    """Samples, or windows of them, that were judged."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the files."""
 
 
 @torch.no_grad()
@@ -78,7 +82,7 @@ def judge(
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
     scores = {"loss": total / counted} | assembly.objective.score(outputs)
-    return Judgement(scores, outputs, samples, counted)
+    return Judgement(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
 
 
 @torch.no_grad()

@@ -69,7 +69,12 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
     elif not files:
         one_of("a part of the data", part, parts)
     found = run.evaluate(part, files)
-    words = ", ".join(str(file) for file in files) if files else f"the part {part}, {parts[part]:,} samples"
+    if not files:
+        words = f"the part {part}, {parts[part]:,} samples"
+    else:
+        words = f"{', '.join(str(file) for file in files)}, {found.size:,} sample{'s' * (found.size != 1)}"
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
     console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
     show_scores(found, console)
     show_rows(run.assembly.objective.details(found.outputs, found.samples), console)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from .errors import Stopped, UserError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 FEW = 12  # names that are listed in a hint
+AGAIN = 5.0  # seconds between plain lines of progress, at least
 CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
 
 
@@ -186,3 +188,35 @@ def check_run(path: Path) -> None:
     advice = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
     found = "a folder without one" if path.is_dir() else "no such folder"
     raise UserError(f"a run at {path}", found, advice or "Train one: sciformer train RECIPE --run FOLDER")
+
+
+class Meter:
+    """How many samples are done: a bar in a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, total: int, show: bool) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.total, self.show, self.done, self.began = total, show, 0, time.monotonic()
+        self.last, at = self.began, console(stderr=True)
+        columns = (BarColumn(bar_width=12), TextColumn("{task.description}"), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=at, transient=True) if show and at.is_terminal else None
+        self.task = self.bar.add_task("", total=total) if self.bar else None
+
+    def __enter__(self) -> Self:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self.done, now = self.done + count, time.monotonic()
+        words = f"{self.done:,}/{self.total:,} samples  {self.done / max(1e-9, now - self.began):,.0f} samples/s"
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, completed=self.done, description=words)
+        elif self.show and now - self.last > AGAIN:
+            self.last = now
+            say(words)
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()

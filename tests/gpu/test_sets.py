@@ -8,7 +8,9 @@ from sciformer.nn.kernels import choose, sets
 from sciformer.nn.pairs import PairBias, Triangle
 from sciformer.nn.scores import ScaledDot
 
-pytestmark = pytest.mark.gpu
+# What the compiler says of itself: it uses what PyTorch gives up, and float32 products could be faster but coarser.
+QUIET = ("ignore:.*torch.jit.*:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning")
+pytestmark = [pytest.mark.gpu, *map(pytest.mark.filterwarnings, QUIET)]
 LENGTHS = [45, 0, 17, 1, 128, 64, 65, 0, 90, 2]
 TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 

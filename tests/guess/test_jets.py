@@ -135,6 +135,18 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     assert look([Path("a.parquet")]).jets == 60
 
 
+def test_a_column_with_the_class_by_its_name(simulated):
+    names = ["QCD" if flag else "Higgs" for flag in simulated["label_QCD"]]
+    table = {name: ragged(column) for name, column in simulated.items() if not name.startswith("label")}
+    arrays = {name: awkward.to_arrow(one, extensionarray=False) for name, one in table.items()}
+    for path in ("a.parquet", "b.parquet"):
+        pyarrow.parquet.write_table(pyarrow.table({**arrays, "label": names}), path)
+    recipe, page = passes(new("jets", ["a.parquet", "b.parquet"]))
+    assert (recipe.data.label, recipe.objective.background) == ("label", "QCD")
+    assert "Classes, by `label` in the rows looked at: Higgs, QCD." in page
+    assert recipe.data.observers[:2] == ["file", "entry"]
+
+
 def test_files_by_class_by_tags_and_by_part(simulated, capsys):
     bare = {name: column for name, column in simulated.items() if not name.startswith("label_")}
     for name in ("train_0", "val_0"):

@@ -85,6 +85,22 @@ def test_the_hardest_come_first_and_stay():
         np.testing.assert_array_equal(cut.columns[name], whole.columns[name][kept])
 
 
+def test_the_type_is_that_of_the_largest_column():
+    table = jets((3,))
+    for name, values in zip(TYPES, ([0, 0.2, 0], [0, 0.7, 0], [0, 0.1, 0], [0, 0, 0], [0, 0.7, 1])):
+        table[f"part_{name}"] = Lists(np.array(values, np.float32), table["part_px"].lengths)
+    stream = stream_of(table)
+    pt = np.hypot(table["part_px"].values, table["part_py"].values)
+    assert stream.columns["type"].tolist() == [[5, 1, 4][i] for i in np.argsort(-pt)]
+
+
+def test_negative_energies_are_refused():
+    table = jets((4, 3))
+    table["part_energy"].values[[1, 5]] *= -1
+    with pytest.raises(UserError, match=r"energies of 0 or more in `part_energy`; found negative ones for 2 particles"):
+        stream_of(table)
+
+
 def test_angles_are_made_where_they_are_missing():
     """With the sign of the jet's pseudorapidity, as in JetClass."""
     table = jets((7, 1, 20, 5, 30), seed=4)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
 from .batch import Batch, Stream, join
-from .source import Lists, Source, Table, rows_of
+from .source import Lists, Source, Table, known, rows_of
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
@@ -24,6 +28,8 @@ Array = NDArray[Any]
 WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
 START = "window from"  # the column of samples that says at which of its tokens, but for those given beside, it begins
 ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
+AHEAD = 2  # pieces made ahead of the time when they are wanted
+LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not
 
 
 class Dataset:
@@ -34,7 +40,7 @@ class Dataset:
                      instead, evenly. Without a window samples stay whole; but of several streams, one that is longer
                      than its tokens' own window is cut there, and `shortened` counts such samples.
     loose            one window of each sample, where `chance` puts it: `dataset.batch(ids, chance)`; else in the middle
-    near             pieces kept in memory at a time
+    near             pieces kept in memory at a time; while `reading`, up to two more are made ahead
     labels           columns of lists with a label for each word (or each token where tokens are no parts of words):
                      they stay with the samples, and the first token of a word has the number of its label in the
                      column `item`, others -1
@@ -70,21 +76,19 @@ class Dataset:
             self.stride = min(stride, window - self.lead)  # nothing is skipped
             self.even = only.series and tail and self.stride == window - self.lead
         self.kept: OrderedDict[int, Batch] = OrderedDict()
+        self.found: dict[int, tuple[Array, Array]] = {}  # lengths and widths of the samples of a piece
         self.firsts: dict[int, Array] = {}  # the first window of each whole sample in a piece
         self.totals: dict[int, Array] = {}  # tokens of each whole sample in a piece
         self.short: dict[int, int] = {}  # samples of a piece that were cut
-        lengths, widths, sizes = [], [], []
-        for piece in range(len(source.sizes)):
-            whole = self._load(piece)
-            if window is None:
-                lengths.append(_lengths(whole))
-                widths.append(_widths(whole))
-            sizes.append(len(whole) if window is None else int(self._first(piece)[-1]))
-        self.lengths: Array | None = np.concatenate(lengths) if lengths else None
-        """Tokens of every sample, of all streams together; None where windows make them alike."""
-        self._widths = widths
-        self.sizes = sizes
-        self.stops = np.cumsum(sizes)
+        self.pool: ThreadPoolExecutor | None = None
+        self.coming: dict[int, Future[Batch]] = {}  # pieces that are made by a thread, ahead of time
+        plain = window is None and until is None and len(self.tokens) == 1 and not labels
+        self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known") and not self._joins
+        """Whether no piece is loaded before it is needed."""
+        self.sizes = list(source.sizes)
+        if not self.waits:
+            self.sizes = [self._size(piece) for piece in range(len(source.sizes))]
+        self.stops = np.cumsum(self.sizes)
 
     def __len__(self) -> int:
         return int(self.stops[-1]) if len(self.stops) else 0
@@ -94,15 +98,41 @@ class Dataset:
         """How many samples were cut at their end, for a stream was longer than its tokens' window."""
         return sum(self.short.values())
 
+    @property
+    def _joins(self) -> bool:
+        return len(self.tokens) == 1 and next(iter(self.tokens.values())).joins
+
+    def _size(self, piece: int) -> int:
+        """Samples or windows of a piece; how long they are is noted."""
+        if self.window is not None:
+            return int(self._first(piece)[-1])
+        whole = self._load(piece)
+        self.found[piece] = _lengths(whole), _widths(whole)
+        return len(whole)
+
+    @cached_property
+    def lengths(self) -> Array | None:
+        """Tokens of every sample, of all streams together; None where windows make them alike."""
+        return None if self.window is not None or not self.sizes else self._counted(0)
+
     @cached_property
     def widths(self) -> Array:
         """(n,) tokens of every sample or window, in its longest stream."""
-        if self.window is not None:
-            pieces = range(len(self.sizes))
-            found = [self._windows(piece, np.arange(self.sizes[piece]))[2] for piece in pieces]
-        else:
-            found = self._widths
+        if self.window is None:
+            return self._counted(1) if self.sizes else np.zeros(0, np.int64)
+        found = [self._windows(piece, np.arange(size))[2] for piece, size in enumerate(self.sizes)]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
+
+    def _counted(self, which: int) -> Array:
+        """Tokens of every sample, of all streams (0) or of the longest (1)."""
+        if self.waits and (entries := next(iter(self.tokens.values())).entries) is not None:
+            counts = known(self.source, entries[0], lists=True)
+            if counts is not None:
+                return np.minimum(counts, entries[1]).astype(np.int64)
+        for piece in range(len(self.sizes)):
+            if piece not in self.found:
+                self._size(piece)
+        return np.concatenate([self.found[piece][which] for piece in range(len(self.sizes))])
 
     @cached_property
     def width(self) -> int | None:
@@ -125,6 +155,7 @@ class Dataset:
         used = np.unique(piece)
         if len(used) <= 1:
             return self._piece_batch(int(used[0]) if len(used) else 0, ids, where)
+        self._bring(int(number) for number in used)
         parts, rows = [], []
         for number in used:
             mine = np.flatnonzero(piece == number)
@@ -191,11 +222,57 @@ class Dataset:
         cut = stream.cut(np.stack([first, first + self.lead + start], 1).ravel(), runs.ravel())
         return Stream(cut.columns, lengths)
 
+    # Pieces
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Within it a thread makes pieces that are expected."""
+        if len(self.sizes) < 2 or self.pool is not None:
+            yield
+            return
+        pool = self.pool = ThreadPoolExecutor(1, "read ahead")
+        try:
+            yield
+        finally:
+            self.coming.clear()
+            self.pool = None
+            pool.shutdown(cancel_futures=True)
+
+    def expect(self, pieces: Iterable[int]) -> None:
+        """Begin to make pieces that will be wanted soon, if there is a thread to do it; forget what is no more."""
+        if self.pool is None:
+            return
+        wanted = [piece for piece in pieces if piece not in self.kept][:AHEAD]
+        for piece in self.coming.keys() - set(wanted):
+            self.coming.pop(piece).cancel()
+        for piece in wanted:
+            if piece not in self.coming:
+                self.coming[piece] = self.pool.submit(self._made, piece)
+
+    def _bring(self, pieces: Iterable[int]) -> None:
+        """Have these pieces in memory: the thread makes some, while others are made here."""
+        missing = [piece for piece in pieces if piece not in self.kept]
+        if self.pool is None or not missing or len(missing) > self.near:
+            return
+        here = [piece for piece in missing if piece not in self.coming]
+        self.expect([*self.coming, *here[1:]])
+        for piece in [*here[:1], *here[:0:-1], *missing]:
+            self._load(piece)
+
     def _load(self, piece: int) -> Batch:
         if piece in self.kept:
             self.kept.move_to_end(piece)
             return self.kept[piece]
-        table = self.source.load(piece)
+        coming = self.coming.pop(piece, None)
+        batch = self._made(piece) if coming is None or coming.cancel() else coming.result()
+        self.kept[piece] = batch
+        while len(self.kept) > self.near:
+            self.kept.popitem(last=False)
+        return batch
+
+    def _made(self, piece: int) -> Batch:
+        with LOCKS.setdefault(os.getpid(), Lock()):  # readers of any data set need not care for threads
+            table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
             streams = {name: self.tokens[name].until(stream, self.until) for name, stream in streams.items()}
@@ -208,14 +285,11 @@ class Dataset:
             if name not in used and not isinstance(column, Lists)
         }
         batch = Batch(streams, samples, np.arange(rows_of(table)))
-        if len(streams) == 1 and next(iter(self.tokens.values())).joins:  # what belonged to one sample is lost
+        if self._joins:  # what belonged to one sample is lost
             batch = Batch({name: stream.joined() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
             (only,) = self.tokens.values()
             batch = _labelled(batch, table, only, self.labels)
-        self.kept[piece] = batch
-        while len(self.kept) > self.near:
-            self.kept.popitem(last=False)
         return batch
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
@@ -230,6 +304,10 @@ class Dataset:
         self.short[piece] = int(long.any(0).sum())
         return made
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Threads stay in their process."""
+        return self.__dict__ | {"pool": None, "coming": {}}
+
     def all(self, limit: int | None = None) -> Batch:
         """Every sample, or the first `limit`, in one batch: for looking, not for training."""
         count = len(self) if limit is None else min(limit, len(self))
@@ -237,6 +315,8 @@ class Dataset:
 
     def sample_column(self, name: str) -> Array:
         """A column of samples of the whole data set."""
+        if self.waits and (told := known(self.source, name)) is not None:
+            return told
         parts = []
         for piece in range(len(self.sizes)):
             whole = self._load(piece)

@@ -1,18 +1,22 @@
 """Batches of a training, one after the other, prepared here or in worker processes.
 
-A thread was tried and left: it fights with the loop for Python's lock, which costs more than the host has time for
-anyway while a GPU works.
+A thread that prepares batches was tried and left: it fights with the loop for Python's lock, which costs more than the
+host has time for anyway while a GPU works. One that reads pieces of large data ahead does most of it without the lock.
 """
 
 from __future__ import annotations
 
+import pickle
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
@@ -54,6 +58,7 @@ class Fetch(TorchDataset[Batch]):
         ids = share(whole, self.rank, self.world)
         taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
         chance = Chance(self.order.seed, epoch, taken)
+        self.dataset.expect(self.order.ahead(epoch, inside).tolist())
         made = prepare(self.dataset.batch(taken, chance), self.tokens, self.objective, chance, training=True)
         made = made if len(ids) else made.take(np.arange(0))
         return replace(made, room=self.order.room(epoch, inside, self.world))
@@ -72,15 +77,16 @@ def load(
     workers  processes that prepare them; one that dies is replaced, and the batches go on where they were
     """
     if workers == 0:
-        yield from (fetch[step] for step in range(first, last))
+        with fetch.dataset.reading():
+            yield from (fetch[step] for step in range(first, last))
         return
     step, failures = first, 0
     while step < last:
         try:
-            for batch in _processes(fetch, range(step, last), workers):
-                if isinstance(batch, _Refusal):
-                    raise UserError(batch.expected, batch.found, batch.advice)
-                yield batch
+            for found in _processes(fetch, step, last, workers):
+                if isinstance(found, _Refusal):
+                    raise UserError(found.expected, found.found, found.advice)
+                yield found.open()
                 step, failures = step + 1, 0
         except RuntimeError as error:
             if not str(error).startswith("DataLoader worker (pid"):  # what went wrong inside a worker that lives
@@ -103,35 +109,97 @@ class _Refusal(NamedTuple):
     advice: str
 
 
-class _Guarded(TorchDataset["Batch | _Refusal"]):
+class _Parcel(NamedTuple):
+    """A batch on its way out of a worker: what its arrays hold lies in memory that both processes share."""
+
+    form: bytes
+    sizes: list[int]
+    shared: Tensor
+
+    @classmethod
+    def of(cls, batch: Batch) -> _Parcel:
+        """Without the columns that no model reads."""
+        streams = {
+            name: replace(
+                stream, columns={k: v for k, v in stream.columns.items() if k not in batch.aside.get(name, ())}
+            )
+            for name, stream in batch.streams.items()
+        }
+        buffers: list[pickle.PickleBuffer] = []
+        form = pickle.dumps(replace(batch, streams=streams), protocol=5, buffer_callback=buffers.append)
+        views = [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
+        sizes = [-(-len(view) // 64) * 64 for view in views]
+        shared = torch.empty(sum(sizes), dtype=torch.uint8).share_memory_()
+        place, there = 0, shared.numpy()
+        for view, size in zip(views, sizes):
+            there[place : place + len(view)] = view
+            place += size
+        return cls(form, [len(view) for view in views], shared)
+
+    def open(self) -> Batch:
+        """The batch, its arrays where they lie."""
+        place, there, parts = 0, self.shared.numpy(), []
+        for size in self.sizes:
+            parts.append(there[place : place + size])
+            place += -(-size // 64) * 64
+        found: Batch = pickle.loads(self.form, buffers=parts)
+        return found
+
+
+class _Guarded(TorchDataset["_Parcel | _Refusal"]):
     def __init__(self, fetch: Fetch) -> None:
         self.fetch = fetch
 
-    def __getitem__(self, step: int) -> Batch | _Refusal:
+    def __getitem__(self, step: int) -> _Parcel | _Refusal:
         try:
-            return self.fetch[step]
+            return _Parcel.of(self.fetch[step])
         except UserError as error:
             return _Refusal(error.expected, error.found, error.advice)
 
+    def begin(self, worker: int) -> None:
+        """In a worker, as long as it lives: pieces are read ahead."""
+        self.alive = ExitStack()
+        self.alive.enter_context(self.fetch.dataset.reading())
 
-def _processes(fetch: Fetch, steps: range, workers: int) -> Iterator[Batch | _Refusal]:
+
+class _Steps:
+    """The steps of one of several workers: every so-manieth run of those that need the same pieces."""
+
+    def __init__(self, fetch: Fetch, first: int, last: int, worker: int, workers: int) -> None:
+        self.fetch, self.first, self.last, self.worker, self.workers = fetch, first, last, worker, workers
+
+    def __iter__(self) -> Iterator[int]:
+        for number, run in enumerate(self.fetch.order.runs(self.first, self.last)):
+            if number % self.workers == self.worker:
+                yield from run
+
+
+def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | _Refusal]:
+    """One loader for each worker, so that each reads its own pieces of the data."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
-    loader = DataLoader(
-        _Guarded(fetch),
-        batch_size=None,
-        sampler=steps,
-        num_workers=workers,
-        prefetch_factor=2,
-        collate_fn=_same,
-    )
-    batches: Any = iter(loader)
-    if before is not None and threading.current_thread() is threading.main_thread():
-        # PyTorch's handler would raise wherever the training happens to be; lost workers are found here, at a batch.
-        signal.signal(signal.SIGCHLD, before)
+    guarded, loaders = _Guarded(fetch), list[Any]()
     try:
-        yield from batches
+        for worker in range(workers):
+            steps: Any = _Steps(fetch, first, last, worker, workers)
+            loader = DataLoader(
+                guarded,
+                batch_size=None,
+                sampler=steps,
+                num_workers=1,
+                prefetch_factor=2,
+                collate_fn=_same,
+                worker_init_fn=guarded.begin,
+            )
+            loaders.append(iter(loader))
+        if before is not None and threading.current_thread() is threading.main_thread():
+            # PyTorch's handler would raise wherever the training is; lost workers are found here, at a batch.
+            signal.signal(signal.SIGCHLD, before)
+        for number, run in enumerate(fetch.order.runs(first, last)):
+            for _ in run:
+                yield next(loaders[number % workers])
     finally:
-        batches._shutdown_workers()  # now, not when the traceback of an error is forgotten
+        for batches in loaders:
+            batches._shutdown_workers()  # now, not when the traceback of an error is forgotten
 
 
 def _same(batch: Any) -> Any:

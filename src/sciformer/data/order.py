@@ -5,6 +5,7 @@ A checkpoint therefore needs no state of a loader, and a run resumed with other 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class Order:
         if self.chunks.sum() != count:
             raise UserError(f"chunks that hold {count} samples", f"{int(self.chunks.sum())}")
         self.near = near
+        self.turns: dict[int, Integers] = {}  # the pieces in the order of the last epochs
         self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # the last window made
         self.batches = count // self.batch
         """How many batches an epoch has."""
@@ -72,6 +74,44 @@ class Order:
     def at(self, step: int) -> tuple[int, int]:
         """The epoch and the step in it, of a step counted from the beginning."""
         return divmod(step, self.batches)
+
+    def runs(self, first: int, last: int) -> Iterator[range]:
+        """The steps first .. last - 1 in runs that need nearly the same pieces; one by one, where there is one."""
+        while first < last:
+            stop = first + 1
+            if len(self.chunks) > 1:
+                epoch, inside = self.at(first)
+                end = int(self._ends(epoch)[min(self._group(epoch, inside), len(self.chunks)) - 1])
+                stop = max(stop, epoch * self.batches + min(self.batches, -(-end * self.batches // self.count)))
+            yield range(first, min(stop, last))
+            first = stop
+
+    def ahead(self, epoch: int, step: int) -> Integers:
+        """The pieces around this step, then those that are wanted after them; none where there is only one."""
+        if len(self.chunks) == 1:
+            return self.chunks[:0]
+        group = self._group(epoch, step)
+        after = self._turn(epoch)[group : group + self.near]
+        after = after if len(after) else self._turn(epoch + 1)[: self.near]
+        return np.concatenate([self._turn(epoch)[group - self.near : group], after])
+
+    def _group(self, epoch: int, step: int) -> int:
+        """Where the pieces that come after those of this step begin in their sequence."""
+        place = self.count * step // self.batches
+        return (int(np.searchsorted(self._ends(epoch), place, "right")) // self.near + 1) * self.near
+
+    def _ends(self, epoch: int) -> Integers:
+        """Where each piece ends in the sequence of an epoch."""
+        return np.asarray(self.chunks[self._turn(epoch)].cumsum())
+
+    def _turn(self, epoch: int) -> Integers:
+        """The pieces in the order in which an epoch takes them."""
+        turns = self.turns  # once: another thread may put others there
+        if epoch not in turns:
+            count = len(self.chunks)
+            made = {epoch: permute(np.arange(count), count, key(self.seed, "chunks", epoch))}
+            turns = self.turns = {old: turns[old] for old in turns if abs(old - epoch) == 1} | made
+        return turns[epoch]
 
     def __call__(self, epoch: int, step: int) -> Integers:
         """The ids of the global batch."""
@@ -96,7 +136,7 @@ class Order:
         """The ids at these places of the epoch's sequence."""
         if len(self.chunks) == 1:
             return permute(places, self.count, key(self.seed, "samples", epoch))
-        pieces = permute(np.arange(len(self.chunks)), len(self.chunks), key(self.seed, "chunks", epoch))
+        pieces = self._turn(epoch)
         first = self.chunks.cumsum() - self.chunks
         ends = self.chunks[pieces].cumsum()
         ids = np.empty(len(places), np.int64)
@@ -247,8 +287,10 @@ def arrange(
     """
     chunks = dataset.sizes if len(dataset.sizes) > 1 else None
     if tokens is None:
-        lengths = dataset.widths if dataset.tail and dataset.width is None else dataset.lengths
-        return Order(len(dataset), batch, seed, lengths=lengths if bucket and not packed else None, chunks=chunks)
+        lengths = None
+        if bucket and not packed:
+            lengths = dataset.widths if dataset.tail and dataset.width is None else dataset.lengths
+        return Order(len(dataset), batch, seed, lengths=lengths, chunks=chunks)
     shift = shift if len(dataset.tokens) == 1 else 0
     if (width := dataset.width) is not None:
         return Order(len(dataset), max(1, tokens // max(1, width - shift)), seed, chunks=chunks)

@@ -78,6 +78,12 @@ class Source(Protocol):
         ...
 
 
+def known(source: Source, name: str, lists: bool = False) -> Array | None:
+    """A column of all samples, or how long its `lists` are, where a source knows that without loading its pieces."""
+    asked = getattr(source, "known", None)
+    return None if asked is None else asked(name, lists)
+
+
 class Memory:
     """A table that is in memory already."""
 
@@ -122,12 +128,19 @@ class Data(Section):
 
     section = "data"
 
-    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+    def want(
+        self,
+        names: Collection[str],
+        truth: Collection[str] = (),
+        wishes: Collection[str] = (),
+        positive: Collection[str] = (),
+    ) -> Self:
         """The same section, told which columns are of use, so that it need not read others.
 
-        names    needed wherever samples are read
-        truth    needed to train and to judge, but not where answers are asked for
-        wishes   taken where there are such
+        names     needed wherever samples are read
+        truth     needed to train and to judge, but not where answers are asked for
+        wishes    taken where there are such
+        positive  those of them with entries of 0 or more
         """
         return self
 

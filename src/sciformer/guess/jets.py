@@ -15,7 +15,7 @@ from ..data.readers.events import split_tag
 from ..data.source import Array, Lists, Table
 from ..errors import UserError
 from .forms import by_part
-from .layouts import VECTOR, Layout, by_class, classes, formulas, label, observers, particles, useful, weight
+from .layouts import LABEL, VECTOR, Layout, by_class, classes, formulas, label, observers, particles, useful, weight
 from .page import Line, named, put, write
 from .tasks import RELATIVE, WHY, files_of
 
@@ -57,7 +57,7 @@ def jets(names: list[str], paths: list[Path]) -> str:
     ask = _ask(seen.table, tagged, parts)
     judged = _judged(ask.classes, seen.table) if ask.objective else []
     used = [*ask.columns, weight(seen.table)[0]]
-    kept = ["entry", *observers(seen.table, used)][:KEPT]
+    kept = [*["file"] * (len(paths) > 1), "entry", *observers(seen.table, used)][:KEPT]
     name, why = weight(seen.table) if ask.objective else ("", "")
     head = [
         f"A Particle Transformer for {named(paths)}, written by `sciformer new jets`.",
@@ -81,7 +81,7 @@ def jets(names: list[str], paths: list[Path]) -> str:
         *put({"axes": seen.form.axes}, "axes", "what the numbers of the array mean"),
         *put({"new": seen.new}, "new", "columns by formulas, under the names of JetClass"),
         *ask.lines,
-        *put({"observers": kept}, "observers", "kept beside the answers of predict; `entry` is the row in the file"),
+        *put({"observers": kept}, "observers", "kept beside the answers of predict; `entry` is the row in its `file`"),
         *put({"weight": name}, "weight", f"the column `{name}`"),
         *_split(parts, seen.jets),
         Line("tokens"),
@@ -168,7 +168,8 @@ def _joined(tables: Sequence[Table]) -> Table:
 def _form(path: Path) -> Form:
     """The tree of a file with several, and names for the numbers of an array without."""
     try:
-        axes = _axes(opened(path, Form()))
+        file = opened(path, Form())
+        axes = _axes(file)
     except UserError as error:
         if "--data.tree" not in error.advice:
             raise
@@ -177,7 +178,12 @@ def _form(path: Path) -> Form:
                 opened(path, Form(tree))
                 return Form(tree)
         raise
-    return Form(axes=axes)
+    return Form(axes=axes, words=next((name for name in LABEL if _worded(path, file, name)), ""))
+
+
+def _worded(path: Path, file: EventFile, name: str) -> bool:
+    """Whether a column has a word for each jet."""
+    return name in file.others and name in opened(path, Form(words=name)).columns
 
 
 def _axes(file: EventFile) -> dict[str, list[str]]:
@@ -227,13 +233,16 @@ def _ask(table: Table, tagged: Sequence[str], parts: dict[str, list[str]]) -> As
         return Ask("jets/part", lines, goal, list(flags.values()), parts, notes, seen)
     if column:
         values, counts = np.unique(np.asarray(table[column]), return_counts=True)
-        shown = ", ".join(f"{value:g}" for value in values[:12].tolist()) + (" and others" if len(values) > 12 else "")
+        words = values.dtype.kind == "U"
+        shown = ", ".join(value if words else f"{value:g}" for value in values[:12].tolist())
+        shown += " and others" * (len(values) > 12)
         notes = [f"Classes, by `{column}` in the rows looked at: {shown}."]
         if rare := int((counts < RARE).sum()):
             notes.append(
                 f"{rare} of {len(values)} have fewer than {RARE} jets there: too few to be learned and judged."
             )
-        return Ask("jets/part", [Line("label", column, "the column with the class", 2)], goal, [column], parts, notes)
+        line, names = Line("label", column, "the column with the class", 2), values.tolist() if words else []
+        return Ask("jets/part", [line], goal, [column], parts, notes, names)
     told = by_class(parts["train"])
     if told:
         parts = {part: by_class(names) for part, names in parts.items()}

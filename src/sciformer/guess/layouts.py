@@ -211,7 +211,7 @@ def label(table: Table) -> str:
 
 
 def _whole(column: Array | Lists) -> bool:
-    if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biuf":
+    if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biufU":
         return False
     if column.dtype.kind == "f" and not (np.isfinite(column).all() and (column == np.round(column)).all()):
         return False

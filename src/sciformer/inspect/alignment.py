@@ -31,12 +31,16 @@ LONG = 80  # tokens of a sentence that can still be told apart in a picture
 
 
 class Alignment(NamedTuple):
-    """The tokens of source and translation, and by name the weights (H, T, S) of every head."""
+    """The tokens of source and translation, and by name the weights (H, T, S) of every head.
+
+    back   the same (H, T, T) for a decoder that also attends to what is written: at the start, and after each token
+    """
 
     source: list[str]
     target: list[str]
     maps: dict[str, Tensor]
     text: str
+    back: dict[str, Tensor]
 
     @property
     def mean(self) -> Tensor:
@@ -63,6 +67,7 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         written = target.take(np.arange(1)).cut(np.array([1]), target.lengths - 1)
         names = [tokens[SOURCE].words(source), tokens[TARGET].words(written)]
         maps = {name: a[0] for name, a in record.attention.items() if _across(name)}
+        back = {name: a[0] for name, a in record.attention.items() if name.startswith("decoder") and name not in maps}
     else:
         (only,) = tokens.values()
         whole = _stream(only, line, text)
@@ -74,11 +79,12 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         first = int(np.flatnonzero(part > 0)[0])  # of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
+        back = {name: a[0, :, first - 1 :, first - 1 :] for name, a in record.attention.items()}
     if not maps:
         raise UserError(
             "a model that looks at its source", "one without attention", "Train with --model.score additive."
         )
-    return Alignment([plain(word) for word in names[0]], [plain(word) for word in names[1]], maps, text)
+    return Alignment([plain(word) for word in names[0]], [plain(word) for word in names[1]], maps, text, back)
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:

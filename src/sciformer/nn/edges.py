@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layout import Layout, take
+from .layout import Layout, entered, take
 from .norms import BatchNorm
-from .recurrent import no_bias
-from .transformer import Valid, check_layout
+from .transformer import Valid
 from .watch import Watch
 
 FEW = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
@@ -116,10 +115,7 @@ class EdgeNet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
-        layout = Layout(x, valid)
-        y = layout.flat(x)
+        layout, y = entered(self, x, valid, bias)
         if layout.total == 0:
             return layout.back(y.new_zeros(0, self.dim))
         y = self.input_norm(y, layout.real)

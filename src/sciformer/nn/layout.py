@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .ragged import Ragged
-from .transformer import Valid
+from .recurrent import no_bias
+from .transformer import Valid, check_layout
 
 
 class Layout:
@@ -79,6 +82,14 @@ class Layout:
     def unpad(self, square: Tensor) -> Tensor:
         """The run of a square; where a row is no token, whatever stands at some place."""
         return square.flatten(0, 1)[self.slots]
+
+
+def entered(trunk: Any, x: Tensor, valid: Valid, bias: Tensor | None) -> tuple[Layout, Tensor]:
+    """The layout of the tokens that enter a trunk without a bias, and their run (T, D)."""
+    check_layout(x, valid, trunk.inputs)
+    no_bias(bias, trunk)
+    layout = Layout(x, valid)
+    return layout, layout.flat(x)
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:

@@ -8,10 +8,9 @@ from torch import Tensor, nn
 
 from ..errors import UserError
 from .edges import coordinates
-from .layout import Layout, take
+from .layout import Layout, entered, take
 from .norms import BatchNorm
-from .recurrent import no_bias
-from .transformer import Valid, check_layout
+from .transformer import Valid
 from .watch import Watch
 
 
@@ -113,13 +112,10 @@ class LorentzNet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
+        layout, s = entered(self, x, valid, bias)
         if at is None or at.shape[-1] != 4:
             found = "none" if at is None else f"coordinates of shape {tuple(at.shape)}"
             raise UserError("four-vectors (..., 4) where tokens are", found, "Tokens have them with `at: vector`.")
-        layout = Layout(x, valid)
-        s = layout.flat(x)
         if layout.total == 0:
             return layout.back(s.new_zeros(0, self.dim))
         with torch.autocast(x.device.type, enabled=False):

@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .edges import EdgeConv, coordinates
-from .layout import Layout
+from .layout import Layout, entered
 from .norms import BatchNorm
-from .recurrent import no_bias
-from .transformer import Valid, check_layout
+from .transformer import Valid
 from .watch import Watch, look
 
 
@@ -79,10 +78,7 @@ class PointNet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
-        layout = Layout(x, valid)
-        y = layout.flat(x)
+        layout, y = entered(self, x, valid, bias)
         if layout.total == 0:
             return layout.back(y.new_zeros(0, self.dim))
         place = y if at is None else coordinates(at, x, layout)

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layout import Layout
+from .layout import entered
 from .norms import BatchNorm
-from .recurrent import no_bias
-from .transformer import Valid, check_layout
+from .transformer import Valid
 from .watch import Watch
 
 
@@ -72,10 +71,7 @@ class ResNet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
-        layout = Layout(x, valid)
-        run = layout.flat(x)
+        layout, run = entered(self, x, valid, bias)
         if layout.total == 0:
             return layout.back(run.new_zeros(0, self.dim))
         run = self.input_norm(run, layout.real)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .layout import Layout
-from .recurrent import no_bias
-from .transformer import Valid, check_layout
+from .layout import entered
+from .transformer import Valid
 from .watch import Watch
 
 
@@ -34,10 +33,7 @@ class DeepSet(nn.Module):
         watch: Watch | None = None,
     ) -> Tensor:
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
-        layout = Layout(x, valid)
-        y = layout.flat(x)
+        layout, y = entered(self, x, valid, bias)
         if watch is not None:
             watch.saw_hidden(layout.back(y), "input")
         for i, block in enumerate(self.blocks):

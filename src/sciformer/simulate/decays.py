@@ -19,12 +19,12 @@ QCD, HBB, HCC, HGG, H4Q, HQQL, ZQQ, WQQ, TBQQ, TBL = range(10)
 GLUON, LIGHT, CHARM, BOTTOM, ELECTRON, MUON, NEUTRINO, NOTHING = range(8)  # what a prong is
 MASS_W, WIDTH_W, MASS_Z, WIDTH_Z, MASS_H, MASS_T, WIDTH_T = 80.4, 2.1, 91.19, 2.5, 125.0, 172.5, 1.4
 RADIUS = 0.8
-GLUONS = 0.33  # of QCD jets; the others begin with a quark
+GLUONS = 0.242  # of QCD jets; the others begin with a quark
 Z_CHARM, Z_BOTTOM = 0.172, 0.216  # of hadronic decays
-SLOPE = np.array([124.0, 130, 130, 132, 132, 138, 132, 130, 124, 126])  # of the parent's pT, in GeV
+SLOPE = np.array([121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5])  # of the parent's pT, in GeV
 LEAST = np.array([482.0, 486, 480, 480, 480, 505, 480, 480, 482, 515])
 MOST = 1150.0
-SPREAD = np.array([0.93, 0.92, 0.95, 0.92, 0.93, 0.89, 0.96, 1.2, 0.9, 0.85])  # of the rapidity
+SPREAD = np.array([0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89])  # of the rapidity
 LOW = 8.0  # GeV, the lightest virtual W
 
 

@@ -23,7 +23,7 @@ from .vectors import TURN, Floats, normals
 EDGE, TRACK, NEUTRAL, FAINT = 2.5, 0.5, 0.4, 0.1
 SEEN = 0.97
 REACH = 1.3  # what is farther than this from the parent cannot be in the jet
-SOFT, SOFT_TOP, SOFT_PT = 1.7, 2.4, 0.6  # particles of the underlying event in a unit of area, and how pT falls, in GeV
+SOFT, SOFT_TOP, SOFT_PT = 1.34, 1.65, 0.569  # of the underlying event: particles in a unit of area; how pT falls, GeV
 
 TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # what a particle is seen as
 TYPE = np.full(16, TRACKS, np.int8)

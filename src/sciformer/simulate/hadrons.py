@@ -27,10 +27,10 @@ CHARGED = np.isin(np.arange(16), [PION, KAON, PROTON, ELECTRON, MUON, RHO])
 # Channels of a cluster: what it becomes, and how often.
 CHANNELS: dict[tuple[int, int], float] = {
     (PION, PION): 18, (PION0, PION0): 3, (PION, PION0): 12, (ETA, PION): 2, (ETA, PION0): 1,
-    (RHO, PION): 9, (RHO, PION0): 3, (RHO0, PION): 11, (RHO0, PION0): 3, (RHO, RHO): 4, (RHO, RHO0): 7,
-    (KAON, PION): 7, (KAON, PION0): 3, (KAON0, PION): 13, (KAON0, PION0): 6, (KAON, RHO): 3, (KAON0, RHO): 5,
-    (KAON0, RHO0): 7, (KAON, KAON): 3, (KAON0, KAON0): 9, (KAON, KAON0): 6,
-    (PROTON, PROTON): 2, (NEUTRON, NEUTRON): 7, (PROTON, NEUTRON): 6, (PROTON, PION): 5, (NEUTRON, PION): 9,
+    (RHO, PION): 7.1, (RHO, PION0): 2.7, (RHO0, PION): 8.9, (RHO0, PION0): 2.7, (RHO, RHO): 2.4, (RHO, RHO0): 3.9,
+    (KAON, PION): 7, (KAON, PION0): 3, (KAON0, PION): 11.5, (KAON0, PION0): 5.1, (KAON, RHO): 2.7, (KAON0, RHO): 3.4,
+    (KAON0, RHO0): 4.5, (KAON, KAON): 3, (KAON0, KAON0): 6.5, (KAON, KAON0): 5.1,
+    (PROTON, PROTON): 2, (NEUTRON, NEUTRON): 4.9, (PROTON, NEUTRON): 5.1, (PROTON, PION): 5, (NEUTRON, PION): 7.7,
 }  # fmt: skip
 SMALL: dict[tuple[int, int], float] = {(PION, PION): 5, (PION0, PION0): 2, (PION, PION0): 5}  # of light clusters
 FINE = 4096
@@ -39,7 +39,7 @@ LIFETIME_B = 0.455  # mm
 LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # D0, D+, Ds and a baryon, by their shares
 LEPTONS = {BEE: 0.115, DEE: 0.09}  # share of decays with an electron, and as many with a muon
 SPLITS = {BEE: 1, DEE: 1}  # times that a heavy cluster in them may become two
-LARGE = 1.0  # GeV, from which it does
+LARGE = 0.921  # GeV, from which it does
 DALITZ = 0.012  # of pi0 and eta with a pair of electrons for a photon
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Meter
 from ..data.readers.arrays import LENGTHS
 from ..data.source import Array, Lists, Table, rows_of
 from ..errors import UserError, one_of
+from ..terminal import Meter
 from .decays import CLASSES
 from .jets import check_classes, jets
 

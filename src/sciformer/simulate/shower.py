@@ -21,11 +21,11 @@ import numpy as np
 from .decays import BOTTOM, CHARM, GLUON, LIGHT
 from .vectors import TURN, Floats, frame_of
 
-CUT = 0.42  # GeV, K: the smallest momentum at right angles
-LAMBDA, FROZEN = 0.295, 0.45  # GeV
+CUT = 0.442  # GeV, K: the smallest momentum at right angles
+LAMBDA, FROZEN = 0.322, 0.446  # GeV
 STRONG = 12 * np.pi / 23  # alpha_s = STRONG / ln((k^2 + FROZEN^2) / LAMBDA^2)
 HEAVY = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
-SILENT = {CHARM: 9.0, BOTTOM: 18.0}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
+SILENT = {CHARM: 8.8, BOTTOM: 17.6}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
 
 LARGEST = STRONG / np.log((CUT**2 + FROZEN**2) / LAMBDA**2)
 COLOUR = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour

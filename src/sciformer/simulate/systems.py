@@ -34,14 +34,14 @@ from .hadrons import NEUTRINO as NEUTRINOS
 from .shower import BITS, shower, split
 from .vectors import Floats, boost
 
-WIDE = 0.5  # the largest scale of a jet without a resonance, in units of its pT
-NARROW = 0.8  # that of the b in a top quark, in units of twice its energy
-EXTRA, EXTRA_TOP = 0.27, 0.65  # soft jets from elsewhere for each jet, and beside a top quark
+WIDE = 0.572  # the largest scale of a jet without a resonance, in units of its pT
+NARROW = 0.859  # that of the b in a top quark, in units of twice its energy
+EXTRA, EXTRA_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
 LEAST, MOST = 4.0, 250.0  # GeV, their pT
-POWER, POWER_TOP = 0.5, 0.4  # with which the number above a pT falls
-SPLIT_B, SPLIT_C = (9.0, 0.9), (4.0, 0.9)  # share of a heavy quark that its hadron keeps: a beta distribution
+POWER, POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
+SPLIT_B, SPLIT_C = (9.0, 0.982), (4.0, 1.055)  # share of a heavy quark that its hadron keeps: a beta distribution
 KICK = 0.35  # GeV, at right angles
-LIGHTEST, TYPICAL = 0.35, 0.44  # GeV: a cluster's least mass, and the scale above it
+LIGHTEST, TYPICAL = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
 
 
 @dataclass

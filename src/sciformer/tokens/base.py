@@ -88,6 +88,17 @@ class Tokens(Section):
         """Further columns that are taken where the data have them."""
         return ()
 
+    @property
+    def positive(self) -> tuple[str, ...]:
+        """Columns of lists whose entries are 0 or more: where one is not, there is no token."""
+        return ()
+
+    @property
+    def entries(self) -> tuple[str, int] | None:
+        """The column of lists that has an entry for each token, and how many are kept of a list; None: who wants to
+        know the number of tokens must make them."""
+        return None
+
     # What is a token, and where is it?
 
     def fit(self, tables: Iterable[Table]) -> None:

@@ -15,7 +15,7 @@ from ..data.source import Lists, Table
 from ..errors import UserError, one_of
 from .base import Array, Readout, Tokens
 from .particle_drawing import draw
-from .particle_features import SETS, Feature, Moving, SetName, jet_of, relative, standardised, targets
+from .particle_features import SETS, Feature, Moving, SetName, jet_of, relative, side_by_side, standardised, targets
 from .particle_layers import PAIRS, PairName, ParticleEmbedding, ParticlePairs, ParticleReadout, PlainEmbedding, Rank
 
 TARGET = "target "
@@ -92,6 +92,16 @@ class Particles(Tokens):
         return (*self.plane, *self.jet, *self.types)
 
     @property
+    def positive(self) -> tuple[str, ...]:
+        """The energy."""
+        return (self.vector[3],)
+
+    @property
+    def entries(self) -> tuple[str, int]:
+        """A token for each entry of the momentum, up to `most`."""
+        return self.vector[0], self.most
+
+    @property
     def axes(self) -> int:
         """deta and dphi, or E, px, py, pz."""
         return 2 if self.at == "plane" else 4
@@ -119,19 +129,18 @@ class Particles(Tokens):
         """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4) pT, eta, phi and E, `type` (T,) and `raw` (T, K)."""
         parts = [self._column(table, name) for name in self.vector]
         lengths = parts[0].lengths.astype(np.int64)
-        vector = np.stack([part.values for part in parts], -1).astype(np.float32, copy=False)
+        vector = side_by_side([part.values for part in parts])
         self._finite(vector, "/".join(self.vector))
-        start = np.repeat(np.arange(len(lengths)), lengths)
-        jets = self._jets(table, vector, lengths)
-        columns = {"vector": vector, "jet": jets[start], "type": self._type(table, len(vector))}
+        if (vector[:, 3] < 0).any():
+            found = f"negative ones for {(vector[:, 3] < 0).sum()} particles"
+            raise UserError(f"energies of 0 or more in `{self.vector[3]}`", found, "Leave such particles out.")
+        jet = np.repeat(self._jets(table, vector, lengths), lengths, axis=0)
+        columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector))}
         if all(name in table for name in self.plane):
-            plane = [self._column(table, name, lengths).values for name in self.plane]
-            columns["plane"] = np.stack(plane, -1).astype(np.float32, copy=False)
+            columns["plane"] = side_by_side([self._column(table, name, lengths).values for name in self.plane])
         else:
             columns["plane"] = relative(vector, columns["jet"])[:, 1:]
-        raw = np.empty((len(vector), len(self.own)), np.float32)
-        for place, feature in enumerate(self.own):
-            raw[:, place] = self._values(table, feature, lengths)
+        raw = side_by_side([self._values(table, feature, lengths) for feature in self.own], len(vector))
         self._finite(raw, ", ".join(feature.name for feature in self.own))
         columns["raw"] = raw
         stream = Stream(columns, lengths)
@@ -141,7 +150,8 @@ class Particles(Tokens):
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
         at = stream.columns["plane"] if self.at == "plane" else stream.columns["vector"][:, [3, 0, 1, 2]]
-        columns = {"features": standardised(self._raw_features(stream), self.listed, self.state), "at": at}
+        found = standardised(self._raw_features(stream), self.listed, self.state)
+        columns = {"features": np.ascontiguousarray(found), "at": at}
         if "hidden" in stream.columns:
             columns["features"][stream.columns["hidden"].astype(bool)] = 0
             columns["rank"] = stream.position
@@ -150,12 +160,13 @@ class Particles(Tokens):
         return stream.but(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
+        """(T, F), each feature in one run of memory."""
         moving = Moving(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
-        found = np.empty((len(stream.columns["vector"]), len(self.listed)), np.float32)
+        found = np.empty((len(self.listed), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
         for place, feature in enumerate(self.listed):
-            found[:, place] = moving.of(feature.name) if feature.moving else next(own)
-        return found
+            found[place] = moving.of(feature.name) if feature.moving else next(own)
+        return found.T
 
     def _hardest(self, stream: Stream) -> tuple[Array, Array]:
         """Sort the particles of each jet by falling pT in place, and say where those to keep begin, and how many."""
@@ -177,11 +188,12 @@ class Particles(Tokens):
 
     def _type(self, table: Table, count: int) -> Array:
         """(T,) the number of the type whose column is largest; one more where none is set."""
-        there = [name for name in self.types if name in table]
-        kind = np.full(count, len(self.types), np.int64)
-        if len(there) == len(self.types) and there:
-            flags = np.stack([self._column(table, name).values for name in there], -1)
-            kind = np.where((flags > 0).any(-1), flags.argmax(-1), kind)
+        kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
+        if all(name in table for name in self.types):
+            for number, name in enumerate(self.types):
+                flag = self._column(table, name).values
+                np.copyto(kind, number, where=flag > largest)
+                largest = np.maximum(flag, largest)
         return kind
 
     def _values(self, table: Table, feature: Feature, lengths: Array) -> Array:
@@ -213,8 +225,8 @@ class Particles(Tokens):
         return column
 
     def _finite(self, values: Array, what: str) -> None:
-        bad = ~np.isfinite(values).all(-1)
-        if bad.any():
+        if not np.isfinite(values).all():
+            bad = ~np.isfinite(values).all(-1)
             raise UserError(f"finite numbers in {what}", f"NaN or infinity for {bad.sum()} particles")
 
     # How does it enter the model, and how does it come back?

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.readers.event_pieces import deal
-from sciformer.data.readers.event_plan import Scan, stretches
+from sciformer.data.readers.event_scan import Scan, stretches
 
 
 def scans(sizes, tags, edge, kept):

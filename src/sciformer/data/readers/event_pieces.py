@@ -11,7 +11,8 @@ from ...errors import UserError
 from ..chance import key, mix
 from ..source import Array, Lists, Table
 from .event_files import Column, shared
-from .event_plan import Plan, Rows, Scan
+from .event_plan import LABEL, Plan
+from .event_scan import Rows, Scan
 
 FILES, TAGS = 16, 64  # in a piece, at most
 
@@ -26,12 +27,24 @@ class EventPieces:
         self, plan: Plan, parts: Sequence[Part], piece: int, mixed: bool = True, notes: Sequence[str] = ()
     ) -> None:
         self.plan, self.notes = plan, list(notes)
+        self.scans = {scan.path: scan for scan, _ in parts}
         self.pieces = deal(parts, piece, mixed)
         self.sizes = [sum(map(len, some)) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
         """The samples of a piece."""
         return joined([self.plan.load(rows) for rows in self.pieces[piece]])
+
+    def known(self, name: str, lists: bool = False) -> Array | None:
+        """The classes of all samples, or how long lists are, which was seen when the files were looked at."""
+        sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
+        if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
+            return None
+        found = []
+        for rows in (run for piece in self.pieces for run in piece):
+            inside = np.arange(rows.stop - rows.start) if rows.kept is None else rows.kept
+            found.append(sides[rows.path][name][np.searchsorted(self.scans[rows.path].kept, rows.start + inside)])
+        return np.concatenate(found)
 
 
 def deal(parts: Sequence[Part], piece: int, mixed: bool = True) -> list[list[Rows]]:

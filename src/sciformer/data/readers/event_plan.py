@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -13,40 +13,12 @@ from ...formula import Formula
 from ..reweight import Weights
 from ..source import Array, Lists, Table, rows_of, select
 from .event_files import Column, EventFile, Layout, opened
+from .event_scan import Rows, Scan, Words, finite, lengths_of, stretches
 
-ENTRY, LABEL, WEIGHT = "entry", "label", "weight"  # columns that are made here
+ENTRY, FILE, LABEL, WEIGHT = "entry", "file", "label", "weight"  # columns that are made here
 OBSERVED = "for data.observers"  # why such a column is needed
 X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
 TRUE = "true classes"  # (n, classes), in passing
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Some rows of a file: from `start` on, those numbered `kept`, or all up to `stop`."""
-
-    path: Path
-    tag: str
-    start: int
-    stop: int
-    kept: Array | None = None
-
-    def __len__(self) -> int:
-        return self.stop - self.start if self.kept is None else len(self.kept)
-
-
-@dataclass(frozen=True)
-class Scan:
-    """What was found in a file: the numbers of its samples, columns that are needed to divide and to weigh them, and
-    how much was left out."""
-
-    path: Path
-    tag: str
-    kept: Array
-    columns: dict[str, Array]
-    counts: dict[str, int]
-    edges: Array
-    rows: int
-    lacks: tuple[str, ...] = ()  # columns that may be missing, and are
 
 
 @dataclass(frozen=True)
@@ -66,6 +38,7 @@ class Plan:
     empty      whether samples without entries are kept
     strict     whether every sample must have a class
     learned    weights of classes in bins, of which `extra` has the columns
+    positive   columns of lists whose entries are left out below 0
     """
 
     layout: Layout
@@ -82,24 +55,26 @@ class Plan:
     empty: bool = False
     strict: bool = True
     learned: Weights | None = None
+    positive: tuple[str, ...] = ()
 
     def load(self, rows: Rows) -> dict[str, Column]:
         """The samples of these rows."""
         file = opened(rows.path, self.layout)
         table = self._read(file, rows.tag, rows.start, rows.stop, scanning=False)
-        made, _ = _finite(self._handed(file, table), self.most)
+        made, *_ = finite(self._handed(file, table), self.most, self.positive)
         made |= {name: table[name] for name in self._own(rows.tag) if name in table}
         return made if rows.kept is None else select(made, rows.kept)
 
     def scan(self, path: Path, tag: str, piece: int) -> Scan:
         """Look at all rows of a file."""
         file = opened(path, self.layout)
-        parts: list[tuple[Array, dict[str, Array]]] = []
-        counts, lacks = {"selected": 0, "empty": 0, "entries": 0, "dropped": 0}, tuple[str, ...]()
+        parts: list[tuple[Array, dict[str, Array], dict[str, Array]]] = []
+        counts, lacks = {"selected": 0, "empty": 0, "entries": 0, "dropped": 0, "negative": 0}, tuple[str, ...]()
+        emptied = set[str]()
         for start, stop in stretches(file.edges, file.rows, piece):
             table = self._read(file, tag, start, stop, scanning=True)
             lacks = tuple(name for name in (*self.wishes, *self._own(tag)) if name not in table)
-            made, dropped = _finite(self._handed(file, table), self.most)
+            made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
             kept = np.ones(stop - start, bool)
             if self.chosen is not None:
                 kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path)) != 0
@@ -110,10 +85,13 @@ class Plan:
             counts["selected"] += int((~kept).sum())
             counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
             counts["dropped"] += dropped
+            counts["negative"] += negative
             if lists and not self.empty:
                 hollow = kept & (np.max(lists, 0) == 0)
                 counts["empty"] += int(hollow.sum())
                 kept &= ~hollow
+                if LABEL in self._own(tag) and LABEL in table:
+                    emptied |= set(map(str, np.unique(np.asarray(table[LABEL])[hollow])))
             rows = np.flatnonzero(kept)
             if TRUE in table and self.strict:
                 self._one_class(table, rows, start, path)
@@ -122,13 +100,23 @@ class Plan:
             found = {
                 name: _single(formula.of(table), f"data.{name}", path)[rows] for name, formula in self.extra.items()
             }
-            for name in (LABEL, WEIGHT) if X in self.extra else ():
-                if name in table:
+            for name in (LABEL, WEIGHT) if X in self.extra else (LABEL,):
+                if name in self._own(tag) and name in table:
                     found[name] = _single(table[name], name, path)[rows]
-            parts.append((rows + start, found))
-        columns = {name: np.concatenate([found[name] for _, found in parts]) for name in parts[0][1]}
-        kept = np.concatenate([rows for rows, _ in parts])
-        return Scan(path, tag, kept, columns, counts, file.edges, file.rows, tuple(dict.fromkeys(lacks)))
+            parts.append((rows + start, found, lengths_of(made, rows)))
+        columns: dict[str, Array | Words] = {
+            name: np.concatenate([found[name] for _, found, _ in parts]) for name in parts[0][1]
+        }
+        if LABEL in columns:
+            columns[LABEL] = Words.of(columns[LABEL][:])
+        lengths, alike = dict[str, Array](), dict[tuple[int, ...], Array]()
+        for name in parts[0][2]:
+            some = [long[name] for *_, long in parts]
+            key = tuple(map(id, some))
+            lengths[name] = alike[key] = alike[key] if key in alike else np.concatenate(some)
+        kept = np.concatenate([rows for rows, *_ in parts])
+        lacks, gone = tuple(dict.fromkeys(lacks)), frozenset(emptied)
+        return Scan(path, tag, kept, columns, counts, file.edges, file.rows, lacks, lengths, gone)
 
     def without(self, names: Collection[str]) -> Plan:
         """The same without columns that may be missing."""
@@ -160,6 +148,8 @@ class Plan:
         table = {name: read[found] for name, found in raw.items()}
         if ENTRY not in table:
             table[ENTRY] = np.arange(start, stop)
+        if FILE not in table and (FILE in needed or FILE in optional):
+            table[FILE] = np.full(stop - start, file.path.name)
         for name in order:
             table[name] = self.new[name].of(table)
         self._classify(table, tag)
@@ -193,7 +183,7 @@ class Plan:
         """Whether a column can be had."""
         if name in self.new and name not in inside:
             return all(self._there(file, one, (*inside, name)) for one in self.new[name].names)
-        return name == ENTRY or file.find(name) is not None
+        return name in (ENTRY, FILE) or file.find(name) is not None
 
     def _trace(
         self, file: EventFile, name: str, why: str, raw: dict[str, str], order: list[str], inside: tuple[str, ...]
@@ -209,7 +199,7 @@ class Plan:
                 self._trace(file, one, f"for data.new.{name}", raw, order, (*inside, name))
             order.append(name)
             return
-        if name == ENTRY and file.find(name) is None:
+        if name in (ENTRY, FILE) and file.find(name) is None:
             return
         raw[name] = file.need(name, why)
 
@@ -269,47 +259,7 @@ class Plan:
         table[WEIGHT] = np.asarray(weight, np.float32)
 
 
-def stretches(edges: Array, rows: int, size: int) -> Iterator[tuple[int, int]]:
-    """Runs of at most `size` rows, ended where reading can begin anew if there is such a place in their last half."""
-    start = 0
-    while start < rows:
-        stop = min(start + size, rows)
-        if stop < rows:
-            near = edges[(edges > start + size // 2) & (edges <= stop)]
-            stop = int(near[-1]) if len(near) else stop
-        yield start, stop
-        start = stop
-
-
 def _single(column: Column, what: str, path: Path) -> Array:
     if isinstance(column, Lists) or column.ndim != 1:
         raise UserError(f"one value for each sample of {path} in {what}", "a list of them")
     return column
-
-
-def _finite(table: Mapping[str, Column], most: int | None) -> tuple[dict[str, Column], int]:
-    """The table without entries of lists that are not finite in some column, and without those beyond the first
-    `most`; and how many were not finite."""
-    made, dropped = dict(table), 0
-    groups: dict[int, list[str]] = {}
-    for name, column in table.items():
-        if isinstance(column, Lists):
-            groups.setdefault(id(column.lengths), []).append(name)
-    for names in groups.values():
-        columns = {name: column for name in names if isinstance(column := table[name], Lists)}
-        lengths = columns[names[0]].lengths
-        good: Array | None = None
-        for column in columns.values():
-            if column.values.dtype.kind == "f":
-                finite = np.isfinite(column.values)
-                if not finite.all():
-                    good = finite if good is None else good & finite
-        dropped += 0 if good is None else int((~good).sum())
-        if most is not None and (lengths > most).any():
-            inside = np.arange(int(lengths.sum())) - np.repeat(lengths.cumsum() - lengths, lengths) < most
-            good = inside if good is None else good & inside
-        if good is not None:
-            sample = np.repeat(np.arange(len(lengths)), lengths)
-            left = np.bincount(sample[good], minlength=len(lengths)).astype(np.int64)
-            made |= {name: Lists(column.values[good], left) for name, column in columns.items()}
-    return made, dropped

@@ -19,7 +19,8 @@ from ..source import Array, Data, Source, Splits, find_files, locate
 from ..split import Split
 from .event_files import Layout, release
 from .event_pieces import EventPieces
-from .event_plan import BY, LABEL, OBSERVED, WEIGHT, Plan, Scan, X, Y
+from .event_plan import BY, LABEL, OBSERVED, WEIGHT, Plan, X, Y
+from .event_scan import Scan, Words
 from .parts import in_order, prints
 
 WHAT = "files of events"
@@ -63,7 +64,7 @@ class Events(Data):
     label: str = ""
     """Column that has the class, as a number or, in Parquet and NPZ files, by its name; copied to `label`."""
     observers: list[str] = Field(default_factory=list)
-    """Columns that are carried along to the answers; `entry` is the number of the row in its file."""
+    """Columns that are carried along to the answers; `entry` is the number of the row in its file, `file` its name."""
     weight: str = ""
     """Formula of a weight for each sample, as column `weight`; it counts where objective.weight names it."""
     reweight: Reweight | None = None
@@ -77,10 +78,16 @@ class Events(Data):
     piece: int = Field(default=16384, ge=16)
     """Samples read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+    def want(
+        self,
+        names: Collection[str],
+        truth: Collection[str] = (),
+        wishes: Collection[str] = (),
+        positive: Collection[str] = (),
+    ) -> Self:
         """The same section, told which columns are of use."""
         twin = self.fresh()
-        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))
+        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
 
     def open(self, say: Any = None) -> Splits:
@@ -171,6 +178,7 @@ class Events(Data):
             self.most,
             self.empty == "keep",
             training,
+            positive=tuple(self.state.get("positive", ())),
         )
 
     def _scanned(
@@ -191,7 +199,9 @@ class Events(Data):
                 notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
         if not scans:
             raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
-        _left_out(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
+        _left_out(scans, notes, plan.positive, f" for {part}", "" if part == "train" else f" of {part}")
+        if LABEL in self.state.get("truth", ()):
+            _all_there({tag for tag, _ in files}, scans, notes, part)
         return scans
 
     def _divided(self, scans: Sequence[Scan]) -> dict[str, Array]:
@@ -218,7 +228,7 @@ class Events(Data):
             if name in self.observers or len(lacking) < len(scans):
                 more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
                 notes.append(f"`{name}` is not in {lacking[0]}{more}: left out.")
-        _left_out(scans, notes)
+        _left_out(scans, notes, plan.positive)
         return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
 
     def _slow(self, source: Source, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
@@ -253,7 +263,9 @@ def split_tag(name: str | Path) -> tuple[str, str]:
     return tag, rest
 
 
-def _left_out(scans: Sequence[Scan], notes: list[str], why: str = "", whose: str = "") -> None:
+def _left_out(
+    scans: Sequence[Scan], notes: list[str], positive: Collection[str], why: str = "", whose: str = ""
+) -> None:
     """Tell in the notes how much is not used; refuse it if nothing is left."""
     counts = {key: sum(scan.counts[key] for scan in scans) for key in scans[0].counts}
     total, kept = sum(scan.rows for scan in scans), sum(len(scan.kept) for scan in scans)
@@ -262,10 +274,22 @@ def _left_out(scans: Sequence[Scan], notes: list[str], why: str = "", whose: str
     if counts["dropped"]:
         every = counts["dropped"] + counts["entries"]
         notes.append(f"{counts['dropped']:,} of {every:,} entries of lists{whose} are not finite: left out.")
+    if counts["negative"]:
+        every = counts["negative"] + counts["entries"]
+        names = ", ".join(f"`{name}`" for name in positive)
+        notes.append(f"{counts['negative']:,} of {every:,} entries of lists{whose} are negative in {names}: left out.")
     if counts["empty"]:
         notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
     if not kept:
         raise UserError(f"samples{why} that are kept", f"none of {total:,}", " ".join(notes))
+
+
+def _all_there(tags: Collection[str], scans: Sequence[Scan], notes: Sequence[str], part: str) -> None:
+    """Refuse classes of which nothing is left, for their files or all their samples are left out."""
+    kept = {str(name) for scan in scans if isinstance(words := scan.columns.get(LABEL), Words) for name in words.words}
+    lost = sorted({*tags, *(name for scan in scans for name in scan.emptied)} - kept - {""})
+    if lost:
+        raise UserError(f"samples of the class {lost[0]} for {part}", "none that is kept", " ".join(notes[:4]))
 
 
 def _all(scans: Sequence[Scan], name: str) -> Array:
@@ -273,4 +297,4 @@ def _all(scans: Sequence[Scan], name: str) -> Array:
     found = [scan.columns.get(name) for scan in scans]
     if name == LABEL and any(column is None for column in found):
         raise UserError("classes, for data.reweight", "none", "Give them by tags, data.classes or data.label.")
-    return np.concatenate([np.ones(len(s.kept)) if c is None else c for s, c in zip(scans, found)])
+    return np.concatenate([np.ones(len(s.kept)) if c is None else c[:] for s, c in zip(scans, found)])

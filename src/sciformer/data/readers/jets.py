@@ -13,9 +13,11 @@ from pydantic import Field
 
 from ...errors import UserError
 from ...simulate.decays import CLASSES
-from ...simulate.jets import JET, MOST, VERSION, check_classes, jets
+from ...simulate.jets import JET, MOST, VERSION, check_classes, jets, labels
 from ..source import Array, Data, Lists, Source, Splits, Table
 from .arrays import LENGTHS, Arrays, read_arrays
+
+HELD = 200_000  # jets of a part that stay in memory once they are made, if there are no more: some 3 kB each
 
 
 class Jets(Data):
@@ -42,10 +44,16 @@ class Jets(Data):
     cache: str = ""
     """Folder where pieces are kept for the next time; empty: nowhere, they are made again."""
 
-    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+    def want(
+        self,
+        names: Collection[str],
+        truth: Collection[str] = (),
+        wishes: Collection[str] = (),
+        positive: Collection[str] = (),
+    ) -> Self:
         """The same section, told which columns are of use."""
         twin = self.fresh()
-        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))
+        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
 
     def open(self, say: Any = None, write: bool = True) -> Splits:
@@ -73,7 +81,7 @@ class Jets(Data):
 
         plain = Events(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
         if "names" in self.state:
-            plain = plain.want(self.state["names"], self.state["truth"], self.state["wishes"])
+            plain = plain.want(*(self.state[key] for key in ("names", "truth", "wishes", "positive")))
         return plain.read(files)
 
 
@@ -86,9 +94,23 @@ class Simulated:
         self.names = {*told["names"], *told["truth"], *told["wishes"], "label", *JET} if told else None
         whole, rest = divmod(count, section.piece)
         self.sizes = [section.piece] * whole + ([rest] if rest else [])
+        self.held: dict[int, Table] | None = {} if count <= HELD else None
 
     def load(self, piece: int) -> Table:
-        """Make a piece, or read it where it was kept."""
+        """Make a piece, or find it where it was kept."""
+        if self.held is None:
+            return self._load(piece)
+        if piece not in self.held:
+            self.held[piece] = self._load(piece)
+        return self.held[piece]
+
+    def known(self, name: str, lists: bool = False) -> Array | None:
+        """The classes, which are drawn before the jets are made."""
+        if lists or name != "label":
+            return None
+        return labels(sum(self.sizes), self.section.seed, self.section.classes, 0, self.part)
+
+    def _load(self, piece: int) -> Table:
         path = self._path(piece)
         if path is not None and path.exists():
             with suppress(UserError):  # a damaged file is made again

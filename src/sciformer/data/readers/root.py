@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,9 @@ THREADS = 4  # that unpack at most
 def _uproot() -> Any:
     import uproot  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
+    unpacker: Any = getattr(uproot.compression, "_decompress_ZLIB", None)  # uproot.ZLIB.library is for writing
+    if getattr(unpacker, "library", "") == "zlib" and importlib.util.find_spec("isal"):
+        unpacker.library = "isal"  # the same bytes in half the time
     return uproot
 
 

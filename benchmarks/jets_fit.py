@@ -1,0 +1,174 @@
+"""The constants of the built-in jets, fitted to the training part of the Pythia jets.
+
+    python benchmarks/jets_fit.py --pythia toyjets_pythia8.npz
+
+Least squares from round first guesses. What is squared: differences of five quantiles in units of the spread, for each
+observable of jets_generator.py and each class, and of the medians and upper ends of the masses. Spectra of pT and
+rapidity follow class by class from means and spreads. Only jets that benchmarks/jets.py trains on are looked at: those
+of its training part, without those that it keeps to judge tops against QCD. The last line judges the constants on its
+other parts too. What is printed goes, rounded, into sciformer/simulate, with a new VERSION.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jets_data import HALVES, SHARES, decoded, parts_of
+from jets_generator import SHOWN, Observables, builtin, observables
+from sciformer.simulate import decays, detector, hadrons, jets, shower, systems
+from sciformer.simulate.decays import CLASSES
+
+Array = NDArray[Any]
+FIRST = {"cut": 0.45, "lambda": 0.3, "frozen": 0.45, "silent": 9.0, "typical": 0.45, "wide": 0.55, "narrow": 0.7}
+FIRST |= {"extra": 0.25, "extra_top": 0.5, "power": 0.5, "power_top": 0.35, "split_b": 1.0, "split_c": 1.0}
+FIRST |= {"soft": 1.3, "soft_top": 1.3, "soft_pt": 0.65, "gluons": 0.3, "large": 1.1, "pion0": 1.0}
+FIRST |= {"neutral": 1.0, "rho": 1.0}
+QUANTILES = (10, 30, 50, 70, 90)
+NUMBER, STEP = 14_336, 0.12  # jets for each try, and how far a logarithm goes for a slope
+DAMPING = (0.03, 0.3, 3.0)
+P, P0, K, K0, N, R, R0, E = (
+    getattr(hadrons, name) for name in ("PION", "PION0", "KAON", "KAON0", "NEUTRON", "RHO", "RHO0", "ETA")
+)
+Q = hadrons.PROTON
+CHANNELS = {
+    (P, P): 18, (P0, P0): 3, (P, P0): 12, (E, P): 2, (E, P0): 1, (R, P): 8, (R, P0): 3, (R0, P): 10, (R0, P0): 3,
+    (R, R): 3, (R, R0): 5, (K, P): 7, (K, P0): 3, (K0, P): 9, (K0, P0): 4, (K, R): 3, (K0, R): 3, (K0, R0): 4,
+    (K, K): 3, (K0, K0): 4, (K, K0): 4, (Q, Q): 2, (N, N): 3, (Q, N): 4, (Q, P): 5, (N, P): 6,
+}  # fmt: skip
+SMALL = {(P, P): 5, (P0, P0): 2, (P, P0): 5}
+
+
+def channels(x: dict[str, float], weights: dict[tuple[int, int], int]) -> dict[tuple[int, int], float]:
+    """What a cluster becomes, with more or fewer neutral pions, neutral hadrons and rhos."""
+    factor = {P0: x["pion0"], E: x["pion0"], K0: x["neutral"], N: x["neutral"], R: x["rho"], R0: x["rho"]}
+    return {pair: weight * factor.get(pair[0], 1) * factor.get(pair[1], 1) for pair, weight in weights.items()}
+
+
+def put(x: dict[str, float]) -> None:
+    """Let the generator work with these constants."""
+    plain: dict[Any, dict[str, Any]] = {
+        shower: {"CUT": x["cut"], "LAMBDA": x["lambda"], "FROZEN": x["frozen"]},
+        systems: {"TYPICAL": x["typical"], "WIDE": x["wide"], "NARROW": x["narrow"], "EXTRA": x["extra"]},
+        detector: {"SOFT": x["soft"], "SOFT_TOP": x["soft_top"], "SOFT_PT": x["soft_pt"]},
+        decays: {"GLUONS": x["gluons"]},
+        hadrons: {"LARGE": x["large"]},
+    }
+    plain[shower]["SILENT"] = {key: x["silent"] * more for key, more in zip(shower.SILENT, (1, 2))}
+    plain[systems] |= {"EXTRA_TOP": x["extra_top"], "POWER": x["power"], "POWER_TOP": x["power_top"]}
+    plain[systems] |= {"SPLIT_B": (9.0, x["split_b"]), "SPLIT_C": (4.0, x["split_c"])}
+    for module, values in plain.items():
+        for name, value in values.items():
+            setattr(module, name, value)
+    shower.LARGEST = shower.STRONG / np.log((x["cut"] ** 2 + x["frozen"] ** 2) / x["lambda"] ** 2)
+    shower.STEP = np.array(np.pi / (shower.LARGEST * shower.COLOUR), np.float32)
+    shower.FLOOR = np.array([0, 0, *(np.log(one / x["cut"]) ** 2 for one in shower.SILENT.values())], np.float32)
+    hadrons.TABLE = hadrons._lookup(channels(x, CHANNELS))
+    hadrons.TABLE_SMALL = hadrons._lookup(channels(x, SMALL))
+    jets.chunk.cache_clear()
+
+
+def made(number: int = NUMBER, seed: int = 1) -> tuple[Observables, Array]:
+    """Built-in jets and their classes."""
+    table = builtin(number, seed)
+    return observables(*table) | {"jet_eta": table[1]["jet_eta"]}, table[1]["label"]
+
+
+def apart(ours: Observables, label: Array, theirs: Observables, truth: Array) -> Array:
+    """How far the observables are from each other, as a vector whose square counts."""
+    found: list[float] = []
+    for one in np.unique(truth):
+        mine, other = label == one, truth == one
+        for name in (name for name in SHOWN if name not in ("electrons", "muons", "jet_pt")):
+            a, b = ours[name][mine], theirs[name][other]
+            shift = np.percentile(a, QUANTILES) - np.percentile(b, QUANTILES)
+            found += list(shift / (b.std() + 1e-9) / np.sqrt(len(QUANTILES)))
+            if name in ("mass", "groomed"):
+                middle, high = np.percentile(a, (50, 95)) - np.percentile(b, (50, 95))
+                found += [np.sqrt(2) * middle / 10, np.sqrt(0.4) * high / 25]
+    return np.array(found) / np.sqrt(len(np.unique(truth)))
+
+
+def spectra(theirs: Observables, truth: Array) -> None:
+    """Slopes of pT and spreads of rapidity that give the means and spreads of the classes."""
+    for _ in range(6):
+        jets.chunk.cache_clear()
+        ours, label = made(20_480, 3)
+        for place, one in enumerate(CLASSES):
+            a, b = label == one, truth == one
+            ratio = (theirs["jet_pt"][b].mean() - jets.LOWEST) / (ours["jet_pt"][a].mean() - jets.LOWEST)
+            decays.SLOPE[place] *= ratio**0.7
+            decays.SPREAD[place] *= (theirs["jet_eta"][b].std() / ours["jet_eta"][a].std()) ** 0.7
+    jets.chunk.cache_clear()
+
+
+def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:
+    """The constants that come nearest: Gauss and Newton's steps in their logarithms, the shorter the less they help."""
+    names = list(FIRST)
+    decays.SLOPE[:], decays.SPREAD[:] = 130, 1
+
+    def at(logs: Array) -> Array:
+        put(dict(zip(names, np.exp(logs).tolist())))
+        return apart(*made(), theirs, truth)
+
+    x = np.log(list(FIRST.values()))
+    at(x)
+    spectra(theirs, truth)
+    here = at(x)
+    print(f"first guesses: {here @ here:.3f}", flush=True)
+    for number in range(rounds):
+        slopes = np.stack([(at(x + STEP * one) - here) / STEP for one in np.eye(len(x))], 1)
+        square = slopes.T @ slopes
+        tries: list[tuple[float, Array, Array]] = [(float(here @ here), x, here)]
+        for damping in DAMPING:
+            step = -np.linalg.solve(square + damping * np.eye(len(x)), slopes.T @ here)
+            y = x + np.clip(step, -0.5, 0.5)
+            there = at(y)
+            tries.append((float(there @ there), y, there))
+        best, x, here = min(tries, key=lambda one: one[0])
+        shown = {name: round(float(value), 4) for name, value in zip(names, np.exp(x))}
+        print(f"round {number + 1}: {best:.3f} {json.dumps(shown)}", flush=True)
+    return dict(zip(names, np.exp(x).tolist()))
+
+
+def judge(sides: dict[str, tuple[Observables, Array]]) -> dict[str, float]:
+    """How far new built-in jets are from each part."""
+    ours = made(40_960, 9)
+    return {name: float(np.square(apart(*ours, *side)).sum()) for name, side in sides.items()}
+
+
+def main() -> None:
+    """Fit, print, and judge."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pythia", type=Path, required=True, help="the Pythia jets, toyjets_pythia8.npz")
+    parser.add_argument("--rounds", type=int, default=6)
+    options = parser.parse_args()
+    part, jet, count = decoded(options.pythia)
+    every = observables(part, jet, count) | {"jet_eta": jet["jet_eta"]}
+    parts = parts_of(jet["label"], SHARES)
+    two = np.flatnonzero(np.isin(jet["label"], ["Tbqq", "QCD"]))
+    tops = two[parts_of(jet["label"][two], HALVES)["test"]]
+    parts |= {"train": np.setdiff1d(parts["train"], tops), "tops": tops}
+    sides = {
+        name: ({key: column[rows] for key, column in every.items()}, jet["label"][rows]) for name, rows in parts.items()
+    }
+    judged = judge(sides)
+    print("as they are:", json.dumps({name: round(value, 3) for name, value in judged.items()}), flush=True)
+    x = search(*sides["train"], options.rounds)
+    put(x)
+    spectra(*sides["train"])
+    print(json.dumps({key: round(value, 4) for key, value in x.items()}, indent=1))
+    print("channels", [round(value, 1) for value in channels(x, CHANNELS).values()])
+    print("small", [round(value, 1) for value in channels(x, SMALL).values()])
+    print("slope", decays.SLOPE.round(1).tolist(), "spread", decays.SPREAD.round(2).tolist())
+    judged = judge(sides)
+    print("fitted:", json.dumps({name: round(value, 3) for name, value in judged.items()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Data in many pieces: read ahead by a thread, shared out among workers, and not read before they are needed."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from sciformer.assembly import Assembly
+from sciformer.data.dataset import AHEAD, Dataset
+from sciformer.data.loader import Fetch, load
+from sciformer.data.order import Budget, Order, Packed, arrange
+from sciformer.data.source import select
+from sciformer.objectives.masked import Masked
+from sciformer.recipe import Recipe
+from sciformer.tokens.text import Text, as_table
+
+from .test_loader import left_behind
+
+SIZES = [7, 5, 8, 6, 7, 7, 4, 6, 5, 9, 3, 7]
+TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(sum(SIZES))]
+
+
+class Cut:
+    """A table in pieces; a file gets the name of each that is loaded, and of the process."""
+
+    def __init__(self, folder=None, slow=0.0):
+        self.table, self.sizes = {**as_table(TEXTS), "n": np.arange(len(TEXTS))}, list(SIZES)
+        self.folder, self.slow, self.threads = folder, slow, []
+
+    def load(self, piece):
+        self.threads.append((piece, threading.current_thread().name))
+        if self.folder is not None:
+            (self.folder / f"{os.getpid()} {piece} {time.monotonic_ns()}").touch()
+        time.sleep(self.slow)
+        start = sum(self.sizes[:piece])
+        return select(self.table, np.arange(start, start + self.sizes[piece]))
+
+
+def fetch_of(source, kind=Order, near=8):
+    tokens = {"t": Text(kind="text", unit="characters")}
+    tokens["t"].fit([as_table(TEXTS)])
+    dataset = Dataset(source, tokens, near=near)
+    made = {
+        Order: lambda: Order(len(dataset), 6, 1, lengths=dataset.lengths, chunks=SIZES, near=2),
+        Budget: lambda: Budget(dataset.widths, 40, 1, multiple=4, chunks=SIZES, near=2),
+        Packed: lambda: Packed(dataset.widths, 40, 1, chunks=SIZES, near=2),
+    }
+    return Fetch(dataset, made[kind](), tokens, Masked(kind="masked", random=0.2))
+
+
+def same(found, expected):
+    found, expected = list(found), list(expected)
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected):
+        assert (one.count, one.room) == (other.count, other.room)
+        np.testing.assert_array_equal(one.ids, other.ids)
+        np.testing.assert_array_equal(one.samples["n"], other.samples["n"])
+        for name, column in other.stream.columns.items():
+            np.testing.assert_array_equal(one.stream.columns[name], column)
+
+
+@pytest.mark.parametrize("kind", [Order, Budget, Packed])
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_batches_are_the_same_whoever_reads_the_pieces(kind, workers):
+    fetch = fetch_of(Cut(), kind)
+    last = 2 * fetch.order.batches + 3
+    expected = [fetch[step] for step in range(last)]
+    before = set(threading.enumerate())
+    for first in (0, 5):
+        same(load(fetch_of(Cut(), kind, near=5), first, last, workers=workers), expected[first:])
+    batches = load(fetch_of(Cut(slow=0.01), kind), 2, last, workers=workers)
+    same([next(batches)], expected[2:3])
+    batches.close()
+    assert left_behind(before) == ([], set())
+
+
+def test_a_thread_makes_what_comes_next():
+    source = Cut()
+    fetch = fetch_of(source)
+    fetch.dataset.kept.clear()
+    source.threads.clear()
+    batches = load(fetch, 0, fetch.order.batches)
+    next(batches)
+    pool = fetch.dataset.pool
+    assert len(fetch.dataset.coming) <= AHEAD
+    pool.submit(int).result()
+    there = {piece for piece, name in source.threads if name.startswith("read ahead")}
+    assert there
+    soon = fetch.order.ahead(0, 0).tolist()
+    assert set(soon[: fetch.order.near]) <= set(fetch.dataset.kept) | set(fetch.dataset.coming)
+    source.threads.clear()
+    for _ in range(next(iter(fetch.order.runs(0, 99))).stop):  # into the next pieces
+        next(batches)
+    assert len({piece for piece, _ in source.threads}) == len(source.threads)  # none is made twice
+    batches.close()
+    assert fetch.dataset.pool is None
+
+
+def test_without_a_reader_nothing_is_made_ahead():
+    fetch = fetch_of(Cut())
+    fetch[0]
+    assert fetch.dataset.coming == {}
+
+
+@pytest.mark.parametrize("kind", [Order, Budget, Packed])
+def test_runs_of_steps_cover_all_and_share_their_pieces(kind):
+    order = fetch_of(Cut(), kind).order
+    for first, last in ((0, order.batches), (3, 3 * order.batches - 1), (4, 5), (4, 4)):
+        runs = list(order.runs(first, last))
+        assert [step for run in runs for step in run] == list(range(first, last))
+    assert len(list(order.runs(0, 2 * order.batches))) == 2 * len(SIZES) // 2
+    ends = np.cumsum(SIZES)
+    for step in range(order.batches):
+        used = set(np.searchsorted(ends, order(0, step), side="right").tolist())
+        assert len(used) <= 3 * order.near
+        assert len(order.ahead(0, step)) == 2 * order.near
+    assert order.ahead(0, 0).tolist() == order._turn(0)[: 2 * order.near].tolist()
+    assert order.ahead(0, order.batches - 1).tolist()[order.near :] == order._turn(1)[: order.near].tolist()
+    plain = Order(20, 4, 0)
+    assert [list(run) for run in plain.runs(2, 5)] == [[2], [3], [4]]
+    assert plain.ahead(0, 1).tolist() == []
+
+
+def test_workers_read_their_own_pieces(tmp_path):
+    fetch = fetch_of(Cut(tmp_path), near=6)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    last = 3 * fetch.order.batches
+    assert len(list(load(fetch, 0, last, workers=3))) == last
+    loads = [path.name.split() for path in tmp_path.iterdir()]
+    assert len({pid for pid, *_ in loads}) == 3
+    assert len(loads) < 2.2 * 3 * len(SIZES)  # each of three would read nearly all of three times as many
+
+
+def test_simulated_jets_are_made_when_they_are_needed(monkeypatch):
+    from sciformer.data.readers import jets as reader
+
+    made = []
+    real = reader.jets
+    monkeypatch.setattr(reader, "jets", lambda *given: made.append(given) or real(*given))
+    changes = {"data.number": 200, "data.piece": 64, "data.valid": 100, "data.test": 0, "tokens.most": 30}
+    opened = Assembly.open(Recipe.load("jets/part", changes))
+    assert made == []
+    train = opened.dataset("train")
+    assert opened.objective.state["counts"] == np.unique(train.sample_column("label"), return_counts=True)[1].tolist()
+    order = arrange(train, 8, packed=True)
+    train.batch(order(0, 0))
+    assert len(made) <= 4
+    np.testing.assert_array_equal(train.lengths, np.concatenate([train._load(i).stream.lengths for i in range(4)]))
+    np.testing.assert_array_equal(train.sample_column("label"), train.all().samples["label"])
+    assert len(made) == 4  # what was made stays
