@@ -134,7 +134,12 @@ def test_odd_names_stay_names(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "content", "words"),
     [
-        ("txt", "a.txt", b"x" * 900, "one of text, patches, arrays, jets, lightcurves; found 'txt'. Did you mean 'text'"),
+        (
+            "txt",
+            "a.txt",
+            b"x" * 900,
+            "patches, arrays, jets, lightcurves; found 'txt'. Did you mean 'text'",
+        ),
         ("text", "a.txt", "café ".encode("latin1") * 200, "UTF-8 text in a.txt"),
         ("text", "a.txt", b"\0\1" * 900, "a binary file"),
         ("text", "a.txt", b"short", "500 characters or more; found 5"),

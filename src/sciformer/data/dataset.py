@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
 from .batch import Batch, Stream, join
-from .source import Lists, Source, Table, known, rows_of
+from .items import ITEMS as ITEMS
+from .items import labelled
+from .source import Lists, Source, known, rows_of
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
@@ -27,7 +29,6 @@ Array = NDArray[Any]
 
 WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
 START = "window from"  # the column of samples that says at which of its tokens, but for those given beside, it begins
-ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
 AHEAD = 2  # pieces made ahead of the time when they are wanted
 LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not
 
@@ -289,7 +290,7 @@ class Dataset:
             batch = Batch({name: stream.joined() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
             (only,) = self.tokens.values()
-            batch = _labelled(batch, table, only, self.labels)
+            batch = labelled(batch, table, only, self.labels)
         return batch
 
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
@@ -325,42 +326,6 @@ class Dataset:
             column = whole.samples[name]
             parts.append(column if self.window is None else np.repeat(column, np.diff(self._first(piece)), axis=0))
         return np.concatenate(parts)
-
-
-def _labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...]) -> Batch:
-    """Whole samples with their lists of labels, and tokens that know which of them is theirs."""
-    stream, wordy = batch.stream, "word" in batch.stream.columns
-    word = stream.columns.get("word", stream.position)
-    first = ((np.diff(word, prepend=-2) != 0) | (stream.position == 0)) & (word >= 0)
-    split = {name: column for name in tokens.reads if isinstance(column := table[name], Lists)}
-    count = np.bincount(stream.sample[first], minlength=len(stream))
-    if wordy and len(split) == 1:  # words that make no token count too
-        (count,) = (column.lengths for column in split.values())
-    samples = {ITEMS: count, **{name: _apart(column) for name, column in split.items()}}
-    for name in labels:
-        listed = table.get(name)
-        if listed is None:
-            continue  # who predicts need not know
-        if not isinstance(listed, Lists):
-            raise UserError(f"a list of labels for each sample in column `{name}`", "single values")
-        if (listed.lengths != count).any():
-            bad = int(np.argmax(listed.lengths != count))
-            what = "words" if wordy else "tokens"
-            raise UserError(
-                f"a label in column `{name}` for each of the {count[bad]} {what} of sample {bad}",
-                f"{listed.lengths[bad]} labels",
-                "" if wordy else "Labels of words need tokens that are words or parts of words.",
-            )
-        samples[name] = _apart(listed)
-    return batch.but(stream.but(item=np.where(first, word, -1)), **samples)
-
-
-def _apart(column: Lists) -> Array:
-    """Lists one by one, in an array of objects."""
-    made, stops = np.empty(len(column), object), column.lengths.cumsum()
-    for row, (stop, long) in enumerate(zip(stops, column.lengths)):
-        made[row] = column.values[stop - long : stop]
-    return made
 
 
 def _lengths(whole: Batch) -> Array:

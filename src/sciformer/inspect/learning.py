@@ -30,7 +30,7 @@ def draw_steps(
             np.asarray(means, np.float64),
             np.asarray(spreads, np.float64),
             color=LINES[number % len(LINES)],
-            linestyle=DASHES[(number + number // len(LINES)) % len(DASHES)],  # type: ignore[arg-type]
+            linestyle=DASHES[(number + number // len(LINES)) % len(DASHES)],
             linewidth=1.4,
             marker="o",
             markersize=4,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Meter
 from ..data.source import Array, Lists, Table
 from ..errors import UserError
+from ..terminal import Meter
 from . import jet_files
 from .jet_files import Say
 from .lightcurves import Options, check_classes, lightcurves

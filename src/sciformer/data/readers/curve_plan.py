@@ -16,7 +16,7 @@ from .curve_parquet import ParquetTable
 from .curve_points import Column, Counts, Rules, clean, words
 from .curve_tables import read_columns, read_ecsv, read_fits
 from .event_pieces import deal, joined
-from .event_plan import Rows, stretches
+from .event_scan import Rows, stretches
 
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
 ALWAYS = ("clean",)  # lists that are handed out wherever they are

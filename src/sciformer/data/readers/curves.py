@@ -93,7 +93,13 @@ class Curves(Data):
     piece: int = Field(default=4096, ge=16)
     """Objects read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+    def want(
+        self,
+        names: Collection[str],
+        truth: Collection[str] = (),
+        wishes: Collection[str] = (),
+        positive: Collection[str] = (),
+    ) -> Self:
         """The same section, told which columns are of use."""
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))

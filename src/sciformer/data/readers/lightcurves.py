@@ -61,7 +61,13 @@ class LightCurves(Data):
     cache: str = ""
     """Folder where pieces are kept for the next time; empty: nowhere, they are made again."""
 
-    def want(self, names: Collection[str], truth: Collection[str] = (), wishes: Collection[str] = ()) -> Self:
+    def want(
+        self,
+        names: Collection[str],
+        truth: Collection[str] = (),
+        wishes: Collection[str] = (),
+        positive: Collection[str] = (),
+    ) -> Self:
         """The same section, told which columns are of use."""
         twin = self.fresh()
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))
