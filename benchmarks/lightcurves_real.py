@@ -135,6 +135,8 @@ class FewShot(Classes):
             return Recipe.load("lightcurves/astromer-classify", own)
         runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
         runs |= {"supervised": "pretrain-all-transformer-supervised-0"}
+        if way == "folded":
+            return Recipe.load("lightcurves/folded", changes)
         if way in runs:
             changes["train.start"] = str(out / "runs" / runs[way])
         return Recipe.load(BODY, changes)

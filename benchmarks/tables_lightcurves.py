@@ -8,6 +8,7 @@ from table import markdown, rows
 UNKNOWN = "not measured yet"
 MODELS = {
     "transformer": "`lightcurves/transformer`",
+    "folded": "`lightcurves/folded`, with periods",
     "gru": "`lightcurves/gru`",
     "lstm": "`lightcurves/lstm`",
     "cnn": "`lightcurves/cnn`",
@@ -19,6 +20,7 @@ WAYS = {
     "supervised": "pretrained, classes of simulated stars",
     "scratch": "from random weights",
     "astromer1": "ASTROMER 1, published encoder",
+    "folded": "from random weights, with periods",
 }
 
 

@@ -17,7 +17,7 @@ from sciformer.tokens.text import Text
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 46
+COUNT = 58
 TEXT = "To be, or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 12
 PAIRS = {"en": "a dog plays in the snow\ntwo cats sleep\n", "de": "ein hund spielt im schnee\nzwei katzen schlafen\n"}
 LABELLED = "".join(f"{'good' if i % 2 else 'bad'}\tthis film number {i} is {i % 2}\n" for i in range(24))
@@ -35,6 +35,7 @@ DATA = {
     "recall": {"lag": 4, "number": 40},
     "pronouns": {"number": 60},
     "jets": {"number": 60, "valid": 20, "test": 20},
+    "lightcurves": {"number": 60, "valid": 20, "test": 20},
 }
 # What a recipe to fine-tune leaves to the run it starts from.
 OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
@@ -52,6 +53,18 @@ MILLIONS = {
     "jets/pcnn": 0.3545,
     "jets/pct": 0.1745,
     "jets/pfn": 0.0862,
+    "lightcurves/astroconformer": 0.8502,
+    "lightcurves/astromer": 1.982,
+    "lightcurves/astromer-classify": 1.585,
+    "lightcurves/astromer1": 0.6618,
+    "lightcurves/cnn": 0.5583,
+    "lightcurves/denoiser": 0.5318,
+    "lightcurves/folded": 0.5345,
+    "lightcurves/gru": 0.5975,
+    "lightcurves/lstm": 0.5263,
+    "lightcurves/timemodattn": 0.2072,
+    "lightcurves/transformer": 0.5325,
+    "signals/gravitational-wave": 1.263,
     "spins/ising-cnn": 0.150,
     "spins/ising-lstm": 0.0514,
     "spins/ising-vit": 0.105,
