@@ -49,7 +49,7 @@ def combinations():
             {"order": "post", "embedding_norm": True, "readout_layer": True, "norm_epsilon": 1e-9},
             {"head_dim": 3, "groups": 1, "activation": "gelu_tanh"},
             {"residual": False, "order": "post", "activation": "tanh"},
-            {"position": "rotary", "periods": (0.5, 50), "head_dim": 8, "rotary_share": 0.5},
+            {"position": "rotary", "periods": (0.5, 50), "head_dim": 8, "rotary_share": 0.5, "rotary_values": True},
             {"depth": 0},
         ):
             yield domain, "next_token", Decoder, changes
@@ -172,6 +172,7 @@ def test_batches_of_nothing(objective):
         (Decoder, {"trunk": "conformer"}, "text", "next_token", r"reads forwards.*found `model.trunk: conformer`"),
         (Encoder, {"trunk": "sets", "pool": "blocks"}, "text", "classify", "the width of its input"),
         (Encoder, {"position": "learned", "periods": (1, 9)}, "text", "classify", "sinusoidal, rotary, fourier, modul"),
+        (Encoder, {"rotary_values": True}, "text", "classify", r"`model.position: rotary`.*found `learned`"),
         (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", r"periods \(shortest, longest\)"),
         (Decoder, {}, "text", "classify", r"can encode, for `objective.kind: classify`; found `model.kind: m`"),
         (Decoder, {}, "text", "masked", "a model that can encode"),

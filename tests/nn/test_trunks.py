@@ -49,6 +49,7 @@ TRUNKS = {
     "encoder content": lambda: Encoder(16, 2, 4, score="content"),
     "encoder general": lambda: Encoder(16, 2, 4, score="general"),
     "encoder of real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
+    "encoder of spectra": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4), turn_values=True),
     "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
     "encoder without residual": lambda: Encoder(
         16, 2, 4, residual=False, order="post", activation="tanh", position=Unpaired(16)
@@ -185,4 +186,4 @@ def test_wrong_layouts_are_answered(trunk, ragged, tokens):
 
 
 def test_the_sweep_saw_them_all():
-    assert len(TRUNKS) == 28
+    assert len(TRUNKS) == 29

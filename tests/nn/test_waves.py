@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import numpy as np
@@ -5,8 +6,10 @@ import pytest
 import torch
 
 from sciformer.errors import UserError
-from sciformer.nn import Encoder, Fourier, Modulation, Rotary, Sinusoidal, Unpaired
+from sciformer.nn import Attention, Decoder, Encoder, Fourier, Modulation, Rotary, Sinusoidal, Unpaired, Watch
 from sciformer.nn.positions import rotate
+
+from .parity import shake
 
 ZERO = torch.zeros(1, 7, 12).double()
 TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()
@@ -68,6 +71,32 @@ def test_a_share_of_the_head_is_turned():
     found = rotate(x, Rotary(8, share=0.5).rotation(TIMES, x.dtype))
     torch.testing.assert_close(found[..., 4:], x[..., 4:])
     torch.testing.assert_close(found[..., :4], rotate(x[..., :4], Rotary(4).rotation(TIMES, x.dtype)))
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+def test_turned_values_are_a_spectrum_about_every_token(heads):
+    rotary = Rotary(4, periods=(0.5, 20), heads=heads)
+    attention, x = shake(Attention(8, 2, turn_values=True)).double(), torch.randn(1, 7, 8).double()
+    watch = Watch()
+    found = attention(x, rotation=rotary.rotation(TIMES, x.dtype), watch=watch)
+    weights, value = watch.attention["attention"][0], attention.qkv(x)[0, :, 16:].view(7, 2, 2, 2)
+    waves = torch.view_as_complex(value.contiguous())  # (N, H, pairs)
+    periods = np.geomspace(0.5, 20, 2 * (heads or 1)).reshape(2, -1)  # pair by pair, head by head in turn
+    expected = torch.zeros(7, 2, 2, dtype=torch.complex128)
+    for head, i, j, pair in itertools.product(range(2), range(7), range(7), range(2)):
+        angle = 2 * math.pi * (TIMES[j] - TIMES[i]) / periods[pair, head if heads else 0]
+        turn = torch.polar(torch.ones((), dtype=torch.float64), angle)
+        expected[i, head, pair] += weights[head, i, j] * waves[j, head, pair] * turn
+    expected = attention.out(torch.view_as_real(expected).flatten(1))
+    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(attention(x, rotation=rotary.rotation(TIMES + 99.5, x.dtype)), found)
+
+
+def test_turned_values_in_a_cache():
+    decoder = shake(Decoder(8, 2, 2, position=Rotary(4), turn_values=True)).double().eval()
+    x, cache = torch.randn(2, 6, 8).double(), decoder.cache()
+    steps = [decoder(x[:, i : i + 1], cache=cache) for i in range(6)]
+    torch.testing.assert_close(torch.cat(steps, 1), decoder(x))
 
 
 def test_mistakes_are_answered():

@@ -88,8 +88,8 @@ def load(
                     raise UserError(found.expected, found.found, found.advice)
                 yield found.open()
                 step, failures = step + 1, 0
-        except RuntimeError as error:
-            if not str(error).startswith("DataLoader worker (pid"):  # what went wrong inside a worker that lives
+        except (RuntimeError, OSError, EOFError) as error:
+            if not _lost(error):
                 raise
             failures += 1
             if failures > RETRIES:
@@ -99,6 +99,15 @@ def load(
                     "Often memory ran out: try fewer train.workers, or 0.",
                 ) from error
             say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
+
+
+def _lost(error: Exception) -> bool:
+    """Whether a worker died: PyTorch says so, or what it was about to hand over is gone with it.
+
+    What goes wrong inside a worker that lives is said to be «Caught».
+    """
+    text = str(error)
+    return text.startswith("DataLoader worker (pid") if isinstance(error, RuntimeError) else "Caught" not in text
 
 
 class _Refusal(NamedTuple):

@@ -19,7 +19,8 @@ THEIRS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way ba
 EMBEDDING = "entrance.embedding.table.weight"
 POSITION = "trunk.position.table"
 READOUT = "readout.linear"
-NOBODYS = {"model.residual": True, "model.periods": None, "model.rotary_share": 1.0, "model.readout_norm": False}
+NOBODYS = {"model.residual": True, "model.periods": None, "model.rotary_share": 1.0, "model.rotary_values": False}
+NOBODYS |= {"model.readout_norm": False}
 
 
 @dataclass

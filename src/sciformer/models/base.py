@@ -103,6 +103,9 @@ class Model(Section):
     """Of rotary positions without periods: the longest wave is 2 pi times this."""
     rotary_share: float = Field(default=1.0, gt=0, le=1)
     """Of rotary positions: the share of each head that is turned."""
+    rotary_values: bool = False
+    """Of rotary positions: whether values are turned too, so that a token gets a spectrum of what is about it, not only
+    a mean."""
     readout_layer: bool = False
     """A layer with activation and norm between the trunk and the readout of tokens (BERT)."""
     readout_norm: bool = False
@@ -187,6 +190,7 @@ class Model(Section):
             "last_norm": self.last_norm,
             "order": self.order,
             "qk_norm": self.qk_norm,
+            "turn_values": self.rotary_values,
             "bias": self.bias,
             "dropout": self.dropout,
             "attention_dropout": self.attention_dropout,

@@ -33,7 +33,7 @@ CLOUDS = ("sets", "resnet", "edges", "points", "lorentz")  # of tokens that may 
 OF_ATTENTION = (
     *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
     *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
-    *("extras", "last_norm", "residual", "rotary_share"),
+    *("extras", "last_norm", "residual", "rotary_share", "rotary_values"),
 )
 WAVES = ("sinusoidal", "rotary", "fourier", "modulation")  # positions whose periods can be given
 OF_CLOUDS = ("widths", "neighbours")
@@ -78,6 +78,8 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
         name = "sinusoidal" if places is None else "learned"
     if periods is not None and name not in WAVES:
         raise UserError(f"`model.position` to be one of {', '.join(WAVES)}, for model.periods", f"`{name}`")
+    if model.rotary_values and name != "rotary" and model.trunk in ATTENDING:
+        raise UserError("`model.position: rotary`, for model.rotary_values", f"`{name}`")
     if name == "none":
         return None
     if name == "learned":

@@ -28,6 +28,7 @@ class AttentionOptions(TypedDict, total=False):
     score: str
     length: int
     qk_norm: str
+    turn_values: bool
     bias: bool
     epsilon: float | None
     kernel: str
@@ -44,6 +45,8 @@ class Attention(nn.Module):
                 (grouped, arXiv 2305.13245)
     score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
+    turn_values whether a rotation turns values too, and what was found back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv
+                2310.10375). With one angle for each of many frequencies, that is a spectrum about every token
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
     bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
     kernel      auto, reference, sdpa, chunked, flex, sets or grouped
@@ -59,6 +62,7 @@ class Attention(nn.Module):
         score: str = "scaled_dot",
         length: int = 512,
         qk_norm: str = "none",
+        turn_values: bool = False,
         head_scale: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
@@ -84,8 +88,9 @@ class Attention(nn.Module):
         self.score: Score = make_score(score, head_dim, heads, length)
         self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
-        self.normed = qk_norm != "none"
-        self.plain = kernel == "auto" and not self.normed and type(self.score) in (Dot, ScaledDot)
+        self.normed, self.turn_values = qk_norm != "none", turn_values
+        simple = not self.normed and not turn_values
+        self.plain = kernel == "auto" and simple and type(self.score) in (Dot, ScaledDot)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -118,6 +123,7 @@ class Attention(nn.Module):
                 q, k = self.query_norm(q), self.key_norm(k)
             if rotation is not None:
                 q, k = rotate(q, rotation), rotate(k, rotation)
+                v = rotate(v, rotation) if self.turn_values else v
             k = self._key(k).to(v.dtype)  # norms under autocast return float32
             if store is not None:
                 k, v = store.extend(k, v, sight.start)
@@ -128,7 +134,10 @@ class Attention(nn.Module):
                 raise UserError(f"a memory of {batch} samples, as there are queries", f"{k.shape[0]}")
             sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
-        return self._out(self._attend(q, k, v, sight, watch))
+        found = self._attend(q, k, v, sight, watch)
+        if self.turn_values and rotation is not None and memory is None:
+            found = rotate(found, (rotation[0], -rotation[1], rotation[2]))
+        return self._out(found)
 
     def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
         """A kernel that takes queries, keys and values as the projection made them, in one."""
