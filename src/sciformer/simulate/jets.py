@@ -49,7 +49,7 @@ BRANCHES = (*(f"part_{name}" for name in PARTS + FLAGS), *JET, *(f"label_{name}"
 def jets(
     number: int, seed: int = 0, classes: Sequence[str] = CLASSES, first: int = 0, part: str = "file"
 ) -> dict[str, Array | Lists]:
-    """The jets first, first + 1, ... of a sequence in which the classes are equally frequent, in random order.
+    """The jets first, first + 1, ... of a sequence of rounds, each with every class once, in random order.
 
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no jet in common.
     Other processors may round the last bit of a number otherwise.
@@ -130,7 +130,8 @@ def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> dict[s
 def _wanted(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> tuple[np.random.Generator, Array]:
     """The chance of a chunk, and the classes of its jets."""
     chance = np.random.Generator(np.random.SFC64(np.random.SeedSequence([VERSION, *seed, index, *classes])))
-    return chance, chance.permutation(np.resize(np.array(classes), CHUNK))
+    rounds = np.tile(np.array(classes), (-(-CHUNK // len(classes)), 1))
+    return chance, chance.permuted(rounds, axis=1).ravel()[:CHUNK]
 
 
 def _hopeful(prongs: Prongs) -> Floats:

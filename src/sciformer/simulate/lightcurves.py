@@ -89,7 +89,7 @@ def lightcurves(
     options: Options | None = None,
     **more: object,
 ) -> dict[str, Array | Lists]:
-    """The curves first, first + 1, ... of a sequence in which the classes are equally frequent, in random order.
+    """The curves first, first + 1, ... of a sequence of rounds, each with every class once, in random order.
 
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no curve in common.
     Options are given as such, or by name: `cadence="asas"`. Other processors may round the last bit otherwise.
@@ -130,7 +130,8 @@ def chunk(
     """Some hundred curves, the same for the same arguments, in random order of the classes."""
     key = [VERSION, WHAT.index(what), *seed, index, *classes]
     chance = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
-    label = chance.permutation(np.resize(np.array(classes), CHUNK[what]))
+    rounds = np.tile(np.array(classes), (-(-CHUNK[what] // len(classes)), 1))
+    label = chance.permuted(rounds, axis=1).ravel()[: CHUNK[what]]
     if what == "stars":  # made class by class, then mixed
         order = np.argsort(label, kind="stable")
         made = star.stars(label[order], chance, options.cadence, options.points)
