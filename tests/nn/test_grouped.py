@@ -110,3 +110,20 @@ def test_dropout_on_the_cpu():
     for p, share in ((0.5, 0.5), (1.0, 0.0), (0.999, 0.001)):
         assert abs((keep((1 << 16,), p, torch.float32) != 0).double().mean().item() - share) < 0.01
     assert keep((0, 3), 0.1, torch.float32).shape == (0, 3)
+
+
+@pytest.mark.parametrize("tail", [0, 5])
+def test_long_sets_without_a_gradient_are_worked_through_one_by_one(tail, monkeypatch):
+    lengths = [130, 0, 71, 200]
+    ragged = Ragged(torch.tensor(lengths), total=sum(lengths) + tail, longest=200)
+    q, k, v = (torch.randn(1, 4, ragged.total, 8) for _ in range(3))
+    calls = []
+    alone = grouped._alone
+    monkeypatch.setattr(grouped, "_alone", lambda *given: calls.append(1) or alone(*given))
+    with torch.no_grad():
+        found = attend(q, k, v, Sight(Documents(ragged)), kernel="grouped")
+    assert calls == [1]
+    expected = attend(q, k, v, Sight(Documents(ragged)), kernel="reference")
+    real = sum(lengths)
+    torch.testing.assert_close(found[:, :, :real], expected[:, :, :real], atol=1e-5, rtol=1e-5)
+    assert not found[:, :, real:].any()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -28,7 +29,8 @@ from .reference import repeat_heads
 LONGEST = 512
 FEW = 128
 UNEVEN = 1.2  # times the pairs that are there, if all sets were as long as the longest
-NEAR = 0.85  # of the longest of its group is the shortest set
+NEAR = 0.9  # of the longest of its group is the shortest set
+ALONE = 64  # mean length of sets that are better worked through one by one, where no gradient is asked for
 SMALL = 12  # sets up to so many tokens are one group
 
 
@@ -74,6 +76,10 @@ def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -
     """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E)."""
     pattern = sight.pattern
     assert isinstance(pattern, Documents)
+    if sight.bias is None and not dropout and not (qkv.requires_grad and torch.is_grad_enabled()):
+        lengths = sight.once("lengths", pattern.queries.lengths.tolist)
+        if sum(lengths) >= ALONE * len(lengths):
+            return _alone(qkv[0], heads, lengths, scale)
     plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(pattern.queries, sight.bias, heads, qkv.dtype))
     if not plan.groups:  # no token at all: zeros, through which gradients still flow
         nothing = qkv[..., : qkv.shape[-1] // 3] * 0
@@ -88,6 +94,19 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     heads = q.shape[1]
     flat = [repeat_heads(x, heads).transpose(1, 2).flatten(2) for x in (q, k, v)]
     return fused(torch.cat(flat, 2), heads, sight, score.scale(q.shape[3]), dropout)
+
+
+def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
+    """(1, H, T, E), each set by itself where it lies, without a copy."""
+    q, k, v = x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3)[:, None]
+    out, first = x.new_zeros(1, len(x), heads, q.shape[-1]), 0
+    for length in lengths:
+        rows = slice(first, first + length)
+        if length:
+            part = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], scale=scale)
+            out[:, rows] = part.transpose(1, 2)
+        first += length
+    return out.transpose(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +250,8 @@ class Grouped(torch.autograd.Function):
             if mask is not None:
                 slope *= mask
             slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype)
-            torch.bmm(slope, k, out=change[0])
-            torch.bmm(slope.transpose(1, 2), q, out=change[1])
-            change[:2] *= scale
+            torch.baddbmm(change[0], slope, k, beta=0, alpha=scale, out=change[0])
+            torch.baddbmm(change[1], slope.transpose(1, 2), q, beta=0, alpha=scale, out=change[1])
             gradients.append(slope if ctx.biased[number] else None)
             change = change.view(3, heads, group.count, group.width, -1).permute(2, 3, 0, 1, 4)
             parts.append(change.reshape(group.count * group.width, -1))
