@@ -24,7 +24,7 @@ def run(kernel, lengths, heads=2, groups=2, bias=True, dtype=torch.float64, drop
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("lengths", [LENGTHS, [0, 0], [], [1], [40] * 3], ids=str)
+@pytest.mark.parametrize("lengths", [LENGTHS, [0, 0], [], [1], [40] * 3, [70, 0, 51]], ids=str)
 def test_it_agrees_with_the_definition(lengths, bias):
     for mine, definition in zip(run("grouped", lengths, bias=bias), run("reference", lengths, bias=bias)):
         torch.testing.assert_close(mine, definition)
@@ -52,6 +52,20 @@ def test_dropout_is_the_same_backwards(monkeypatch):
     torch.testing.assert_close(found, expected)
     for mine, definition in zip(*(torch.autograd.grad(out, (x, lean), up) for out in (found, expected))):
         torch.testing.assert_close(mine, definition)
+
+
+def test_dropout_of_long_sets_is_the_same_backwards(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
+    ragged = Ragged([50, 50])
+    x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
+    found = grouped.fused(x, 2, Sight(Documents(ragged)), 0.5, 0.4)
+    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
+    weights = (0.5 * q @ k.transpose(2, 3)).softmax(-1) * torch.stack(drawn)
+    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
+    up = torch.randn_like(expected)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(out, x, up)[0] for out in (found, expected)))
 
 
 def test_groups_hold_every_token_once_and_waste_little():

@@ -156,7 +156,8 @@ def test_the_choice_follows_pattern_and_length():
     assert chosen(10, Documents(Ragged(torch.tensor([4, 6])), Causal())) == "chunked"
     assert chosen(10, Documents(Ragged(torch.tensor([4, 6])))) == "grouped"
     assert chosen(200, Documents(Ragged(torch.tensor([4, 196])))) == "grouped"  # of uneven length
-    assert chosen(380, Documents(Ragged(torch.tensor([184, 196])))) == "chunked"
+    assert chosen(380, Documents(Ragged(torch.tensor([184, 196])))) == "grouped"
+    assert chosen(780, Documents(Ragged(torch.tensor([384, 396])))) == "chunked"
 
 
 @pytest.mark.parametrize("kernel", ["auto", "reference", "sdpa"])

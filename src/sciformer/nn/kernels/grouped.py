@@ -6,11 +6,13 @@ filling it up would cost more than another group:
     lengths 61 58 57 | 49 48 44 43 | 36 33 ...      squares of 61, 49, 36 ...
 
 The bias of pairs is laid out once for all blocks of a stack; weights and what dropout kept are stored for the backward
-pass, which PyTorch's own kernels would compute in more passes over memory.
+pass, which PyTorch's own kernels would compute in more passes over memory. Longer sets without such a bias are worked
+through one by one, where they lie.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +32,8 @@ LONGEST = 512
 FEW = 128
 UNEVEN = 1.2  # times the pairs that are there, if all sets were as long as the longest
 NEAR = 0.9  # of the longest of its group is the shortest set
-ALONE = 64  # mean length of sets that are better worked through one by one, where no gradient is asked for
+ALONE = 48  # mean length of sets that are better worked through one by one
+STORED = 256  # length of sets whose weights may be stored in place of PyTorch's kernel
 SMALL = 12  # sets up to so many tokens are one group
 
 
@@ -63,7 +66,8 @@ def saves(sight: Sight, dropout: float) -> bool:
     ragged = sight.pattern.queries
     if sight.bias is not None or dropout > 0 or ragged.longest <= FEW:
         return True
-    return sight.once("uneven", lambda: _uneven(ragged))
+    alone = ragged.longest <= STORED and sum(sight.once("lengths", ragged.lengths.tolist)) >= ALONE * len(ragged)
+    return alone or sight.once("uneven", lambda: _uneven(ragged))
 
 
 def _uneven(ragged: Ragged) -> bool:
@@ -76,10 +80,11 @@ def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -
     """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E)."""
     pattern = sight.pattern
     assert isinstance(pattern, Documents)
-    if sight.bias is None and not dropout and not (qkv.requires_grad and torch.is_grad_enabled()):
-        lengths = sight.once("lengths", pattern.queries.lengths.tolist)
-        if sum(lengths) >= ALONE * len(lengths):
-            return _alone(qkv[0], heads, lengths, scale)
+    lengths = sight.once("lengths", pattern.queries.lengths.tolist)
+    if sight.bias is None and sum(lengths) >= ALONE * len(lengths) > 0:
+        if dropout or (qkv.requires_grad and torch.is_grad_enabled()):
+            return Alone.apply(qkv[0], heads, scale, dropout, lengths).transpose(0, 1)[None]
+        return _alone(qkv[0], heads, lengths, scale)
     plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(pattern.queries, sight.bias, heads, qkv.dtype))
     if not plan.groups:  # no token at all: zeros, through which gradients still flow
         nothing = qkv[..., : qkv.shape[-1] // 3] * 0
@@ -98,15 +103,64 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
     """(1, H, T, E), each set by itself where it lies, without a copy."""
-    q, k, v = x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3)[:, None]
-    out, first = x.new_zeros(1, len(x), heads, q.shape[-1]), 0
-    for length in lengths:
-        rows = slice(first, first + length)
-        if length:
-            part = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], scale=scale)
-            out[:, rows] = part.transpose(1, 2)
-        first += length
+    q, k, v = (part[None] for part in _three(x, heads))
+    out = x.new_zeros(1, len(x), heads, q.shape[-1])
+    for rows in _stretches(lengths):
+        part = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], scale=scale)
+        out[:, rows] = part.transpose(1, 2)
     return out.transpose(1, 2)
+
+
+class Alone(torch.autograd.Function):
+    """(T, H, E) out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j with d the dropout, each set by itself as it lies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, lengths: list[int]) -> Tensor:
+        q, k, v = _three(x, heads)
+        out, kept = x.new_zeros(len(x), heads, q.shape[-1]), []
+        for rows in _stretches(lengths):
+            n = rows.stop - rows.start
+            score = x.new_empty(heads, n, n)
+            torch.baddbmm(score, q[:, rows], k[:, rows].transpose(1, 2), beta=0, alpha=scale, out=score)
+            weights = score.softmax(-1)
+            mask = keep(weights.shape, p, weights.dtype) if p else None
+            used = weights if mask is None else weights * mask
+            out[rows] = torch.bmm(used, v[:, rows]).transpose(0, 1)
+            kept += [weights, mask, used]
+        ctx.save_for_backward(x, *kept)
+        ctx.options = heads, scale, lengths
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        (heads, scale, lengths), (x, *kept) = ctx.options, ctx.saved_tensors
+        (q, k, v), change, up = _three(x, heads), torch.zeros_like(x), up.transpose(0, 1)
+        to_q, to_k, to_v = _three(change, heads)
+        for number, rows in enumerate(_stretches(lengths)):
+            (weights, mask, used), above = kept[3 * number : 3 * number + 3], up[:, rows]
+            to_v[:, rows] = torch.bmm(used.transpose(1, 2), above)
+            slope = torch.bmm(above, v[:, rows].transpose(1, 2))
+            if mask is not None:
+                slope *= mask
+            slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).mul_(scale)
+            to_q[:, rows] = torch.bmm(slope, k[:, rows])
+            to_k[:, rows] = torch.bmm(slope.transpose(1, 2), q[:, rows])
+        return change, None, None, None, None
+
+
+def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values (H, T, E) of a run (T, 3 H E), where they lie."""
+    return x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)
+
+
+def _stretches(lengths: list[int]) -> Iterator[slice]:
+    """The rows of each set that has any."""
+    first = 0
+    for length in lengths:
+        if length:
+            yield slice(first, first + length)
+        first += length
 
 
 @dataclass(frozen=True, eq=False)
