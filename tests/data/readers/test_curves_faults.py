@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from astropy.io import fits
 
+from sciformer.data.readers.curve_files import form_of
 from sciformer.data.readers.curve_points import truths, words
 from sciformer.data.source import rows_of
 from sciformer.errors import UserError
@@ -259,3 +260,10 @@ def test_a_missing_package_is_named(name, lacking, tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(UserError, match=rf"the package `{lacking}` .* pip install 'sciformer\[astro\]'"):
         section().read([path])
+
+
+@pytest.mark.parametrize(("name", "form"), [("a.parquet", "Parquet"), ("b.fits", "FITS"), ("c.ecsv", "ECSV")])
+def test_a_file_that_is_not_what_its_name_says(tmp_path, name, form):
+    (tmp_path / name).write_text("hello\n")
+    with pytest.raises(UserError, match=f"expected {form} in .*begins with b'hello"):
+        form_of(tmp_path / name)

@@ -253,6 +253,9 @@ def _first(tables: Sequence[Flat], given: Names) -> CurveFile:
     raise trouble
 
 
+NAMED = {".parquet": "Parquet", ".pq": "Parquet", ".fits": "FITS", ".fit": "FITS", ".ecsv": "ECSV"}
+
+
 def form_of(path: Path) -> str:
     """The form of a file, by how it begins."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
@@ -273,4 +276,7 @@ def form_of(path: Path) -> str:
         raise UserError(f"{FORMS} at {path}", f"{other or 'a NumPy file'}", advice)
     if b"\0" in begin or begin.lstrip().startswith((b"<?xml", b"<VOTABLE", b"%PDF", b"<!DOCTYPE", b"<html")):
         raise UserError(f"{FORMS} at {path}", f"one that begins with {begin[:12]!r}")
+    said = NAMED.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix)
+    if said is not None:
+        raise UserError(f"{said} in {path}", f"one that begins with {begin[:12]!r}", "Is it whole, or another's file?")
     return "text"
