@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from sciformer.inspect import report
-
+from .commands import changed
 from .test_guides import DOCS, runner
 
 PAGE = DOCS / "jets.md"
@@ -25,17 +24,7 @@ def small(words):
     changes = CHANGES.get(words[0], {})
     if words[:2] == ["simulate", "jets"] and "train" in words:
         changes = {"number": 150}
-    for name, value in changes.items():
-        if f"--{name}" in words:
-            words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
-        words = [*words, f"--{name}", str(value)]
-    return words
-
-
-@pytest.fixture
-def _without_drawing(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+    return changed(words, changes)
 
 
 @pytest.mark.usefixtures("_without_drawing")

@@ -2,8 +2,7 @@
 
 import pytest
 
-from sciformer.inspect import report
-
+from .commands import changed
 from .test_guides import DOCS, runner
 
 PAGE = DOCS / "jets-tutorial.md"
@@ -17,17 +16,7 @@ def small(words):
     changes = CHANGES.get(words[0], {})
     if words[0] == "simulate" and "jets.root" in words:
         changes = {"number": 120}
-    for name, value in changes.items():
-        if f"--{name}" in words:
-            words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
-        words = [*words, f"--{name}", str(value)]
-    return words
-
-
-@pytest.fixture
-def _without_drawing(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+    return changed(words, changes)
 
 
 @pytest.mark.usefixtures("_without_drawing")
