@@ -143,5 +143,7 @@ def test_other_files_are_answered(images, tmp_path):
     assert found.samples["name"].tolist() == list("abcde")
     nothing = answer(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((0, 4, 4))}))
     assert nothing.outputs == {}
-    with pytest.raises(UserError, match=r"images of shape \(4, 4, 1\), as in training"):
-        made.samples({"image": np.zeros((2, 8, 8))})
+    large = answer(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((2, 8, 6))}))
+    assert large.outputs["probabilities"].shape == (2, 3)
+    with pytest.raises(UserError, match="images with 1 channels, as in training; found 2"):
+        made.samples({"image": np.zeros((2, 4, 4, 2))})

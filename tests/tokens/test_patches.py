@@ -128,7 +128,9 @@ def test_distances_go_round_where_edges_touch():
 @pytest.mark.parametrize(
     ("images", "options", "words"),
     [
-        (np.ones((2, 6, 4)), {}, r"sides are multiples of tokens.patch, 4; found 6 x 4"),
+        (np.ones((2, 6, 3)), {}, r"images of at least a patch, 4 x 4 \(tokens.patch\); found 6 x 3"),
+        (np.ones((2, 6, 6)), {"step": 5}, "tokens.step of at most a side of a patch, 4; found 5"),
+        (np.full((2, 4, 4), "a"), {}, r"of numbers; found an array of shape \(2, 4, 4\) of <U1"),
         (np.ones((2, 6)), {}, r"images \(n, height, width\).*found an array of shape \(2, 6\)"),
         (np.ones((0, 4, 4)), {}, "at least one image to train on"),
         (np.where(np.arange(48).reshape(3, 4, 4) == 20, np.nan, 1), {}, r"finite pixels; found NaN .* in sample 1 \(1"),
@@ -146,17 +148,23 @@ def test_mistakes():
         tokens.augment(stream, Chance(0, 0, [0]))
     with pytest.raises(UserError, match=r"tokens.periodic: true"):
         fitted(np.ones((1, 4, 8)), vary=("roll",)).augment(stream, Chance(0, 0, [0]))
-    with pytest.raises(UserError, match=r"images of shape \(4, 8, 1\), as in training; found \(4, 4, 1\)"):
-        tokens.tokenize({"image": np.ones((1, 4, 4))})
+    with pytest.raises(UserError, match=r"images with 1 channels, as in training; found 2"):
+        tokens.tokenize({"image": np.ones((1, 4, 8, 2))})
     with pytest.raises(UserError, match="a column `image`; found columns text"):
         tokens.tokenize({"text": np.ones(1)})
     with pytest.raises(UserError, match="tokens that were fitted on images"):
         _ = Patches(kind="patches").places
     with pytest.raises(UserError, match="replaced by random ones; `patches` cannot"):
         tokens.noise(stream, np.zeros(2, bool), Chance(0, 0, [0]))
-    tables = ({"image": np.ones((1, n, n))} for n in (4, 8))
-    with pytest.raises(UserError, match=r"images of one shape"):
+    tables = ({"image": np.ones((1, 4, 4, n))} for n in (1, 3))
+    with pytest.raises(UserError, match=r"1 channels in all images, as in the first; found 3"):
         Patches(kind="patches").fit(tables)
+    with pytest.raises(UserError, match="patches that do not overlap, so that hidden ones are hidden"):
+        fitted(np.ones((1, 4, 8)), step=2).readout(4, None)
+    with pytest.raises(UserError, match="patches side by side"):
+        fitted(np.ones((1, 4, 8)), step=2, embed="convolution").embedding(8)
+    with pytest.raises(UserError, match=r"powers of two, for tokens.embed: convolution; found 3 x 3"):
+        fitted(np.ones((1, 6, 6)), patch=3, embed="convolution").embedding(8)
 
 
 @pytest.mark.parametrize("channels", [0, 1, 3, 5])

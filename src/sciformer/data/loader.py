@@ -24,6 +24,7 @@ from ..errors import UserError
 from .batch import Batch
 from .chance import Chance
 from .dataset import Dataset
+from .mixing import partners
 from .order import Order, share
 
 if TYPE_CHECKING:
@@ -59,7 +60,11 @@ class Fetch(TorchDataset[Batch]):
         taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
         chance = Chance(self.order.seed, epoch, taken)
         self.dataset.expect(self.order.ahead(epoch, inside).tolist())
-        made = prepare(self.dataset.batch(taken, chance), self.tokens, self.objective, chance, training=True)
+        raw, other = self.dataset.batch(taken, chance), None
+        if self.objective.mixing:
+            chosen, luck = partners(self.dataset, chance)
+            other = self.dataset.batch(chosen, luck), luck
+        made = prepare(raw, self.tokens, self.objective, chance, training=True, other=other)
         made = made if len(ids) else made.take(np.arange(0))
         return replace(made, room=self.order.room(epoch, inside, self.world))
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
+from ..data.mixing import shares
 from ..errors import UserError, one_of
 from ..metrics import METRICS
 from ..registry import Section
@@ -79,6 +80,15 @@ class Objective(Section):
 
     def fit(self, train: Dataset) -> None:
         """Learn from the training data what the question is (the classes, the scale of a value)."""
+
+    @property
+    def mixing(self) -> float:
+        """How much training samples are mixed with others (`shares`); 0: they are not."""
+        return 0.0
+
+    def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
+        """Samples with what is asked of the others in them, share (B,) being their own part."""
+        raise NotImplementedError
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Hide what is to be found; runs before tokens are normalised. Targets are columns named «target ...»."""
@@ -155,18 +165,29 @@ def prepare(
     chance: Chance,
     training: bool,
     counted: bool = True,
+    other: tuple[Batch, Chance] | None = None,
 ) -> Batch:
-    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted."""
-    streams = batch.streams
+    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted.
+
+    other   as many samples, with their random numbers, that are varied too and mixed with those of the batch
+    """
     if training:
-        streams = {name: tokens[name].augment(stream, chance) for name, stream in streams.items()}
-    batch = objective.corrupt(replace(batch, streams=streams), tokens, chance)
+        batch = _varied(batch, tokens, chance)
+    if other is not None:
+        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, chance)
+        streams = {name: tokens[name].mix(one, partner.streams[name], share) for name, one in batch.streams.items()}
+        batch = objective.mixed(replace(batch, streams=streams), partner, share)
+    batch = objective.corrupt(batch, tokens, chance)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    places = {name: tokens[name].places for name in streams}
-    most = {name: count for name, count in places.items() if isinstance(count, int)}
+    places = {name: np.prod(tokens[name].places or 0, dtype=int) for name in streams}
+    most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
     aside = {name: tokens[name].aside for name in streams}
     batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
     return replace(batch, count=objective.count(batch)) if counted else batch
+
+
+def _varied(batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    return replace(batch, streams={name: tokens[name].augment(one, chance) for name, one in batch.streams.items()})
 
 
 class Step(nn.Module):

@@ -26,6 +26,9 @@ Balance = Annotated[
 ]
 
 
+PARTNER, SHARE = "target of the other", "share of its own"  # columns of samples that are mixed with others
+
+
 class Classify(Objective):
     """-sum_b w_b ln p(class of sample b), with p = softmax of a linear head on the pooled vector."""
 
@@ -35,6 +38,9 @@ class Classify(Objective):
     """Column with the class of each sample: names or whole numbers."""
     smoothing: float = Field(default=0.0, ge=0, lt=1)
     """Share of the probability spread over all classes in the target."""
+    mixup: float = Field(default=0.0, ge=0, le=10)
+    """Mix each training sample x with another one y, s x + (1 - s) y, and ask for both classes with these shares; s is
+    drawn from Beta(mixup, mixup). Usual are 0.1 to 0.8; 0: none."""
     balance: Balance = "none"
     """classes: weigh the samples so that each class counts alike, by n / (classes x n of the class) in the training
     part; true and false are taken for classes and none."""
@@ -59,8 +65,17 @@ class Classify(Objective):
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """The number of the class, and the weight."""
-        return (ANSWER, self.weight)
+        """The number of the class, and the weight; where samples are mixed, the other class and the share."""
+        return (ANSWER, self.weight, PARTNER, SHARE)
+
+    @property
+    def mixing(self) -> float:
+        """As the section says."""
+        return self.mixup
+
+    def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
+        """With the class of the others."""
+        return batch.but(None, **{PARTNER: other.samples[self.label], SHARE: share})
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -190,9 +205,14 @@ class Classify(Objective):
         """Number the classes; nothing is hidden."""
         if self.label not in batch.samples:
             return batch
+        number = {ANSWER: self._numbers(batch.samples[self.label])}
+        if PARTNER in batch.samples:
+            number[PARTNER] = self._numbers(batch.samples[PARTNER])
+        return batch.but(None, **number)
+
+    def _numbers(self, labels: Array) -> Array:
         place = {name: i for i, name in enumerate(self.classes)}
-        number = np.array([place.get(label, -1) for label in _names(batch.samples[self.label])], np.int64)
-        return batch.but(None, **{ANSWER: number})
+        return np.array([place.get(label, -1) for label in _names(labels)], np.int64)
 
     def count(self, batch: Batch) -> float:
         """Samples, or the sum of their weights."""
@@ -205,7 +225,10 @@ class Classify(Objective):
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
             raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", found)
-        weights = self._class_weights()[number].astype(np.float64) if self.balance != "none" else np.ones(len(number))
+        weights = np.ones(len(number))
+        if self.balance != "none":
+            each, share = self._class_weights().astype(np.float64), batch.samples.get(SHARE, 1)
+            weights = share * each[number] + (1 - share) * each[batch.samples.get(PARTNER, number)]
         if self.weight:
             one_of("objective.weight, a column of the samples,", self.weight, batch.samples)
             if not (batch.samples[self.weight] >= 0).all():
@@ -230,12 +253,19 @@ class Classify(Objective):
     def judged(self, logits: Tensor, inputs: Inputs) -> tuple[Tensor, Outputs]:
         """The loss (B,) of logits (B, classes), and what the metrics need of them."""
         label = known(inputs, ANSWER, self.label)
-        loss = F.cross_entropy(logits, label, reduction="none", label_smoothing=self.smoothing)
-        if self.balance != "none":
-            loss = loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
+        loss = self._loss(logits, label)
+        if PARTNER in inputs.samples:
+            share = inputs.samples[SHARE]
+            loss = share * loss + (1 - share) * self._loss(logits, inputs.samples[PARTNER])
         if self.weight:
             loss = loss * inputs.samples[self.weight]
         return inputs.counted(loss), {"probabilities": logits.softmax(-1), "label": label}
+
+    def _loss(self, logits: Tensor, label: Tensor) -> Tensor:
+        loss = F.cross_entropy(logits, label, reduction="none", label_smoothing=self.smoothing)
+        if self.balance == "none":
+            return loss
+        return loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Probabilities of the classes."""

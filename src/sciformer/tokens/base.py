@@ -120,6 +120,10 @@ class Tokens(Section):
         """A variation of the training samples, as a pure function of (seed, epoch, sample); none unless given."""
         return stream
 
+    def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
+        """share x + (1 - share) y of samples x and as many others y, share (B,)."""
+        raise UserError(f"tokens of which two samples can be mixed; `{self.kind}` cannot", "none")
+
     def normalise(self, stream: Stream) -> Stream:
         """Scaling and centring, after an objective has hidden what it hides."""
         return stream

@@ -1,75 +1,148 @@
-"""Patches: a token is a square piece of an image, a lattice or a map; where it stands on the grid is where it is."""
+"""Patches: a token is a piece of an image, a lattice or a map; where it stands on the grid is where it is."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from ..data.batch import Batch, Stream
 from ..data.chance import Chance
-from ..data.source import Lists, Table
+from ..data.source import Table
 from ..errors import UserError
-from .base import Array, Columns, Readout, Tokens
+from . import patch_drawing, patch_values
+from .base import Array, Readout, Tokens
+from .patch_cutting import Cutting, Moments, Pictures, alike
+from .patch_layers import PatchEmbedding, PatchReadout, Pixels, Stem
+from .patch_values import PREFIX, stretched, unstretched
+from .patch_varying import Variation
 
-PREFIX = "target "
+Side = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class Patches(Tokens):
-    """Square patches of images (height, width) or (height, width, channels)."""
+    """Patches of images (height, width) or (height, width, channels), of one shape or of several.
+
+    Sides that patches do not fill are padded at the right and bottom with the mean of the channel. Images of another
+    size than the model was trained on are spread over the places that it learned.
+    """
 
     reads: ClassVar[tuple[str, ...]] = ("image",)
     hides: ClassVar[tuple[str, ...]] = ("patch",)
-    free: ClassVar[tuple[str, ...]] = ("periodic", "vary")
+    aside: ClassVar[tuple[str, ...]] = ("size",)
+    free: ClassVar[tuple[str, ...]] = ("periodic", "vary", "crop", "rotate", "shift", "grain", "target")
 
-    patch: int = Field(default=4, ge=1)
-    """Pixels on a side of a patch."""
-    scale: Literal["channel", "none"] = "channel"
-    """Shift and scale each channel by its mean and deviation over the training data, or take values as they are."""
+    patch: Side | tuple[Side, Side] = 4
+    """Pixels on a side of a patch, or its height and width."""
+    step: int | None = Field(default=None, ge=1)
+    """Pixels from one patch to the next, fewer than a side where patches overlap; unset: side by side."""
+    embed: Literal["linear", "convolution", "none"] = "linear"
+    """How a patch enters: by a matrix (ViT), by convolutions of stride 2 over the whole image down to the patches, or
+    as its pixels are, for trunks that put the image together again."""
+    target: Literal["pixels", "patch"] = "pixels"
+    """Where patches are hidden, ask for their pixels as they are scaled, or each patch by its own mean and deviation
+    (as masked autoencoders do)."""
+    stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
+    """What is done to raw values first, the same on both sides of 0: asinh(x / soft), log(1 + x / soft), sqrt(x)."""
+    soft: float = Field(default=1.0, gt=0)
+    """The value from which asinh and log compress, in units of the data."""
+    scale: Literal["channel", "image", "none"] = "channel"
+    """Shift and scale each channel by its mean and deviation over the training data; that, and then each image by its
+    own mean and deviation (of what is not hidden); or take values as they are."""
     periodic: bool = False
     """Whether opposite edges touch: distances go round, and `roll` is allowed."""
-    vary: tuple[Literal["flip", "turn", "roll", "negate"], ...] = ()
-    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of
-    sign."""
+    vary: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
+    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of sign,
+    a part of the image enlarged, any angle, small shifts, noise. What comes in over an edge is mirrored there, or goes
+    round where edges touch."""
+    crop: tuple[Share, Share] = (0.5, 1.0)
+    """Of `vary: crop`: which share of the area is kept, from least to most; it keeps its proportions."""
+    rotate: float = Field(default=180.0, ge=0, le=180)
+    """Of `vary: rotate`: how many degrees at most, either way."""
+    shift: int = Field(default=2, ge=0)
+    """Of `vary: shift`: how many pixels at most."""
+    grain: float = Field(default=0.1, ge=0)
+    """Of `vary: noise`: the deviation of the noise, in deviations of the channel."""
+
+    # What is a token, and where is it?
+
+    @property
+    def wishes(self) -> tuple[str, ...]:
+        """Height and width, where images have different ones."""
+        return ("image_shape",)
+
+    @property
+    def cutting(self) -> Cutting:
+        """How images are cut."""
+        sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
+        if self.step is not None and self.step > min(sides):
+            raise UserError(f"tokens.step of at most a side of a patch, {min(sides)}", f"{self.step}")
+        return Cutting(sides, sides if self.step is None else (self.step, self.step))
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn the shape of the images, and mean and deviation of their channels."""
-        count, mean, squares, shape = 0, np.zeros(1), np.zeros(1), None
+        """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
+        moments: Moments | None = None
+        largest: list[tuple[int, int]] = []
+        varies, sides, before = False, self.cutting.sides, 0
         for table in tables:
-            images = _images(table)
-            if shape is not None and shape != images.shape[1:]:
-                raise UserError(f"images of one shape, {shape} as the first ones", f"{images.shape[1:]}")
-            shape = images.shape[1:]
-            values = images.reshape(-1, images.shape[-1]).astype(np.float64)
-            bad = ~np.isfinite(values).all(-1)
-            if bad.any():
-                where = np.flatnonzero(bad)[0] // (shape[0] * shape[1])
-                raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
-            if len(values):  # joined about their means: squares of large numbers would drown a small deviation
-                more, apart = values.mean(0), values.mean(0) - mean
-                share = len(values) / (count + len(values))
-                squares = squares + ((values - more) ** 2).sum(0) + apart**2 * count * share
-                count, mean = count + len(values), mean + apart * share
-        if shape is None or not count:
+            pictures = Pictures(table)
+            moments = moments or Moments(pictures.channels)
+            if pictures.channels != len(moments.mean):
+                raise UserError(f"{len(moments.mean)} channels in all images, as in the first", f"{pictures.channels}")
+            for rows, images in pictures.groups():
+                values = images.reshape(-1, images.shape[-1])
+                bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
+                if bad.any():
+                    where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
+                    raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
+                moments.add(stretched(values, self.stretch, self.soft))
+                largest += [(images.shape[1], images.shape[2])] * (len(rows) > 0)
+            varies, before = varies or not pictures.one, before + len(pictures)
+        if moments is None or not moments.count:
             raise UserError("at least one image to train on", "none")
-        if shape[0] % self.patch or shape[1] % self.patch:
+        shape = max(height for height, _ in largest), max(width for _, width in largest)
+        if shape[0] < sides[0] or shape[1] < sides[1]:
             raise UserError(
-                f"images whose sides are multiples of tokens.patch, {self.patch}", f"{shape[0]} x {shape[1]}"
+                f"images of at least a patch, {sides[0]} x {sides[1]} (tokens.patch)", f"{shape[0]} x {shape[1]}"
             )
-        deviation = np.sqrt(squares / count)
-        self.state.update(shape=list(shape), mean=mean.tolist(), deviation=deviation.tolist())
+        self.state.update(
+            shape=[*shape, len(moments.mean)], mean=moments.mean.tolist(), deviation=moments.deviation.tolist()
+        )
+        self.state.pop("varies", None)
+        if varies or len(set(largest)) > 1:
+            self.state["varies"] = True
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images."""
+        """Height, width and channels of the images that were learned from; of several, the largest."""
         if "shape" not in self.state:
             raise UserError("tokens that were fitted on images", "none yet", "Call fit, or load a run.")
         height, width, channels = self.state["shape"]
         return height, width, channels
+
+    @property
+    def varies(self) -> bool:
+        """Whether the images have different shapes."""
+        return bool(self.state.get("varies", False))
+
+    @property
+    def raster(self) -> tuple[int, int, int]:
+        """Height, width and channels of a patch, for trunks that put the image together again."""
+        cutting = self.cutting
+        if cutting.steps != cutting.sides:
+            raise UserError("patches side by side, to put the image together again", f"tokens.step: {self.step}")
+        return (*cutting.sides, self.shape[2])
+
+    @property
+    def pixels(self) -> int:
+        """Numbers in a patch."""
+        sides = self.cutting.sides
+        return sides[0] * sides[1] * self.shape[2]
 
     @property
     def axes(self) -> int:
@@ -79,168 +152,191 @@ class Patches(Tokens):
     @property
     def places(self) -> tuple[int, int]:
         """Rows and columns of patches."""
-        return self.shape[0] // self.patch, self.shape[1] // self.patch
+        rows, columns = self.cutting.grid(self.shape[:2]).tolist()
+        return rows, columns
 
     def tokenize(self, table: Table) -> Stream:
-        """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row."""
-        images = _images(table)
-        if images.shape[1:] != self.shape:
-            raise UserError(f"images of shape {self.shape}, as in training", f"{images.shape[1:]}")
-        rows, columns = self.places
-        side, channels = self.patch, self.shape[2]
-        cut = images.reshape(len(images), rows, side, columns, side, channels).swapaxes(2, 3)
-        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
-        lengths = np.full(len(images), rows * columns, np.int64)
-        flat = np.ascontiguousarray(cut.reshape(-1, side * side * channels))
-        return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (len(images), 1))}, lengths)
+        """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
 
-    def image(self, patches: Array) -> Array:
+        Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
+        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image.
+        """
+        pictures, shape = Pictures(table), self.shape
+        if pictures.channels != shape[2]:
+            raise UserError(f"images with {shape[2]} channels, as in training", f"{pictures.channels}")
+        if pictures.one and not self.varies and pictures.largest == shape[:2]:
+            flat = self.cutting.cut(pictures.values, self._fill)
+            (rows, columns), count = self.places, len(pictures)
+            places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
+            lengths = np.full(count, rows * columns, np.int64)
+            return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (count, 1))}, lengths)
+        return self._several(pictures)
+
+    def _several(self, pictures: Pictures) -> Stream:
+        grids = self.cutting.grid(pictures.shapes)
+        lengths = grids.prod(1).astype(np.int64)
+        starts, total = lengths.cumsum() - lengths, int(lengths.sum())
+        patches = np.empty((total, self.pixels), np.result_type(pictures.values, np.float32))
+        for rows, images in pictures.groups():
+            if len(rows):
+                patches[_tokens(starts[rows], lengths[rows[0]])] = self.cutting.cut(images, self._fill)
+        each = np.repeat(grids, lengths, 0)
+        place = np.arange(total) - np.repeat(starts, lengths)
+        cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
+        at = (cell + 0.5) * (np.asarray(self.places) / each) - 0.5
+        columns = {"patch": patches, "at": at.astype(np.float32), "cell": cell.astype(np.int32)}
+        return Stream({**columns, "size": np.repeat(pictures.shapes, lengths, 0).astype(np.int32)}, lengths)
+
+    @property
+    def _fill(self) -> Array:
+        """What images are padded with: 0 once scaled."""
+        return unstretched(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.soft)
+
+    def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
         """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
-        rows, columns = self.places
-        side, channels = self.patch, self.shape[2]
-        cut = patches.reshape(-1, rows, columns, side, side, channels).swapaxes(2, 3)
-        return np.ascontiguousarray(cut).reshape(*patches.shape[:-2], *self.shape)
+        size = size or self.shape[:2]
+        flat = patches.reshape(-1, *patches.shape[-2:]) if patches.size else patches.reshape(0, 1, self.pixels)
+        if not len(flat):
+            return np.zeros((*patches.shape[:-2], *size, self.shape[2]), patches.dtype)
+        return self.cutting.joined(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
+
+    def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
+        """Samples of one size, and their images (n, height, width, channels), for each size."""
+        if "size" not in stream.columns:
+            groups = [np.arange(len(stream))] if len(stream) else []
+        else:
+            groups = alike(stream.columns["size"][stream.starts])
+        found = []
+        for rows in groups:
+            height, width = (
+                self.shape[:2] if "size" not in stream.columns else stream.columns["size"][stream.starts[rows[0]]]
+            )
+            patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
+            cut = patches.reshape(len(rows), -1, patches.shape[-1])
+            found.append((rows, self.image(cut, (int(height), int(width)))))
+        return found
 
     def augment(self, stream: Stream, chance: Chance) -> Stream:
         """Vary each training image as `vary` allows."""
-        if not self.vary:
+        if not self.vary or not len(stream):
             return stream
-        patches = stream.columns["patch"]
-        images = self.image(patches.reshape(len(stream), len(patches) // max(1, len(stream)), patches.shape[-1]))
-        images = self._varied(images, chance)
-        return stream.but(patch=self.tokenize({"image": images}).columns["patch"])
+        patches: Array | None = None
+        variation = Variation(self)
+        for rows, images in self.pictures(stream):
+            some = Chance(chance.seed, chance.epoch, np.asarray(chance.ids)[rows])
+            made = self.cutting.cut(variation(images, some), self._fill)
+            if patches is None:
+                patches = np.empty(stream.columns["patch"].shape, made.dtype)
+            patches[_tokens(stream.starts[rows], stream.lengths[rows[0]])] = made
+        assert patches is not None
+        return stream.but(patch=patches)
 
-    def _varied(self, images: Array, chance: Chance) -> Array:
-        height, width = images.shape[1:3]
-        if "roll" in self.vary:
-            if not self.periodic:
-                raise UserError("tokens.periodic: true for images that may roll round their edges", "false")
-            down = (np.arange(height) + chance.integers("down", height)[:, None]) % height
-            aside = (np.arange(width) + chance.integers("aside", width)[:, None]) % width
-            images = images[np.arange(len(images))[:, None, None], down[:, :, None], aside[:, None]]
-        if "flip" in self.vary:
-            images = np.where(_choice(chance.uniform("flip") < 0.5), images[:, :, ::-1], images)
-        if "turn" in self.vary:
-            if height != width:
-                raise UserError("square images to turn by right angles", f"{height} x {width}")
-            quarter = chance.integers("turn", 4)
-            images = np.where(_choice(quarter >= 2), images[:, ::-1, ::-1], images)
-            images = np.where(_choice(quarter % 2 == 1), np.rot90(images, axes=(1, 2)), images)
-        if "negate" in self.vary:
-            if images.dtype.kind in "bui":  # counts without a sign have no negative
-                images = images.astype(np.float32)
-            images = np.where(_choice(chance.uniform("negate") < 0.5), -images, images)
-        return images
+    def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
+        """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
+        if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
+            raise UserError("images of one shape, to mix two of them", "several")
+        each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
+        return stream.but(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
+
+    # How does it enter the model, and how does it come back?
 
     def normalise(self, stream: Stream) -> Stream:
-        """(x - mean) / deviation of each channel, for patches and for those asked for."""
-        columns: dict[str, Array] = {}
-        for name in ("patch", PREFIX + "patch"):
-            if name in stream.columns:
-                values = stream.columns[name]
-                if self.scale == "channel":
-                    exact = np.result_type(values, np.float32)  # the mean goes before anything is rounded
-                    mean, deviation = (np.asarray(self.state[key], exact) for key in ("mean", "deviation"))
-                    by_channel = values.reshape(len(values), self.patch**2, self.shape[2])
-                    values = ((by_channel - mean) / np.where(deviation > 0, deviation, 1)).reshape(values.shape)
-                values = values.astype(np.float32)
-                if name == "patch" and "hidden" in stream.columns:
-                    values[stream.columns["hidden"].astype(bool)] = 0
-                columns[name] = values
-        return stream.but(**columns)
+        """Stretched and scaled patches, and those asked for."""
+        return stream.but(**patch_values.normalised(self, stream))
+
+    def width(self, dim: int) -> int:
+        """That of the model, or the number of pixels, where these enter as they are."""
+        return self.pixels if self.embed == "none" else dim
 
     def embedding(self, dim: int) -> nn.Module:
-        """A linear layer."""
-        return PatchEmbedding(self.patch**2 * self.shape[2], dim)
+        """A linear layer, convolutions, or nothing."""
+        if self.embed == "convolution":
+            return Stem(self.raster, self.places, dim)
+        return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """Pixels, by a linear layer and squared error."""
-        return PatchReadout(self.patch**2 * self.shape[2], dim)
+        if self.cutting.steps != self.cutting.sides:
+            raise UserError("patches that do not overlap, so that hidden ones are hidden", f"tokens.step: {self.step}")
+        return PatchReadout(self.pixels, dim)
+
+    # How do others make it?
 
     def example(self) -> Table:
         """Images of noise."""
         rng = np.random.default_rng(0)
         noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
-        return {"image": noise.astype(np.float32)}
+        return {"image": unstretched(noise, self.stretch, self.soft).astype(np.float32)}
 
     def preprocessing(self) -> dict[str, Any]:
         """How patches are cut and scaled."""
+        words = {
+            "channel": "(x - mean) / deviation of the channel",
+            "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
+            "none": "values as they are",
+        }
+        formulas = {"asinh": "asinh(x / soft)", "log": "sign(x) log(1 + |x| / soft)", "sqrt": "sign(x) sqrt(|x|)"}
+        first = f"x = {formulas[self.stretch]}, then " if self.stretch != "none" else ""
         return {
             **super().preprocessing(),
             "image": dict(zip(("height", "width", "channels"), self.shape)),
             "columns": {
-                "patch": "pixels of a square patch, row by row, channels last; patches of an image row by row; "
-                + ("(x - mean) / deviation of the channel" if self.scale == "channel" else "values as they are"),
-                "at": "row and column of the patch, from 0",
+                "patch": "pixels of a patch, row by row, channels last; patches of an image row by row, padded at the "
+                f"right and bottom with the mean of the channel; {first}{words[self.scale]}",
+                "at": "row and column of the patch, from 0; of an image of another size, spread over those learned",
             },
         }
 
+    # How does a person look at it?
+
     def words(self, stream: Stream) -> list[str]:
         """Row and column."""
-        return [f"{row},{column}" for row, column in stream.columns["at"]]
+        return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """The image, its patches shaded by their weights."""
-        image = self.image(sample.stream.columns["patch"][None].astype(np.float64))[0]
-        grey = image if image.shape[-1] == 3 else image.mean(-1)
-        low, high = float(grey.min()), float(grey.max())
-        if grey.ndim == 3:
-            grey = (grey - low) / max(high - low, 1e-12)
-        span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
-        axes.imshow(grey, cmap="Greys", extent=span, interpolation="nearest", vmin=low, vmax=high if high > low else 1)
-        if weights is not None:
-            axes.imshow(np.asarray(weights).reshape(self.places), cmap="Oranges", alpha=0.6, extent=span, vmin=0)
-        axes.set_xticks([])
-        axes.set_yticks([])
+        stream = sample.stream
+        patch_drawing.draw(axes, self._picture(stream, stream.columns["patch"]), self._shade(stream, weights))
+
+    def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
+        """Side by side: what was seen, what the model makes of it, and the truth."""
+        stream = sample.stream
+        true, hidden = stream.columns[PREFIX + "patch"], stream.columns["hidden"].astype(bool)
+        asked = stream.columns["asked"].astype(bool)
+        said = np.where(asked[:, None], patch_values.raw(self, stream, np.nan_to_num(answer["patch"])), true)
+        seen = np.where(hidden[:, None], np.nan, true.astype(np.float64))
+        patch_drawing.beside(
+            axes, {name: self._picture(stream, one) for name, one in (("seen", seen), ("model", said), ("truth", true))}
+        )
+
+    def _picture(self, stream: Stream, patches: Array) -> Array:
+        """The image (height, width, channels) of one sample."""
+        size = stream.columns["size"][0] if "size" in stream.columns else self.shape[:2]
+        return self.image(patches.astype(np.float64), (int(size[0]), int(size[1])))
+
+    def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
+        """(height, width) the weight at each pixel; of patches that overlap, the mean."""
+        if weights is None:
+            return None
+        size = stream.columns["size"][0] if "size" in stream.columns else np.asarray(self.shape[:2])
+        total, count = np.zeros(size), np.zeros(size)
+        side, wide = self.cutting.sides
+        for (row, column), weight in zip(stream.columns.get("cell", stream.columns["at"]), np.asarray(weights)):
+            down, aside = row * self.cutting.steps[0], column * self.cutting.steps[1]
+            total[down : down + side, aside : aside + wide] += weight
+            count[down : down + side, aside : aside + wide] += 1
+        return total / np.maximum(1, count)
 
     def distance(self, stream: Stream) -> Array:
         """Between the centres of two patches, in pixels; round the edges where they touch."""
-        at = stream.columns["at"].astype(np.float64) * self.patch
+        at = stream.columns.get("cell", stream.columns["at"]) * np.asarray(self.cutting.steps, np.float64)
         apart = np.abs(at[:, None] - at[None])
         if self.periodic:
-            apart = np.minimum(apart, np.asarray(self.shape[:2]) - apart)
+            size = stream.columns["size"][:1] if "size" in stream.columns else np.asarray(self.shape[:2])
+            apart = np.minimum(apart, np.abs(size - apart))
         return np.sqrt((apart**2).sum(-1))
 
 
-class PatchEmbedding(nn.Module):
-    """x = W p + b for the pixels p of a patch (arXiv 2010.11929)."""
-
-    def __init__(self, pixels: int, dim: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(pixels, dim)
-
-    def forward(self, columns: Columns) -> Tensor:
-        """patch (..., N, pixels) -> (..., N, D)."""
-        return self.linear(columns["patch"])
-
-
-class PatchReadout(Readout):
-    """Pixels p = W h + b; the loss is the mean squared error of a patch's normalised pixels (arXiv 2111.06377)."""
-
-    def __init__(self, pixels: int, dim: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, pixels)
-
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
-        """Mean squared error (n,)."""
-        if smoothing:
-            raise UserError("tokens with a vocabulary, to smooth labels", "`patches`")
-        return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
-
-    def answer(self, hidden: Tensor) -> Columns:
-        """The expected pixels."""
-        return {"patch": self.linear(hidden)}
-
-
-def _choice(chosen: Array) -> Array:
-    return chosen[:, None, None, None]
-
-
-def _images(table: Table) -> Array:
-    if "image" not in table:
-        raise UserError("a column `image`", f"columns {', '.join(table)}")
-    images = table["image"]
-    if isinstance(images, Lists) or images.ndim not in (3, 4):
-        found = "lists" if isinstance(images, Lists) else f"an array of shape {images.shape}"
-        raise UserError("images (n, height, width) or (n, height, width, channels)", found)
-    return images[..., None] if images.ndim == 3 else images
+def _tokens(starts: Array, length: int) -> Array:
+    """Places of the tokens of samples that begin there and are equally long."""
+    return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))
