@@ -52,5 +52,5 @@ def test_a_grid_may_change_its_size_and_hide_cells():
 def test_mistakes_are_answered():
     with pytest.raises(UserError, match="odd kernel"):
         ConvNet(8, 1, 4)
-    with pytest.raises(UserError, match=r"16 tokens on a grid of \(4, 4\).*found 12"):
+    with pytest.raises(UserError, match=r"16 tokens on a grid of 4 x 4.*found 12"):
         ConvNet(8, 1, shape=(4, 4))(torch.randn(1, 12, 8))

@@ -16,6 +16,7 @@ from ..nn import (
     ConvNet,
     DeepSet,
     Recurrent,
+    ResNet2d,
     Transformer,
     Watch,
     Window,
@@ -29,7 +30,7 @@ from ..nn.pairs import PairBias
 from ..nn.patterns import FULL
 from ..registry import Section
 from ..tokens.base import Readout, Tokens, embedded
-from .trunks import CLOUDS, RECURRENT, UNUSED, make_cloud, make_position
+from .trunks import CLOUDS, RASTERS, RECURRENT, UNUSED, Trunk, compression, make_cloud, make_position, make_raster
 
 
 class Model(Section):
@@ -37,12 +38,11 @@ class Model(Section):
 
     section = "model"
 
-    trunk: Literal[
-        "transformer", "conformer", "rnn", "gru", "lstm", "convolution", "sets", "resnet", "edges", "points", "lorentz"
-    ] = "transformer"
+    trunk: Trunk = "transformer"
     """What lies between embedding and answer: the transformer, or a rival in its place. conformer: attention and two
     convolutions in each block, for tokens that are evenly spaced; sets: each token by itself; resnet: convolutions
-    along a line; edges: nearest neighbours; points: these and then attention; lorentz: pairs of four-vectors."""
+    along a line; resnet2d: over an image that patches make (tokens.embed: none); edges: nearest neighbours; points:
+    these and then attention; lorentz: pairs of four-vectors."""
     dim: int = Field(default=128, ge=1)
     """Width."""
     depth: int = Field(default=4, ge=0)
@@ -112,13 +112,20 @@ class Model(Section):
     """Only a norm there (ASTROMER)."""
     reach: int | None = Field(default=None, ge=0)
     """See only tokens at most so many places away; all of them unless given."""
+    compress: int | None = Field(default=None, ge=1)
+    """See so many learned mixtures of all tokens in their place, for tokens with counted places (Linformer)."""
     kernel: int = Field(default=3, ge=1)
     """Width of the convolutions, in tokens."""
     growth: int = Field(default=1, ge=1)
     """Dilation of each convolutional block over that of the one before."""
     widths: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    """Widths of the layers of sets, of the first convolution and the stages of resnet, of the blocks of edges, of the
-    blocks before the attention of points. Unset: `depth` times `dim`; of points, two of half of it."""
+    """Widths of the layers of sets, of the first convolution and the stages of resnet, of the stages of resnet2d, of
+    the blocks of edges, of the blocks before the attention of points. Unset: `depth` times `dim`; of resnet2d `dim`,
+    doubled from stage to stage; of points, two of half of it."""
+    stages: list[Annotated[int, Field(ge=1)]] = Field(default=[2, 2, 2, 2], min_length=1)
+    """Blocks in each stage of resnet2d."""
+    bottleneck: bool = False
+    """Of resnet2d: blocks of three convolutions that leave with four times their inner width (ResNet-50)."""
     neighbours: int = Field(default=16, ge=1)
     """Nearest tokens that each one looks at, for edges and points."""
     remember: float = 0.0
@@ -145,9 +152,13 @@ class Model(Section):
 
     def make_trunk(self, tokens: Tokens, causal: bool, bidirectional: bool = False, cross: bool = False) -> nn.Module:
         """The stack between embedding and answer; with `cross` it also attends to a memory."""
+        if causal and self.trunk in (*CLOUDS, *RASTERS, "convolution", "conformer"):
+            raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
+        if self.trunk in RASTERS:
+            return make_raster(self, tokens)
         if self.trunk not in CLOUDS and tokens.width(self.dim) != self.dim:
             found = f"tokens of width {tokens.width(self.dim)}, which enter as they are"
-            advice = f"Give them an embedding, or use one of the trunks {', '.join(CLOUDS)}."
+            advice = f"Give them an embedding, or use one of the trunks {', '.join((*CLOUDS, *RASTERS))}."
             raise UserError(f"tokens of width {self.dim} for `model.trunk: {self.trunk}`", found, advice)
         position = make_position(self, tokens)
         if self.trunk in RECURRENT:
@@ -161,8 +172,6 @@ class Model(Section):
                 remember=self.remember,
             )
         if self.trunk == "convolution":
-            if causal:
-                raise UserError("a trunk that reads forwards, for this model", "`model.trunk: convolution`")
             shape = tokens.places if isinstance(tokens.places, tuple) and len(tokens.places) == 2 else None
             return ConvNet(
                 self.dim,
@@ -173,8 +182,6 @@ class Model(Section):
                 dropout=self.dropout,
                 position=position,
             )
-        if self.trunk in (*CLOUDS, "conformer") and causal:
-            raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
         if self.trunk in CLOUDS:
             return make_cloud(self, tokens.width(self.dim))
         if self.head_dim is None and self.dim % self.heads:
@@ -199,6 +206,8 @@ class Model(Section):
         if self.trunk == "conformer":
             made = Conformer(self.dim, self.depth, self.heads, width=self.kernel, **common)
         else:
+            if self.compress is not None:
+                common |= compression(self, tokens)
             made = (DecoderStack if causal else EncoderStack)(
                 self.dim,
                 self.depth,
@@ -279,9 +288,14 @@ class LayerBefore(Readout):
 
 
 class Network(nn.Module):
-    """The ground of the models: entrance, trunk, heads, readout."""
+    """The ground of the models: entrance, trunk, heads, readout.
 
-    def __init__(self, section: Model, tokens: Tokens, objective: Any, trunk: nn.Module) -> None:
+    read_dim   width of what is read out, where that comes of a decoder of hidden tokens; these then do not enter
+    """
+
+    def __init__(
+        self, section: Model, tokens: Tokens, objective: Any, trunk: nn.Module, read_dim: int | None = None
+    ) -> None:
         super().__init__()
         if not hasattr(self, objective.asks):
             raise UserError(
@@ -293,15 +307,17 @@ class Network(nn.Module):
                 f"a trunk whose tokens see each other, for `objective.kind: {objective.kind}`", "`model.trunk: sets`"
             )
         attends = isinstance(trunk, Transformer)
-        self.entrance = Entrance(tokens, section.dim, section.heads, section.entering, attends, objective.hides)
+        enters = objective.hides and read_dim is None
+        self.entrance = Entrance(tokens, section.dim, section.heads, section.entering, attends, enters)
         self.trunk = trunk
         self.dim: int = trunk.dim  # type: ignore[assignment]
         self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))
         self.readout: Readout | None = None
         if objective.reads_out:
-            readout = tokens.readout(self.dim, self.entrance.embedding)
+            read_dim = read_dim or self.dim
+            readout = tokens.readout(read_dim, self.entrance.embedding)
             before = section.readout_layer or section.readout_norm
-            self.readout = LayerBefore(readout, self.dim, section) if before else readout
+            self.readout = LayerBefore(readout, read_dim, section) if before else readout
 
     def embed(self, view: View) -> Tensor:
         """Tokens as vectors."""
@@ -312,6 +328,8 @@ class Network(nn.Module):
         bias = self.entrance.lean(view)
         if bias is not None:
             more["bias"] = bias
+        if "cell" in view.columns and isinstance(self.trunk, (ConvNet, ResNet2d)):
+            more["cell"] = view.columns["cell"]
         return self.trunk(x, view.valid, at=view.columns.get("at"), watch=watch, **more)
 
 

@@ -26,12 +26,13 @@ from ..nn import (
     Watch,
 )
 from ..nn.pairs import PairBias
+from ..nn.pooling import dropped
 from ..nn.positions import Learned, grid
 from ..nn.transformer import redraw
 from ..nn.watch import look
 from ..tokens.base import Tokens
 from .base import Model, Network, single
-from .trunks import CLOUDS, RECURRENT
+from .trunks import CLOUDS, RASTERS, RECURRENT
 
 
 class Encoder(Model):
@@ -82,7 +83,7 @@ class Encoder(Model):
                 f"`model.trunk: {self.trunk}`",
             )
         if name == "blocks":
-            if self.trunk in CLOUDS:
+            if self.trunk in (*CLOUDS, *RASTERS):
                 found = f"`model.trunk: {self.trunk}`"
                 raise UserError("a trunk whose blocks have the width of its input, for `model.pool: blocks`", found)
             return BlockPool(self.depth + 1)
@@ -131,18 +132,28 @@ class Encoded(NamedTuple):
     """What an encoder made of tokens; with a class token in front, if there is one.
 
     states    what entered its first block and what left each, where a pooling asks for them
+    seen      which tokens these are, where hidden ones were left out
     """
 
     x: Tensor
     valid: Valid
     states: tuple[Tensor, ...] = ()
+    seen: Any = None
 
 
 class EncoderNetwork(Network):
     """embed -> trunk -> pool -> heads, or -> readout."""
 
-    def __init__(self, section: Encoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module) -> None:
-        super().__init__(section, tokens, objective, trunk)
+    def __init__(
+        self,
+        section: Encoder,
+        tokens: Tokens,
+        objective: Any,
+        trunk: nn.Module,
+        pool: nn.Module,
+        read_dim: int | None = None,
+    ) -> None:
+        super().__init__(section, tokens, objective, trunk, read_dim)
         self.pooling = pool
         if section.weights == "moco":
             redraw(self.heads, section.weights)
@@ -188,11 +199,7 @@ class EncoderNetwork(Network):
 
     def tokens(self, encoded: Encoded) -> Tensor:
         """The tokens alone, (B, N, D) or (T, D)."""
-        if not isinstance(self.pooling, ClassToken):
-            return encoded.x
-        if isinstance(encoded.valid, Ragged):
-            return encoded.x[encoded.valid.position > 0]
-        return encoded.x[:, 1:]
+        return dropped(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else encoded.x
 
     def pool(self, encoded: Encoded, watch: Watch | None = None) -> Tensor:
         """One vector (B, D) for each sample."""

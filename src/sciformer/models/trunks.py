@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -18,6 +18,7 @@ from ..nn import (
     Position,
     RelativeBias,
     ResNet,
+    ResNet2d,
     Rotary,
     Sinusoidal,
     Unpaired,
@@ -27,31 +28,48 @@ if TYPE_CHECKING:
     from ..tokens.base import Tokens
     from .base import Model
 
+Trunk = Literal[
+    "transformer",
+    "conformer",
+    "rnn",
+    "gru",
+    "lstm",
+    "convolution",
+    "sets",
+    "resnet",
+    "resnet2d",
+    "edges",
+    "points",
+    "lorentz",
+]
 RECURRENT = ("rnn", "gru", "lstm")
 ATTENDING = ("transformer", "conformer")
 CLOUDS = ("sets", "resnet", "edges", "points", "lorentz")  # of tokens that may enter as they are, in any width
+RASTERS = ("resnet2d",)  # of tokens that enter as they are, and are put together on their grid
 OF_ATTENTION = (
     *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
     *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
-    *("extras", "last_norm", "residual", "rotary_share", "rotary_values"),
+    *("extras", "last_norm", "residual", "rotary_share", "rotary_values", "compress"),
 )
 WAVES = ("sinusoidal", "rotary", "fourier", "modulation")  # positions whose periods can be given
-OF_CLOUDS = ("widths", "neighbours")
+OF_RASTERS = ("stages", "bottleneck")
+OF_CLOUDS = ("widths", "neighbours", *OF_RASTERS)
 OF_OTHERS = (*OF_ATTENTION, "position", "periods", "kernel", "growth", "bidirectional", "remember")
 UNUSED = {
     "transformer": ("kernel", "growth", "bidirectional", "remember", *OF_CLOUDS),
     "conformer": (
         *("ratio", "activation", "extras", "residual", "drop_path", "hidden_dropout"),
-        *("growth", "bidirectional", "remember", *OF_CLOUDS),
+        *("growth", "bidirectional", "remember", "compress", *OF_CLOUDS),
     ),
     "convolution": (*OF_ATTENTION, "bidirectional", "remember", *OF_CLOUDS),
     **dict.fromkeys(RECURRENT, (*OF_ATTENTION, "kernel", "growth", *OF_CLOUDS)),
     "rnn": (*OF_ATTENTION, "kernel", "growth", "remember", *OF_CLOUDS),
-    "sets": (*OF_OTHERS, "neighbours"),
-    "resnet": (*OF_OTHERS, "neighbours"),
-    "edges": OF_OTHERS,
-    "points": OF_OTHERS,
+    "sets": (*OF_OTHERS, "neighbours", *OF_RASTERS),
+    "resnet": (*OF_OTHERS, "neighbours", *OF_RASTERS),
+    "edges": (*OF_OTHERS, *OF_RASTERS),
+    "points": (*OF_OTHERS, *OF_RASTERS),
     "lorentz": (*OF_OTHERS, *OF_CLOUDS),
+    "resnet2d": (*OF_OTHERS, "depth", "dropout", "neighbours"),
 }
 
 
@@ -67,6 +85,26 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
     if model.trunk == "points":
         return PointNet(inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours)
     return LorentzNet(inputs, model.dim, model.depth)
+
+
+def make_raster(model: Model, tokens: Tokens) -> nn.Module:
+    """A trunk that puts tokens together as an image."""
+    raster, places = getattr(tokens, "raster", None), tokens.places
+    if raster is None or not isinstance(places, tuple) or len(places) != 2:
+        raise UserError(f"patches of images, for `model.trunk: {model.trunk}`", f"`tokens.kind: {tokens.kind}`")
+    if (wide := tokens.width(model.dim)) != raster[0] * raster[1] * raster[2]:
+        found = f"vectors of width {wide}, made of them"
+        raise UserError(f"pixels as they are, for `model.trunk: {model.trunk}`", found, "Set tokens.embed: none.")
+    widths = model.widths or [model.dim << i for i in range(len(model.stages))]
+    return ResNet2d(raster, places, model.stages, widths, model.bottleneck)
+
+
+def compression(model: Model, tokens: Tokens) -> dict[str, Any]:
+    """The options of attention for `model.compress`; a class token stands beside the places of tokens."""
+    if tokens.places is None:
+        raise UserError("tokens with counted places for model.compress", f"`tokens.kind: {tokens.kind}`, without")
+    lead = int(getattr(model, "pool", "") == "class_token")
+    return {"compress": model.compress, "places": tokens.places, "lead": lead}
 
 
 def make_position(model: Model, tokens: Tokens) -> Position | None:

@@ -36,6 +36,7 @@ from .ragged import Ragged
 from .recurrent import Cell, Recurrent
 from .recurrent_decoder import RecurrentDecoder
 from .resnet import ResNet
+from .resnet2d import ResNet2d
 from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
 from .sets import DeepSet
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
@@ -98,6 +99,7 @@ __all__ = [
     "RecurrentPool",
     "RelativeBias",
     "ResNet",
+    "ResNet2d",
     "Rotary",
     "ScaledDot",
     "Score",

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import UserError, one_of
 from .cache import Store
+from .compress import Compress, compressed
 from .kernels import KERNELS, choose, compute, grouped, sets, single
 from .kernels.reference import mix, repeat_heads, weigh
 from .norms import make_norm
@@ -32,6 +33,9 @@ class AttentionOptions(TypedDict, total=False):
     bias: bool
     epsilon: float | None
     kernel: str
+    compress: int | None
+    places: int | tuple[int, ...] | None
+    lead: int
 
 
 class Attention(nn.Module):
@@ -50,6 +54,8 @@ class Attention(nn.Module):
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
     bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
     kernel      auto, reference, sdpa, chunked, flex, sets or grouped
+    compress    let queries see so many learned mixtures of the tokens instead of these (Linformer, arXiv 2006.04768);
+                `places` says how many places there are for tokens, `lead` how many first tokens stand beside them
     """
 
     def __init__(
@@ -68,6 +74,9 @@ class Attention(nn.Module):
         bias: bool = True,
         epsilon: float | None = None,
         kernel: str = "auto",
+        compress: int | None = None,
+        places: int | tuple[int, ...] | None = None,
+        lead: int = 0,
     ) -> None:
         super().__init__()
         one_of("the kernel", kernel, ["auto", *KERNELS])
@@ -89,7 +98,10 @@ class Attention(nn.Module):
         self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.normed, self.turn_values = qk_norm != "none", turn_values
-        simple = not self.normed and not turn_values
+        if compress is not None and places is None:
+            raise UserError("the number of `places` of tokens, to compress them", "none")
+        self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
+        simple = not self.normed and not turn_values and compress is None
         self.plain = kernel == "auto" and simple and type(self.score) in (Dot, ScaledDot)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
@@ -111,6 +123,7 @@ class Attention(nn.Module):
         sight = Sight() if sight is None else sight
         self._check(x)
         batch, n, _ = x.shape
+        ragged = None
         if memory is None:
             sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
             qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
@@ -124,6 +137,9 @@ class Attention(nn.Module):
             if rotation is not None:
                 q, k = rotate(q, rotation), rotate(k, rotation)
                 v = rotate(v, rotation) if self.turn_values else v
+            if self.compress is not None:
+                q, k, v, ragged = compressed(q, k, v, self.compress, sight)
+                sight = Sight()
             k = self._key(k).to(v.dtype)  # norms under autocast return float32
             if store is not None:
                 k, v = store.extend(k, v, sight.start)
@@ -135,6 +151,8 @@ class Attention(nn.Module):
             sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
         found = self._attend(q, k, v, sight, watch)
+        if ragged is not None:
+            found = ragged.flatten(found.transpose(1, 2)).transpose(0, 1)[None]
         if self.turn_values and rotation is not None and memory is None:
             found = rotate(found, (rotation[0], -rotation[1], rotation[2]))
         return self._out(found)

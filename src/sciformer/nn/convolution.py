@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
+from .grids import Grid
 from .positions import Position, grid
 from .ragged import Ragged
 from .recurrent import no_bias
@@ -71,34 +70,48 @@ class ConvNet(nn.Module):
         valid: Valid = None,
         *,
         at: Tensor | None = None,
+        cell: Tensor | None = None,
         bias: Tensor | None = None,
         shape: tuple[int, int] | None = None,
         watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same; on a grid N is height times width, of `shape` if given here."""
+        """(B, N, D) or packed (T, D) -> the same; on a grid N is height times width, of `shape` if given here.
+
+        cell   row and column of each token, where samples have other shapes than that of the grid
+        """
         check_layout(x, valid, self.dim)
         no_bias(bias, self)
         if isinstance(valid, Ragged):
-            at = None if at is None else valid.pad(at)
-            return valid.flatten(self(valid.pad(x), valid.valid, at=at, shape=shape, watch=watch))
+            at, cell = (None if column is None else valid.pad(column) for column in (at, cell))
+            return valid.flatten(self(valid.pad(x), valid.valid, at=at, cell=cell, shape=shape, watch=watch))
         if x.numel() == 0:
             return x
         shape = shape or self.shape
-        if shape is not None and math.prod(shape) != x.shape[1]:
-            raise UserError(f"{math.prod(shape)} tokens on a grid of {shape}", f"{x.shape[1]}")
-        place = shape or (x.shape[1],)
-        if at is None and shape is not None and self.position.axes == 2:
+        line = shape is None
+        if line:
+            laid = Grid((1, x.shape[1]), x.shape[1], valid)
+        else:
+            assert shape is not None
+            laid = Grid.of(shape, x.shape[1], valid, cell, at, self.training)
+        if at is None and not line and self.position.axes == 2:
+            assert shape is not None
             at = grid(shape).to(x.device)
         x = self.position.embed(x, self.position.locate(x, at, valid))
         if valid is not None:
             x = x.masked_fill(~valid[..., None], 0)
-        real = None if valid is None else valid.unflatten(1, place)[:, None]
         if watch is not None:
             watch.saw_hidden(x, "input")
-        y = x.unflatten(1, place).movedim(-1, 1)
+        y, real = laid.lay(x).movedim(-1, 1), None if laid.real is None else laid.real[:, None]
+        if line:
+            y, real = y[:, :, 0], None if real is None else real[:, :, 0]
         for i, block in enumerate(self.blocks):
             y = block(y, real)
             if watch is not None:
-                watch.saw_hidden(y.movedim(1, -1).flatten(1, -2), f"blocks.{i}")
-        x = self.norm(y.movedim(1, -1).flatten(1, -2))
+                watch.saw_hidden(laid.pick(_cells(y, line)), f"blocks.{i}")
+        x = self.norm(laid.pick(_cells(y, line)))
         return x if valid is None else torch.where(valid[..., None], x, 0)
+
+
+def _cells(y: Tensor, line: bool) -> Tensor:
+    """(B, D, N) on a line, or (B, D, rows, columns) -> (B, rows, columns, D)."""
+    return (y[:, :, None] if line else y).movedim(1, -1)

@@ -45,14 +45,8 @@ class BatchNorm(nn.Module):
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         """x (..., D); `real` (...) is True where a row counts, None: everywhere."""
         rows = x.reshape(-1, self.dim)
-        if not self.training:
-            known = (self.running_mean, self.running_var, self.weight, self.bias)
-            return F.batch_norm(rows, *known, eps=self.epsilon).view(x.shape)
-        if real is None and len(rows) > 1:
-            mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
-            y = F.batch_norm(rows, mean, unbiased, self.weight, self.bias, True, 1.0, self.epsilon)
-            self._remember(mean, unbiased, self.momentum)
-            return y.view(x.shape)
+        if not self.training or (real is None and len(rows) > 1):
+            return self.plain(rows).view(x.shape)
         real = rows.new_ones(len(rows), 1, dtype=torch.bool) if real is None else real.reshape(-1, 1)
         exact = rows.to(torch.promote_types(x.dtype, torch.float32)).masked_fill(~real, 0)
         count = real.sum()
@@ -63,6 +57,15 @@ class BatchNorm(nn.Module):
         self._remember(mean, variance * (some / (some - 1).clamp(min=1)), self.momentum * (count > 0).to(some.dtype))
         y = apart * (self.weight * (variance + self.epsilon).rsqrt()) + self.bias
         return y.to(x.dtype).view(x.shape)
+
+    def plain(self, x: Tensor) -> Tensor:
+        """The same of x (n, D, ...) where everything counts."""
+        if not self.training:
+            return F.batch_norm(x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.epsilon)
+        mean, unbiased = torch.zeros_like(self.running_mean), torch.zeros_like(self.running_var)
+        y = F.batch_norm(x, mean, unbiased, self.weight, self.bias, True, 1.0, self.epsilon)
+        self._remember(mean, unbiased, self.momentum)
+        return y
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:

@@ -222,6 +222,7 @@ class Sight:
     valid     (B, M) True where the key is real; None: all are
     bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
     start     the position of the first query, when the keys began before it (a cache)
+    at        (B or 1, M, A) coordinates of the keys, where an attention mixes these by their places
 
     A Sight lives for one forward pass. Blocks of a stack share it, so what a kernel prepares from it is prepared once
     (`once`); change nothing in it afterwards, and make a new one for the next pass.
@@ -233,9 +234,10 @@ class Sight:
         valid: Tensor | None = None,
         bias: Tensor | PairBias | None = None,
         start: int | Tensor = 0,
+        at: Tensor | None = None,
     ) -> None:
         self.pattern = FULL if pattern is None else pattern
-        self.valid, self.bias, self.start = valid, bias, start
+        self.valid, self.bias, self.start, self.at = valid, bias, start, at
         self.prepared: dict[Any, Any] = {}
 
     @property

@@ -113,30 +113,8 @@ class ClassToken(nn.Module):
         self.token = nn.Parameter(torch.empty(dim).normal_(std=0.02))
 
     def prepend(self, x: Tensor, valid: Valid = None, at: Tensor | None = None) -> tuple[Tensor, Valid, Tensor | None]:
-        """Tokens, validity and coordinates with the class token first; it stands at coordinate 0.
-
-        Coordinates (N, A) of as many tokens as samples on as many axes as tokens look like (B, N): expand them to
-        (B, N, A).
-        """
-        check_layout(x, valid)
-        if isinstance(valid, Ragged):
-            longer = Ragged(valid.lengths + 1, valid.total + len(valid))
-            first = longer.position == 0
-            source = (torch.arange(longer.total, device=x.device) - longer.sample - 1).clamp(min=0)
-            source = source.clamp(max=max(0, valid.total - 1))
-            first = first & (longer.sample < len(longer))
-            if valid.total == 0:
-                x, at = x.new_zeros(1, x.shape[1]), None if at is None else at.new_zeros(1, *at.shape[1:])
-            wide = torch.where(first[:, None], self.token.to(x.dtype), x[source])
-            if at is not None:
-                at = at[source].masked_fill(first.view(-1, *[1] * (at.dim() - 1)), 0)
-            return wide, longer, at
-        token = self.token.to(x.dtype).expand(x.shape[0], 1, -1)
-        if at is not None:
-            axis = 1 if at.dim() == 3 or (at.dim() == 2 and at.shape == x.shape[:2]) else 0
-            shape = [1 if i == axis else size for i, size in enumerate(at.shape)]
-            at = torch.cat([at.new_zeros(shape), at], axis)
-        return torch.cat([token, x], 1), None if valid is None else F.pad(valid, (1, 0), value=True), at
+        """Tokens, validity and coordinates with the class token first; see `prepended`."""
+        return prepended(self.token, x, valid, at)
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         """The class token (B, D) of tokens that came through `prepend`."""
@@ -144,6 +122,46 @@ class ClassToken(nn.Module):
         if isinstance(valid, Ragged):
             return x[valid.ends - valid.lengths]
         return x[:, 0]
+
+
+def prepended(
+    token: Tensor, x: Tensor, valid: Valid = None, at: Tensor | None = None
+) -> tuple[Tensor, Valid, Tensor | None]:
+    """Tokens, validity and coordinates with one more token (D,), or (B, D), first; it stands at coordinate 0.
+
+    Coordinates (N, A) of as many tokens as samples on as many axes as tokens look like (B, N): expand them to
+    (B, N, A).
+    """
+    check_layout(x, valid)
+    if isinstance(valid, Ragged):
+        longest = None if valid.known_longest is None else valid.known_longest + 1
+        longer = Ragged(valid.lengths + 1, valid.total + len(valid), longest)
+        first = longer.position == 0
+        source = (torch.arange(longer.total, device=x.device) - longer.sample - 1).clamp(min=0)
+        source = source.clamp(max=max(0, valid.total - 1))
+        first = first & (longer.sample < len(longer))
+        if valid.total == 0:
+            x, at = x.new_zeros(1, x.shape[1]), None if at is None else at.new_zeros(1, *at.shape[1:])
+        own = token if token.dim() == 1 else token[longer.sample.clamp(max=max(0, len(valid) - 1))]
+        wide = torch.where(first[:, None], own.to(x.dtype), x[source])
+        if at is not None:
+            at = at[source].masked_fill(first.view(-1, *[1] * (at.dim() - 1)), 0)
+        return wide, longer, at
+    own = token.to(x.dtype).expand(x.shape[0], -1)[:, None]
+    if at is not None:
+        axis = 1 if at.dim() == 3 or (at.dim() == 2 and at.shape == x.shape[:2]) else 0
+        shape = [1 if i == axis else size for i, size in enumerate(at.shape)]
+        at = torch.cat([at.new_zeros(shape), at], axis)
+    return torch.cat([own, x], 1), None if valid is None else F.pad(valid, (1, 0), value=True), at
+
+
+def dropped(x: Tensor, valid: Valid = None) -> Tensor:
+    """The way back from `prepended`: the tokens (B, N, D) or (T, D) behind the first."""
+    if not isinstance(valid, Ragged):
+        return x[:, 1:]
+    count = len(valid)
+    own = Ragged(valid.lengths - 1, valid.total - count)
+    return x.index_select(0, torch.arange(own.total, device=x.device) + (own.sample + 1).clamp(max=count))
 
 
 class ClassAttention(nn.Module):

@@ -62,6 +62,11 @@ class Ragged:
         return self._longest
 
     @property
+    def known_longest(self) -> int | None:
+        """The same where it is known without waiting for a device."""
+        return self._longest
+
+    @property
     def pairs(self) -> int:
         """How many pairs of tokens (i, j), j <= i, the sequences have, each for itself."""
         if self._pairs is None:

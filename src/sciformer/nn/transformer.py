@@ -39,7 +39,7 @@ class Transformer(nn.Module):
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     last_norm       whether the last block is followed by a norm, where blocks normalise before their parts
     Every further option is the block's (order, norm, activation, ratio, dropout, extras, residual) or the attention's
-    (groups, head_dim, score, length, qk_norm, bias, epsilon, kernel).
+    (groups, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
 
     Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
     sqrt(2 depth) (GPT-2).
@@ -75,12 +75,21 @@ class Transformer(nn.Module):
         self.embedding_norm = make_norm(norm if embedding_norm else "none", dim, bias, epsilon)
         self.norm = make_norm(norm if pre and last_norm else "none", dim, bias, epsilon)
         self.cross = cross
+        if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
+            found = "a memory" if cross else f"the pattern {pattern!r}"
+            raise UserError("tokens that all see each other alike, where keys are mixtures of them", found)
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("groups") not in (None, heads):
             found = f"{options['groups']} groups of {heads} heads"
             raise UserError("keys for each head, for a Rotary with periods of their own for the heads", found)
         self.reset()
+
+    @property
+    def mixing(self) -> Position | None:
+        """What knows the places by which keys are mixed, if they are."""
+        first = self.blocks[0].attention.compress if len(self.blocks) else None  # type: ignore[union-attr]
+        return None if first is None else first.table  # type: ignore[union-attr, return-value]
 
     def reset(self, weights: str = "normal") -> None:
         """Draw the weights of the blocks afresh.
@@ -123,10 +132,11 @@ class Transformer(nn.Module):
             at = self._packed_place(ragged, x.device) if at is None else at
         memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
         start, keys_valid = (0, mask) if cache is None else cache.begin(x, mask)
+        mixed_at = None if self.mixing is None else self.mixing.locate(x, at, real, start)
         at = self.position.locate(x, at, real, start)
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
         bias = self._lean(x, mask, at, bias, cache, pattern)
-        sight = Sight(pattern, keys_valid, bias, start)
+        sight = Sight(pattern, keys_valid, bias, start, mixed_at)
         x = self.position.embed(x, at)
         if real is not None:
             x = x.masked_fill(~real[..., None], 0)  # whatever stands at padding, even NaN, stays out

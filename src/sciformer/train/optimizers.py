@@ -12,7 +12,12 @@ from torch import Tensor, nn
 
 from .settings import Train
 
-ANSWERS = ("heads", "pooling", "readout")  # the parts of a model that make an answer of what its trunk found
+ANSWERS = (
+    "heads",
+    "pooling",
+    "readout",
+    "mask_decoder",
+)  # the parts of a model that make an answer of what its trunk found
 BEFORE = ("position", "embedding_norm", "input_norm", "stem", "stem_norm")  # what of a trunk comes before its blocks
 BLOCK = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
 

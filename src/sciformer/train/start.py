@@ -68,6 +68,11 @@ class Start:
                 "Leave out train.start_hash to begin with these.",
             )
         sections = {key: value for key, value in self.recipe.dump().items() if key in ("tokens", "model")}
+        ours, theirs = type(recipe.model), type(self.recipe.model)
+        if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
+            # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
+            both = {key: value for key, value in sections["model"].items() if key in ours.model_fields}
+            sections["model"] = {**both, "kind": recipe.model.kind}
         made = recipe.over(sections, f"in {self.path}").change(
             {"train.start": str(self.path), "train.start_hash": self.hash}
         )

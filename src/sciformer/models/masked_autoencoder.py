@@ -1,0 +1,197 @@
+"""Masked autoencoder: the encoder sees what is not hidden, a small decoder finds the rest (arXiv 2111.06377)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..data.batch import View
+from ..errors import UserError
+from ..nn import ClassToken, Ragged, Watch
+from ..nn.pooling import dropped, prepended
+from ..tokens.base import Tokens
+from .base import single
+from .encoder import Encoded, Encoder, EncoderNetwork
+
+
+class MaskedAutoencoder(Encoder):
+    """The encoder without the tokens that an objective hides; where nothing is hidden, it is the encoder.
+
+    Hidden tokens are left out of the trunk, so that it costs a quarter where three of four are hidden. A decoder gets
+    what the trunk made of the others, and a learned vector with its position for each hidden one. The weights of
+    embedding and trunk have the names of `kind: encoder`, which can begin with them (`sciformer finetune --from`).
+    """
+
+    decoder_dim: int | None = Field(default=None, ge=1)
+    """Width of the decoder; as dim unless given."""
+    decoder_depth: int = Field(default=8, ge=0)
+    """Blocks of the decoder."""
+    decoder_heads: int | None = Field(default=None, ge=1)
+    """Attention heads of the decoder; as heads unless given."""
+
+    def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
+        """The network; without a decoder where nothing is hidden."""
+        only = single(tokens, self)
+        if self.trunk != "transformer":
+            found = f"`model.trunk: {self.trunk}`"
+            raise UserError("a trunk that takes any of the tokens, `model.trunk: transformer`", found)
+        trunk = self.make_trunk(only, causal=False)
+        hides = objective.hides and objective.reads_out
+        pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
+        if not hides:
+            return EncoderNetwork(self, only, objective, trunk, pool)
+        return MaskedAutoencoderNetwork(self, only, objective, trunk, pool)
+
+
+class Seen(NamedTuple):
+    """What of a view is not hidden.
+
+    view      these tokens
+    whole     all tokens
+    visible   (B, N) or (T,) which of all they are
+    rank      (B, N) or (T,) where each is among them
+    """
+
+    view: View
+    whole: View
+    visible: Tensor
+    rank: Tensor
+
+
+class MaskDecoder(nn.Module):
+    """Of encoded tokens and a learned vector for each hidden one: y = trunk([W x + b or m]), with positions.
+
+    A class token enters too, with a vector of its own beside the position 0 where it stands.
+    """
+
+    def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
+        super().__init__()
+        wide = section.decoder_dim or section.dim
+        form = {"dim": wide, "depth": section.decoder_depth, "heads": section.decoder_heads or section.heads}
+        small = section.model_copy(
+            update={**form, "groups": None, "head_dim": None, "drop_path": 0.0, "compress": None}
+        )
+        self.adapt = nn.Linear(dim, wide)
+        nn.init.xavier_uniform_(self.adapt.weight)
+        nn.init.zeros_(self.adapt.bias)
+        self.hidden = nn.Parameter(torch.empty(wide).normal_(std=0.02))
+        self.trace = tokens.trace(wide)
+        self.first = nn.Parameter(torch.zeros(wide)) if section.pool == "class_token" else None
+        self.trunk = small.make_trunk(tokens, causal=False)
+
+    def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
+        """All tokens (B, N, D') or (T, D') from those that were seen (B, V, D) or (V, D), and a class token (B, D)."""
+        valid, at = seen.whole.valid, seen.whole.columns["at"]
+        y = self.adapt(x)
+        if not y.numel():
+            y = y.new_zeros(*y.shape[:-2], 1, y.shape[-1])
+        if isinstance(valid, Ragged):
+            y = y.index_select(0, seen.rank)
+        else:
+            y = y.gather(1, seen.rank[..., None].expand(-1, -1, y.shape[-1]))
+        hidden = self.hidden if self.trace is None else self.hidden + self.trace(seen.whole.columns)
+        y = torch.where(seen.visible[..., None], y, hidden.to(y.dtype))
+        if self.first is None or first is None:
+            return self.trunk(y, valid, at=at)
+        y, longer, place = prepended(self.adapt(first) + self.first, y, valid, at)
+        return dropped(self.trunk(y, longer, at=place), longer)
+
+
+class MaskedAutoencoderNetwork(EncoderNetwork):
+    """embed -> trunk over the visible tokens -> decoder over all -> readout; unhidden samples as an encoder."""
+
+    def __init__(
+        self, section: MaskedAutoencoder, tokens: Tokens, objective: Any, trunk: nn.Module, pool: nn.Module
+    ) -> None:
+        wide = section.decoder_dim or section.dim
+        super().__init__(section, tokens, objective, trunk, pool, read_dim=wide)
+        tied = {id(weight) for weight in self.entrance.embedding.parameters()}
+        if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
+            raise UserError(
+                f"model.decoder_dim of {self.dim}, that of the embedding, which also reads the answer", f"{wide}"
+            )
+        self.mask_decoder = MaskDecoder(section, tokens, self.dim)
+        always = type(tokens).hideable is Tokens.hideable
+        mixed = getattr(objective, "random", 0) or getattr(objective, "same", 0) or getattr(objective, "whole", False)
+        self.share: float | None = getattr(objective, "share", None) if always and not mixed else None
+        """Share of the tokens of every sample that is hidden, where that is always so."""
+
+    def encode(self, view: View, watch: Watch | None = None) -> Encoded:
+        """Every visible token informed by all other visible ones."""
+        if "hidden" not in view.columns:
+            return super().encode(view, watch)
+        seen = self.look(view)
+        inner = None if watch is None else Watch(watch.wants_attention, watch.wants_hidden)
+        found = super().encode(seen.view, inner)
+        if watch is not None and inner is not None:
+            self._show(inner, watch, seen)
+        return found._replace(seen=seen)
+
+    def tokens(self, encoded: Encoded) -> Tensor:
+        """All tokens, as the decoder finds them; of an unhidden sample as the trunk made them."""
+        if encoded.seen is None:
+            return super().tokens(encoded)
+        first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
+        return self.mask_decoder(super().tokens(encoded), first, encoded.seen)
+
+    def look(self, view: View) -> Seen:
+        """The tokens that are not hidden, with the coordinates they have among all."""
+        columns = {name: column for name, column in view.columns.items() if not name.startswith("target ")}
+        hidden, valid = columns.pop("hidden").bool(), view.valid
+        columns.pop("asked", None)
+        if "at" not in columns:
+            place = valid.position if isinstance(valid, Ragged) else torch.arange(hidden.shape[1], device=hidden.device)
+            columns["at"] = place.expand(hidden.shape)
+        whole = View({**view.columns, "at": columns["at"]}, valid)
+        if isinstance(valid, Ragged):
+            return self._look_packed(columns, ~hidden & valid.inside, valid, whole)
+        visible = ~hidden if valid is None else ~hidden & valid
+        count, n = visible.sum(1), hidden.shape[1]
+        even = False
+        if not torch.compiler.is_compiling():
+            room = int(count.max()) if count.numel() else 0
+            even = valid is None and bool((count == room).all())
+        else:
+            room = n if self.share is None else n - max(1, round(self.share * n))
+            even = valid is None and self.share is not None
+        order = torch.argsort((~visible).to(torch.uint8), dim=1, stable=True)[:, :room]
+        row = torch.arange(len(order), device=order.device)[:, None]
+        kept = {name: column[row, order] for name, column in columns.items()}
+        real = None if even else torch.arange(room, device=order.device) < count[:, None]
+        rank = (visible.long().cumsum(1) - 1).clamp(min=0, max=max(0, room - 1))
+        return Seen(View(kept, real), whole, visible, rank)
+
+    def _look_packed(self, columns: dict[str, Tensor], visible: Tensor, ragged: Ragged, whole: View) -> Seen:
+        total, count = ragged.total, len(ragged)
+        if not torch.compiler.is_compiling():
+            room = int(visible.sum())
+        else:  # shapes may not depend on values: the most that rounding in every sample can leave
+            room = total if self.share is None else min(total, math.ceil((1 - self.share) * total + count / 2))
+        ends = torch.cat([visible.new_zeros(1, dtype=torch.long), visible.long().cumsum(0)])
+        lengths = ends[ragged.ends] - ends[ragged.ends - ragged.lengths]
+        slot = torch.where(visible, ends[1:] - 1, room)
+        place = torch.arange(total, device=visible.device)
+        order = place.new_zeros(room + 1).index_copy(0, slot, place)[:room]
+        kept = {name: column.index_select(0, order) for name, column in columns.items()}
+        short = Ragged(lengths, total=room, longest=ragged.longest, pairs=ragged.pairs)
+        return Seen(View(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
+
+    def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
+        """What was seen of visible tokens, padded: spread over all, with zeros for those that are hidden."""
+        front = int(isinstance(self.pooling, ClassToken))
+        packed = isinstance(seen.whole.valid, Ragged)
+        rank = nn.functional.pad(seen.rank + front, (front, 0))
+        there = nn.functional.pad(seen.visible, (front, 0), value=True)
+        row = None if packed else torch.arange(len(rank), device=rank.device)[:, None]
+        for name, weights in inner.attention.items():
+            if row is not None:
+                wide = weights.permute(0, 2, 3, 1)[row[..., None], rank[:, :, None], rank[:, None]].permute(0, 3, 1, 2)
+                weights = wide.masked_fill(~(there[:, None, :, None] & there[:, None, None]), 0)
+            watch.saw_attention(weights, inner.kernels[name], name)
+        for name, state in inner.hidden.items():
+            watch.saw_hidden(state if row is None else state[row, rank].masked_fill(~there[..., None], 0), name)

@@ -1,0 +1,145 @@
+"""Models of images: their published sizes, and what each makes of images of any shape."""
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.data.batch import Batch
+from sciformer.data.source import Lists
+from sciformer.errors import UserError
+from sciformer.models.base import parameters
+from sciformer.models.decoder import Decoder
+from sciformer.models.encoder import Encoder
+from sciformer.models.masked_autoencoder import MaskedAutoencoder
+from sciformer.objectives.base import Objective, Step
+from sciformer.recipe import Recipe
+from sciformer.tokens.patches import Patches
+
+from ..objectives.examples import make, ready, shaken
+
+# As timm and torchvision have them, less the position of the class token, which is part of that token here.
+COUNTS = {
+    "vit-tiny": 5_717_416 - 192,
+    "vit-small": 22_050_664 - 384,
+    "vit-base": 86_567_656 - 768,
+    "vit-large": 304_326_632 - 1024,
+    "vit-huge": 632_045_800 - 1280,
+    "resnet-18": 11_689_512,
+    "resnet-50": 25_557_032,
+}
+MODELS = {
+    "vit": ({}, {}),
+    "vit with a class token": ({}, {"pool": "class_token"}),
+    "linformer": ({}, {"compress": 3, "pool": "class_token"}),
+    "sinusoidal": ({}, {"position": "sinusoidal"}),
+    "convolution": ({}, {"trunk": "convolution"}),
+    "resnet2d": ({"embed": "none"}, {"trunk": "resnet2d", "stages": [1, 2], "dim": 6}),
+    "bottleneck": ({"embed": "none"}, {"trunk": "resnet2d", "stages": [1, 1], "dim": 4, "bottleneck": True}),
+    "autoencoder": ({}, {"kind": "masked_autoencoder", "pool": "class_token"}),
+}
+SHAPES = [(8, 12), (4, 4), (12, 8), (8, 8)]
+
+
+def build(name, tokens, objective):
+    section = {"kind": "encoder", "dim": 8, "depth": 2, "heads": 2, **MODELS[name][1]}
+    kind = MaskedAutoencoder if section["kind"] == "masked_autoencoder" else Encoder
+    return shaken(kind(**section).build({"tokens": tokens}, objective)).double().eval()
+
+
+def pictures(shapes):
+    rng, shapes = np.random.default_rng(0), np.array(shapes)
+    values = rng.normal(size=(int(shapes.prod(1).sum()), 2)).astype(np.float32)
+    return {"image": Lists(values, shapes.prod(1)), "image_shape": shapes.astype(np.int32)}
+
+
+def pooled(model, tokens, table, **layout):
+    view = Batch({"tokens": tokens.normalise(tokens.tokenize(table))}).inputs(**layout).stream
+    view.columns = {
+        key: column.double() if column.is_floating_point() else column for key, column in view.columns.items()
+    }
+    return model.pool(model.encode(view))
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_published_sizes(name):
+    recipe = Recipe.load(f"images/{name}")
+    tokens, objective = recipe.tokens.fresh(), recipe.objective.fresh()
+    tokens.state.update(shape=[224, 224, 3], mean=[0.0] * 3, deviation=[1.0] * 3)
+    objective.state.update(classes=[str(i) for i in range(1000)], counts=[1] * 1000)
+    with torch.device("meta"):
+        built = recipe.model.build({"tokens": tokens}, objective)
+    assert parameters(built) == COUNTS[name]
+    assert not recipe.model.unused()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_images_of_any_shape_are_the_same_alone_and_in_company(name):
+    tokens = Patches(kind="patches", patch=2, **MODELS[name][0])
+    tokens.fit([pictures(SHAPES)])
+    model = build(name, tokens, Objective())
+    together = pooled(model, tokens, pictures(SHAPES))
+    assert together.isfinite().all()
+    for layout in ({"packed": True}, {"multiple": 16}, {"rows": 6, "width": 40}):
+        torch.testing.assert_close(pooled(model, tokens, pictures(SHAPES), **layout)[:4], together)
+    whole, ends = pictures(SHAPES)["image"].values, np.cumsum([h * w for h, w in SHAPES])
+    for i, (height, width) in enumerate(SHAPES):
+        image = whole[ends[i] - height * width : ends[i]].reshape(1, height, width, 2)
+        torch.testing.assert_close(pooled(model, tokens, {"image": image}), together[i : i + 1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_another_size_than_it_was_made_for(name):
+    tokens = Patches(kind="patches", patch=2, **MODELS[name][0])
+    rng = np.random.default_rng(0)
+    tokens.fit([{"image": rng.normal(size=(4, 8, 8, 2))}])
+    model = build(name, tokens, Objective())
+    for shape in ((8, 8), (12, 20), (6, 4), (7, 9)):
+        table = {"image": rng.normal(size=(3, *shape, 2))}
+        found = pooled(model, tokens, table)
+        torch.testing.assert_close(pooled(model, tokens, table, packed=True), found)
+        assert found.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "autoencoder"])
+@pytest.mark.parametrize("objective", ["classify", "regress", "masked"])
+def test_every_objective_trains_all_weights(name, objective):
+    parts = make("patches", objective)
+    tokens = parts[0]["tokens"].model_copy(update=MODELS[name][0])
+    tokens.state.update(parts[0]["tokens"].state)
+    parts = ({"tokens": tokens}, *parts[1:])
+    batch = ready(parts)
+    step = Step(build(name, tokens, parts[1]).float().train(), parts[1])
+    loss, _ = step(batch.inputs(), True)
+    assert loss.isfinite()
+    (loss / batch.count).backward()
+    assert not [key for key, weight in step.named_parameters() if weight.grad is None or not weight.grad.any()]
+    step.eval()
+    expected = step(batch.inputs(), True)[1]
+    for inputs in (batch.inputs(packed=True), batch.inputs(rows=9, width=8)):
+        for key, value in step(inputs, True)[1].items():
+            torch.testing.assert_close(value[:7], expected[key], rtol=1e-4, atol=1e-5)
+
+
+def test_mistakes_are_answered():
+    tokens, objective, _ = make("patches", "classify")
+    with pytest.raises(UserError, match=r"pixels as they are.*Set tokens.embed: none"):
+        Encoder(kind="encoder", trunk="resnet2d").build(tokens, objective)
+    with pytest.raises(UserError, match=r"patches of images, for `model.trunk: resnet2d`; found `tokens.kind: text`"):
+        Encoder(kind="encoder", trunk="resnet2d").build(*make("text", "classify")[:2])
+    raw, later = Patches(kind="patches", patch=2, embed="none"), make("patches", "next_token")[1]
+    raw.state.update(tokens["tokens"].state)
+    with pytest.raises(UserError, match=r"reads forwards.*found `model.trunk: resnet2d`"):
+        Decoder(kind="decoder", trunk="resnet2d", dim=8).build({"tokens": raw}, later)
+    with pytest.raises(UserError, match=r"tokens of width 128 for `model.trunk: transformer`.*resnet2d"):
+        Encoder(kind="encoder").build({"tokens": raw}, objective)
+    for wrong in ({"stages": [1, 1, 1], "widths": [4, 4]}, {"patch": 3}):
+        raw = Patches(kind="patches", patch=wrong.pop("patch", 2), embed="none")
+        raw.state.update(shape=[6, 6, 1], mean=[0.0], deviation=[1.0])
+        with pytest.raises(UserError, match=r"as many widths as stages|powers of two up to 32"):
+            Encoder(kind="encoder", trunk="resnet2d", **wrong).build({"tokens": raw}, objective)
+    assert Encoder(kind="encoder", trunk="resnet2d", heads=2, depth=3, compress=4).unused() == [
+        "heads",
+        "compress",
+        "depth",
+    ]
+    assert Encoder(kind="encoder", bottleneck=True, stages=[1]).unused() == ["stages", "bottleneck"]
