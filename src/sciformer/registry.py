@@ -19,10 +19,14 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "columns": "sciformer.data.readers.columns:Columns",
+        "cues": "sciformer.data.readers.rendered:Cues",
         "curves": "sciformer.data.readers.curves:Curves",
         "events": "sciformer.data.readers.events:Events",
+        "galaxies": "sciformer.data.readers.rendered:Galaxies",
+        "images": "sciformer.data.readers.images:ImageFiles",
         "jets": "sciformer.data.readers.jets:Jets",
         "lattices": "sciformer.data.readers.lattices:Lattices",
+        "lenses": "sciformer.data.readers.rendered:Lenses",
         "lightcurves": "sciformer.data.readers.lightcurves:LightCurves",
         "lines": "sciformer.data.readers.lines:Lines",
         "parallel": "sciformer.data.readers.parallel:Parallel",
@@ -40,6 +44,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "decoder": "sciformer.models.decoder:Decoder",
         "encoder": "sciformer.models.encoder:Encoder",
         "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
+        "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
     },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",

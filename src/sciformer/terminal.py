@@ -135,9 +135,9 @@ def _missing(name: str) -> str:
         found = runs()
         return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
-        return "There are: jets, lattices, lightcurves. "
+        return "There are: cues, galaxies, jets, lattices, lenses, lightcurves. "
     if name == "KIND":
-        return "There are: text, patches, jets. "
+        return "There are: text, images, patches, jets, lightcurves. "
     return ""
 
 

@@ -22,7 +22,7 @@ def report(run: RunName, /, *, plugin: Plugins = ()) -> None:
 def inspect(
     run: RunName, /, *, out: Path | None = None, samples: int = 3, part: str = "", plugin: Plugins = ()
 ) -> None:
-    """Pictures of what a model attends to, drawn on the samples themselves.
+    """Pictures of what a model attends to and what its answers rest on, drawn on the samples themselves.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def inspect(
         Of which part of the data; test, or valid where there is none, unless given.
     """
     opened = open_run(run, plugin)
-    from ..inspect.report import inspect_run
+    from ..inspect.pictures import inspect_run
     from ..shelf import make_folder
 
     for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, say=say):
@@ -52,7 +52,7 @@ def simulate(
     *more: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
 ) -> None:
     """Simulate data and write them to a file."""
-    one_of("what to simulate", what, ["jets", "lattices", "lightcurves"])
+    one_of("what to simulate", what, ["cues", "galaxies", "jets", "lattices", "lenses", "lightcurves"])
 
 
 @simulator.command(help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
@@ -162,3 +162,158 @@ def lightcurves(
 
     options = Options(cadence, points, bands or BANDS, unit, snr=snr, white=white)
     simulate_curves(out, what, number, seed, classes, options, overwrite, show=not quiet)
+
+
+@simulator.command(help_epilogue="")
+def galaxies(
+    out: Path,
+    /,
+    *,
+    number: int = 10_000,
+    seed: int = 0,
+    classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    size: int = 64,
+    bands: int = 3,
+    unit: str = "picture",
+    engine: str = "builtin",
+    overwrite: bool = False,
+    quiet: Quiet = False,
+) -> None:
+    """Images of galaxies of eight classes of form.
+
+    Parameters
+    ----------
+    out
+        The file to write: .npz, or .h5 for more than fits into memory.
+    number
+        Images in all; 10,000 unless given.
+    seed
+        Another one gives other galaxies; 0 unless given.
+    classes
+        Of round between cigar edge_on barred unbarred irregular merger; all unless given.
+    size
+        Pixels on a side; 64 unless given.
+    bands
+        Channels, from red to blue; 3 unless given.
+    unit
+        picture: 8 bits, compressed where it is bright; flux: in deviations of the sky's noise; picture unless given.
+    engine
+        Who draws smooth parts: builtin, or galsim, if you have installed it, much slower.
+    overwrite
+        Replace a file that is there already.
+    """
+    no_changes("Galaxies have options of their own: --number, --seed, --classes, --size.")
+    from ..simulate import galaxies as made
+    from ..simulate.image_files import simulate_images
+
+    options = made.Options(size, bands, unit, engine)
+    made.check_classes(classes)
+    options.check()
+    simulate_images(
+        out,
+        "galaxies",
+        lambda count, first: made.galaxies(count, seed, classes, first, options=options),
+        number,
+        overwrite,
+        show=not quiet,
+    )
+
+
+@simulator.command(help_epilogue="")
+def lenses(
+    out: Path,
+    /,
+    *,
+    number: int = 10_000,
+    seed: int = 0,
+    size: int = 64,
+    bands: int = 1,
+    unit: str = "picture",
+    dark: bool = False,
+    overwrite: bool = False,
+    quiet: Quiet = False,
+) -> None:
+    """Images of gravitational lenses, with their Einstein radius, slope, ellipticity, centre and shear.
+
+    Parameters
+    ----------
+    out
+        The file to write: .npz, or .h5 for more than fits into memory.
+    number
+        Images in all; 10,000 unless given.
+    seed
+        Another one gives other lenses; 0 unless given.
+    size
+        Pixels on a side; 64 unless given.
+    bands
+        Channels, from red to blue; 1 unless given.
+    unit
+        picture: 8 bits, compressed where it is bright; flux: in deviations of the sky's noise; picture unless given.
+    dark
+        Without the light of the lens, as if it had been subtracted.
+    overwrite
+        Replace a file that is there already.
+    """
+    no_changes("Lenses have options of their own: --number, --seed, --size.")
+    from ..simulate import lenses as made
+    from ..simulate.image_files import simulate_images
+
+    options = made.Options(size, bands, unit, not dark)
+    options.check()
+    simulate_images(
+        out,
+        "lenses",
+        lambda count, first: made.lenses(count, seed, first, options=options),
+        number,
+        overwrite,
+        show=not quiet,
+    )
+
+
+@simulator.command(help_epilogue="")
+def cues(
+    out: Path,
+    /,
+    *,
+    number: int = 10_000,
+    seed: int = 0,
+    classes: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
+    size: int = 64,
+    agree: float = 1.0,
+    overwrite: bool = False,
+    quiet: Quiet = False,
+) -> None:
+    """Images of shapes filled with textures, which agree or do not.
+
+    Parameters
+    ----------
+    out
+        The file to write: .npz, or .h5 for more than fits into memory.
+    number
+        Images in all; 10,000 unless given.
+    seed
+        Another one gives other images; 0 unless given.
+    classes
+        Of disk square triangle star cross ring crescent bar; all unless given.
+    size
+        Pixels on a side; 64 unless given.
+    agree
+        Share of images whose texture is that of their shape; 1 unless given.
+    overwrite
+        Replace a file that is there already.
+    """
+    no_changes("They have options of their own: --number, --seed, --classes, --size, --agree.")
+    from ..simulate import cues as made
+    from ..simulate.image_files import simulate_images
+
+    options = made.Options(size, agree)
+    made.check_classes(classes)
+    options.check()
+    simulate_images(
+        out,
+        "images",
+        lambda count, first: made.cues(count, seed, classes, first, options=options),
+        number,
+        overwrite,
+        show=not quiet,
+    )

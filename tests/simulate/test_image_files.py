@@ -1,0 +1,82 @@
+"""Simulated images in files: what is written is read back the same; the verbs and their mistakes."""
+
+import numpy as np
+import pytest
+
+from sciformer.cli import main
+from sciformer.simulate import image_files
+from sciformer.simulate.cues import cues
+from sciformer.simulate.galaxies import galaxies
+from sciformer.simulate.lenses import lenses
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(image_files, "PIECE", 4)  # so that files grow
+    return tmp_path
+
+
+def told(capsys, *words):
+    capsys.readouterr()
+    status = main([str(word) for word in words])
+    out, error = capsys.readouterr()
+    return status, out, error
+
+
+LINES = [
+    ("galaxies a.npz --classes round merger --size 16 --seed 3", galaxies, {"seed": 3, "classes": ["round", "merger"]}),
+    ("galaxies a.npz --bands 2 --unit flux --size 16", galaxies, {"bands": 2, "unit": "flux"}),
+    ("lenses a.npz --size 16 --bands 3 --dark", lenses, {"bands": 3, "light": False}),
+    ("cues a.npz --size 24 --agree 0", cues, {"size": 24, "agree": 0.0}),
+]
+
+
+@pytest.mark.parametrize(("line", "make", "more"), LINES)
+def test_what_is_written_is_what_is_made(there, capsys, line, make, more):
+    status, out, _ = told(capsys, "simulate", *line.split(), "--number", 10, "--quiet")
+    assert status == 0
+    assert "wrote 10" in out
+    table = make(10, **{"size": 16, **more})
+    with np.load("a.npz") as found:
+        assert sorted(found.files) == sorted(table)
+        for name, column in table.items():
+            np.testing.assert_array_equal(found[name], column)
+
+
+def test_hdf5_grows_piece_by_piece(there, capsys):
+    h5py = pytest.importorskip("h5py")
+    assert told(capsys, "simulate", "galaxies", "a.h5", "--number", 10, "--size", 16, "--quiet")[0] == 0
+    table = galaxies(10, size=16)
+    with h5py.File("a.h5") as file:
+        np.testing.assert_array_equal(file["image"][:], table["image"])
+        assert file["label"].asstr()[:].tolist() == table["label"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("galaxies a.png", "a file named .npz, .h5; found a.png. Call it a.npz"),
+        ("galaxies a.npz --number 0", "--number of 1"),
+        ("galaxies a.npz --classes sprial", "a class of galaxies"),
+        ("galaxies a.npz --data.size 3", "Galaxies have options of their own"),
+        ("lenses a.npz --size 3", "16 to 512 pixels"),
+        ("lenses a.npz --bands 0", "1 to 20 bands"),
+        ("cues a.npz --agree 2", "between 0 and 1"),
+        ("lens a.npz", "Did you mean 'lenses'?"),
+    ],
+)
+def test_mistakes_are_answered(there, capsys, line, message):
+    status, out, error = told(capsys, "simulate", *line.split())
+    assert status != 0
+    assert message in " ".join((out + error).split())
+    assert not list(there.iterdir())
+
+
+def test_a_file_is_not_replaced_unless_asked(there, capsys):
+    (there / "a.npz").write_bytes(b"mine")
+    line = ("simulate", "cues", "a.npz", "--number", 4, "--size", 24, "--quiet")
+    status, out, error = told(capsys, *line)
+    assert status != 0
+    assert "--overwrite" in out + error
+    assert told(capsys, *line, "--overwrite")[0] == 0
