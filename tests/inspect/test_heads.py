@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 
 from sciformer.assembly import Assembly
 from sciformer.inspect import heads
+from sciformer.inspect.depth import reaches
 from sciformer.inspect.heads import draw_every_head, has_shape
-from sciformer.inspect.looking import look_at, reaches, weights_on
+from sciformer.inspect.looking import look_at, weights_on
 from sciformer.inspect.panels import few_ticks, join_legends, shrink
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -20,17 +21,17 @@ PATCHES = {"kind": "patches", "patch": 2}
 PARTICLES = {"kind": "particles", "widths": [8], "pair_widths": [4]}
 
 
-def assembled(tokens, table, **model):
+def assembled(tokens, table, objective=None, **model):
     sections = {
         "data": {"kind": "arrays", "files": ["none.npz"]},
         "tokens": tokens,
         "model": {"kind": "encoder", "dim": 16, "depth": 3, "heads": 4, "position": "none", **model},
-        "objective": {"kind": "classify"},
+        "objective": objective or {"kind": "classify"},
     }
     made = Assembly(Recipe.of(sections), None)
     for one in made.tokens.values():
         one.fit([table])
-    made.objective.state.update(classes=["a", "b"], counts=[1, 1])
+    made.objective.state.update(classes=["a", "b"], counts=[1, 1], mean=[0.0], deviation=[1.0])
     step = Step(made.network(), made.objective)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

@@ -10,7 +10,7 @@ from sciformer.data.chance import Chance
 from sciformer.data.source import Data, Memory, Splits, select
 from sciformer.inspect.hidden import draw_hidden, say_hidden
 from sciformer.inspect.looking import draw_attention, look_at
-from sciformer.inspect.report import inspect_run
+from sciformer.inspect.pictures import inspect_run
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.registry import REGISTERED, register

@@ -6,8 +6,9 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.errors import UserError
-from sciformer.inspect import looking
-from sciformer.inspect.looking import gather, look_at, reach, reach_along, reaches, received, title, weights_on
+from sciformer.inspect import depth, looking
+from sciformer.inspect.depth import Reach, correlation, reach, reach_along, reaches
+from sciformer.inspect.looking import gather, look_at, received, title, weights_on
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 
@@ -62,6 +63,17 @@ def test_what_has_no_reach():
         reach(softmax((1, 1, 5, 5)), LINE[:4, :4])
     with pytest.raises(UserError, match=r"\(B, H, N, M\)"):
         reach(np.eye(5), LINE)
+
+
+def test_distance_against_depth():
+    rising = {f"blocks.{i}": Reach(np.full((2, 3), 1.0 + i), np.ones(2)) for i in range(4)}
+    assert depth.depth(rising).correlation == pytest.approx(1)
+    assert depth.depth(rising).heads.shape == (4, 3)
+    assert np.isnan(depth.depth({"blocks.0": rising["blocks.0"]}).correlation)
+    assert np.isnan(depth.depth({}).correlation)
+    uneven = {"a": Reach(np.array([[1.0, 3.0]]), np.ones(1)), "b": Reach(np.array([[5.0]]), np.ones(1))}
+    assert depth.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
+    assert np.isnan(correlation([1, 1], [1, 2]))
 
 
 # At what
@@ -153,7 +165,7 @@ def test_every_pooling_is_looked_at(files, pool, maps):
     figure = looking.draw_attention(look, assembly, 0)
     assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["sample", *map(title, maps)]
     assert len(looking.draw_matrices(look, assembly, 0).axes) == 5
-    assert looking.draw_reach(far).axes[0].get_xlabel() == "block"
+    assert depth.draw_reach(far).axes[0].get_xlabel() == "block"
 
 
 def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
@@ -201,7 +213,7 @@ def test_reach_along_a_column(files):
     assert found.mean[BLOCKS[1]][1] == pytest.approx(heads.mean(0))
     assert found.deviation[BLOCKS[1]][1] == pytest.approx(heads.std(0))
     assert found.uniform.shape == (3,)
-    assert looking.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
+    assert depth.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
     for column in ("name", "nothing"):
         with pytest.raises(UserError, match=column):
             reach_along(step, assembly, [dataset], column)

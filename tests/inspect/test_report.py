@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from sciformer.errors import UserError
-from sciformer.inspect import page, report
+from sciformer.inspect import page, pictures, report
 from sciformer.inspect.page import Page
-from sciformer.inspect.report import inspect_run, write_report
+from sciformer.inspect.pictures import inspect_run
+from sciformer.inspect.report import write_report
 from sciformer.metrics import crossing
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -24,6 +25,7 @@ TEXT = {
     "tokens": {"kind": "text", "context": 24},
     "objective": {"kind": "next_token"},
 }
+FOLLOWED = {"attention", "rollout", "attribution", "gradient", "least attended"}
 KINDS = {
     "classify": {},
     "regress": {"objective": {"kind": "regress", "targets": ["temperature", "other"], "along": "temperature"}},
@@ -41,7 +43,7 @@ def _coarse():
     """Pictures of few dots: they are drawn all the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "DOTS", 24)
-        patch.setattr(report, "DOTS", 24)
+        patch.setattr(pictures, "DOTS", 24)
         yield
 
 
@@ -116,7 +118,9 @@ def test_every_kind_of_run_has_a_report(trained, kind, request):
     run = trained(kind)
     found, sections, text, numbers = read(run)
     along = bool(run.recipe.objective.along)
-    assert sections == [*SECTIONS[:4], *["Along"] * along, *SECTIONS[4:]]
+    answers = kind in ("classify", "regress", "lstm", "convolution", "alone")
+    more = [*["What its answers rest on"] * answers, *["What was hidden"] * (kind == "masked")]
+    assert sections == [*SECTIONS[:4], *["Along"] * along, SECTIONS[4], *more, *SECTIONS[5:]]
     assert "The best model is that of step" in text
     assert "script" not in found.tags
     assert f"Phases {EVIL}" in text
@@ -128,6 +132,9 @@ def test_every_kind_of_run_has_a_report(trained, kind, request):
     assert ("no attention" in text) is not attends
     assert ("reach" in numbers) is attends
     assert ("reach_along" in numbers) is (attends and along)
+    assert ("positions" in numbers) is ("depth" in numbers) is attends
+    ways = numbers.get("faithfulness", {}).get("ratio", {})
+    assert set(ways) == (set() if not answers else FOLLOWED if attends else {"gradient"})
     assert numbers["cost"]["parameters"] == sum(weight.numel() for weight in run.model.parameters())
     assert numbers["cost"]["flops_per_sample"] > 0
 
@@ -174,7 +181,7 @@ def test_large_parts_are_thinned(trained, quick, monkeypatch):
 
 
 def test_samples_too_long_to_look_at(trained, quick, monkeypatch):
-    monkeypatch.setattr(report, "HELD", 100)
+    monkeypatch.setattr(pictures, "HELD", 100)
     _, _, text, numbers = read(trained("masked"))
     assert "Samples of 16 tokens are too long" in text
     assert "reach" not in numbers
@@ -228,11 +235,14 @@ def test_pictures_of_a_run(trained, tmp_path):
     said = []
     written = inspect_run(trained("classify"), tmp_path, samples=2, part="valid", say=said.append)
     assert [path.stem for path in written] == [
-        *("sample-1", "heads-1", "sample-2", "heads-2", "heads", "reach", "reach-along")
+        *("sample-1", "heads-1", "sample-2", "heads-2", "positions", "heads", "reach", "reach-along"),
+        *("reasons-1", "reasons-2", "faithfulness"),
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
     assert said == []
-    assert [path.stem for path in inspect_run(trained("lstm"), tmp_path / "b", 1, say=said.append)] == ["sample-1"]
+    assert [path.stem for path in inspect_run(trained("lstm"), tmp_path / "b", 1, say=said.append)] == [
+        *("sample-1", "reasons-1", "faithfulness")
+    ]
     assert said == ["This trunk has no attention."]
     with pytest.raises(UserError, match="one sample or more"):
         inspect_run(trained("lstm"), tmp_path, samples=0)

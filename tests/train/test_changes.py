@@ -11,7 +11,7 @@ from sciformer.data.readers.arrays import Arrays
 from sciformer.data.readers.lattices import Lattices
 from sciformer.data.source import find_files, fingerprint
 from sciformer.errors import UserError
-from sciformer.inspect.report import inspect_run
+from sciformer.inspect.pictures import inspect_run
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 

@@ -1,4 +1,4 @@
-"""What a trained model looks at: its attention on samples, and how far it reaches.
+"""What a trained model looks at: its attention, drawn on samples.
 
     look = look_at(step, assembly, dataset.batch(ids))
     draw_attention(look, assembly, 0)
@@ -9,25 +9,22 @@ Nothing here knows what a token is: where tokens stand, what they are called and
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch, join
+from ..data.batch import Batch
 from ..data.chance import Chance
-from ..data.dataset import Dataset
 from ..errors import UserError
-from ..nn import ClassToken, Watch
+from ..nn import ClassToken, FirstPool, LastPool, Watch
 from .attention import FONT, draw_heads
-from .curves import FAINT, LINES, Band, _finish, _start, draw_along
 from .panels import few_ticks, join_legends, shrink
 
 Array = NDArray[Any]
@@ -36,6 +33,7 @@ Panel = tuple[str, Batch, Floats | None]
 VALUES = 40  # places along a column, above which neighbouring samples are put together
 MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
 LETTERS = 48  # words in a line of a wide drawing, about
+ANSWERING = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
 class Look(NamedTuple):
@@ -44,12 +42,14 @@ class Look(NamedTuple):
     seen: Batch
     watch: Watch
     front: int  # tokens before the sample's own in self-attention: 1 with a class token
+    asks: str = "mean"  # which tokens answer, where no pooling attends: class, first, last, or the mean of all
 
 
 def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
     """One forward pass over a prepared batch, watched: attention maps (B, H, N, M) by name, in order of depth.
 
-    A trunk without attention (recurrent, convolution) leaves none, unless its pooling attends.
+    A trunk without attention (recurrent, convolution) leaves none, unless its pooling attends; nor does one that looks
+    at mixtures of tokens.
     """
     model, record, was = step.model, Watch(hidden=False), step.training
     device = next(model.parameters()).device
@@ -65,6 +65,9 @@ def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
                 model.decode(view, record)
     finally:
         step.train(was)
+    if getattr(assembly.recipe.model, "compress", None) is not None:
+        for name in [name for name in record.attention if not name.startswith("pool")]:
+            del record.attention[name]
     return record
 
 
@@ -75,8 +78,8 @@ def look_at(step: Any, assembly: Assembly, batch: Batch) -> Look:
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    front = int(isinstance(getattr(step.model, "pooling", None), ClassToken))
-    return Look(seen, watch(step, assembly, replace(seen, streams=streams)), front)
+    asks = ANSWERING.get(type(getattr(step.model, "pooling", None)), "mean")
+    return Look(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
 
 
 def self_attention(look: Look) -> dict[str, Tensor]:
@@ -88,105 +91,6 @@ def title(name: str) -> str:
     """The name of an attention map for people: `blocks.0.attention` is block 1."""
     name = re.sub(r"blocks\.(\d+)", lambda found: f"block {int(found[1]) + 1}", name.removesuffix(".attention"))
     return name.replace(".", ", ")
-
-
-# How far
-
-
-class Reach(NamedTuple):
-    """Mean distances of attention: of each head (B, H), and of attention that is the same everywhere (B,)."""
-
-    heads: Floats
-    uniform: Floats
-
-
-def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> Reach:
-    """r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij).
-
-    weights   (B, H, N, N) of self-attention
-    distance  (N, N), or (B, N, N) where each sample has its own
-    valid     (B, N), True where a token is real; all unless given
-    front     tokens before the sample's own (a class token), which stand nowhere: their rows and columns are left out
-
-    Beside it the same for uniform attention over the keys that a query may see: what a head that is blind would reach.
-    A key is one that may be seen if any head gives it weight. nan where a sample has no query.
-    """
-    a = _array(weights)[:, :, front:, front:]
-    if a.shape[2] != a.shape[3]:
-        raise UserError("self-attention (B, H, N, N)", f"{a.shape}", "The map of a pooling has no distance.")
-    d = np.asarray(distance, np.float64)
-    d = d if d.ndim == 3 else d[None]
-    if d.shape[1:] != a.shape[2:]:
-        raise UserError(f"distances of {a.shape[2]} tokens", f"{d.shape}")
-    open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
-    real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
-    found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
-    return Reach(found[0], found[1][:, 0])
-
-
-def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
-    """(B, H): the mean distance of rows of weights (B, H, N, N), over real rows that have any."""
-    total = a.sum(-1)
-    used = real[:, None] & (total > 0)
-    far = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
-    count = used.sum(-1)
-    return np.divide(far.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
-
-
-def reaches(look: Look, assembly: Assembly) -> dict[str, Reach]:
-    """The reach of every self-attention of a look, by name; none where tokens have no distance."""
-    (tokens,) = assembly.tokens.values()
-    stream = look.seen.stream
-    maps = self_attention(look)
-    found: dict[str, list[Reach]] = {name: [] for name in maps}
-    for row, length in enumerate(stream.lengths.tolist()):  # each with its own distances; padding is cut off
-        distance = tokens.distance(stream.take(np.array([row]))) if maps and length else None
-        if distance is None:
-            continue
-        for name, a in maps.items():
-            n = look.front + length
-            found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=look.front))
-    return {name: Reach(*(np.concatenate(parts) for parts in zip(*each))) for name, each in found.items() if each}
-
-
-class ReachAlong(NamedTuple):
-    """Reach at values (V,) of a column: mean and deviation over samples of each head {map: (V, H)}; uniform (V,)."""
-
-    values: Floats
-    mean: dict[str, Floats]
-    deviation: dict[str, Floats]
-    uniform: Floats
-
-
-def reach_along(
-    step: Any, assembly: Assembly, datasets: Sequence[Dataset], column: str, samples_per_value: int = 8
-) -> ReachAlong | None:
-    """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
-
-    Of every value of the column, `samples_per_value` samples at even steps; many values are put together in groups of
-    neighbours with as many samples each.
-    """
-    columns = [dataset.sample_column(column) for dataset in datasets]
-    x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
-    which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
-    if x.ndim != 1 or x.dtype.kind not in "iuf":
-        raise UserError(f"numbers in the column `{column}`", f"{x.dtype} of shape {x.shape}")
-    rows: list[tuple[float, dict[str, Reach]]] = []
-    for value, members in gather(x.astype(np.float64)):
-        few = members[even(len(members), samples_per_value)]
-        batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
-        look = look_at(step, assembly, join(batches))
-        if found := reaches(look, assembly):
-            rows.append((value, found))
-    if not rows:
-        return None
-    heads = {name: [found[name].heads for _, found in rows] for name in rows[0][1]}
-    return ReachAlong(
-        np.array([value for value, _ in rows]),
-        {name: np.stack([each.mean(0) for each in parts]) for name, parts in heads.items()},
-        {name: np.stack([each.std(0) for each in parts]) for name, parts in heads.items()},
-        np.array([next(iter(found.values())).uniform.mean() for _, found in rows]),
-    )
 
 
 def gather(x: Floats, most: int = VALUES) -> list[tuple[float, Array]]:
@@ -306,34 +210,6 @@ def draw_matrices(look: Look, assembly: Assembly, row: int) -> Figure:
     maps = self_attention(look)
     chosen = [list(maps)[i] for i in even(len(maps), MAPS)]
     return draw_heads({title(name): maps[name][row, :HEADS, :n, :n] for name in chosen}, words)
-
-
-def draw_reach(found: Mapping[str, Reach]) -> Figure:
-    """The reach of every head by block, over all samples, beside that of uniform attention."""
-    figure, axes = _start()
-    for i, each in enumerate(found.values()):
-        heads = each.heads.mean(0)
-        place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
-        low, high = np.percentile(each.heads, [16, 84], axis=0)
-        axes.vlines(place, low, high, color=LINES[0], alpha=0.35, linewidth=2)
-        axes.plot(place, heads, "o", color=LINES[0], markersize=4, label="a head" if i == 0 else None)
-        blind = each.uniform.mean()
-        ends = [i + 0.6, i + 1.4]
-        axes.plot(ends, [blind] * 2, color=FAINT, linestyle="--", label="uniform attention" if i == 0 else None)
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.set_xlim(0.4, len(found) + 0.6)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-    _finish(figure, axes, "block", "mean distance")
-    return figure
-
-
-def draw_reach_along(along: ReachAlong, column: str) -> Figure:
-    """The reach of every block, in the mean over heads, against a column; the band is the deviation over samples."""
-    bands: dict[str, Band] = {}
-    for name, mean in along.mean.items():
-        middle, spread = mean.mean(1), along.deviation[name].mean(1)
-        bands[title(name)] = (middle, middle - spread, middle + spread)
-    return draw_along(along.values, bands | {"uniform": (along.uniform, None, None)}, None, column, "mean distance")
 
 
 def plain(name: str) -> str:

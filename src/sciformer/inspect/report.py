@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,21 +17,22 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ..assembly import Assembly, silent
-from ..data.batch import Batch, describe
+from ..assembly import Assembly
+from ..data.batch import describe
 from ..data.chance import Chance
 from ..data.dataset import ITEMS, START, WINDOW
-from ..data.source import Chosen, pieces
+from ..data.source import Chosen
 from ..errors import UserError
 from ..evaluate import Judgement, judge
 from ..metrics import METRICS, REJECTION, AtLeast, confusion, reliability, roc
 from ..train.changes import Changed
 from ..train.weights import load_weights
-from . import alignment, cost, curves, heads, hidden, looking
+from . import cost, cues, curves, hidden, looking, pictures
 from .along import Along, answers_along, draw_along
 from .curves import any_letters, word
 from .looking import even
-from .page import DOTS, Page
+from .page import Page
+from .pictures import name_of, shown
 from .recovered import draw_recovered
 from .rejection import figures
 
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
-HELD = 1 << 25  # attention weights of a block that are held at once
-WORDS = 80  # tokens of a sample up to which matrices of attention are drawn
 
 
 class Found:
@@ -99,9 +98,11 @@ def write_report(run: Run) -> Path:
         _scores(page, found)
         if found.objective.along:
             draw_along(page, found, along, trouble)
-        _attention(page, found)
+        cues.section(page, found)
+        pictures.attention_section(page, found)
+        pictures.reasons_section(page, found)
         if found.data is not None:
-            hidden.section(page, found, _shown(found.data))
+            hidden.section(page, found, shown(found.data))
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
@@ -111,73 +112,6 @@ def write_report(run: Run) -> Path:
         if found.judged or not found.before:
             run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
         return run.folder.write("report.html", page.html())
-
-
-def inspect_run(
-    run: Run, out: str | Path, samples: int = 3, part: str = "", say: Callable[[str], None] = silent
-) -> list[Path]:
-    """Pictures of what a model attends to, as PNG files in the folder `out`.
-
-    For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
-    receive, and once more for every head of every block; for the first one the weights head by head as matrices, if it
-    is short; the reach of the heads.
-    """
-    if samples < 1:
-        raise UserError("one sample or more", f"{samples}")
-    data, written = run.data(), []
-    Path(out).mkdir(parents=True, exist_ok=True)
-    with any_letters():
-        for name, figure, _ in _pictures(run, data, part or _shown(data, run.recipe.objective.along), samples, {}, say):
-            written.append(Path(out) / f"{name}.png")
-            figure().savefig(written[-1], dpi=DOTS, facecolor="white")
-    return written
-
-
-def _pictures(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], say: Callable[[str], None]
-) -> Iterator[tuple[str, Callable[[], Figure], str]]:
-    """(name, how to draw it, caption) of what is attended to in samples; the reach is left in `numbers`."""
-    if hasattr(data.objective, "penalty"):  # what is written looks at what it is written from
-        for name, drawn, caption in alignment.draw_some(run, _lines(data, part, samples)):
-            yield name, partial(_as_drawn, drawn), caption
-        return
-    dataset, column = data.dataset(part), run.recipe.objective.along
-    batch = dataset.batch(even(len(dataset), samples))
-    width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
-    if width * len(batch) > HELD:
-        say(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
-        return
-    look = looking.look_at(run.step, data, batch)
-    for row in range(len(batch)):
-        caption = f"{_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
-        yield f"sample-{row + 1}", partial(looking.draw_attention, look, data, row), caption
-        for form in heads.forms(data, look, row):
-            yield f"{form}-{row + 1}", partial(looking.draw_attention, look, data, row, form), f"The same, {form}."
-        if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
-            yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
-    if (shown := hidden.draw_hidden(run.step, data, batch)) is not None:
-        yield "hidden", partial(_as_drawn, shown), "What was hidden, and what the model says of it."
-    if not look.watch.attention:
-        say("This trunk has no attention.")
-        return
-    if looking.self_attention(look) and 0 < look.seen.stream.lengths[0] <= WORDS:
-        yield "heads", partial(looking.draw_matrices, look, data, 0), "Who looks at whom in the first sample."
-    few = max(1, min(64, HELD // (2 * width)))
-    far = looking.reaches(looking.look_at(run.step, data, dataset.batch(even(len(dataset), few))), data)
-    if not far:
-        return
-    numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
-    yield "reach", partial(looking.draw_reach, far), f"How far each head looks, over {min(few, len(dataset))} samples."
-    numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
-    judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    if numeric and (along := looking.reach_along(run.step, data, judged, column, min(16, few))) is not None:
-        numbers["reach_along"] = along._asdict()
-        caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
-        yield "reach-along", partial(looking.draw_reach_along, along, column), caption
-
-
-def _as_drawn(figure: Figure) -> Figure:
-    return figure
 
 
 def _result(found: Found, along: Along | None) -> str:
@@ -223,7 +157,7 @@ def _data(page: Page, found: Found) -> None:
         if found.objective.lookahead:  # show what is seen at once
             some = found.objective.corrupt(some, data.tokens, Chance(0, 0, some.ids))
         panels = [
-            (_name(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
+            (name_of(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
             for row in range(len(some))
         ]
         page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
@@ -272,7 +206,7 @@ def _scores(page: Page, found: Found) -> None:
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None
-    part = _shown(found.data)
+    part = shown(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
     if rows := found.objective.details(outputs, samples):
         page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
@@ -295,54 +229,3 @@ def _scores(page: Page, found: Found) -> None:
             page.figure(figure(), f"{caption} ({part}).", caption)
         except UserError as error:  # a model that diverged, or a part with one class only
             page.text(f"{caption}: not drawn; {error}.")
-
-
-def _attention(page: Page, found: Found) -> None:
-    page.section("What it attends to")
-    if found.data is not None and hasattr(found.objective, "penalty"):
-        part = _shown(found.data)
-        try:
-            for _, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
-                page.figure(figure(), caption, caption)
-        except UserError as error:
-            page.text(f"Not shown: {error}")
-        page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
-        return
-    if found.data is None or len(found.data.tokens) > 1:
-        page.text("Not shown: it needs the data, the model and one stream of tokens.")
-        return
-    part = _shown(found.data, found.objective.along)
-    for name, figure, caption in _pictures(found.run, found.data, part, 3, found.numbers, page.text):
-        if not name.startswith(("heads", "hidden")):  # those have a section of their own
-            page.figure(figure(), caption, caption)
-    page.text("For every head, and for more samples: sciformer inspect RUN")
-
-
-def _lines(data: Assembly, part: str, count: int) -> list[str]:
-    """The sources of some samples, short enough to be drawn."""
-    from ..translate import columns_of
-
-    (name, _), found = columns_of(data), []
-    for table in pieces(data.dataset(part).source):
-        found += [str(text) for text in np.asarray(table[name]) if 8 < len(str(text)) < 120]
-    return [found[i] for i in even(len(found), count)] if found else []
-
-
-def _shown(data: Assembly, column: str = "") -> str:
-    """The part to look at: the one with most values of a column if it is given; test, valid, another, train."""
-    parts = sorted(data.parts(), key=lambda part: (part == "train", part != "test", part != "valid"))
-
-    def values(part: str) -> int:
-        known = column in data.dataset(part).batch(np.arange(1)).samples
-        return len(np.unique(data.dataset(part).sample_column(column))) if known and part != "train" else 0
-
-    return max(parts, key=values) if column else parts[0]
-
-
-def _name(batch: Batch, row: int, objective: Any) -> str:
-    """A sample by what is known of it."""
-    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
-    known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
-    values = [batch.samples[name][row] for name in known]
-    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
-    return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"

@@ -1,0 +1,217 @@
+"""Does it matter what a model looks at? Tokens that attention points at are left out, and the answer is asked again.
+
+    found = faithfulness(step, assembly, dataset.batch(ids))
+    found.ratio["attention"]        how much more the answer changes than without as many random tokens, and its error
+
+Tokens are really left out where the model takes any number of them; on a grid that must be whole they are blanked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..assembly import Assembly
+from ..data.batch import Batch, Stream
+from ..errors import UserError, one_of
+from ..tokens.base import Tokens
+from .attribution import answers, attribute, entering, told
+from .curves import DASHES, FAINT, LINES, _finish, _start
+from .looking import look_at, weights_on
+from .rollout import rolled
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Scores = list[Floats]
+
+SHARES = (0.1, 0.2, 0.35, 0.5)
+DRAWS = 2  # of random tokens, of which the mean is taken
+RANDOM, LEAST = "random", "least attended"
+COLOURS = (*LINES[:3], "#7a3b8f")
+WAYS = {  # their names for people
+    "attention": "attention",
+    "rollout": "rollout",
+    "attribution": "attention × gradient",
+    "gradient": "gradient × input",
+}
+
+
+class Faithfulness(NamedTuple):
+    """How much answers change when tokens are left out.
+
+    shares   (S,) shares of the tokens of a sample that were left out
+    change   (B, S) by how they were chosen: attention, rollout, attribution, gradient, random, least attended
+    flipped  (S,) shares of samples whose likeliest class became another, likewise; empty for values
+    ratio    the area below the mean change over that of random tokens, and its error over samples (jackknife)
+    removed  whether the tokens were left out; otherwise they were blanked
+    """
+
+    shares: Floats
+    change: dict[str, Floats]
+    flipped: dict[str, Floats]
+    ratio: dict[str, tuple[float, float]]
+    removed: bool
+
+
+def faithfulness(
+    step: Any,
+    assembly: Assembly,
+    batch: Batch,
+    shares: Sequence[float] = SHARES,
+    how: str = "auto",
+    draws: int = DRAWS,
+    scores: Mapping[str, Scores] | None = None,
+) -> Faithfulness:
+    """Leave out the tokens of samples that a way to look at the model scores highest, a share of them at a time.
+
+    how     remove, blank, or auto: whichever the model can take
+    scores  {way: (N,) for each sample} in place of the usual ways; with `attention` also the least attended are tried
+
+    The change of an answer is that of the log odds of the class that was likeliest, of any sign; of values the mean
+    over them, in deviations of the training data. Samples of one token have nothing to choose from and are left out.
+    """
+    one_of("how to leave out tokens", how, ("auto", "remove", "blank"))
+    (tokens,) = assembly.tokens.values()
+    batch = batch.take(np.flatnonzero(batch.stream.lengths > 1))
+    if not answers(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
+        found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
+        raise UserError("one answer for each of some samples of two tokens or more, and shares between 0 and 1", found)
+    removed = takes_any(assembly, tokens) if how == "auto" else how == "remove"
+    ways = dict(scored(step, assembly, batch) if scores is None else scores)
+    if "attention" in ways:
+        ways[LEAST] = [-each for each in ways["attention"]]
+    may, rng = removable(tokens, batch.stream), np.random.default_rng(0)
+    before, values = _answers(step, assembly, batch)
+    change: dict[str, list[Floats]] = {way: [] for way in (*ways, RANDOM)}
+    flipped: dict[str, list[float]] = {way: [] for way in change}
+    best = before.argmax(1)[:, None]
+    drawn = [[rng.random(n) for n in batch.stream.lengths] for _ in range(draws)]
+    for share in sorted(shares):
+        for way, orders in [*((way, [each]) for way, each in ways.items()), (RANDOM, drawn)]:
+            moved, flips = [], []
+            for order in orders:
+                less = without(tokens, batch, chosen(batch.stream, order, may, share), removed)
+                after, _ = _answers(step, assembly, less)
+                apart = np.abs(after - before)
+                moved.append(apart.mean(1) if values else np.take_along_axis(apart, best, 1)[:, 0])
+                flips.append(float((after.argmax(1) != best[:, 0]).mean()))
+            change[way].append(np.mean(moved, 0))
+            flipped[way].append(float(np.mean(flips)))
+    made = {way: np.stack(columns, 1) for way, columns in change.items()}
+    other = {} if values else {way: np.array(each) for way, each in flipped.items()}
+    return Faithfulness(np.array(sorted(shares)), made, other, ratios(np.array(sorted(shares)), made), removed)
+
+
+def scored(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
+    """What every way to look at a model says of the tokens of samples; a model without attention has one way."""
+    look, found = look_at(step, assembly, batch), attribute(step, assembly, batch)
+    ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}
+    if look.watch.attention:
+        last = [list(weights_on(look, row).values())[-1] for row in range(len(batch))]
+        ways = {"attention": last, "rollout": rolled(look), **ways}
+    return ways or {"gradient": found.gradient}
+
+
+def takes_any(assembly: Assembly, tokens: Tokens) -> bool:
+    """Whether a model takes any tokens of a sample, or needs them all where they stand side by side."""
+    model = assembly.recipe.model
+    if not isinstance(tokens.places, tuple):
+        return bool(model.trunk != "conformer")
+    return bool(model.trunk == "transformer" and getattr(tokens, "embed", "") != "convolution")
+
+
+def removable(tokens: Tokens, stream: Stream) -> Flags:
+    """(T,) which tokens may be left out: those that say something, not the special ones; all where there are no such.
+
+    Some tokens cannot be hidden, because others know of them; left out they can be all the same.
+    """
+    may = stream.position >= tokens.lead
+    try:
+        hideable = tokens.hideable(stream)
+    except UserError:
+        hideable = None
+    may = may if hideable is None else may & hideable
+    return np.asarray(may | (np.bincount(stream.sample[may], minlength=len(stream)) < 2)[stream.sample])
+
+
+def chosen(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
+    """(T,) a share of the tokens of each sample that may be left out, those of the highest scores; one or more of them,
+    and never all."""
+    out = np.zeros(len(may), bool)
+    for start, n, score in zip(stream.starts, stream.lengths, scores):
+        own = np.flatnonzero(may[start : start + n])
+        count = min(max(1, round(share * len(own))), len(own) - 1)
+        out[start + own[np.argsort(-score[own], kind="stable")[:count]]] = True
+    return out
+
+
+def without(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
+    """Samples without the tokens where the mask (T,) is True, or with nothing left of them."""
+    stream = batch.stream
+    return batch.but(stream.keep(~out) if removed else stream.but(**tokens.blank(stream, out), hidden=out))
+
+
+def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:
+    """The area below the mean change of each way over that of random tokens, with its error over samples."""
+    steps = np.concatenate([[0.0], shares])
+    area = {
+        way: (np.diff(steps) * (np.pad(each, ((0, 0), (1, 0)))[:, :-1] + each) / 2).sum(1)
+        for way, each in change.items()
+    }
+    return {way: _ratio(each, area[RANDOM]) for way, each in area.items() if way != RANDOM}
+
+
+def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
+    """sum of top / sum of bottom, and its error when any one of the samples is left out."""
+    if not bottom.sum() > 0:
+        return float("nan"), float("nan")
+    n, rest = len(top), bottom.sum() - bottom
+    if n < 2 or not (rest > 0).all():
+        return float(top.sum() / bottom.sum()), float("nan")
+    each = (top.sum() - top) / rest
+    return float(top.sum() / bottom.sum()), float(np.sqrt((n - 1) / n * ((each - each.mean()) ** 2).sum()))
+
+
+@torch.no_grad()
+def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]:
+    """(B, classes) log odds, or (B, values), and whether they are values."""
+    was = step.training
+    step.eval()
+    try:
+        found, values = told(step.model, entering(step, assembly, batch))
+    finally:
+        step.train(was)
+    return np.asarray(found.double().cpu().numpy()), values
+
+
+def draw_faithfulness(found: Faithfulness) -> Figure:
+    """The mean change of answers against the share of tokens left out, by how these were chosen; bars are errors of the
+    mean over samples."""
+    figure, axes = _start()
+    x = np.concatenate([[0.0], found.shares])
+    for i, (way, each) in enumerate(found.change.items()):
+        grey = way in (RANDOM, LEAST)
+        mean, error = each.mean(0), each.std(0) / max(1, len(each)) ** 0.5
+        axes.errorbar(
+            x,
+            np.concatenate([[0.0], mean]),
+            np.concatenate([[0.0], error]),
+            color=FAINT if grey else COLOURS[i % len(COLOURS)],
+            linestyle=DASHES[1 if way == RANDOM else 2] if grey else DASHES[i % len(DASHES)],
+            linewidth=1.4,
+            marker="o",
+            markersize=3,
+            capsize=2,
+            label=WAYS.get(way, way),
+        )
+    axes.set_ylim(bottom=0)
+    axes.set_xlim(0, 1.05 * x[-1])
+    verb = "left out" if found.removed else "blanked"
+    answer = "change of the log odds" if found.flipped else "change of the values, in deviations"
+    _finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
+    return figure

@@ -1,0 +1,152 @@
+"""What a model knows of places: are the codes of near places alike? (arXiv 2010.11929, figure 7)
+
+    found = position_similarity(step, assembly, batch)
+    found.correlation             of the similarity of two codes with the distance of their places
+
+Where places are counted, the codes of all of them; else those at the tokens of a sample.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..nn.positions import Position, Rotary, grid
+from .attention import COLOURS, FONT, draw_weights
+from .curves import LINES, _plain, _quiet
+from .depth import correlation
+from .looking import even
+
+Floats = NDArray[np.float64]
+MOST = 160  # places on a line, or tokens of a sample, at most
+PANELS = 8  # places of a grid that are shown, in each direction
+BINS = 24
+
+
+class Similarity(NamedTuple):
+    """Cosines of position codes (N, N), how far their places are apart (N, N), and the correlation of the two.
+
+    shape  of the grid that the places stand on, row by row; None on a line
+    """
+
+    values: Floats
+    distance: Floats
+    correlation: float
+    shape: tuple[int, ...] | None = None
+
+
+def similarity(position: Position, at: Tensor) -> Floats | None:
+    """cos(PE(p_i), PE(p_j)) for coordinates (N,) or (N, A); None where a position is no vector of its own.
+
+    What is added to a token at rest counts; of a rotation, the product of equal queries and keys that were turned.
+    """
+    with torch.no_grad():
+        if isinstance(position, Rotary):
+            cos, sin, _ = position.rotation(position.columns(at), torch.float64)
+            code = torch.cat([cos, sin], -1)[0].movedim(0, 1).flatten(1)
+        elif type(position) is Position or position.inside or not hasattr(position, "dim"):
+            return None
+        else:
+            dim: int = position.dim  # type: ignore[assignment]
+            rest = torch.zeros(1, len(at), dim, device=at.device)
+            code = position.embed(rest, position.locate(rest, at))[0]
+    vectors = code.double().cpu().numpy()
+    size = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors / np.where(size > 0, size, 1)
+    return np.asarray(vectors @ vectors.T)
+
+
+def compare(values: ArrayLike, distance: ArrayLike, shape: tuple[int, ...] | None = None) -> Similarity:
+    """The correlation over all pairs of different places."""
+    values, distance = np.asarray(values, np.float64), np.asarray(distance, np.float64)
+    pairs = np.triu_indices(len(values), 1)
+    return Similarity(values, distance, correlation(distance[pairs], values[pairs]), shape)
+
+
+def position_similarity(step: Any, assembly: Assembly, batch: Batch) -> Similarity | None:
+    """The position codes of a model, over its places or over the tokens of the longest of some samples."""
+    if len(assembly.tokens) > 1:
+        return None
+    (tokens,) = assembly.tokens.values()
+    position = getattr(getattr(step.model, "trunk", None), "position", None)
+    longest = int(np.argmax(batch.stream.lengths)) if len(batch) else 0
+    stream = batch.stream.take(np.array([longest] if len(batch) else []))
+    n = int(stream.lengths.sum())
+    if not isinstance(position, Position) or n < 3:
+        return None
+    device, shape = next(step.model.parameters()).device, None
+    scaled = tokens.normalise(stream)
+    if isinstance(tokens.places, tuple):
+        shape = tokens.places
+        at = grid(shape)
+        distance = tokens.distance(stream) if n == len(at) else None
+        distance = torch.cdist(at.double(), at.double()).numpy() if distance is None else distance
+    elif "at" in scaled.columns:
+        few = even(n, MOST)
+        at, distance = torch.from_numpy(np.asarray(scaled.columns["at"])[few]), tokens.distance(stream)
+        distance = None if distance is None else distance[np.ix_(few, few)]
+    else:
+        places = even(tokens.places or n, MOST)
+        at, distance = torch.from_numpy(places), np.abs(np.subtract.outer(places, places))
+    values = None if distance is None else similarity(position, at.to(device))
+    return None if values is None or distance is None else compare(values, distance, shape)
+
+
+def draw_positions(found: Similarity) -> Figure:
+    """Left, the similarity of codes: on a grid, that of some places with all others; right, against their distance."""
+    figure = Figure(figsize=(7.0, 3.3), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
+    if found.shape is not None and len(found.shape) == 2:
+        _mosaic(left, found.values, found.shape)
+    else:
+        draw_weights(found.values, axes=left, low=min(0.0, float(found.values.min())), high=1.0)
+        left.set_xlabel("place", fontsize=FONT)
+        left.set_ylabel("place", fontsize=FONT)
+    _against(right, found)
+    return figure
+
+
+def _mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
+    """A panel for each of some places of a grid, where it stands there: how alike its code is to that of all others."""
+    height, width = shape
+    lines = [even(size, PANELS) for size in shape]
+    high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with a gap
+    whole = np.full((len(lines[0]) * high, len(lines[1]) * wide), np.nan)
+    for i, row in enumerate(lines[0]):
+        for j, column in enumerate(lines[1]):
+            one = values[row * width + column].reshape(height, width)
+            whole[i * high : i * high + height, j * wide : j * wide + width] = one
+    axes.imshow(whole, cmap=COLOURS, vmin=float(values.min()), vmax=1, interpolation="nearest")
+    axes.set_xticks(np.arange(len(lines[1])) * wide + (width - 1) / 2, labels=[str(i + 1) for i in lines[1]])
+    axes.set_yticks(np.arange(len(lines[0])) * high + (height - 1) / 2, labels=[str(i + 1) for i in lines[0]])
+    axes.tick_params(length=0, labelsize=FONT)
+    axes.set_xlabel("column of a place", fontsize=FONT)
+    axes.set_ylabel("row of a place", fontsize=FONT)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+
+
+def _against(axes: Axes, found: Similarity) -> None:
+    """Similarity against distance: the mean, and the middle 68 %, of pairs in bins of distance."""
+    pairs = np.triu_indices(len(found.values), 1)
+    far, like = found.distance[pairs], found.values[pairs]
+    edges = np.unique(np.quantile(far, np.linspace(0, 1, BINS + 1)))
+    which = np.clip(np.searchsorted(edges, far, side="right") - 1, 0, max(0, len(edges) - 2))
+    groups = [like[which == i] for i in range(max(1, len(edges) - 1))]
+    x = [float(far[which == i].mean()) for i, group in enumerate(groups) if len(group)]
+    groups = [group for group in groups if len(group)]
+    low, high = (np.array([np.quantile(group, q) for group in groups]) for q in (0.16, 0.84))
+    axes.fill_between(x, low, high, color=LINES[2], alpha=0.3, linewidth=0)
+    axes.plot(x, [group.mean() for group in groups], color=LINES[0], marker="o", markersize=3, linewidth=1.4)
+    _quiet(axes)
+    axes.set_xlabel("distance of two places", fontsize=FONT)
+    axes.set_ylabel("similarity of their codes", fontsize=FONT)
+    axes.set_title(_plain(f"correlation {found.correlation:.2f}"), fontsize=FONT)

@@ -1,0 +1,147 @@
+"""Tokens left out: which, how, and what a model does without them that is built to need one."""
+
+import numpy as np
+import pytest
+
+from sciformer.data.batch import Stream
+from sciformer.errors import UserError
+from sciformer.inspect.faithfulness import (
+    LEAST,
+    RANDOM,
+    chosen,
+    draw_faithfulness,
+    faithfulness,
+    ratios,
+    removable,
+    takes_any,
+    without,
+)
+from sciformer.inspect.reasons import affordable, as_numbers, draw_reasons, summary
+
+from ..tokens.jets_table import jets
+from .test_attribution import IMAGES, looking_at_one
+from .test_heads import PARTICLES, PATCHES, assembled
+
+
+def test_the_highest_are_chosen_one_or_more_and_never_all():
+    stream = Stream({"x": np.arange(7)}, np.array([4, 2, 1]))
+    scores, may = [np.array([0.0, 3, 1, 2]), np.array([1.0, 1]), np.array([5.0])], np.ones(7, bool)
+    assert chosen(stream, scores, may, 0.5).tolist() == [False, True, False, True, True, False, False]
+    assert chosen(stream, scores, may, 0.01).tolist() == [False, True, False, False, True, False, False]
+    assert chosen(stream, scores, may, 0.99).sum() == 3 + 1
+    may[1] = False
+    assert chosen(stream, scores, may, 0.3).tolist() == [False, False, False, True, True, False, False]
+
+
+def test_ratios_by_hand():
+    change = {"attention": np.array([[2.0, 4.0], [2.0, 0.0]]), RANDOM: np.array([[1.0, 1.0], [1.0, 1.0]])}
+    (value, error), *others = ratios(np.array([0.5, 1.0]), change).values()
+    assert not others
+    assert value == pytest.approx((2.0 + 1.0) / (0.75 + 0.75))
+    leave_one_out = np.array([1.0 / 0.75, 2.0 / 0.75])
+    assert error == pytest.approx(np.sqrt(0.5 * ((leave_one_out - leave_one_out.mean()) ** 2).sum()))
+    nothing = ratios(np.array([0.5]), {"attention": np.ones((2, 1)), RANDOM: np.zeros((2, 1))})["attention"]
+    assert np.isnan(nothing).all()
+    assert np.isnan(ratios(np.array([0.5]), {"attention": np.ones((1, 1)), RANDOM: np.ones((1, 1))})["attention"][1])
+
+
+@pytest.mark.parametrize("how", ["remove", "blank"])
+def test_what_one_token_decides(how):
+    made, step, batch = looking_at_one()
+    found = faithfulness(step, made, batch, shares=(0.1, 0.25), how=how, draws=8)
+    assert list(found.change) == ["attention", "rollout", "attribution", "gradient", LEAST, RANDOM]
+    assert found.removed is (how == "remove")
+    for way in ("attention", "rollout", "attribution", "gradient"):
+        value, error = found.ratio[way]
+        assert value - error > 2, (way, value, error)
+    assert found.ratio[LEAST][0] < 0.2
+    assert found.change["attention"].mean(0) == pytest.approx([80, 80], rel=0.05)  # all that there is
+    assert found.flipped["attention"].tolist() == found.flipped[LEAST].tolist() == [0, 0]
+    assert len(draw_faithfulness(found).axes[0].lines) >= 6
+    assert "attention × gradient" in summary(found)
+    assert as_numbers(found)["ratio"]["attention"]["value"] == found.ratio["attention"][0]
+
+
+def test_the_same_call_gives_the_same_numbers():
+    made, step, batch = assembled(PARTICLES, jets((6, 1, 9, 3)), pool="class_attention")
+    one, two = (faithfulness(step, made, batch) for _ in range(2))
+    assert one.removed
+    for way, each in one.change.items():
+        assert each.shape == (3, 4)  # the one with a single particle has nothing to choose from
+        assert (each == two.change[way]).all()
+
+
+def test_scores_of_ones_own():
+    made, step, batch = assembled(PATCHES, IMAGES)
+    found = faithfulness(step, made, batch, scores={"mine": [np.arange(6.0)] * 4})
+    assert list(found.change) == ["mine", RANDOM]
+
+
+def test_left_out_or_blanked():
+    made, step, batch = assembled(PATCHES, IMAGES)
+    (tokens,) = made.tokens.values()
+    out = np.zeros(24, bool)
+    out[[0, 5, 7]] = True
+    assert without(tokens, batch, out, removed=True).stream.lengths.tolist() == [4, 5, 6, 6]
+    blank = without(tokens, batch, out, removed=False).stream
+    assert blank.lengths.tolist() == [6] * 4
+    assert (tokens.normalise(blank).columns["patch"][out] == 0).all()
+    assert takes_any(made, tokens)
+    for trunk in ("convolution", "lstm"):
+        made, step, batch = assembled(PATCHES, IMAGES, trunk=trunk)
+        assert not takes_any(made, tokens)
+        assert not faithfulness(step, made, batch).removed
+    particles = assembled(PARTICLES, jets((6, 2)), trunk="sets", widths=[16])[0]
+    assert takes_any(particles, *particles.tokens.values())
+
+
+def test_special_tokens_stay(tmp_path):
+    text = np.empty(2, object)
+    text[:] = ["a b c", "b"]
+    tokens = {"kind": "text", "unit": "words", "begin": True, "context": 8}
+    made, step, batch = assembled(tokens, {"text": text})
+    (kind,) = made.tokens.values()
+    may = removable(kind, batch.stream)
+    assert batch.stream.lengths.tolist() == [4, 2]
+    assert may.tolist() == [False, True, True, True, True, True]  # of one word there is nothing to choose from
+    assert list(faithfulness(step, made, batch).flipped) == [
+        "attention",
+        "rollout",
+        "attribution",
+        "gradient",
+        LEAST,
+        RANDOM,
+    ]
+
+
+def test_values():
+    made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "regress", "targets": ["x"]})
+    found = faithfulness(step, made, batch)
+    assert found.flipped == {}
+    assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in deviations"
+
+
+def test_what_cannot_be_asked():
+    made, step, batch = assembled(PATCHES, IMAGES)
+    for bad in ((0.0,), (0.5, 1.0)):
+        with pytest.raises(UserError, match="shares between 0 and 1"):
+            faithfulness(step, made, batch, shares=bad)
+    with pytest.raises(UserError, match="how to leave out"):
+        faithfulness(step, made, batch, how="drop")
+    made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "masked"})
+    with pytest.raises(UserError, match="one answer"):
+        faithfulness(step, made, batch)
+
+
+def test_reasons_are_drawn_beside_the_sample():
+    made, step, batch = looking_at_one()
+    scores = {"attention": [np.arange(12.0)] * 6, "mine": [-np.ones(12)] * 6}
+    figure = draw_reasons(made, batch, scores, 2)
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["sample", "attention\nup to 2.0 × mean", "mine\nnearly the same for all"]
+
+    class One:
+        model = step.model
+
+    assert affordable(One(), 12) == 48
+    assert affordable(One(), 1e9) == 0
