@@ -11,7 +11,7 @@ from sciformer.cli import main
 from sciformer.data.batch import Inputs, View
 from sciformer.data.source import Data, Lists, Memory, Splits, select
 from sciformer.errors import UserError
-from sciformer.interop import export_model, onnx
+from sciformer.interop import export_model, onnx, onnx_inputs
 from sciformer.recipe import Recipe
 from sciformer.registry import REGISTERED, register
 from sciformer.run import Run, train
@@ -31,7 +31,7 @@ RECIPES = {
     "patches": {
         "data": {"kind": "arrays", "files": ["a.npz"]},
         "tokens": {"kind": "patches", "patch": 2},
-        "model": {**MODEL, "pool": "mean"},
+        "model": {**MODEL, "pool": "class_token"},
         "objective": {"kind": "regress", "targets": ["value"]},
     },
 }
@@ -83,12 +83,12 @@ def shake(model):
 
 @pytest.mark.parametrize("kind", RECIPES)
 @pytest.mark.parametrize("tokens", [1, 17, 128])
-@pytest.mark.parametrize("samples", [1, 5])
+@pytest.mark.parametrize("samples", [1, 3, 17])
 def test_answers_are_the_library_s(runs, kind, tokens, samples):
     run, folder, (note,) = runs(kind)
     assert note.startswith("checked in onnxruntime: answers within")
     session = onnxruntime.InferenceSession(folder / "model.onnx")
-    given = onnx.make(onnx._example(run), samples, tokens, seed=samples * tokens)
+    given = onnx_inputs.make(onnx_inputs.example(run), samples, tokens, seed=samples * tokens)
     feed = {value.name: given[value.name].numpy() for value in session.get_inputs()}
     theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, feed)))
     valid = given.pop("valid")
@@ -97,7 +97,7 @@ def test_answers_are_the_library_s(runs, kind, tokens, samples):
     for name, values in ours.items():
         np.testing.assert_allclose(theirs[name], values.numpy(), atol=1e-4)
         assert np.isfinite(theirs[name]).all()
-    if samples > 1 and kind == "particles":
+    if samples > 3 and kind == "particles":
         assert np.ptp(theirs["probabilities"], axis=0).max() > 0.01  # samples differ
     assert theirs["summary"].shape == (samples, 16)
 

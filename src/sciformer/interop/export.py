@@ -14,11 +14,12 @@ from torch import Tensor
 
 from ..errors import UserError, one_of
 from ..run import Run
+from ..tokens.patches import Patches
 from ..tokens.text import Text
 from ..tokens.tokenizer import package
 from ..train.folder import Folder
 from ..train.weights import load_weights
-from . import onnx
+from . import mae, onnx, pixels, vit_export
 from .bert import BERT
 from .family import Family, Written
 from .gpt2 import GPT2
@@ -26,7 +27,7 @@ from .llama import LLAMA
 from .spelling import FILE
 
 FORMATS = ("huggingface", "onnx")
-FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json")
+FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json", pixels.FILE)
 SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
 OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
 OF_DECODERS = {**SHARED, "begin": "bos", "end": "eos", "separator": "sep"}
@@ -51,8 +52,15 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
 
 def _write_family(run: Run, folder: Folder) -> list[str]:
     """The files of Hugging Face, and what there is to say."""
-    tokens = _text(run)
     weights, _ = load_weights(run.folder.model)
+    only = next(iter(run.assembly.tokens.values()))
+    if isinstance(only, Patches):
+        hides = run.recipe.model.kind == "masked_autoencoder" and run.recipe.objective.kind == "masked"
+        written, scaled = (mae if hides else vit_export).write(run, only, weights)
+        _write_model(folder, written.config, written.tensors)
+        folder.write(pixels.FILE, _json(scaled))
+        return written.notes
+    tokens = _text(run)
     written = family(run).write(run.recipe, weights)
     _write(folder, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
     return written.notes
@@ -74,7 +82,7 @@ def _text(run: Run) -> Text:
     tokens = list(run.assembly.tokens.values())
     if len(tokens) != 1 or not isinstance(tokens[0], Text):
         kinds = ", ".join(stream.kind for stream in tokens)
-        raise UserError("one stream of tokens of the kind text, for Hugging Face", kinds)
+        raise UserError("one stream of tokens of the kind text or patches, for Hugging Face", kinds)
     return tokens[0]
 
 
@@ -94,13 +102,10 @@ def _check(out: Path, overwrite: bool, files: tuple[str, ...]) -> None:
 
 
 def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
-    """The four files."""
+    """Model and tokenizer."""
     ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
     kept = ("pad_token_id", "bos_token_id", "eos_token_id")
-    config = {**written.config, "dtype": "float32"} | {key: ids.get(key) for key in kept}
-    folder.write("config.json", _json(config))
-    plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in written.tensors.items()}
-    _write_weights(folder.path / "model.safetensors", plain)
+    _write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
     tokens.save(folder.path / FILE)
     find = package().Tokenizer.from_file(str(folder.path / FILE)).id_to_token
     special = {
@@ -108,6 +113,13 @@ def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]
     }
     beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
     folder.write("tokenizer_config.json", _json(beside))
+
+
+def _write_model(folder: Folder, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Configuration and weights."""
+    folder.write("config.json", _json({**config, "dtype": "float32"}))
+    plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
+    _write_weights(folder.path / "model.safetensors", plain)
 
 
 def _write_weights(path: Path, tensors: dict[str, Tensor]) -> None:

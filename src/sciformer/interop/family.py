@@ -20,7 +20,7 @@ EMBEDDING = "entrance.embedding.table.weight"
 POSITION = "trunk.position.table"
 READOUT = "readout.linear"
 NOBODYS = {"model.residual": True, "model.periods": None, "model.rotary_share": 1.0, "model.rotary_values": False}
-NOBODYS |= {"model.readout_norm": False}
+NOBODYS |= {"model.readout_norm": False, "model.compress": None}
 
 
 @dataclass

@@ -17,10 +17,12 @@ from .bert import BERT, ROBERTA
 from .config import Config
 from .family import EMBEDDING, POSITION, Family
 from .gpt2 import GPT2
+from .images import MODELS, import_images, is_images
 from .links import take_all
 from .llama import LLAMA
-from .reading import read_json, read_pooling, read_tensors
+from .reading import read_json, read_pickled, read_pooling, read_tensors
 from .spelling import FILE, read_names, read_tokenizer, token_keys
+from .timm import is_timm
 from .writing import Imported, refuse_files, write_run
 
 FAMILIES: dict[str, Family] = {
@@ -50,23 +52,16 @@ class Foreign:
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
-    """Make a run of a model of others: a folder of Hugging Face, a .gguf file, a checkpoint of weaver (.pt), or the
-    weights of ASTROMER 1 (.npz).
+    """Make a run of a model of others: a folder of Hugging Face or timm, a .gguf file, weights of a vision transformer
+    of timm (.safetensors, .pth), a checkpoint of weaver (.pt), or the weights of ASTROMER 1 (.npz).
 
     changes    of the recipe, such as {"tokens.context": 128}
     say        hears what was left out
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     refuse_files(run)
-    if source.suffix in (".pt", ".pth", ".npz"):
-        if source.suffix == ".npz":
-            from .astromer import import_astromer
-
-            made = import_astromer(source, changes)
-        else:
-            from .weaver import import_weaver
-
-            made = import_weaver(source, changes)
+    made = _other(source, changes)
+    if made is not None:
         write_run(run, made, source)
         for note in made.notes if say else ():
             say(note)
@@ -82,11 +77,27 @@ def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any]
     return Run(run)
 
 
+def _other(source: Path, changes: Mapping[str, Any] | None) -> Imported | None:
+    """A model of something else than text; None where it is of text."""
+    if source.suffix == ".npz":
+        from .astromer import import_astromer
+
+        return import_astromer(source, changes)
+    if source.suffix in (".pt", ".pth") and not is_timm(read_pickled(source)):
+        from .weaver import import_weaver
+
+        return import_weaver(source, changes)
+    if source.suffix in (".pt", ".pth", ".safetensors") or is_images(source):
+        return import_images(source, changes)
+    return None
+
+
 def read_folder(folder: Path) -> Foreign:
     """The files of a folder."""
     if not folder.is_dir():
         raise UserError(f"a folder of a Hugging Face model at {folder}", "a file" if folder.exists() else "nothing")
     config, notes = read_json(folder / "config.json"), list[str]()
+    _family(Config(config, "config.json"))
     pool = read_pooling(folder, notes)
     return Foreign(
         folder.resolve().name, config, read_tensors(folder), read_tokenizer(folder), read_names(folder), pool, notes
@@ -98,10 +109,7 @@ def convert(
 ) -> tuple[Recipe, dict[str, Tensor]]:
     """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
     config = Config(foreign.config, foreign.where)
-    kind = config.get("model_type", "", str)
-    if kind not in FAMILIES:
-        raise UserError(f"`model_type` in {config.where} to be one of {', '.join(FAMILIES)}", repr(kind))
-    family = FAMILIES[kind]
+    family, kind = _family(config), config.get("model_type", "", str)
     tensors = family.plain(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
     tokens = token_keys(foreign.tokenizer, foreign.special)
@@ -127,6 +135,14 @@ def convert(
             raise UserError(f"tokens.context of at most {places}, the places that were learned", f"{context}")
         weights[POSITION] = weights[POSITION][:context].clone()
     return recipe, weights
+
+
+def _family(config: Config) -> Family:
+    """The family that a configuration names."""
+    kind = config.get("model_type", "", str)
+    if kind not in FAMILIES:
+        raise UserError(f"`model_type` in {config.where} to be one of {', '.join((*FAMILIES, *MODELS))}", repr(kind))
+    return FAMILIES[kind]
 
 
 def _check_size(weights: dict[str, Tensor], assembly: Assembly, where: str) -> None:

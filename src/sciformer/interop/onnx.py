@@ -1,6 +1,7 @@
 """From a run to an ONNX graph, for programs that know nothing of this library, with what they must feed it.
 
-    model.onnx           columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to answers; both axes free
+    model.onnx           columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to answers; both axes free,
+                         but for models that take an image as a whole: there only the number of samples is
     preprocessing.json   how the columns are made of raw data, and what the answers are, for programs
     README.md            the same for people
 
@@ -28,23 +29,20 @@ from torch import Tensor, nn
 
 from .._version import __version__
 from ..data.batch import Inputs, View
-from ..data.chance import Chance
 from ..errors import UserError
 from ..nn import Attention
 from ..nn.norms import BatchNorm
-from ..objectives.base import prepare
 from ..run import Run
 from ..tokens.text import Text
 from ..train.folder import Folder
-from .onnx_card import NEEDED, VALID, card, describe, places
+from .onnx_card import NEEDED, card, describe
+from .onnx_inputs import VALID, Columns, example, make, sizes, view_of, whole
 from .spelling import FILE
 
 Array = NDArray[Any]
-Columns = dict[str, Tensor]
 
 FILES = ("model.onnx", "preprocessing.json", "README.md", FILE)
 LARGEST = 1 << 31  # bytes of a file of this kind
-SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
 CLOSE = 1e-4  # between its answers and ours
 WIDTH = 7  # tokens of the example a graph is traced with: neither 1 nor any width of a model
 
@@ -53,7 +51,7 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     """Write the files of a run into an empty folder, checked against the library; what there is to say about it."""
     _admit(run)
     packages()
-    columns = _example(run)
+    columns = example(run)
     graph = Graph(run, list(columns))
     made = _trace(graph, columns)
     _label(made, run)
@@ -93,7 +91,7 @@ def _admit(run: Run) -> None:
     if kind in ("decoder", "encoder_decoder"):
         advice = "What writes token by token needs a loop around it; --format huggingface writes decoders of text."
         raise UserError("an encoder that answers in one pass, for ONNX", f"`model.kind: {kind}`", advice)
-    if objective.reads_out or objective.unit != "samples":
+    if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
         advice = "Train it for such an answer first: sciformer finetune RECIPE --from RUN"
         found = f"`objective.kind: {objective.kind}`"
         raise UserError("an objective with an answer for each sample (classify, regress), for ONNX", found, advice)
@@ -115,15 +113,16 @@ class Graph(nn.Module):
                     setattr(part, name, _Fixed(child))
         model.heads = _Heads(model.heads)
         self.model, self.objective, self.names = model, run.assembly.objective, list(names)
-        self.stream = next(iter(run.assembly.tokens))
+        self.stream, self.filled = next(iter(run.assembly.tokens)), whole(run)
         self.outputs: list[str] = []
         self.eval()
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        *columns, valid = tensors
-        view = View(dict(zip(self.names, columns)), valid)
+        view = view_of(dict(zip([*self.names, VALID], tensors)), self.filled)
         pooled = self.model.pool(self.model.encode(view))
-        found = self.objective.answer(_Pooled(self.model, pooled), Inputs({self.stream: view}, {}))
+        found: dict[str, Tensor] = {}
+        if not self.objective.reads_out:
+            found = self.objective.answer(_Pooled(self.model, pooled), Inputs({self.stream: view}, {}))
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -142,8 +141,14 @@ class _Fixed(nn.Module):
         self.register_buffer("scale", (norm.weight / (norm.running_var + norm.epsilon).sqrt()).detach())
         self.register_buffer("shift", norm.bias.detach())
 
+        self.norm = norm
+
     def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
         return (x - self.mean) * self.scale + self.shift
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Of images (B, D, height, width), whose norm a runtime joins to the convolution before it."""
+        return self.norm.plain(x)
 
 
 class _Pooled:
@@ -174,55 +179,13 @@ class _Heads(nn.Module):
         return len(self.names)
 
 
-def _example(run: Run) -> Columns:
-    """Tokens as a model sees them: of each column that it reads, (T, ...)."""
-    assembly = run.assembly
-    (tokens,) = assembly.tokens.values()
-    table = tokens.example()
-    dataset = run.data().dataset("train") if table is None else assembly.samples(table)
-    batch = dataset.batch(np.arange(min(4, len(dataset))))
-    made = prepare(batch, assembly.tokens, assembly.objective, Chance(0, -1, batch.ids), training=False, counted=False)
-    view, packed = made.inputs(run.device).stream, made.inputs("cpu", packed=True).stream.columns
-    before = _pooled(run, view)
-
-    def matters(name: str, column: Tensor) -> bool:
-        other = 1.7 * column + 0.3 if column.is_floating_point() else (column.long() - 1).clamp(min=0).to(column.dtype)
-        try:
-            return not torch.equal(before, _pooled(run, View({**view.columns, name: other}, view.valid)))
-        except (UserError, RuntimeError):  # it was looked at, at any rate
-            return True
-
-    return {name: packed[name] for name, column in view.columns.items() if matters(name, column)}
-
-
-def _pooled(run: Run, view: View) -> Tensor:
-    with torch.no_grad():
-        found: Tensor = run.model.pool(run.model.encode(view))  # type: ignore[operator]
-    return found
-
-
-def make(columns: Columns, samples: int, tokens: int, seed: int = 0) -> Columns:
-    """Padded tensors (samples, tokens, ...) and `valid`, of tokens drawn from columns (T, ...).
-
-    The first sample is as long as can be, the last one without any token where there are four or more.
-    """
-    rng = np.random.default_rng(seed)
-    lengths = rng.integers(1, tokens + 1, samples)
-    lengths[0] = tokens
-    if samples > 3:
-        lengths[-1] = 0
-    valid = torch.from_numpy(np.arange(tokens) < lengths[:, None])
-    total = len(next(iter(columns.values())))
-    rows = torch.from_numpy(rng.integers(0, total, (samples, tokens)))
-    found = {name: column[rows] for name, column in columns.items()}
-    found = {name: c.masked_fill(~valid.view(*valid.shape, *[1] * (c.dim() - 2)), 0) for name, c in found.items()}
-    return {**found, VALID: valid}
-
-
 def _trace(graph: Graph, columns: Columns) -> Any:
     """The graph as a protocol buffer, without inputs that nothing depends on."""
-    given = make(columns, 3, WIDTH)
-    free = {0: torch.export.Dim("batch", min=1), 1: torch.export.Dim("tokens", min=1)}
+    count = None if graph.filled is None else graph.filled[0] * graph.filled[1]
+    given = make(columns, 3, count or WIDTH, filled=count is not None)
+    free = {0: torch.export.Dim("batch", min=1)}
+    if count is None:
+        free[1] = torch.export.Dim("tokens", min=1)
     with torch.no_grad():
         graph(*given.values())  # now it knows its outputs
     try:
@@ -244,7 +207,7 @@ def _trace(graph: Graph, columns: Columns) -> Any:
         ) from error
     assert program is not None
     made = program.model_proto
-    fixed = [value.name for value in made.graph.input if not _free(value)]
+    fixed = [value.name for value in made.graph.input if not _free(value, len(free))]
     if fixed:
         raise UserError("a model for any number of samples and tokens", f"fixed sizes of {', '.join(fixed)}")
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
@@ -257,8 +220,8 @@ def _trace(graph: Graph, columns: Columns) -> Any:
     return made
 
 
-def _free(value: Any) -> bool:
-    return all(size.HasField("dim_param") for size in value.type.tensor_type.shape.dim[:2])
+def _free(value: Any, axes: int) -> bool:
+    return all(size.HasField("dim_param") for size in value.type.tensor_type.shape.dim[:axes])
 
 
 @contextmanager
@@ -299,11 +262,11 @@ def check(content: bytes, run: Run, columns: Columns, used: Sequence[str]) -> Ch
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
-    most, found = places(run), Checked(0.0, 0.0)
+    filled, found = whole(run), Checked(0.0, 0.0)
     model = copy.deepcopy(run.model).cpu().eval()
     exact = copy.deepcopy(model).double()
-    for samples, tokens in SIZES:
-        given = make(columns, samples, tokens if most is None else min(tokens, most), seed=samples + tokens)
+    for samples, tokens in sizes(run):
+        given = make(columns, samples, tokens, seed=samples + tokens, filled=filled is not None)
         theirs = dict(zip(names, session.run(None, {name: given[name].numpy() for name in used})))
         ours = _answers(run, model, given)
         double = {name: column.double() if column.is_floating_point() else column for name, column in given.items()}
@@ -314,9 +277,10 @@ def check(content: bytes, run: Run, columns: Columns, used: Sequence[str]) -> Ch
 
 def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
     """What the library answers."""
-    view = View({name: column for name, column in given.items() if name != VALID}, given[VALID])
+    view, objective = view_of(given, whole(run)), run.assembly.objective
     with torch.no_grad():
-        found = run.assembly.objective.answer(model, Inputs({next(iter(run.assembly.tokens)): view}, {}))
+        stream = {next(iter(run.assembly.tokens)): view}
+        found = {} if objective.reads_out else objective.answer(model, Inputs(stream, {}))
         found["summary"] = model.pool(model.encode(view))  # type: ignore[operator]
     return {name: values.double().numpy() for name, values in found.items()}
 

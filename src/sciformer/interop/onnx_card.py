@@ -8,9 +8,9 @@ from typing import Any
 
 from .._version import __version__
 from ..run import Run
+from .onnx_inputs import VALID, places, whole
 
 NEEDED = ("onnx", "onnxscript", "onnxruntime")
-VALID = "valid"
 MEANINGS = {
     "probabilities": "of the classes, in the order of `answers`; each row sums to one",
     "mean": "expected values, in the order of `answers`; times `scale` plus `shift` in the units of the data",
@@ -25,8 +25,7 @@ CARD = """# {title}
 ## Inputs
 
 {inputs}
-Tensors are padded with zeros to the longest sample; `valid` is true where there is a token, and tokens come first.
-Both the number of samples and the number of tokens are free{most}.
+{shape}
 How the columns are made of raw data, with every centre, scale and clip, is written in `preprocessing.json`.
 
 ## Outputs
@@ -43,11 +42,10 @@ session = onnxruntime.InferenceSession("model.onnx")
 
 {scores}"""
 
-
-def places(run: Run) -> int | None:
-    """The most tokens a model has places for, on a line."""
-    found = next(iter(run.assembly.tokens.values())).places
-    return found if isinstance(found, int) else None
+MASK = "valid is true where there is a token; tokens come first"
+PADDED = """Tensors are padded with zeros to the longest sample; `valid` is true where there is a token, and tokens come
+first. Both the number of samples and the number of tokens are free{most}."""
+FILLED = "All tokens of an image are there, {rows} x {columns}, row by row. The number of samples is free."
 
 
 def describe(run: Run, made: Any) -> dict[str, Any]:
@@ -77,7 +75,7 @@ def describe(run: Run, made: Any) -> dict[str, Any]:
         "inputs": [tensor(value) for value in made.graph.input],
         "outputs": outputs,
         "answers": objective.answers,
-        "padding": {"value": 0, "mask": VALID, "meaning": "valid is true where there is a token; tokens come first"},
+        "padding": None if whole(run) else {"value": 0, "mask": VALID, "meaning": MASK},
         "most_tokens": places(run) or getattr(tokens, "most", None) or tokens.window,
         "tokens": tokens.preprocessing(),
     }
@@ -90,16 +88,19 @@ def card(run: Run, about: Mapping[str, Any]) -> str:
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])
     outputs = "".join(f"- `{one['name']}` {shapes[one['name']]}: {one['meaning']}\n" for one in about["outputs"])
     scores = "".join(f"- {name}: {value:.4g}\n" for name, value in run.scores.items())
+    filled = whole(run)
+    most = f"; in training a sample had at most {about['most_tokens']} tokens" if about["most_tokens"] else ""
+    shape = PADDED.format(most=most) if filled is None else FILLED.format(rows=filled[0], columns=filled[1])
     feed = ", ".join(f'"{one["name"]}": {one["name"]}' for one in about["inputs"])
     return CARD.format(
         title=run.recipe.about.title or run.path.resolve().name,
         kind=f"{tokens.kind} · {run.recipe.model.kind} · {run.recipe.objective.kind}",
         parameters=sum(weight.numel() for weight in run.model.parameters()),
-        answers=", ".join(about["answers"]),
+        answers=", ".join(about["answers"]) or "none but the summary",
         inputs=inputs,
         outputs=outputs,
         feed=feed,
-        most=f"; in training a sample had at most {about['most_tokens']} tokens" if about["most_tokens"] else "",
+        shape=shape,
         first=about["outputs"][0]["name"],
         scores=scores or "- none were kept\n",
         version=__version__,

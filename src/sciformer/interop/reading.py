@@ -32,7 +32,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: safetensors, or (without running anything of it) a file of PyTorch's."""
-    for name, read in ((SAFE, _safe), (PICKLED, read_pickled)):
+    for name, read in ((SAFE, read_safe), (PICKLED, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
         if (folder / f"{name}.index.json").is_file():
@@ -59,7 +59,15 @@ def _shards(folder: Path, index: str, read: Any) -> dict[str, Tensor]:
     return found
 
 
-def _safe(path: Path) -> dict[str, Tensor]:
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of one file."""
+    if not path.is_file():
+        raise UserError(f"a file of weights at {path}", "a folder" if path.exists() else "nothing")
+    return read_safe(path) if path.suffix == ".safetensors" else read_pickled(path)
+
+
+def read_safe(path: Path) -> dict[str, Tensor]:
+    """The weights of a safetensors file."""
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
@@ -77,6 +85,8 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
             "Other such files can run code and are not opened; save the weights as safetensors where they were made."
         )
         raise UserError(f"a whole file of nothing but weights at {path}", reason, advice) from error
+    for key in ("model", "state_dict"):  # beside counters of a training
+        found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
         raise UserError(f"weights by name in {path}", f"a {type(found).__name__} of other things")
     return found

@@ -8,21 +8,25 @@ from ..errors import UserError
 from ..terminal import CHANGES, say
 from .app import CHANGE, Plugins, RunName, app, open_run
 
+SINGLE = (".gguf", ".pt", ".pth", ".safetensors", ".npz")  # files that hold a whole model
+
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGE)
 def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: bool = False) -> None:
-    """Make a run of a model of others: `generate`, `embed`, `evaluate`, `finetune --from` then work on it.
+    """Make a run of a model of others: `generate`, `predict`, `embed`, `evaluate`, `finetune --from` then work on it.
 
-    Weights are read from safetensors, or as nothing but weights from a .bin file: no code of others is ever run. What
-    cannot be represented exactly is refused, by the name of the key or weight. With `--data.files FILE` the run has
-    data of its own, for `inspect` and `report`.
+    Weights are read from safetensors, or as nothing but weights from a .bin or .pth file: no code of others is ever
+    run. What cannot be represented exactly is refused, by the name of the key or weight. With `--data.files FILE` the
+    run has data of its own, for `inspect` and `report`.
 
     Parameters
     ----------
     source
         A folder of Hugging Face (config.json, model.safetensors, tokenizer.json) of the type bert, roberta, gpt2,
-        llama, mistral or qwen2; a .gguf file of the type llama; a checkpoint (.pt) of a Particle Transformer or a
-        ParticleNet of weaver; or the weights of ASTROMER 1 (.npz, by their names in a TensorFlow checkpoint).
+        llama, mistral or qwen2, or (with preprocessor_config.json) vit or vit_mae; a .gguf file of the type llama;
+        weights of a vision transformer of timm (.safetensors, .pth, or a folder with its config.json); a checkpoint
+        (.pt) of a Particle Transformer or a ParticleNet of weaver; or the weights of ASTROMER 1 (.npz, by their names
+        in a TensorFlow checkpoint).
     run
         Folder of the run to be made; runs/NAME unless given.
     out
@@ -37,7 +41,8 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
         raise UserError("--out and --overwrite for a data file (.yaml) alone", f"{source}", "A model becomes a --run.")
     from ..interop import import_model
 
-    run = run or Path("runs") / source.resolve().name.removesuffix(".gguf").removesuffix(".pt").removesuffix(".npz")
+    name = source.resolve().name
+    run = run or Path("runs") / (name.removesuffix(source.suffix) if source.suffix in SINGLE else name)
     made = import_model(source, run, dict(CHANGES), say)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
@@ -69,10 +74,12 @@ def export(
 
     huggingface: config.json, model.safetensors and tokenizer.json. An encoder becomes a Bert, a decoder a GPT2 or
     (RMSNorm, rotary positions, SwiGLU) a Llama; `AutoModelForMaskedLM`, `AutoModelForCausalLM` and `AutoTokenizer` load
-    them. Where there is no such class, the key that stands in the way is named.
+    them. An encoder of patches becomes a ViT, a masked autoencoder of these a ViTMAE, with preprocessor_config.json.
+    Where there is no such class, the key that stands in the way is named.
 
     onnx: model.onnx for any number of samples and tokens, preprocessing.json with what it must be fed, and README.md.
-    For encoders of any tokens that answer in one pass (classify, regress); the answers are checked in onnxruntime.
+    For encoders of any tokens that answer in one pass (classify, regress), and for the encoder of a masked autoencoder,
+    which sums up samples; the answers are checked in onnxruntime.
 
     Parameters
     ----------
