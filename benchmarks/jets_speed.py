@@ -22,6 +22,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -191,8 +192,9 @@ def process(options: argparse.Namespace, part: str, variant: str = "", peer: str
     words += ["--peer", peer] if peer else []
     words += [f"--{name}" for name in ("tiny", "only", "profile") if getattr(options, name)]
     limit = options.patience if part == "compiled" else None
+    around = os.environ | ({"TORCHINDUCTOR_CACHE_DIR": tempfile.mkdtemp()} if options.cold else {})
     try:
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=limit, env=os.environ)
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False, timeout=limit, env=around)
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"not done after {limit} s") from error
     if done.returncode:
@@ -263,6 +265,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=0, help="jets; 512 on CUDA and 64 on the CPU unless given")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
     parser.add_argument("--patience", type=float, default=150, help="seconds for a way to compile the official model")
+    parser.add_argument("--cold", action="store_true", help="an empty cache of the compiler for every process")
     parser.add_argument("--only", action="store_true", help="our side alone")
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")

@@ -108,7 +108,7 @@ class Side:
         return model.pool(model.encode(inputs.stream))
 
     @torch.no_grad()
-    def infer(self, steps: int) -> Any:
+    def infer(self, steps: int, vector: Any = None) -> Any:
         """Vectors of so many batches, on the host."""
         self.step.eval()
         found = None
@@ -117,7 +117,7 @@ class Side:
             if self.device.type == "cuda":
                 torch.compiler.cudagraph_mark_step_begin()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
-                found = self.vector(inputs)
+                found = (vector or self.vector)(inputs)
             found = found.float().cpu()
         return found
 
@@ -143,7 +143,7 @@ def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str
     weights, state = opened.network().state_dict(), opened.state()
     both = {"ragged": ragged, "padded": ragged.change({"train.packed": False})}
     made = {name: Side(recipe, state, weights, batches) for name, recipe in both.items()}
-    found = [side.infer(1) for side in made.values()]
+    found = [side.infer(1, side._vector) for side in made.values()]
     return made, float((found[0][:size] - found[1][:size]).abs().max() / found[0].abs().max())
 
 

@@ -236,6 +236,17 @@ def test_tensors_travel_as_one_run_of_bytes():
     assert _run([], pinned=False)[0].numel() == 0
 
 
+def test_what_moves_is_laid_out_where_it_goes():
+    batch = Batch({"a": stream_of([3, 0, 7])})
+    here, moved = (batch.inputs(packed=True, width=16, moves=moves).stream.valid for moves in (False, True))
+    assert not hasattr(moved, "sample")
+    there = batch.inputs(packed=True, width=16, moves=True).to(torch.device("meta")).stream.valid
+    assert there.sample.is_meta
+    assert there.sample.shape == here.sample.shape
+    assert (there.total, there.longest, there.pairs) == (here.total, here.longest, here.pairs)
+    assert torch.equal(moved.lengths, here.lengths)
+
+
 def test_joined_samples_are_one():
     stream = stream_of([3, 0, 7])
     (whole,) = samples(stream.joined())

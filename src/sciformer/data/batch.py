@@ -141,12 +141,14 @@ class Batch:
         packed: bool = False,
         width: int | None = None,
         rows: int | None = None,
+        moves: bool = False,
     ) -> Inputs:
         """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end.
 
         width    pad every stream to so many tokens, so that shapes do not depend on the samples; packed, all its
                  samples together
         rows     add samples without tokens up to so many; `real` then tells them from samples
+        moves    these go to another device at once, and what can be made there is left to it
         """
         device = torch.device(device)
         views = {}
@@ -155,7 +157,7 @@ class Batch:
             columns = {key: column for key, column in stream.columns.items() if key not in aside}
             stream = Stream(columns, stream.lengths if rows is None else _filled(stream.lengths, rows))
             if packed:
-                views[name] = _packed(stream, device, width, self.most.get(name))
+                views[name] = _packed(stream, device, width, self.most.get(name), lay=not moves)
                 continue
             longest = int(stream.lengths.max()) if len(stream) else 0
             wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
@@ -249,7 +251,7 @@ def _run(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
         end += -(-tensor.nbytes // 256) * 256
     run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
     for there, tensor in zip(_parts(run, tensors, starts), tensors):
-        there.copy_(tensor)
+        there.numpy()[...] = tensor.numpy()  # PyTorch would wake all cores for it, and wait for the last of them
     return run, starts
 
 
@@ -284,7 +286,7 @@ def _filled(column: Array, rows: int) -> Array:
     )
 
 
-def _packed(stream: Stream, device: torch.device, width: int | None, most: int | None) -> View:
+def _packed(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> View:
     """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
@@ -293,7 +295,7 @@ def _packed(stream: Stream, device: torch.device, width: int | None, most: int |
         total, longest = max(total, width), most or 1 << max(0, longest - 1).bit_length()
         pairs = int(rounded(np.array(pairs)))
         columns = {name: _filled(column, total) for name, column in columns.items()}
-    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs)
+    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs, lay=lay)
     return View({name: _tensor(column, device) for name, column in columns.items()}, ragged)
 
 

@@ -18,7 +18,8 @@ class Ragged:
     The run may be longer than the sum of the lengths (`total`), as fixed shapes on a GPU want it; the tokens at the
     tail then belong to the sample B, which nobody sees and which is dropped wherever tokens are gathered by sample. On
     a GPU, give `total` and the `longest` length (or a bound on it), and the host never waits for the device; so too
-    `pairs`, the pairs of tokens with themselves and those before (or a bound), where somebody looks at pairs.
+    `pairs`, the pairs of tokens with themselves and those before (or a bound), where somebody looks at pairs. Without
+    `lay`, only the lengths are there: enough for one that is made again on another device.
     """
 
     def __init__(
@@ -27,8 +28,10 @@ class Ragged:
         total: int | None = None,
         longest: int | None = None,
         pairs: int | None = None,
+        lay: bool = True,
     ) -> None:
-        lengths = torch.as_tensor(lengths, dtype=torch.long if lengths == [] else None)
+        if not isinstance(lengths, Tensor):
+            lengths = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
         if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
             raise UserError(
                 "lengths as one integer per sequence, shape (B,)", f"{tuple(lengths.shape)} {lengths.dtype}"
@@ -43,6 +46,8 @@ class Ragged:
         elif at_hand and int(self.lengths.sum()) > total:
             raise UserError(f"lengths that sum to at most {total}", f"a sum of {int(self.lengths.sum())}")
         self.total, self._longest, self._pairs = total, longest, pairs
+        if not lay:
+            return
         place = torch.arange(total, device=self.ends.device)
         self.sample = torch.searchsorted(self.ends, place, right=True)
         self.position = place - torch.cat([self.ends.new_zeros(1), self.ends])[self.sample]

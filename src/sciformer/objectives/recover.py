@@ -141,7 +141,8 @@ class Recover(Objective):
         target, asked = view.columns[ANSWER].float(), view.columns[ASKED]
         each = value.loss(target) if self.form == "gaussian" else (value.mean - target) ** 2
         count = _sums(asked.float(), view)
-        loss, found = _sums(each.masked_fill(~asked, 0), view) / count.clamp(min=1), dict[str, Tensor]()
+        loss = _sums(each.masked_fill(~asked, 0), view) / count.clamp(min=1)
+        found: Outputs = {}
         if self.question is not None:
             own, found = self.question.judged(logits, inputs)
             loss = loss + self.label_weight * own
