@@ -138,7 +138,7 @@ def test_odd_names_stay_names(tmp_path):
             "txt",
             "a.txt",
             b"x" * 900,
-            "patches, arrays, jets, lightcurves; found 'txt'. Did you mean 'text'",
+            "patches, arrays, jets, lightcurves, images; found 'txt'. Did you mean 'text'",
         ),
         ("text", "a.txt", "café ".encode("latin1") * 200, "UTF-8 text in a.txt"),
         ("text", "a.txt", b"\0\1" * 900, "a binary file"),

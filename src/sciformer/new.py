@@ -5,6 +5,7 @@
     path = new("patches", ["galaxies.npz"])         writes galaxies.yaml
     path = new("jets", ["top.root", "qcd.root"])    writes top.yaml
     path = new("lightcurves", ["asas.parquet"])     writes asas.yaml
+    path = new("images", ["galaxies"])              writes galaxies.yaml, for a folder
 
 The files are read by the readers that the training will use, so what they refuse is refused here.
 """
@@ -15,9 +16,11 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from .data.readers.image_listing import listed
 from .data.source import find_files
 from .errors import UserError, one_of
 from .guess.curves import lightcurves
+from .guess.images import images, pictured
 from .guess.jets import jets, untagged
 from .guess.patches import patches
 from .guess.text import text
@@ -35,15 +38,19 @@ def new(
 
     kind        `text` (running text, translations, labelled or tagged texts), or `patches` (also called `arrays`):
                 images, lattices or maps in .npz files; or `jets` in ROOT, HDF5, Parquet or .npz files, which may
-                have their class before the name, QCD:qcd.root; or `lightcurves` in Parquet, CSV, ECSV or FITS files
+                have their class before the name, QCD:qcd.root; or `lightcurves` in Parquet, CSV, ECSV or FITS files;
+                or `images`: pictures, folders, tables of pictures, arrays. It may be left out before names of
+                pictures or of folders with them
     out         a .yaml file; unless given, named after the first file, in this folder
     overwrite   replace a recipe that is there
     """
+    if kind not in KINDS and pictured(kind):
+        kind, files = "images", [kind, *files]
     one_of("the kind of your files", kind, KINDS)
     if not files:
         raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
-    found = find_files([untagged(str(file)) for file in files] if kind in TAGGED else list(files), "files")
-    path = Path(out).expanduser() if out is not None else Path(f"{found[0].name.partition('.')[0] or 'recipe'}.yaml")
+    found = _found(kind, list(files))
+    path = Path(out).expanduser() if out is not None else Path(f"{_stem(kind, files, found)}.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise UserError("a recipe named .yaml", str(path), f"Call it {path.with_suffix('.yaml')}")
     if path.exists() and not overwrite:
@@ -64,11 +71,26 @@ def new(
     return path
 
 
+def _found(kind: str, files: list[str | Path]) -> list[Path]:
+    """The files that are meant."""
+    if kind == "images":
+        return [entry.path for entry in listed(files).entries]
+    return find_files([untagged(str(file)) for file in files] if kind in TAGGED else files, "files")
+
+
+def _stem(kind: str, files: Sequence[str | Path], found: Sequence[Path]) -> str:
+    """The name of a recipe: that of the first file, or of the folder that was named."""
+    folder = Path(untagged(str(files[0]))).expanduser()
+    name = folder.resolve().name if kind == "images" and folder.is_dir() else found[0].name
+    return name.partition(".")[0] or "recipe"
+
+
 KINDS: dict[str, Callable[[list[str], list[Path]], str]] = {
     "text": text,
     "patches": patches,
     "arrays": patches,
     "jets": jets,
     "lightcurves": lightcurves,
+    "images": images,
 }
 TAGGED = ("jets", "lightcurves")  # names of files may have a class before them

@@ -82,7 +82,7 @@ def patches(names: list[str], paths: list[Path]) -> str:
         Line("depth", depth, "", 2),
         Line("heads", heads, "", 2),
         Line("objective"),
-        *_objective({key: column for key, column in flat.items() if key not in (name, group)}, count),
+        *objective({key: column for key, column in flat.items() if key not in (name, group)}, count),
         Line("train"),
         Line("steps", steps, f"about {steps * batch / count:.0f} times through the data", 2),
         Line("batch", batch, "", 2),
@@ -114,7 +114,7 @@ def _group(flat: dict[str, Array], count: int) -> str:
     return ""
 
 
-def _objective(flat: dict[str, Array], count: int) -> list[Line]:
+def objective(flat: dict[str, Array], count: int) -> list[Line]:
     """Which class or which value; where there is neither, which patches were hidden."""
     classes = {name: len(np.unique(column)) for name, column in flat.items() if _whole(column)}
     classes = {name: number for name, number in classes.items() if 2 <= number <= min(1000, max(2, count // 5))}

@@ -31,16 +31,17 @@ def recipes(name: str | None = None, /) -> None:
 
 
 @app.command(sort_key=2, help_epilogue="")
-def new(kind: str, files: tuple[str, ...], /, *, out: Path | None = None, overwrite: bool = False) -> None:
+def new(kind: str, files: tuple[str, ...] = (), /, *, out: Path | None = None, overwrite: bool = False) -> None:
     """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
 
     Parameters
     ----------
     kind
-        What the files hold: text, patches (images, lattices, maps), jets (particles in ROOT, HDF5, Parquet), or
-        lightcurves (Parquet, CSV, ECSV, FITS).
+        What the files hold: text, images (pictures, tables of them, arrays), patches (lattices, maps in .npz), jets
+        (particles in ROOT, HDF5, Parquet), or lightcurves (Parquet, CSV, ECSV, FITS). Pictures and folders of them
+        need no such word.
     files
-        Their names; those of jets and light curves may have their class before them, QCD:qcd.root.
+        Their names, also of folders of images; most may have their class before them, QCD:qcd.root.
     out
         Where to write the recipe; here, named after the first file, unless given.
     overwrite

@@ -1,0 +1,227 @@
+"""A recipe for images in files: pictures in folders, tables of pictures, arrays."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data.readers.image_listing import is_image, is_table, listed
+from ..data.readers.image_pieces import ImagePieces
+from ..data.readers.images import ImageFiles
+from ..data.source import Array, Splits
+from ..errors import UserError
+from .forms import by_part
+from .page import Line, write
+from .patches import objective
+from .tasks import NONE, RELATIVE, WHY
+
+LEAST = 10  # images worth training on
+LARGEST = 224  # side of images, of which more would take long
+SIDES = (2, 4, 7, 8, 14, 16, 32)  # of patches
+TOKENS = 64  # patches of an image that are aimed at
+SHOWN = 12  # classes that the head of a recipe names
+
+
+class Seen(NamedTuple):
+    """What was found in the files."""
+
+    opened: Splits
+    total: int
+    shapes: Array
+    columns: dict[str, Array]
+    varying: bool
+    blank: bool
+
+
+def images(names: list[str], paths: list[Path]) -> str:
+    """A vision transformer on the images of the files."""
+    parts = by_part(names)
+    seen = look(parts)
+    flat = {name: column for name, column in seen.columns.items() if name not in ("file", "entry")}
+    asked = objective(flat, seen.total)
+    blind = asked[0].value == "masked"
+    size = _size(seen)
+    sides = size or (int(seen.shapes[0, 0]), int(seen.shapes[0, 1]))
+    side = _side(*sides)
+    head = [
+        f"A vision transformer for the images of {_named(names)}, written by `sciformer new images`.",
+        f"Found: {seen.total:,} images to train on, {_described(seen)}.",
+        *_classes(flat.get("label")),
+        *seen.opened.notes,
+        "",
+        WHY,
+        "All other keys and their meaning: sciformer recipes images/vit-tiny",
+    ]
+    channels = int(seen.shapes[0, 2])
+    rows, columns = (-(-length // side) for length in sides)
+    lines = [
+        Line("about"),
+        Line("title", f"vision transformer on {_named(names)}", "", 2),
+        Line("data", f"{_named(names)}, {seen.total:,} images", "", 2),
+        Line("data"),
+        Line("kind", "images", "", 2),
+        Line("files", parts["train"], RELATIVE, 2),
+        *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
+        *_sizes(seen, size),
+        *([Line("channels", channels, CHANNELS[channels], 2)] if channels in CHANNELS else []),
+        *([Line("blank", 0.0, "for pixels that are not finite", 2)] if seen.blank else []),
+        *_split(seen, "label" in flat),
+        Line("tokens"),
+        Line("kind", "patches", "a token is a square of pixels", 2),
+        Line("patch", side, f"cuts {sides[0]} x {sides[1]} pixels into {rows * columns} tokens", 2),
+        Line("vary", [], "flip, turn, crop, ...: what leaves the answer the same, drawn anew in each epoch", 2),
+        *([Line("target", "patch", "hidden patches by their own mean and deviation", 2)] if blind else []),
+        Line("model"),
+        *(AUTOENCODER if blind else [Line("kind", "encoder", "", 2)]),
+        *_model(seen.total),
+        Line("objective"),
+        *(HIDDEN if blind else asked),
+        *_learning(seen.total, str(asked[0].value)),
+    ]
+    return write(head, lines)
+
+
+AUTOENCODER = [
+    Line("kind", "masked_autoencoder", "without classes: learn to see first, then sciformer finetune", 2),
+    Line("decoder_depth", 2, "blocks that fill in what is hidden", 2),
+]
+HIDDEN = [
+    Line("kind", "masked", "no column to learn was found: hidden patches are asked for", 2),
+    Line("share", 0.75, "of the patches are left out", 2),
+]
+CHANNELS = {1: "grey; colours become grey", 3: "colours; grey becomes colour"}
+
+
+def look(parts: dict[str, list[str]]) -> Seen:
+    """The images of the files to train on, of which headers tell the shapes."""
+    given: dict[str, Any] = {"files": parts["train"], "valid": parts.get("valid", []), "test": parts.get("test", [])}
+    opened = _opened(ImageFiles(kind="images", split=NONE, **given))
+    source = opened.sources["train"]
+    assert isinstance(source, ImagePieces)
+    every = [found for found in opened.sources.values() if isinstance(found, ImagePieces)]
+    count = sum(source.sizes)
+    if count < LEAST:
+        raise UserError(f"{LEAST} images or more to train on", f"{count}", "Bring more of them.")
+    shapes = np.concatenate([source.form.fit.of(one.shapes) for one in source.sets])
+    columns = {name: found for name in source.columns if (found := source.known(name)) is not None}
+    varying = any(one.form.varying for one in every)
+    return Seen(opened, count, shapes, columns, varying, _blank(source))
+
+
+def _blank(source: ImagePieces) -> bool:
+    """Whether pixels are not finite, in images of which the first are unpacked; what cannot be is refused here."""
+    try:
+        source.load(0)
+    except UserError as error:
+        if "--data.blank" not in error.advice:
+            raise
+        return True
+    return False
+
+
+def _opened(section: ImageFiles) -> Splits:
+    try:
+        return section.open()
+    except UserError as error:
+        if "--data.bad_files" not in error.advice:
+            raise
+        way = "Mend or remove them first; the key `bad_files: skip` of a recipe leaves such files out."
+        raise UserError(error.expected, error.found, way) from error
+
+
+def _named(names: list[str]) -> str:
+    first = Path(names[0]).name or Path(names[0]).resolve().name
+    return first if len(names) == 1 else f"{first} and {len(names) - 1} more"
+
+
+def _described(seen: Seen) -> str:
+    channels = int(seen.shapes[0, 2])
+    word = {1: "grey", 3: "in colours"}.get(channels, f"with {channels} channels")
+    low, high = seen.shapes[:, :2].min(0), seen.shapes[:, :2].max(0)
+    if not seen.varying:
+        return f"{low[0]} x {low[1]} pixels, {word}"
+    return f"{low[0]} to {high[0]} pixels high and {low[1]} to {high[1]} wide, {word}"
+
+
+def _classes(label: Array | None) -> list[str]:
+    if label is None:
+        return ["No classes were found: a folder for each tells them, or a table with a column `label`."]
+    classes, counts = np.unique(label, return_counts=True)
+    if len(classes) > len(label) // 2:
+        return []
+    shown = ", ".join(f"{name} ({count:,})" for name, count in zip(classes[:SHOWN], counts))
+    return [f"Classes: {shown}{' and others' if len(classes) > SHOWN else ''}."]
+
+
+def _size(seen: Seen) -> tuple[int, int] | None:
+    """The size to which images are scaled: where they differ, or are large."""
+    middle = int(np.median(seen.shapes[:, :2].min(1)))
+    if not seen.varying and seen.shapes[:, :2].max() <= 2 * LARGEST:
+        return None
+    side = min(LARGEST, max(8, middle - middle % 8))
+    return side, side
+
+
+def _sizes(seen: Seen, size: tuple[int, int] | None) -> list[Line]:
+    if size is None:
+        return []
+    why = "they differ: scaled and cut to a square; without it each stays as it is" if seen.varying else "large ones"
+    return [Line("size", size[0], why, 2)]
+
+
+def _side(height: int, width: int) -> int:
+    """The side of a patch: one that divides the image, of those that give about as many tokens as aimed at."""
+    sides = [side for side in SIDES if side <= min(height, width)] or [1]
+    divides = [side for side in sides if height % side == width % side == 0]
+
+    def off(side: int) -> float:
+        return abs(math.log(height * width / side**2 / TOKENS))
+
+    best = min(sides, key=off)
+    near = [side for side in divides if off(side) <= off(best) + math.log(4)]
+    return min(near, key=off) if near else best
+
+
+def _split(seen: Seen, even: bool) -> list[Line]:
+    shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
+    if seen.total < 100:
+        shares["test"] = (0.0, "too few for one")
+    left = [Line(part, *share, 3) for part, share in shares.items() if part not in seen.opened.sources]
+    if not left:
+        return []
+    lines = [Line("split", None, f"of {seen.total:,} images; those that are the same stay together", 2), *left]
+    return [*lines, Line("stratify", "label", "each class has the same share in every part", 3)] if even else lines
+
+
+def _model(count: int) -> list[Line]:
+    dim, depth, heads = (64, 2, 4) if count < 2000 else (96, 4, 4) if count < 20_000 else (192, 6, 6)
+    return [
+        Line("dim", dim, f"for {count:,} images", 2),
+        Line("depth", depth, "blocks", 2),
+        Line("heads", heads, f"each of width {dim // heads}", 2),
+        Line("dropout", 0.1, "against learning by heart", 2),
+    ]
+
+
+def _learning(count: int, kind: str) -> list[Line]:
+    batch = 128 if count >= 20_000 else 64 if count >= 640 else 16 if count >= 100 else 4
+    steps = int(np.clip(30 * count // batch, 200, 20_000))
+    return [
+        Line("train"),
+        Line("steps", steps, f"about {steps * batch / count:.0f} times through the data", 2),
+        Line("batch", batch, "", 2),
+        Line("warmup", max(1, steps // 10), "a tenth of the steps", 2),
+        Line("evaluate_every", max(10, steps // 20), "twenty times in all", 2),
+        Line("best", "accuracy" if kind == "classify" else "loss", "decides which model is kept", 2),
+    ]
+
+
+def pictured(name: str) -> bool:
+    """Whether a name is that of images: a folder of them, or a picture."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return bool(listed([path]).entries)
+    return path.exists() and is_image(path) and not is_table(path)

@@ -1,0 +1,109 @@
+"""A recipe from images: classes by folders, sizes, tables, and a training that begins with one name."""
+
+import csv
+
+import numpy as np
+import pytest
+
+from sciformer.check import check
+from sciformer.cli import main
+from sciformer.errors import UserError
+from sciformer.guess.images import _side
+from sciformer.new import new
+from sciformer.recipe import Recipe
+
+from ..data.readers.image_examples import classes, picture, pixels
+
+TINY = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "train.steps": 3, "train.warmup": 1, "train.device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def passes(path):
+    recipe = Recipe.load(path)
+    assert check(recipe.change(TINY)).problems == []
+    return recipe, path.read_text()
+
+
+def test_a_folder_of_classes_needs_no_more_than_its_name(tmp_path):
+    classes(tmp_path / "pets", 20)
+    path = new("pets", [])
+    assert str(path) == "pets.yaml"
+    recipe, text = passes(path)
+    assert (recipe.data.kind, recipe.objective.kind, recipe.tokens.patch) == ("images", "classify", 2)
+    assert (recipe.data.channels, recipe.data.size, recipe.data.split.test) == (3, None, 0.0)
+    assert "Found: 40 images to train on, 8 x 8 pixels, in colours." in text
+    assert "Classes: cat (20), dog (20)." in text
+    assert recipe.source.values["data"]["files"] == ["pets"]
+
+
+def test_images_without_classes_are_learned_by_hiding(tmp_path):
+    for number in range(12):
+        picture(tmp_path / "sky" / f"{number}.png", pixels(8 + number, 20))
+    recipe, text = passes(new("images", ["sky"]))
+    assert (recipe.model.kind, recipe.objective.kind, recipe.objective.share) == ("masked_autoencoder", "masked", 0.75)
+    assert recipe.data.size == 8
+    assert recipe.data.channels == 1
+    assert "8 to 19 pixels high and 20 to 20 wide, grey" in text
+    assert "No classes were found" in text
+
+
+def test_tables_arrays_and_parts(tmp_path):
+    for number in range(20):
+        picture(tmp_path / f"img/{number}.png")
+    (tmp_path / "list.csv").write_text("path,z\n" + "".join(f"img/{n}.png,{n / 10}\n" for n in range(20)))
+    recipe, _ = passes(new("images", ["list.csv"]))
+    assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["z"])
+    np.savez(tmp_path / "x.npz", x_train=pixels(30, 9, 9), y_train=np.arange(30) % 3, x_test=pixels(9, 9, 9),
+             y_test=np.arange(9) % 3)  # fmt: skip
+    recipe, text = passes(new("images", ["x.npz"]))
+    assert recipe.objective.kind == "classify"
+    assert "Found: 30 images" in text
+    assert "stratify: label" in text
+    (tmp_path / "maps").mkdir()
+    for number in range(10):
+        np.save(tmp_path / "maps" / f"{number}.npy", np.where(np.eye(8) > 0, np.nan, number))
+    recipe, _ = passes(new("images", ["maps"]))
+    assert recipe.data.blank == 0
+    for part in ("train", "test"):
+        classes(tmp_path / part, 10)
+    recipe, _ = passes(new("images", ["train", "test"], "two.yaml"))
+    assert (recipe.data.files, recipe.data.test) == (["train"], ["test"])
+
+
+def test_sides_of_patches():
+    sizes = [(28, 28), (32, 32), (64, 64), (224, 224), (8, 8), (97, 103), (64, 256)]
+    assert [_side(*size) for size in sizes] == [4, 4, 8, 32, 2, 14, 16]
+
+
+def test_too_few_and_bad_ones(tmp_path):
+    classes(tmp_path / "pets", 2)
+    with pytest.raises(UserError, match="10 images or more to train on; found 4"):
+        new("images", ["pets"])
+    (tmp_path / "pets" / "cat" / "0.png").write_bytes(b"no")
+    with pytest.raises(UserError, match=r"0.png; found no picture.*Mend or remove .* `bad_files: skip` of a recipe"):
+        new("images", ["pets"])
+    with pytest.raises(UserError, match=r"the kind of your files to be one of .*; found 'nothing'"):
+        new("nothing", [])
+
+
+def test_from_a_folder_to_answers_with_names(tmp_path, capsys):
+    classes(tmp_path / "pets", 12)
+    assert main(["new", "pets"]) == 0
+    short = [word for key, value in TINY.items() for word in (f"--{key}", str(value))]
+    assert main(["train", "pets.yaml", "--run", "runs/pets", "--quiet", *short]) == 0
+    new_ones = [tmp_path / "new" / f"{name}.png" for name in ("b", "a")]
+    for path in new_ones:
+        picture(path)
+    assert main(["predict", "runs/pets", "new/b.png", "new/a.png", "--quiet"]) == 0
+    with open("predictions.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows] == ["new/b.png", "new/a.png"]
+    assert set(rows[0]) == {"file", "class", "score_cat", "score_dog"}
+    (tmp_path / "new" / "b.png").write_bytes(b"broken")
+    assert main(["predict", "runs/pets", "new", "--quiet", "--out", "more.csv"]) == 2
+    assert "new/b.png; found no picture" in capsys.readouterr().err
+    assert not (tmp_path / "more.csv").exists()
