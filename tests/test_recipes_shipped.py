@@ -4,6 +4,7 @@ import json
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,14 +18,15 @@ from sciformer.tokens.text import Text
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
-COUNT = 58
+COUNT = 80
 TEXT = "To be, or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 12
 PAIRS = {"en": "a dog plays in the snow\ntwo cats sleep\n", "de": "ein hund spielt im schnee\nzwei katzen schlafen\n"}
 LABELLED = "".join(f"{'good' if i % 2 else 'bad'}\tthis film number {i} is {i % 2}\n" for i in range(24))
 TAGGED = "".join(f"Anna{i} B-person\nlives O\nin O\nBerlin B-location\n\nI O\nrun O\n{i} O\n\n" for i in range(8))
+IMAGES = np.random.default_rng(0).integers(0, 256, (40, 28, 28, 3), np.uint8)
 SMALL = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.batch": 4, "train.device": "cpu"}
 SMALL |= {"train.tokens": None, "train.start": "", "train.multiple": None}
-FIVE = {"train.steps": 5, "train.evaluate_every": 5, "train.log_every": 1, "train.warmup": 1}
+FIVE = {"train.steps": 5, "train.epochs": None, "train.evaluate_every": 5, "train.log_every": 1, "train.warmup": 1}
 # What makes the data of a reader small, or is needed to have any.
 DATA = {
     "lattices": {"size": 8, "number": 6, "chains": 6, "samples": 1, "cache": ""},
@@ -36,12 +38,39 @@ DATA = {
     "pronouns": {"number": 60},
     "jets": {"number": 60, "valid": 20, "test": 20},
     "lightcurves": {"number": 60, "valid": 20, "test": 20},
+    "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
+    **dict.fromkeys(("galaxies", "lenses", "cues"), {"number": 24, "valid": 8, "test": 8}),
 }
+# The images of these are small and grey; those of the others are of the size that their recipe asks for.
+GREY = {"digits": 8, "mnist": 28}
 # What a recipe to fine-tune leaves to the run it starts from.
 OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
+OPEN["images/mae-classify"] = {"tokens.patch": 16, "model.dim": 192}
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
+    "images/cues-cnn": 2.798,
+    "images/cues-vit": 1.208,
+    "images/digits-cnn": 0.3081,
+    "images/digits-vit": 0.4506,
+    "images/galaxies": 2.42,
+    "images/galaxies-linformer": 2.814,
+    "images/galaxies-resnet": 11.181,
+    "images/lenses": 1.623,
+    "images/lenses-resnet": 11.176,
+    "images/mae": 111.7,
+    "images/mae-classify": 1.967,
+    "images/mnist-cnn": 2.777,
+    "images/mnist-mae": 2.931,
+    "images/mnist-vit": 2.684,
+    "images/resnet-18": 11.18,
+    "images/resnet-50": 23.53,
+    "images/vit-base": 85.81,
+    "images/vit-huge": 630.8,
+    "images/vit-large": 303.3,
+    "images/vit-linformer": 6.734,
+    "images/vit-small": 21.67,
+    "images/vit-tiny": 5.526,
     "jets/lorentznet": 0.229,
     "jets/part": 2.143,
     "jets/part-kin": 2.142,
@@ -106,7 +135,8 @@ MILLIONS = {
 def kind(name):
     recipe = Recipe.load(name)
     tokens = recipe.tokens.values() if isinstance(recipe.tokens, dict) else [recipe.tokens]
-    return *(one.kind for one in tokens), recipe.data.kind, recipe.model.kind, recipe.model.trunk, recipe.objective.kind
+    data = "" if "patches" in {one.kind for one in tokens} else recipe.data.kind  # images are drawn alike
+    return *(one.kind for one in tokens), data, recipe.model.kind, recipe.model.trunk, recipe.objective.kind
 
 
 DRAWN = {kind(name): name for name in NAMES}  # reports take time: one of each kind
@@ -131,12 +161,16 @@ def small(name, folder):
         (folder / f"pairs.{column}").write_text(
             "".join(f"{line} {i}\n" for i in range(10) for line in text.split("\n")[:2])
         )
+    np.savez(folder / "images.npz", image=IMAGES, label=np.arange(len(IMAGES)) % 10)
     kind = Recipe.load(name).data.kind
     assert kind in DATA, f"say here what makes the data of `{kind}` small"
     data = {
         f"data.{key}": [word.format(folder=folder) for word in value] if isinstance(value, list) else value
         for key, value in DATA[kind].items()
     }
+    grey = next((size for word, size in GREY.items() if f"/{word}-" in name), None)
+    if grey is not None:
+        data |= {"data.size": grey, "data.channels": 1}
     return Recipe.load(name, data | {"train.start": ""} | OPEN.get(name, {}))
 
 
@@ -148,6 +182,11 @@ def short(recipe):
         key = f"tokens.{name}." if name else "tokens."
         if tokens.kind == "particles":
             changes |= {f"{key}most": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
+        if tokens.kind == "patches" and recipe.data.kind != "lattices":
+            changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
+            changes |= {"model.compress": 3} if recipe.model.compress else {}
+            if recipe.model.kind == "masked_autoencoder":
+                changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}
         if tokens.kind == "observations":
             changes[f"{key}window"] = 40
             if recipe.data.what != "supernovae":  # their number follows from the survey
