@@ -21,23 +21,14 @@ side by side (--jobs); what is done is kept in --out, and the same command goes 
 from __future__ import annotations
 
 import argparse
-import math
-import shutil
-import time
-from collections import defaultdict
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from lightcurves_real import Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae
 from lightcurves_series import Denoise, Gravity, Signal
-from lightcurves_tasks import Group, Part
-from measure import RESULTS, Row, record
-from pool import Result, Task, seeds_row, side_by_side
-from sciformer.errors import UserError
-from sciformer.run import train
+from lightcurves_tasks import Part
+from measure import RESULTS
+from pool import Result, Task
+from tuning import Tuning, measure, trained
 
 PARTS: dict[str, Part] = {
     "asas": Asas(),
@@ -49,102 +40,11 @@ PARTS: dict[str, Part] = {
     "signal": Signal(),
     "logg": Gravity(),
 }
-KEPT = ("number", "epochs", "tiny", "compile", "device", "steps", "workers")  # options that a task carries
 
 
 def work(task: Task) -> Result:
     """Train and judge one model."""
-    torch.set_num_threads(1)
-    began, part = time.monotonic(), PARTS[task["part"]]
-    folder = Path(task["out"]) / "runs" / task["name"]
-    found: Result = {key: task[key] for key in ("part", "group", "fold", "rate", "seed")}
-    try:
-        run = train(part.recipe(task), folder, report=False, show=False)
-    except UserError as error:
-        if "not finite" not in str(error):
-            raise
-        return found | {"error": str(error), "valid": {part.choose: -math.inf if part.higher else math.inf}}
-    found |= {"valid": run.scores, "parameters": run.about["parameters"], "steps": run.recipe.train.total(1)}
-    found |= {"training_s": round(run.about["seconds"], 1), "device": run.device.type}
-    if part.judged:
-        found |= {"test": part.test(run, task)}
-        shutil.rmtree(folder)
-    return found | {"seconds": round(time.monotonic() - began, 1)}
-
-
-class Tuning:
-    """Every model at every rate with the first seed and fold, then all others at the rate best in validation."""
-
-    def __init__(self, options: argparse.Namespace, name: str) -> None:
-        self.options, self.name, self.part = options, name, PARTS[name]
-        self.groups = {"-".join(group): group for group in self.part.groups(options)}
-        self.rates = options.rates[:1] if options.tiny or not self.part.judged else options.rates
-        self.seeds = options.seeds if self.part.judged else options.seeds[:1]
-        self.found = defaultdict[str, list[Result]](list)
-
-    def folds(self, group: Group) -> list[int]:
-        """The folds that a model is judged in."""
-        return list(range(min(self.part.folds(group), self.options.folds)))
-
-    def task(self, key: str, fold: int, rate: float, seed: int) -> tuple[str, Task]:
-        """The name of a run and what is to be done."""
-        name = f"{self.name}-{key}-{fold}-{rate:g}-{seed}" if self.part.judged else f"{self.name}-{key}-{fold}"
-        made: Task = {"name": name, "part": self.name, "group": key, "of": self.groups[key]}
-        made |= {"fold": fold, "rate": rate, "seed": seed, "data": str(self.options.out.resolve() / "data")}
-        made |= {option: getattr(self.options, option) for option in KEPT}
-        return name, made | {"out": str(self.options.out.resolve())}
-
-    def tasks(self) -> dict[str, Task]:
-        """The first runs."""
-        if not self.part.judged:
-            rate = self.options.pretrain_rate
-            every = [(key, fold) for key, group in self.groups.items() for fold in self.folds(group)]
-            return dict(self.task(key, fold, rate, self.seeds[0]) for key, fold in every)
-        return dict(self.task(key, 0, rate, self.seeds[0]) for key in self.groups for rate in self.rates)
-
-    def grid(self, key: str) -> list[Result]:
-        """The runs that decide the rate, once they are all there; else none."""
-        mine = [one for one in self.found[key] if one["seed"] == self.seeds[0] and one["fold"] == 0]
-        return mine if len({one["rate"] for one in mine}) == len(self.rates) else []
-
-    def best(self, key: str) -> float:
-        """The rate best in validation."""
-        sign = 1 if self.part.higher else -1
-        return float(max(self.grid(key), key=lambda one: sign * one["valid"][self.part.choose])["rate"])
-
-    def then(self, name: str, result: Result) -> Mapping[str, Task]:
-        """The other folds and seeds, when all rates of a model are tried."""
-        key, before = result["group"], bool(self.grid(result["group"]))
-        self.found[key].append(result)
-        if before or not self.grid(key) or not self.part.judged:
-            return {}
-        rate = self.best(key)
-        runs = [(fold, seed) for fold in self.folds(self.groups[key]) for seed in self.seeds]
-        return dict(self.task(key, fold, rate, seed) for fold, seed in runs if fold or seed != self.seeds[0])
-
-    def rows(self, key: str) -> list[Row]:
-        """The rows of one model, when all its runs are done."""
-        group = self.groups[key]
-        if not self.part.judged or not self.grid(key):
-            return []
-        rate = self.best(key)
-        mine = [one for one in self.found[key] if one["rate"] == rate and "error" not in one]
-        by_seed = [[one for one in mine if one["seed"] == seed] for seed in self.seeds]
-        if any(len(some) < len(self.folds(group)) for some in by_seed):
-            return []
-        by_seed = [sorted(some, key=lambda one: one["fold"]) for some in by_seed]
-        scores = [self.part.scores(group, [one["test"] for one in some]) for some in by_seed]
-        one = mine[0]
-        about: dict[str, Any] = {"folds": len(self.folds(group)), "rate": rate, "parameters": one["parameters"]}
-        about |= {"steps": one["steps"], "training_s": sorted(run["training_s"] for run in mine)[len(mine) // 2]}
-        about |= {"grid": {f"{run['rate']:g}": round(run["valid"][self.part.choose], 5) for run in self.grid(key)}}
-        about |= self.part.about(group, [[run["test"] for run in some] for some in by_seed])
-        made = []
-        for name, (_, unit, better) in scores[0].items():
-            values = [score[name][0] for score in scores]
-            command = f"python benchmarks/lightcurves.py {self.name}"
-            made.append(seeds_row(name, values, unit, better, command, one["device"], **about))
-        return made
+    return trained(PARTS[task["part"]], task)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -177,14 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
         options.results = options.out / "rows.json"
     for name in options.parts:
         PARTS[name].prepare(options)
-        tuning = Tuning(options, name)
-        for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then):
-            shown = {key: round(value, 4) for key, value in result["valid"].items()}
-            print(f"{run}: in validation {shown}", flush=True)
-            rows = tuning.rows(result["group"])
-            record(options.results, rows)
-            for row in rows:
-                print(f"{row['id']:44} {row['value']:.4f} ± {row['spread']}  rate {row['rate']:g}", flush=True)
+        measure(Tuning(options, name, PARTS[name], "lightcurves.py"), work)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import tables_images
 import tables_jets
 import tables_lightcurves
 import tables_text
@@ -102,7 +103,7 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
-FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets")  # that recipes point into
+FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets", "images")  # that recipes point into
 
 
 def measured() -> str:
@@ -161,6 +162,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "fewshot": tables_lightcurves.fewshot,
     "curves": tables_lightcurves.curves,
     "ragged": tables_lightcurves.ragged,
+    "digits": tables_images.digits,
+    "few_labels": tables_images.few_labels,
+    "galaxies": tables_images.galaxies,
+    "lenses": tables_images.lenses,
+    "insight": tables_images.insight,
+    "images_speed": tables_images.speed,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
 }

@@ -153,6 +153,7 @@ def test_no_page_with_code_is_forgotten():
         "architecture.md",
         "attention.md",
         "concepts.md",
+        "images.md",
         "jets-tutorial.md",
         "jets.md",
         "lightcurves.md",

@@ -1,0 +1,121 @@
+"""The tables of images; `tables.py` puts them into the pages."""
+
+from __future__ import annotations
+
+from measure import Row
+from table import markdown, rows
+from tables_lightcurves import UNKNOWN
+
+MODELS = {"vit": "Vision Transformer", "linformer": "the same, Linformer", "resnet18": "ResNet-18"}
+WAYS = {
+    "mae": "masked autoencoder, fine-tuned",
+    "probe": "the same, a linear layer on top",
+    "scratch": "random weights",
+}
+
+
+def percent(row: Row | None, digits: int = 2) -> str:
+    """A share in percent with its spread over seeds."""
+    if row is None:
+        return UNKNOWN
+    spread = "" if row["spread"] is None else f" ± {100 * row['spread']:.{digits}f}"
+    return f"{100 * row['value']:.{digits}f} %{spread}"
+
+
+def number(row: Row | None) -> str:
+    """A number with its spread over seeds."""
+    if row is None:
+        return UNKNOWN
+    return f"{row['value']:.3f}" + ("" if row["spread"] is None else f" ± {row['spread']:.3f}")
+
+
+def size(row: Row | None) -> str:
+    """Parameters, if known."""
+    return f"{row['parameters']:,}" if row else ""
+
+
+def digits() -> str:
+    """Handwritten digits."""
+    found, lines = rows("images"), []
+    for kind, name in (("vit", "Vision Transformer"), ("cnn", "convolutional network")):
+        small, large = (found.get(f"{data}.{kind}.accuracy") for data in ("digits", "mnist"))
+        lines.append([name, percent(small), size(small), percent(large), size(large)])
+    return markdown(["", "1,797 digits, five folds", "parameters", "MNIST, test part", "parameters"], lines)
+
+
+def few_labels() -> str:
+    """MNIST with a few labels of each class."""
+    found = rows("images")
+    lines = [
+        [name, *(percent(found.get(f"mnist_fewshot.{few}.{way}.accuracy")) for few in (10, 100))]
+        for way, name in WAYS.items()
+    ]
+    return markdown(["", "10 labels of a class", "100"], lines)
+
+
+def galaxies() -> str:
+    """Accuracy by the number of images."""
+    found, lines = rows("images"), []
+    for model, name in MODELS.items():
+        cells = [found.get(f"galaxies.{count}.{model}.accuracy") for count in (1000, 10_000, 100_000)]
+        known = next((row for row in cells if row), None)
+        lines.append([name, *(percent(row, 1) for row in cells), size(known)])
+    return markdown(["", "1,000 galaxies", "10,000", "100,000", "parameters"], lines)
+
+
+def lenses() -> str:
+    """Lenses: errors, and whether the uncertainty is right."""
+    found = rows("images")
+    wanted = {
+        "lenses.vit.einstein_rmse": "Einstein radius, root mean square error, Vision Transformer",
+        "lenses.resnet18.einstein_rmse": "the same, ResNet-18",
+        "lenses.coverage68": "share of all values within one stated deviation (0.683 is right)",
+        "lenses.coverage95": "within 1.96 of them (0.950 is right)",
+    }
+    return markdown(["", "measured"], [[words, number(found.get(name))] for name, words in wanted.items()])
+
+
+def insight() -> str:
+    """What models look at, beside what was published."""
+    found = rows("images-insight")
+    wanted = {
+        "position_similarity_correlation": (
+            "correlation of the likeness of position codes with distance",
+            "falls with distance (ViT, figure 7)",
+        ),
+        "attention_distance_depth_correlation": (
+            "correlation of the distance at which heads look with depth",
+            "grows, near heads in early blocks alone (ViT, figure 7)",
+        ),
+        "faithfulness_ratio": (
+            "change of the answer without what attention points at, over that without random patches",
+            "disputed (arXiv 1902.10186, 1908.04626)",
+        ),
+        "shape_bias.vit": ("answers for the shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
+        "shape_bias.cnn": ("the same, CNN", "texture (arXiv 1811.12231)"),
+    }
+    lines = [[words, number(found.get(f"insight.{name}")), known] for name, (words, known) in wanted.items()]
+    return markdown(["", "measured", "published"], lines)
+
+
+SPEEDS = {
+    "vit_b16_train.ratio_timm": ("training step of 256 images, over timm compiled", "≥ 1"),
+    "vit_b16_host.ratio_timm": ("the same, batches on the host", ""),
+    "vit_b16_train.memory_ratio": ("its peak memory, share of timm's", ""),
+}
+
+
+def speed() -> str:
+    """ViT-B/16 against timm."""
+    found, lines = rows("images-speed"), []
+    for name, (text, bar) in SPEEDS.items():
+        row = found.get(name)
+        if row is None:
+            lines.append([text, UNKNOWN, bar, ""])
+            continue
+        low, high = row["spread"]
+        lines.append([text, f"{row['value']:.2f} ({low:.2f} to {high:.2f})", bar, row["hardware"].split(",")[0]])
+    for part, text in (("train", "images/s of that step"), ("loop", "images/s of a whole training, from bytes")):
+        row = found.get(f"vit_b16_{part}.images_per_s")
+        lines.append([text, f"{row['value']:,.0f}" if row else UNKNOWN, "", row["hardware"] if row else ""])
+    return markdown(["", "measured (10 to 90 %)", "wanted", "hardware"], lines)
