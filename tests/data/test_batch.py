@@ -247,6 +247,16 @@ def test_what_moves_is_laid_out_where_it_goes():
     assert torch.equal(moved.lengths, here.lengths)
 
 
+def test_coordinates_that_all_samples_share_are_sent_once():
+    place = np.stack(np.meshgrid(np.arange(2), np.arange(3), indexing="ij"), -1).reshape(-1, 2)
+    stream = Stream({"id": np.arange(12), "at": np.tile(place, (2, 1))}, np.array([6, 6]))
+    other = stream.but(at=stream.columns["at"] + stream.sample[:, None])
+    assert Batch({"a": stream}).inputs().stream.columns["at"].shape == (2, 6, 2)
+    assert Batch({"a": stream}).inputs(shares=True).stream.columns["at"].tolist() == place.tolist()
+    for kept in (other, Stream({"at": place[:4]}, np.array([2, 2]))):  # not the same; so few that they look like more
+        assert Batch({"a": kept}).inputs(shares=True).stream.columns["at"].dim() == 3
+
+
 def test_joined_samples_are_one():
     stream = stream_of([3, 0, 7])
     (whole,) = samples(stream.joined())

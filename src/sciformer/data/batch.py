@@ -142,6 +142,7 @@ class Batch:
         width: int | None = None,
         rows: int | None = None,
         moves: bool = False,
+        shares: bool = False,
     ) -> Inputs:
         """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end.
 
@@ -149,6 +150,7 @@ class Batch:
                  samples together
         rows     add samples without tokens up to so many; `real` then tells them from samples
         moves    these go to another device at once, and what can be made there is left to it
+        shares   coordinates on several axes that are the same in all samples are one for all: `at` (N, A)
         """
         device = torch.device(device)
         views = {}
@@ -162,7 +164,7 @@ class Batch:
             longest = int(stream.lengths.max()) if len(stream) else 0
             wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
             wide = max(longest, min(wide, self.most.get(name, wide)))  # no further than a model has places
-            views[name] = _padded(stream, device, wide, width is not None)
+            views[name] = _padded(stream, device, wide, width is not None, shares)
         samples = {
             name: _tensor(column if rows is None else _filled(column, rows), device)
             for name, column in self.samples.items()
@@ -299,13 +301,16 @@ def _packed(stream: Stream, device: torch.device, width: int | None, most: int |
     return View({name: _tensor(column, device) for name, column in columns.items()}, ragged)
 
 
-def _padded(stream: Stream, device: torch.device, wide: int, masked: bool) -> View:
+def _padded(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> View:
     """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
         shaped = {
             name: column.reshape(len(lengths), wide, *column.shape[1:]) for name, column in stream.columns.items()
         }
+        at = shaped.get("at")
+        if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
+            shaped["at"] = at[0]
         return View({name: _tensor(column, device) for name, column in shaped.items()}, None)
     inside = np.arange(wide) < lengths[:, None]
     columns = {}

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -126,10 +126,10 @@ class Dataset:
 
     def _counted(self, which: int) -> Array:
         """Tokens of every sample, of all streams (0) or of the longest (1)."""
-        if self.waits and (entries := next(iter(self.tokens.values())).entries) is not None:
-            counts = known(self.source, entries[0], lists=True)
+        if self.waits:
+            counts = next(iter(self.tokens.values())).counts(partial(known, self.source))
             if counts is not None:
-                return np.minimum(counts, entries[1]).astype(np.int64)
+                return counts
         for piece in range(len(self.sizes)):
             if piece not in self.found:
                 self._size(piece)

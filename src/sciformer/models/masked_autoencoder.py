@@ -147,6 +147,8 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         if "at" not in columns:
             place = valid.position if isinstance(valid, Ragged) else torch.arange(hidden.shape[1], device=hidden.device)
             columns["at"] = place.expand(hidden.shape)
+        elif columns["at"].shape[: hidden.dim()] != hidden.shape:  # one for all samples
+            columns["at"] = columns["at"].expand(len(hidden), -1, -1)
         whole = View({**view.columns, "at": columns["at"]}, valid)
         if isinstance(valid, Ragged):
             return self._look_packed(columns, ~hidden & valid.inside, valid, whole)

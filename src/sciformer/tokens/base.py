@@ -99,6 +99,15 @@ class Tokens(Section):
         know the number of tokens must make them."""
         return None
 
+    def counts(self, told: Callable[..., Array | None]) -> Array | None:
+        """How many tokens every sample has, by what the data tell before they are loaded; None: who wants to know must
+        make them.
+
+        told   a column of all samples by its name, or with `lists=True` how long its lists are; None where unknown
+        """
+        found = None if self.entries is None else told(self.entries[0], lists=True)
+        return None if found is None or self.entries is None else np.minimum(found, self.entries[1]).astype(np.int64)
+
     # What is a token, and where is it?
 
     def fit(self, tables: Iterable[Table]) -> None:

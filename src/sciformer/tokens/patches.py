@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -75,6 +75,11 @@ class Patches(Tokens):
     def wishes(self) -> tuple[str, ...]:
         """Height and width, where images have different ones."""
         return ("image_shape",)
+
+    def counts(self, told: Callable[..., Array | None]) -> Array | None:
+        """By height and width."""
+        shapes = told("image_shape")
+        return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
 
     @property
     def cutting(self) -> Cutting:

@@ -169,7 +169,7 @@ class Updater:
                 width = int(rounded(np.array(piece.widest(packed)), None if packed else multiple))
         if not len(piece):  # a rank with nothing to do: one row that is no sample
             rows, width = rows or 1, width or multiple
-        return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu")
+        return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
 
     def _pieces(self, count: int, share: int) -> list[Any]:
         """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""

@@ -211,7 +211,9 @@ class Simulated:
         self.held: dict[int, Table] | None = {} if count * section.bytes() <= HELD else None
 
     def known(self, name: str, lists: bool = False) -> Array | None:
-        """What is drawn before images are made."""
+        """What is drawn before images are made, and their heights and widths as `image_shape`."""
+        if name == "image_shape" and not lists:
+            return np.full((sum(self.sizes), 2), self.section.size, np.int32)
         return None if lists else self.section.told(sum(self.sizes), self.part).get(name)
 
     def load(self, piece: int) -> Table:
