@@ -115,7 +115,7 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
     for row in (first + top * width, first + bottom * width):
         one, other = (flat.take(row + end, 0, mode="clip") for end in (left, right))
         rows.append(_blend(one, other, beside[..., None]))
-    return _blend(*rows, below[..., None])
+    return _blend(rows[0], rows[1], below[..., None])
 
 
 def _between(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
@@ -134,11 +134,10 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
 
 
 def _inside(index: Array, size: int, periodic: bool) -> Array:
-    """Places outside as those inside that stand for them."""
-    if periodic or size == 1:
-        return index % size
-    index = index % (2 * size)
-    return np.where(index < size, index, 2 * size - 1 - index)
+    """Places outside as those inside that stand for them: looked up, for a remainder takes longer."""
+    first = int(index.min(initial=0))
+    place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
+    return np.where(place < size, place, 2 * size - 1 - place).take(index - first)
 
 
 def _choice(chosen: Array) -> Array:
