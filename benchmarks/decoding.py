@@ -110,7 +110,7 @@ def decode_rows(samples: list[Times], options: argparse.Namespace, device: str) 
             rows.append(row(f"{name}{tag}.ratio_hf", ratios, "x", options, device, bar=bar, **more))
             for side, values in (("", [ours for ours, _ in sides]), (".hf", [theirs for _, theirs in sides])):
                 step = [1000 * seconds / new for taken in values for seconds in taken]
-                rows.append(row(f"{name}{tag}{side}.ms_a_token", step, "ms", options, device, "lower", **more))
+                rows.append(row(f"{name}{tag}{side}.ms_a_token", step, "ms", options, device, better="lower", **more))
         if "bandwidth" in samples[0]:
             bandwidth = statistics.median(found for sample in samples for found in sample["bandwidth"])
             bound = samples[0]["bytes"][0] / bandwidth

@@ -13,7 +13,6 @@ kernels of both sides. Where nothing can be installed, `--timm` names a wheel or
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import statistics
@@ -28,7 +27,7 @@ import numpy as np
 import torch
 
 from jets_speed import allocated, attempt
-from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
+from measure import RESULTS, Row, compared, interleave, record
 from sides import Times, profile, switched
 
 # Other ways on our side: changes of the recipe, switches of the compiler, columns left out, the environment.
@@ -136,24 +135,12 @@ def rows(samples: list[Times], options: argparse.Namespace, device: str) -> list
     return made
 
 
-def row(
-    name: str,
-    values: list[float],
-    unit: str,
-    options: argparse.Namespace,
-    device: str,
-    better: str = "higher",
-    digits: int = 4,
-    **more: Any,
-) -> Row:
-    found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
-    found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
+def row(name: str, values: list[float], unit: str, options: argparse.Namespace, device: str, **more: Any) -> Row:
     words = f"python benchmarks/images_speed.py {options.part}"
     words += f" --variant {options.variant}" if options.variant else ""
     words += f" --peer {options.peer}" if options.peer != "script" else ""
-    used = versions() | {"timm": importlib.metadata.version("timm")}
-    found |= {"command": words, "hardware": hardware(device), "versions": used, "commit": commit()}
-    return found | {"processes": options.processes, "repeats": options.repeats, "steps": options.steps} | more
+    counts = {"processes": options.processes, "repeats": options.repeats, "steps": options.steps}
+    return compared(name, values, unit, device, words, "timm", **counts | more)
 
 
 def process(options: argparse.Namespace, variant: str) -> Times:

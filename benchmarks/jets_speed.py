@@ -16,7 +16,6 @@ ones ready in pinned memory, and keeps its trimmer. `--variants a,b` tries other
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import json
 import os
 import statistics
@@ -30,7 +29,7 @@ from typing import Any
 
 import torch
 
-from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
+from measure import RESULTS, Row, compared, interleave, record, spread
 from sides import Times, profile, switched
 
 # Other ways on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
@@ -164,24 +163,12 @@ def rows(samples: list[Times], options: argparse.Namespace, device: str) -> list
     return made
 
 
-def row(
-    name: str,
-    values: list[float],
-    unit: str,
-    options: argparse.Namespace,
-    device: str,
-    better: str = "higher",
-    digits: int = 4,
-    **more: Any,
-) -> Row:
-    found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
-    found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
+def row(name: str, values: list[float], unit: str, options: argparse.Namespace, device: str, **more: Any) -> Row:
     words = f"python benchmarks/jets_speed.py {options.part}" + (
         f" --variant {options.variant}" if options.variant else ""
     )
-    used = versions() | {"weaver-core": importlib.metadata.version("weaver-core")}
-    found |= {"command": words, "hardware": hardware(device), "versions": used, "commit": commit()}
-    return found | {"processes": options.processes, "repeats": options.repeats, "steps": options.steps} | more
+    counts = {"processes": options.processes, "repeats": options.repeats, "steps": options.steps}
+    return compared(name, values, unit, device, words, "weaver-core", **counts | more)
 
 
 def process(options: argparse.Namespace, part: str, variant: str = "", peer: str = "") -> Times:

@@ -26,9 +26,8 @@ from pathlib import Path
 from lightcurves_real import Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae
 from lightcurves_series import Denoise, Gravity, Signal
 from lightcurves_tasks import Part
-from measure import RESULTS
 from pool import Result, Task
-from tuning import Tuning, measure, trained
+from tuning import Tuning, measure, options_of, trained
 
 PARTS: dict[str, Part] = {
     "asas": Asas(),
@@ -48,7 +47,6 @@ def work(task: Task) -> Result:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     words = lambda text: text.split(",")  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
@@ -58,23 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")
     parser.add_argument("--epochs", type=int, default=10, help="how often each of these is seen")
-    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
-    parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
-    parser.add_argument("--pretrain-rate", type=float, default=1e-3)
-    parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
-    parser.add_argument("--folds", type=int, default=5, help="so many of the five")
-    parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")
-    parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
-    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
-    parser.add_argument("--device", default="")
-    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
-    parser.add_argument("--out", type=Path, default=Path("runs/lightcurves"))
-    parser.add_argument("--results", type=Path, default=RESULTS / "lightcurves.json")
-    options = parser.parse_args(arguments)
-    if options.tiny:
-        options.out /= "tiny"
-        options.out.mkdir(parents=True, exist_ok=True)
-        options.results = options.out / "rows.json"
+    options = options_of(parser, arguments, "lightcurves", "so many of the five", jobs=8)
     for name in options.parts:
         PARTS[name].prepare(options)
         measure(Tuning(options, name, PARTS[name], "lightcurves.py"), work)

@@ -69,6 +69,25 @@ def spread(values: list[float]) -> list[float]:
     return [cuts[0], cuts[-1]]
 
 
+def compared(
+    name: str,
+    values: list[float],
+    unit: str,
+    device: str,
+    command: str,
+    package: str,
+    /,
+    better: str = "higher",
+    digits: int = 4,
+    **more: Any,
+) -> Row:
+    """The row of a figure that was taken several times, beside another `package`."""
+    found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
+    found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
+    used = versions() | {package: importlib.metadata.version(package)}
+    return found | {"command": command, "hardware": hardware(device), "versions": used, "commit": commit()} | more
+
+
 def hardware(device: str) -> str:
     """The machine in words."""
     if device == "cuda":

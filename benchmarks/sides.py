@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
-import statistics
 import sys
 import tempfile
 import time
@@ -15,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from measure import Row, commit, hardware, spread, versions
+from measure import Row, compared
 from run import LONG
 from sciformer.recipe import Recipe
 
@@ -57,22 +55,9 @@ def wall(calls: dict[str, Callable[[], Any]], repeats: int) -> Times:
     return times
 
 
-def row(
-    name: str,
-    values: list[float],
-    unit: str,
-    options: argparse.Namespace,
-    device: str,
-    better: str = "higher",
-    digits: int = 4,
-    **more: Any,
-) -> Row:
-    found = {"id": name, "value": round(statistics.median(values), digits), "unit": unit, "better": better}
-    found |= {"spread": [round(value, digits) for value in spread(values)], "seeds": 1}
+def row(name: str, values: list[float], unit: str, options: argparse.Namespace, device: str, **more: Any) -> Row:
     words = f"python benchmarks/speed.py {options.part}" + (f" --variant {options.variant}" if options.variant else "")
-    used = versions() | {"transformers": importlib.metadata.version("transformers")}
-    found |= {"command": words, "hardware": hardware(device), "versions": used, "commit": commit()}
-    return found | {"processes": options.processes} | more
+    return compared(name, values, unit, device, words, "transformers", processes=options.processes, **more)
 
 
 class switched:

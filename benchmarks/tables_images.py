@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from measure import Row
-from table import markdown, rows
-from tables_lightcurves import UNKNOWN
+from table import UNKNOWN, figure, markdown, rows
 
 MODELS = {"vit": "Vision Transformer", "linformer": "the same, Linformer", "resnet18": "ResNet-18"}
 WAYS = {
@@ -16,17 +15,7 @@ WAYS = {
 
 def percent(row: Row | None, digits: int = 2) -> str:
     """A share in percent with its spread over seeds."""
-    if row is None:
-        return UNKNOWN
-    spread = "" if row["spread"] is None else f" ± {100 * row['spread']:.{digits}f}"
-    return f"{100 * row['value']:.{digits}f} %{spread}"
-
-
-def number(row: Row | None) -> str:
-    """A number with its spread over seeds."""
-    if row is None:
-        return UNKNOWN
-    return f"{row['value']:.3f}" + ("" if row["spread"] is None else f" ± {row['spread']:.3f}")
+    return figure(row, digits, 100, " %")
 
 
 def size(row: Row | None) -> str:
@@ -72,7 +61,7 @@ def lenses() -> str:
         "lenses.coverage68": "share of all values within one stated deviation (0.683 is right)",
         "lenses.coverage95": "within 1.96 of them (0.950 is right)",
     }
-    return markdown(["", "measured"], [[words, number(found.get(name))] for name, words in wanted.items()])
+    return markdown(["", "measured"], [[words, figure(found.get(name), 3)] for name, words in wanted.items()])
 
 
 def insight() -> str:
@@ -94,7 +83,7 @@ def insight() -> str:
         "shape_bias.vit": ("answers for the shape where texture disagrees, ViT", "more than CNNs (arXiv 2105.07197)"),
         "shape_bias.cnn": ("the same, CNN", "texture (arXiv 1811.12231)"),
     }
-    lines = [[words, number(found.get(f"insight.{name}")), known] for name, (words, known) in wanted.items()]
+    lines = [[words, figure(found.get(f"insight.{name}"), 3), known] for name, (words, known) in wanted.items()]
     return markdown(["", "measured", "published"], lines)
 
 

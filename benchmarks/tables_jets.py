@@ -6,9 +6,8 @@ import statistics
 from collections.abc import Callable
 
 from measure import Row
-from table import markdown, rows
+from table import UNKNOWN, figure, markdown, rows
 
-UNKNOWN = "not measured yet"
 MODELS = {
     "pfn": "PFN",
     "pcnn": "P-CNN",
@@ -23,9 +22,7 @@ REJECTIONS = {"Hbb": "Hbb 50 %", "H4q": "H4q 50 %", "Hqql": "Hqql 99 %", "Tbqq":
 
 def accuracy(row: Row | None) -> str:
     """A share with its spread over seeds."""
-    if row is None:
-        return UNKNOWN
-    return f"{row['value']:.4f}" + (f" ± {row['spread']:.4f}" if row["spread"] is not None else "")
+    return figure(row, 4)
 
 
 def rejection(row: Row, kind: str) -> str:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from measure import Row
-from table import markdown, rows
+from table import UNKNOWN, figure, markdown, rows
 
-UNKNOWN = "not measured yet"
 MODELS = {
     "transformer": "`lightcurves/transformer`",
     "folded": "`lightcurves/folded`, with periods",
@@ -26,9 +25,7 @@ WAYS = {
 
 def share(row: Row | None) -> str:
     """A share with its spread over seeds."""
-    if row is None:
-        return UNKNOWN
-    return f"{row['value']:.3f}" + (f" ± {row['spread']:.3f}" if row["spread"] is not None else "")
+    return figure(row, 3)
 
 
 def asas() -> str:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import statistics
 
 from measure import Row
-from table import markdown, rows
-
-UNKNOWN = "not measured yet"
+from table import UNKNOWN, figure, markdown, rows
 
 
 def bleu(row: Row) -> str:
@@ -132,9 +130,7 @@ WHEN = ("before", "after")
 
 def share(row: Row | None) -> str:
     """A share in percent with its spread over seeds."""
-    if row is None:
-        return UNKNOWN
-    return f"{100 * row['value']:.0f} %" + (f" ± {100 * row['spread']:.0f}" if row["spread"] is not None else "")
+    return figure(row, 0, 100, " %")
 
 
 def pronouns() -> str:
@@ -163,9 +159,7 @@ RIVALS = {
 
 def percent(row: Row | None) -> str:
     """A figure in percent with its spread."""
-    if row is None:
-        return UNKNOWN
-    return f"{row['value']:.1f}" + (f" ± {row['spread']:.1f}" if row["spread"] is not None else "")
+    return figure(row, 1)
 
 
 def polarity() -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from lightcurves_tasks import Group, Part
-from measure import Row, record
+from measure import RESULTS, Row, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.errors import UserError
 from sciformer.run import train
@@ -40,6 +40,31 @@ def trained(part: Part, task: Task) -> Result:
         found |= {"test": part.test(run, task)}
         shutil.rmtree(folder)
     return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def options_of(
+    parser: argparse.ArgumentParser, arguments: list[str] | None, name: str, folds: str, jobs: int
+) -> argparse.Namespace:
+    """The arguments that all tables of tuned models have, beside those of the parser; `name` is that of the results."""
+    numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
+    parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
+    parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
+    parser.add_argument("--pretrain-rate", type=float, default=1e-3)
+    parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
+    parser.add_argument("--folds", type=int, default=5, help=folds)
+    parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time; 0: in this process")
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
+    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--device", default="")
+    parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
+    parser.add_argument("--out", type=Path, default=Path("runs") / name)
+    parser.add_argument("--results", type=Path, default=RESULTS / f"{name}.json")
+    options = parser.parse_args(arguments)
+    if options.tiny:
+        options.out /= "tiny"
+        options.out.mkdir(parents=True, exist_ok=True)
+        options.results = options.out / "rows.json"
+    return options
 
 
 class Tuning:

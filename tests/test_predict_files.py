@@ -184,7 +184,7 @@ def test_places_that_cannot_be_written_are_answered(tmp_path):
         with pytest.raises(UserError, match="file to write into; found a file of that name"):
             write_answers(tmp_path / "file" / f"a{form}", ANSWERS)
         (tmp_path / f"a{form}").mkdir()
-        with pytest.raises(UserError, match="Is a directory"):
+        with pytest.raises(UserError, match="a file to write; found the folder"):
             write_answers(tmp_path / f"a{form}", ANSWERS, overwrite=True)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 from sciformer import recipe as module
+from sciformer import sections
 from sciformer.recipe import Recipe, RecipeError, describe, differences, recipes
 from sciformer.registry import REGISTERED, Section
 
@@ -88,7 +89,7 @@ def _kinds_of_these_tests():
     with pytest.MonkeyPatch.context() as patch:
         for (section, name), found in KINDS.items():
             patch.setitem(REGISTERED[section], name, found)
-        patch.setattr(module, "train_class", lambda: Train)
+        patch.setattr(sections, "train_class", lambda: Train)
         yield
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UserError
+from .whole import make_folder, whole
 
 if TYPE_CHECKING:
     from .run import Run
@@ -42,11 +43,12 @@ def translate_file(
         print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
     if picture is not None:
         from .inspect.alignment import align, draw_alignment
-        from .inspect.curves import any_letters
+        from .inspect.frame import any_letters
+        from .inspect.page import save
 
         with any_letters():
             found = align(run, lines[line - 1], answers[line - 1])
-            draw_alignment(found).savefig(picture, dpi=150, facecolor="white")
+            save(draw_alignment(found), picture)
         print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
 
 
@@ -104,8 +106,6 @@ def _standard_input() -> str:
 
 def check_place(path: Path) -> None:
     """Refuse a place where no file can be written, before the work of filling it."""
-    from .shelf import make_folder
-
     if path.is_dir():
         raise UserError(f"the name of a file to write, not of a folder: {path}", "a folder")
     make_folder(path.parent)
@@ -116,13 +116,8 @@ def check_place(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """A file that is there whole or not at all."""
     check_place(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with whole(path) as partial:
         partial.write_text(text, "utf-8")
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"to write {path}", f"{error.strerror}", "Name another place with --out.") from error
 
 
 @contextmanager

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 
 from .terminal import CHANGES, console, status
-from .verbs import exchange, looking, training, using
+from .verbs import exchange, looking, simulating, training, using
 from .verbs.app import app
 
-VERBS = (training, using, looking, exchange)  # each adds its verbs to the app when it is imported
+VERBS = (training, using, looking, simulating, exchange)  # each adds its verbs to the app when it is imported
 
 
 def main(arguments: list[str] | None = None) -> int:

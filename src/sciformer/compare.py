@@ -25,7 +25,7 @@ from .data.chance import Chance
 from .errors import Stopped, UserError
 from .evaluate import judge
 from .inspect.cost import cost, large
-from .inspect.curves import word
+from .inspect.frame import word
 from .inspect.learning import draw_steps
 from .inspect.page import Page
 from .metrics import METRICS, REJECTION

@@ -1,14 +1,11 @@
 """A recipe as a document: a tree of plain values in which every key remembers the place it came from.
 
 Documents are read from YAML, laid over one another (`base:`, then the file, then the command line) and written again.
-Nothing here knows a section's class, and nothing in a file can run code. The YAML is that of version 1.2, where
-`3e-4` is a number and `no`, `12:30` and `2020-01-01` are text.
+Nothing here knows a section's class, and nothing in a file can run code.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -19,27 +16,26 @@ from typing import Any
 import yaml
 
 from .errors import UserError
+from .yaml_text import Keys, Loader, Tree, bracketed, dotted, on_one_line, scalar, syntax
 
-Keys = tuple[str | int, ...]
+__all__ = [
+    "Document",
+    "Keys",
+    "RecipeError",
+    "bracketed",
+    "differences",
+    "dotted",
+    "flat",
+    "lay_over",
+    "of_mapping",
+    "plain",
+    "read",
+    "scalar",
+    "write",
+]
 
 BYTES = 1_000_000  # of a file at most
-ALIASES = 50  # anchors and aliases in a file at most
-DEPTH = 40  # of nesting at most
-NODES = 100_000  # in the tree at most, once its aliases are written out
 CODE = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
-
-NUMBER = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
-WHOLE = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0x[0-9a-fA-F]+|0o[0-7]+")
-WORDS = {
-    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
-    **dict.fromkeys(("true", "True", "TRUE"), True),
-    **dict.fromkeys(("false", "False", "FALSE"), False),
-    **dict.fromkeys((".inf", "+.inf", ".Inf", "+.Inf"), math.inf),
-    **dict.fromkeys(("-.inf", "-.Inf"), -math.inf),
-    **dict.fromkeys((".nan", ".NaN"), math.nan),
-}
-PLAIN = "plain"  # the tag of a scalar without quotes
-TAG = "tag:yaml.org,2002:"
 
 
 class RecipeError(UserError):
@@ -63,14 +59,6 @@ class Document:
         """The place of a key, or of the nearest key around it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
         return next((self.places[part] for part in around if part in self.places), self.label)
-
-
-def dotted(keys: Keys) -> str:
-    """Keys as a person writes them: `data.files item 2`."""
-    text = ""
-    for key in keys:
-        text += f" item {key + 1}" if isinstance(key, int) else f".{key}" if text else key
-    return text
 
 
 def of_mapping(mapping: Mapping[str, Any], label: str) -> Document:
@@ -140,28 +128,6 @@ def differences(
     return found
 
 
-def scalar(text: str) -> Any:
-    """What a word without quotes means: null, true, false, a number, or the text itself."""
-    if text in WORDS:
-        return WORDS[text]
-    if len(text) > 100:  # Python refuses to read a whole number of thousands of digits
-        return text
-    if WHOLE.fullmatch(text):
-        return int(text.replace("_", ""), 0 if text[1:2] in ("x", "o") else 10)
-    return float(text.replace("_", "")) if NUMBER.fullmatch(text) else text
-
-
-def bracketed(text: str) -> list[Any] | dict[str, Any] | None:
-    """The list or mapping written in a word, `[1, 2]` or `{a: 1}`, its ends still text; None if it is neither."""
-    tree = _Tree("", str)
-    try:
-        node = _Loader(text).get_single_node()
-        found = tree.build(node, ()) if node else None
-    except yaml.YAMLError:
-        return None
-    return found if isinstance(found, list | dict) and not tree.problems else None
-
-
 def read(file: Path | Traversable, label: str) -> Document:
     """The document in a YAML file; everything that is wrong with the file as such is refused here."""
     try:
@@ -175,11 +141,11 @@ def read(file: Path | Traversable, label: str) -> Document:
         text = raw.decode("utf-8-sig")
         if "\0" in text:
             raise UnicodeError
-        node = _Loader(text).get_single_node()
+        node = Loader(text).get_single_node()
     except UnicodeError as error:
         raise RecipeError([f"{label}: not UTF-8 text; a recipe is a YAML text file"]) from error
     except yaml.YAMLError as error:
-        raise RecipeError([f"{label} {_syntax(error, text)}"]) from error
+        raise RecipeError([f"{label} {syntax(error, text)}"]) from error
     if node is None:
         raise RecipeError([f"{label}: empty; expected sections such as `model:` or a `base:`"])
     if not isinstance(node, yaml.MappingNode):
@@ -187,11 +153,11 @@ def read(file: Path | Traversable, label: str) -> Document:
         raise RecipeError(
             [f"{label} line {node.start_mark.line + 1}: expected a section such as `model:`; found `{found}`"]
         )
-    tree = _Tree(label, scalar)
+    tree = Tree(label, scalar)
     try:
         values = tree.build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise RecipeError([f"{label} {_syntax(error, text)}"]) from error
+        raise RecipeError([f"{label} {syntax(error, text)}"]) from error
     document = Document(values, tree.places, label)
     if problems := tree.problems + _naming_code(document):
         raise RecipeError(problems)
@@ -205,87 +171,10 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
         inside = (*keys, key)
         nested = isinstance(value, Mapping) and bool(value)
         note = f"  # {comment(inside)}" if comment(inside) else ""
-        lines.append("  " * len(keys) + f"{_line(str(key))}:{'' if nested else ' ' + _line(value)}{note}\n")
+        lines.append("  " * len(keys) + f"{on_one_line(str(key))}:{'' if nested else ' ' + on_one_line(value)}{note}\n")
         if nested:
             lines.append(write(value, comment, inside))
     return "".join(lines)
-
-
-class _Loader(yaml.SafeLoader):
-    """The nodes of a YAML text; names and nesting are counted, and words without quotes left as they are."""
-
-    yaml_implicit_resolvers: dict[Any, Any] = {None: [(PLAIN, re.compile(""))]}  # noqa: RUF012
-    named, depth = 0, 0
-
-    def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        self.named += getattr(event, "anchor", None) is not None
-        self.depth += 1
-        if self.named > ALIASES:
-            raise _refused(f"more than {ALIASES} anchors (&) and aliases (*)", event.start_mark)
-        if self.depth > DEPTH:
-            raise _refused(f"nested more than {DEPTH} deep", event.start_mark)
-        node = super().compose_node(parent, index)
-        self.depth -= 1
-        return node
-
-
-class _Dumper(yaml.SafeDumper):
-    """YAML on one line, with quotes around all that either version of YAML would not read as text."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-    def represent_str(self, data: str) -> Any:
-        return self.represent_scalar(f"{TAG}str", data, style=None if data.isprintable() else '"')
-
-
-_Dumper.add_implicit_resolver(f"{TAG}float", re.compile(f"({NUMBER.pattern}|{WHOLE.pattern})$"), [*"-+.0123456789"])
-_Dumper.add_representer(str, _Dumper.represent_str)
-
-
-class _Tree:
-    """Plain values from YAML nodes, with the place of every key and the problems met on the way."""
-
-    def __init__(self, label: str, meaning: Callable[[str], Any]) -> None:
-        self.label, self.meaning = label, meaning
-        self.places: dict[Keys, str] = {}
-        self.problems: list[str] = []
-        self.size = 0
-
-    def build(self, node: yaml.Node, keys: Keys) -> Any:
-        self.size += 1 + (len(node.value) // 50 if isinstance(node, yaml.ScalarNode) else 0)
-        if self.size > NODES or len(keys) > DEPTH:
-            raise _refused("aliases (*) that grow without end", node.start_mark)
-        place = self.places.setdefault(keys, f"{self.label} line {node.start_mark.line + 1}") if keys else self.label
-        if "python" in node.tag:
-            self.problems.append(f"{place}: {node.tag.replace(TAG, '!!')}: a recipe cannot run code")
-        elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG}map":
-            return self._mapping(node, keys)
-        elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG}seq":
-            return [self.build(item, (*keys, number)) for number, item in enumerate(node.value)]
-        elif isinstance(node, yaml.ScalarNode) and node.tag in (PLAIN, *(TAG + name for name in ("int", "float"))):
-            return self.meaning(node.value)
-        elif node.tag == f"{TAG}str":
-            return node.value
-        else:
-            self.problems.append(f"{place}: {node.tag.replace(TAG, '!!')}: tags are not known in a recipe")
-        return None
-
-    def _mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:
-        values: dict[str, Any] = {}
-        for name, value in node.value:
-            place = f"{self.label} line {name.start_mark.line + 1}"
-            if not isinstance(name, yaml.ScalarNode) or name.tag not in (PLAIN, f"{TAG}str"):
-                self.problems.append(f"{place}: a key is a word")
-                continue
-            inside = (*keys, name.value)
-            if name.value in values:
-                first = self.places[inside].removeprefix(f"{self.label} ")
-                self.problems.append(f"{place}: {dotted(inside)} is given twice (first in {first})")
-            self.places.setdefault(inside, place)
-            values[name.value] = self.build(value, inside)
-        return values
 
 
 def _merged(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
@@ -322,29 +211,3 @@ def _naming_code(document: Document) -> list[str]:
 
     advice = "a recipe cannot name code; pass --plugin FILE on the command line"
     return [f"{document.where(keys)}: {dotted(keys)}: {advice}" for keys in search(document.values, ())]
-
-
-def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
-
-
-def _syntax(error: yaml.YAMLError, text: str) -> str:
-    """A mistake of YAML: the line, what is wrong, and what stands there."""
-    if isinstance(error, yaml.reader.ReaderError):
-        number = text[: error.position].count("\n")
-        return f"line {number + 1}: the character {chr(int(error.character))!r}, which YAML does not allow"
-    assert isinstance(error, yaml.MarkedYAMLError)
-    mark = error.problem_mark or error.context_mark
-    lines = text.splitlines() or [""]
-    number = min(mark.line, len(lines) - 1) if mark else 0
-    line = lines[number]
-    if "\t" in line[: len(line) - len(line.lstrip())]:
-        return f"line {number + 1}: indented with a tab; YAML wants spaces: `{line.strip()[:80]}`"
-    return f"line {number + 1}: {error.problem or error.context}: `{line.strip()[:80]}`"
-
-
-def _line(value: Any) -> str:
-    written = yaml.dump(
-        value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
-    )
-    return written.removesuffix("\n").removesuffix("\n...")

@@ -69,7 +69,8 @@ def rows_of(found: Sequence[Early]) -> list[dict[str, Any]]:
 
 def draw_early(found: Sequence[Early], xlabel: str = "since the first token") -> Figure:
     """Scores against how far is seen: those of classes on one axis, else the first metric."""
-    from .inspect.curves import draw_along, word
+    from .inspect.curves import draw_along
+    from .inspect.frame import word
     from .metrics import METRICS
 
     seen = {one.far: one.scores for one in found if one.far is not None}
@@ -89,8 +90,9 @@ def evaluate_early(
 ) -> None:
     """Judge beginnings, print the table, and draw it."""
     from .inspect.map import check_picture
-    from .inspect.page import DOTS
-    from .shelf import make_folder, show_rows
+    from .inspect.page import save
+    from .shelf import show_rows
+    from .whole import make_folder
 
     distances, place = parse_far(far), out or run.path / "until.png"
     check_picture(place)
@@ -99,5 +101,5 @@ def evaluate_early(
     console.print(f"scores on {what}, of what is at most so far after the first token", markup=False, soft_wrap=True)
     show_rows(rows_of(found), console)
     make_folder(place.parent)
-    draw_early(found).savefig(place, dpi=DOTS, facecolor="white")
+    save(draw_early(found), place)
     console.print(f"\nwrote {place}", markup=False, soft_wrap=True)

@@ -5,7 +5,6 @@ vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in t
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from .data.dataset import ITEMS, START, WINDOW, Dataset
 from .data.source import Memory, Table
 from .errors import UserError, one_of
 from .nn import ClassToken, LastPool, MaxPool, MeanPool
+from .whole import check_name, make_folder, whole
 
 if TYPE_CHECKING:
     from .run import Run
@@ -130,8 +130,7 @@ def _by_sample(
 
 def check_vectors(path: Path) -> None:
     """Refuse a name that is not that of a file of vectors, and say what is missing to write it."""
-    if path.suffix not in (".parquet", ".npy"):
-        raise UserError("a file named .parquet or .npy", str(path), f"Call it {path.with_suffix('.parquet')}")
+    check_name(path, (".parquet", ".npy"))
     if path.suffix == ".parquet":
         _arrow()
 
@@ -140,20 +139,13 @@ def write_vectors(path: Path, found: Embedded) -> int:
     """Write vectors as .npy (the array alone) or .parquet (with the ids of the data, or numbers, and the other columns
     of the samples); returns their number."""
     check_vectors(path)
-    from .shelf import make_folder
-
     make_folder(path.parent)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
+    with whole(path) as partial:
         if path.suffix == ".npy":
             with partial.open("wb") as file:
                 np.save(file, found.vectors, allow_pickle=False)
         else:
             _parquet(partial, found)
-        partial.replace(path)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"to write {path}", f"{error.strerror or error}", "Name another place with --out.") from error
     return len(found.vectors)
 
 

@@ -8,7 +8,8 @@ class UserError(ValueError):
 
     def __init__(self, expected: str, found: str, advice: str = "") -> None:
         self.expected, self.found, self.advice = expected, found, advice
-        super().__init__(f"expected {expected}; found {found}" + (f". {advice}" if advice else ""))
+        gap = "\n" if "\n" in found else ". "
+        super().__init__(f"expected {expected}; found {found}" + (f"{gap}{advice}" if advice else ""))
 
 
 def one_of(what: str, value: object, names: object) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from .data.readers.image_listing import listed
@@ -25,6 +26,7 @@ from .guess.jets import jets, untagged
 from .guess.patches import patches
 from .guess.text import text
 from .recipe import Recipe
+from .whole import check_name
 
 
 def new(
@@ -46,13 +48,15 @@ def new(
     """
     if kind not in KINDS and pictured(kind):
         kind, files = "images", [kind, *files]
+    if kind not in KINDS and Path(kind).expanduser().exists():
+        way = f"sciformer new KIND {kind}, where KIND is one of {', '.join(KINDS)}"
+        raise UserError("what your files hold, before their names", f"'{kind}'", way)
     one_of("the kind of your files", kind, KINDS)
     if not files:
         raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
     found = _found(kind, list(files))
     path = Path(out).expanduser() if out is not None else Path(f"{_stem(kind, files, found)}.yaml")
-    if path.suffix not in (".yaml", ".yml"):
-        raise UserError("a recipe named .yaml", str(path), f"Call it {path.with_suffix('.yaml')}")
+    check_name(path, (".yaml", ".yml"), "a recipe")
     if path.exists() and not overwrite:
         raise UserError(f"no file at {path} yet", "one", "Name another with --out, or replace it with --overwrite.")
     page = KINDS[kind]([str(file) for file in files], found)
@@ -67,7 +71,8 @@ def new(
             f"to write a recipe at {path}", f"{error.strerror}", "Name another place with --out."
         ) from error
     finally:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
     return path
 
 

@@ -226,11 +226,12 @@ def _whole(info: FieldInfo) -> Any:
 
 
 def _bounds(item: Any) -> Iterable[str]:
-    if getattr(item, "allow_inf_nan", None) is False:
-        yield "finite"
-    for name, text in BOUNDS.items():
-        if (bound := getattr(item, name, None)) is not None:
-            yield text.format(bound)
+    for part in item.metadata if isinstance(item, FieldInfo) else [item]:
+        if getattr(part, "allow_inf_nan", None) is False:
+            yield "finite"
+        for name, text in BOUNDS.items():
+            if (bound := getattr(part, name, None)) is not None:
+                yield text.format(bound)
 
 
 def _is_list(leaf: Any) -> bool:

@@ -147,13 +147,16 @@ class Run:
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
-            answers["class"] = names[answers["probabilities"].argmax(1)]
+            likely = answers["probabilities"]
+            answers["class"] = np.where(np.isnan(likely).any(1), "", names[likely.argmax(1)])
         return {**found.samples, **answers}
 
     def _dataset(self, what: Table | Sequence[str | Path] | str | Path) -> Dataset:
         if isinstance(what, Mapping):
             return self.assembly.samples(what)
         files = [what] if isinstance(what, (str, Path)) else what
+        if not all(isinstance(file, (str, Path)) for file in files):
+            raise UserError("names of files, or columns by name: {NAME: array}", f"{type(what).__name__}")
         return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:

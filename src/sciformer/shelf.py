@@ -16,6 +16,7 @@ from rich.text import Text
 from .errors import UserError, one_of
 from .recipe import describe
 from .recipe import recipes as names
+from .whole import make_folder
 
 if TYPE_CHECKING:
     from .evaluate import Judgement
@@ -149,16 +150,6 @@ def _finding(along: dict[str, Any]) -> str:
     if along.get("reference") is not None:
         sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
     return sentence + ".\n"
-
-
-def make_folder(path: Path) -> Path:
-    """A folder to write into."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        why = "a file of that name" if isinstance(error, FileExistsError) else f"{error.strerror}"
-        raise UserError(f"a folder {path} to write into", why, "Name another place with --out.") from error
-    return path
 
 
 def simulate_to(what: str, out: Path, changes: dict[str, Any]) -> None:

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.batch import Batch, Stream, _parts, _run, describe, join
+from sciformer.data.batch import Batch, Stream, describe, join
+from sciformer.data.inputs import _parts, _run
 from sciformer.data.source import Lists
 from sciformer.errors import UserError
 

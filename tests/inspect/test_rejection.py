@@ -10,7 +10,7 @@ from sciformer.compare import compare, number
 from sciformer.comparison import Comparison, Row, Trial, verdict
 from sciformer.comparison import Figure as Seeds
 from sciformer.errors import UserError
-from sciformer.inspect import page, pictures
+from sciformer.inspect import page
 from sciformer.inspect.rejection import draw_sculpting, draw_tradeoff, figures
 from sciformer.metrics import AtLeast, rejection, sculpting, tradeoff
 from sciformer.recipe import Recipe
@@ -21,7 +21,6 @@ from sciformer.run import Run, train
 def _coarse():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "DOTS", 24)
-        patch.setattr(pictures, "DOTS", 24)
         yield
 
 

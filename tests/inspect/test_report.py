@@ -43,7 +43,6 @@ def _coarse():
     """Pictures of few dots: they are drawn all the same."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "DOTS", 24)
-        patch.setattr(pictures, "DOTS", 24)
         yield
 
 

@@ -5,13 +5,15 @@ import pytest
 import torch
 
 from sciformer.data.batch import Batch
-from sciformer.data.source import Lists
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Lists, Memory
 from sciformer.errors import UserError
 from sciformer.models.base import parameters
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.models.masked_autoencoder import MaskedAutoencoder
 from sciformer.objectives.base import Objective, Step
+from sciformer.objectives.classify import Classify
 from sciformer.recipe import Recipe
 from sciformer.tokens.patches import Patches
 
@@ -118,6 +120,39 @@ def test_every_objective_trains_all_weights(name, objective):
     for inputs in (batch.inputs(packed=True), batch.inputs(rows=9, width=8)):
         for key, value in step(inputs, True)[1].items():
             torch.testing.assert_close(value[:7], expected[key], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("embed", ["linear", "convolution"])
+def test_places_begin_as_loud_as_patches(embed):
+    tokens, table = Patches(kind="patches", patch=4, embed=embed), pictures([(8, 12)] * 50)
+    tokens.fit([table])
+    model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": tokens}, Objective())
+    view = Batch({"tokens": tokens.normalise(tokens.tokenize(table))}).inputs().stream
+    assert 0.5 < model.trunk.position.table.std() / model.embed(view).std() < 2
+    lattice = tokens.model_copy(update={"periodic": True})
+    lattice.state.update(tokens.state)
+    model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": lattice}, Objective())
+    assert model.trunk.position.table.std() < 0.03
+
+
+def test_where_a_patch_stands_is_soon_learned():
+    label = np.tile(np.arange(16), 8)
+    image = np.kron(np.eye(16)[label].reshape(-1, 4, 4), np.ones((2, 2)))
+    tokens, objective = {"tokens": Patches(kind="patches", patch=2)}, Classify(kind="classify")
+    tokens["tokens"].fit([{"image": image}])
+    dataset = Dataset(Memory({"image": image, "label": label}), tokens)
+    objective.fit(dataset)
+    torch.manual_seed(0)
+    section = Encoder(kind="encoder", dim=32, depth=2, heads=4, pool="class_token", dropout=0.0)
+    model = section.build(tokens, objective)
+    inputs, step = ready((tokens, objective, dataset)).inputs(), Step(model, objective)
+    optimizer = torch.optim.AdamW(step.parameters(), lr=3e-3)
+    for _ in range(100):
+        optimizer.zero_grad()
+        step(inputs, False)[0].div(len(label)).backward()
+        optimizer.step()
+    found = step(inputs, True)[1]
+    assert (found["probabilities"].argmax(1) == found["label"]).float().mean() > 0.8
 
 
 def test_mistakes_are_answered():

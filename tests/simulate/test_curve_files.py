@@ -86,7 +86,7 @@ def test_the_verb_writes_chosen_classes_and_replaces_only_when_told(there, capsy
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a.txt", "a file named .parquet, .csv, .npz; found a.txt. Call it a.parquet"),
+        ("a.txt", "a file named .parquet, .csv or .npz; found a.txt. Call it a.parquet"),
         ("a.csv --number 0", "--number of 1 curve or more; found 0"),
         ("a.csv --seed -2", "--seed of 0 or more"),
         ("a.csv --what starz", "Did you mean 'stars'?"),

@@ -56,7 +56,7 @@ def test_hdf5_grows_piece_by_piece(there, capsys):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("galaxies a.png", "a file named .npz, .h5; found a.png. Call it a.npz"),
+        ("galaxies a.png", "a file named .npz or .h5; found a.png. Call it a.npz"),
         ("galaxies a.npz --number 0", "--number of 1"),
         ("galaxies a.npz --classes sprial", "a class of galaxies"),
         ("galaxies a.npz --data.size 3", "Galaxies have options of their own"),

@@ -99,7 +99,7 @@ def test_the_verb_writes_chosen_classes_and_replaces_only_when_told(there, capsy
     [
         ("", "a file to write, --out jets.root, or a folder, --by-class FOLDER; found neither"),
         ("--out a.root --by-class b", "found both"),
-        ("--out a.txt", "a file named .root, .parquet, .npz; found a.txt. Call it a.root"),
+        ("--out a.txt", "a file named .root, .parquet or .npz; found a.txt. Call it a.root"),
         ("--out a.root --number 0", "--number of 1 jet or more; found 0"),
         ("--by-class a --number 3", "one for each class; found 3"),
         ("--out a.root --seed -2", "--seed of 0 or more"),

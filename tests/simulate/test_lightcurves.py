@@ -4,7 +4,7 @@ for nonsense."""
 import numpy as np
 import pytest
 
-from sciformer.data.source import Lists, rows_of
+from sciformer.data.source import Lists, joined, rows_of
 from sciformer.errors import UserError
 from sciformer.simulate import lightcurves as module
 from sciformer.simulate.lightcurves import CLASSES, WHAT, Options, lightcurves
@@ -42,7 +42,7 @@ def assert_same(one, two):
 def test_a_curve_is_the_same_whatever_it_is_asked_for_with(what):
     whole = lightcurves(60, what, seed=3, part="train")
     pieces = [lightcurves(n, what, 3, first=first, part="train") for first, n in ((0, 7), (7, 30), (37, 23))]
-    assert_same(whole, module.joined(pieces))
+    assert_same(whole, joined(pieces))
     assert_same(whole, lightcurves(60, what, seed=3, part="train"))
 
 

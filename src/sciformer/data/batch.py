@@ -6,7 +6,7 @@ Inputs   in the model's hands: tensors on its device, padded (or packed) as a ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,16 +14,15 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..errors import UserError
-from ..nn.ragged import Ragged
-from .order import rounded
+from .inputs import Inputs, Valid, View, filled, numeric, packed_view, padded_view, tensor_of
+
+__all__ = ["Batch", "Inputs", "Stream", "Valid", "View", "describe", "join"]
 
 Array = NDArray[Any]
 Column = Array
-Valid = Tensor | Ragged | None
-DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of numbers in a model's hands, by kind
+LETTERS = 32  # of a text that are shown
 
 
 @dataclass(frozen=True)
@@ -157,71 +156,20 @@ class Batch:
         for name, stream in self.streams.items():
             aside = self.aside.get(name, ())
             columns = {key: column for key, column in stream.columns.items() if key not in aside}
-            stream = Stream(columns, stream.lengths if rows is None else _filled(stream.lengths, rows))
+            stream = Stream(columns, stream.lengths if rows is None else filled(stream.lengths, rows))
             if packed:
-                views[name] = _packed(stream, device, width, self.most.get(name), lay=not moves)
+                views[name] = packed_view(stream, device, width, self.most.get(name), lay=not moves)
                 continue
             longest = int(stream.lengths.max()) if len(stream) else 0
             wide = width if width is not None and longest <= width else -(-longest // multiple) * multiple
             wide = max(longest, min(wide, self.most.get(name, wide)))  # no further than a model has places
-            views[name] = _padded(stream, device, wide, width is not None, shares)
+            views[name] = padded_view(stream, device, wide, width is not None, shares)
         samples = {
-            name: _tensor(column if rows is None else _filled(column, rows), device)
+            name: tensor_of(column if rows is None else filled(column, rows), device)
             for name, column in self.samples.items()
-            if _numeric(column) and (self.sent is None or name in self.sent)
+            if numeric(column) and (self.sent is None or name in self.sent)
         }
-        return Inputs(views, samples, None if rows is None else _tensor(np.arange(rows) < len(self), device))
-
-
-@dataclass
-class View:
-    """A stream as a model sees it: columns (B, N, ...) with `valid` (B, N) or None, or (T, ...) with a Ragged."""
-
-    columns: dict[str, Tensor]
-    valid: Valid
-
-
-@dataclass
-class Inputs:
-    """A batch as a model sees it."""
-
-    streams: dict[str, View]
-    samples: dict[str, Tensor]
-    real: Tensor | None = None
-    """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
-
-    def to(self, device: torch.device) -> Inputs:
-        """The same on another device: in one piece, and the host does not wait for a GPU."""
-        if device.type == "cpu":
-            return self
-        moved = iter(_sent(list(self._tensors()), device))
-        views = {}
-        for name, view in self.streams.items():
-            columns, valid = {key: next(moved) for key in view.columns}, view.valid
-            if isinstance(valid, Ragged):
-                valid = Ragged(next(moved), total=valid.total, longest=valid.longest, pairs=valid.pairs)
-            views[name] = View(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
-        samples = {name: next(moved) for name in self.samples}
-        return Inputs(views, samples, None if self.real is None else next(moved))
-
-    def _tensors(self) -> Iterator[Tensor]:
-        for view in self.streams.values():
-            yield from view.columns.values()
-            if view.valid is not None:
-                yield view.valid.lengths if isinstance(view.valid, Ragged) else view.valid
-        yield from self.samples.values()
-        if self.real is not None:
-            yield self.real
-
-    def counted(self, loss: Tensor) -> Tensor:
-        """The loss (B,) of samples, with nothing for the rows that only fill the batch."""
-        return loss if self.real is None else loss.masked_fill(~self.real, 0)
-
-    @property
-    def stream(self) -> View:
-        """The only stream."""
-        (only,) = self.streams.values()
-        return only
+        return Inputs(views, samples, None if rows is None else tensor_of(np.arange(rows) < len(self), device))
 
 
 def join(batches: list[Batch]) -> Batch:
@@ -237,90 +185,6 @@ def join(batches: list[Batch]) -> Batch:
     return Batch(streams, samples, np.concatenate([batch.ids for batch in batches]))
 
 
-def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
-    """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
-    if device.type != "cuda":
-        return [tensor.to(device) for tensor in tensors]
-    run, starts = _run(tensors, pinned=True)
-    return _parts(run.to(device, non_blocking=True), tensors, starts)
-
-
-def _run(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
-    """The bytes of tensors, each at a place that kernels can read in wide steps."""
-    starts, end = [], 0
-    for tensor in tensors:
-        starts.append(end)
-        end += -(-tensor.nbytes // 256) * 256
-    run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
-    for there, tensor in zip(_parts(run, tensors, starts), tensors):
-        there.numpy()[...] = tensor.numpy()  # PyTorch would wake all cores for it, and wait for the last of them
-    return run, starts
-
-
-def _parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
-    """Tensors in a run of bytes; none is a view of another, for a compiler would look at the whole."""
-    storage = run.untyped_storage()
-    return [
-        torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
-            storage, start // tensor.itemsize, tensor.shape, tensor.stride()
-        )
-        for tensor, start in zip(like, starts)
-    ]
-
-
-def _numeric(column: Array) -> bool:
-    return column.dtype.kind in "biuf"
-
-
-def _tensor(column: Array, device: torch.device) -> Tensor:
-    """Whole numbers as int64, real ones in single precision, on the device."""
-    dtype = DTYPES.get(column.dtype.kind, column.dtype)
-    tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
-    return tensor.to(device)
-
-
-def _filled(column: Array, rows: int) -> Array:
-    """A column with zeros up to so many rows."""
-    return (
-        column
-        if len(column) == rows
-        else np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
-    )
-
-
-def _packed(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> View:
-    """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
-    lengths, columns = stream.lengths, stream.columns
-    total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
-    pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
-    if width is not None:
-        total, longest = max(total, width), most or 1 << max(0, longest - 1).bit_length()
-        pairs = int(rounded(np.array(pairs)))
-        columns = {name: _filled(column, total) for name, column in columns.items()}
-    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs, lay=lay)
-    return View({name: _tensor(column, device) for name, column in columns.items()}, ragged)
-
-
-def _padded(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> View:
-    """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
-    lengths = stream.lengths
-    if not masked and len(lengths) and (lengths == wide).all():
-        shaped = {
-            name: column.reshape(len(lengths), wide, *column.shape[1:]) for name, column in stream.columns.items()
-        }
-        at = shaped.get("at")
-        if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
-            shaped["at"] = at[0]
-        return View({name: _tensor(column, device) for name, column in shaped.items()}, None)
-    inside = np.arange(wide) < lengths[:, None]
-    columns = {}
-    for name, column in stream.columns.items():
-        dense = np.zeros((len(lengths), wide, *column.shape[1:]), DTYPES.get(column.dtype.kind, column.dtype))
-        dense[inside] = column
-        columns[name] = _tensor(dense, device)
-    return View(columns, _tensor(inside, device))
-
-
 def describe(samples: Mapping[str, Array]) -> dict[str, str]:
     """Each column of samples in a few words, for the report."""
     words = {}
@@ -331,8 +195,18 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
             words[name] = f"lists, {sum(map(len, column)):,} entries in all"
         elif column.ndim == 1:
             values = np.unique(column)
-            shown = ", ".join(str(value) for value in values[:6])
+            shown = ", ".join(_short(str(value)) for value in values[:6])
             words[name] = shown if len(values) <= 6 else f"{len(values)} different values"
+        elif column.ndim == 2 and column.dtype.kind in "iu" and len(column) and column.shape[1] <= 3:
+            words[name] = ", ".join(f"{low} to {high}" for low, high in zip(column.min(0), column.max(0)))
         else:
             words[name] = f"{column.dtype} of shape {column.shape[1:]}"
     return words
+
+
+def _short(text: str) -> str:
+    """A text; of a long one its end, of the path of a file its name."""
+    if len(text) <= LETTERS:
+        return text
+    name = text.rpartition("/")[2]
+    return name if 0 < len(name) <= LETTERS else f"…{text[1 - LETTERS :]}"

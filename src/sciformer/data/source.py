@@ -67,6 +67,29 @@ def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
     return made
 
 
+def joined(tables: Sequence[Table]) -> dict[str, Array | Lists]:
+    """Tables of the same columns, one after the other; a column that some of them have not is left out."""
+    if len(tables) == 1:
+        return dict(tables[0])
+    known: dict[tuple[int, ...], Array] = {}  # columns that share their lengths still do
+    made: dict[str, Array | Lists] = {}
+    for name in tables[0]:
+        columns = [table[name] for table in tables if name in table]
+        lists = [column for column in columns if isinstance(column, Lists)]
+        if len(columns) < len(tables):
+            continue
+        if not lists:
+            made[name] = np.concatenate([np.asarray(column) for column in columns])
+            continue
+        if len(lists) < len(columns):
+            raise UserError(f"lists in `{name}` of every file, or in none", "both")
+        alike = tuple(id(column.lengths) for column in lists)
+        if alike not in known:
+            known[alike] = np.concatenate([column.lengths for column in lists])
+        made[name] = Lists(np.concatenate([column.values for column in lists]), known[alike])
+    return made
+
+
 class Source(Protocol):
     """Samples in pieces that fit into memory."""
 
@@ -88,12 +111,22 @@ class Memory:
     """A table that is in memory already."""
 
     def __init__(self, table: Table) -> None:
-        self.table = table
-        self.sizes = [rows_of(table)]
+        self.table = {name: _as_column(name, column) for name, column in table.items()}
+        self.sizes = [rows_of(self.table)]
 
     def load(self, piece: int) -> Table:
         """The table."""
         return self.table
+
+
+def _as_column(name: str, column: Any) -> Array | Lists:
+    """A column, also where it was given as a list of Python."""
+    if isinstance(column, (Lists, np.ndarray)):
+        return column
+    try:
+        return np.asarray(column)
+    except ValueError as error:
+        raise UserError(f"entries of one shape in the column `{name}`", "several shapes") from error
 
 
 class Chosen:
@@ -135,14 +168,16 @@ class Data(Section):
         wishes: Collection[str] = (),
         positive: Collection[str] = (),
     ) -> Self:
-        """The same section, told which columns are of use, so that it need not read others.
+        """The same section, told which columns are of use, so that it need not read others; `state` remembers them.
 
         names     needed wherever samples are read
         truth     needed to train and to judge, but not where answers are asked for
         wishes    taken where there are such
         positive  those of them with entries of 0 or more
         """
-        return self
+        twin = self.fresh()
+        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
+        return twin
 
     def open(self, say: Any = None) -> Splits:
         """Find and check the data; `say(text)` hears what takes time."""

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..data.readers.image_listing import is_image, is_table, listed
-from ..data.readers.image_pieces import ImagePieces
+from ..data.readers.image_listing import listed
+from ..data.readers.image_pieces import ImagePieces, unknown
+from ..data.readers.image_tables import is_image, is_table, lists_images
 from ..data.readers.images import ImageFiles
 from ..data.source import Array, Splits
 from ..errors import UserError
@@ -23,6 +24,8 @@ LARGEST = 224  # side of images, of which more would take long
 SIDES = (2, 4, 7, 8, 14, 16, 32)  # of patches
 TOKENS = 64  # patches of an image that are aimed at
 SHOWN = 12  # classes that the head of a recipe names
+FEW = 20  # different whole numbers, up to which they are classes
+NUMBERS = ("id", "index", "number", "row", "object", "objid", "object_id", "dr7objid", "sourceid", "source_id")
 
 
 class Seen(NamedTuple):
@@ -40,16 +43,19 @@ def images(names: list[str], paths: list[Path]) -> str:
     """A vision transformer on the images of the files."""
     parts = by_part(names)
     seen = look(parts)
-    flat = {name: column for name, column in seen.columns.items() if name not in ("file", "entry")}
-    asked = objective(flat, seen.total)
+    flat = {name: _told(name, column) for name, column in seen.columns.items() if name not in ("file", "entry")}
+    flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _many(column)}
+    asked = objective(flat, max(seen.total, 5 * FEW), along=False)
     blind = asked[0].value == "masked"
+    label = str(asked[1].value) if asked[0].value == "classify" else ""
     size = _size(seen)
     sides = size or (int(seen.shapes[0, 0]), int(seen.shapes[0, 1]))
     side = _side(*sides)
     head = [
         f"A vision transformer for the images of {_named(names)}, written by `sciformer new images`.",
         f"Found: {seen.total:,} images to train on, {_described(seen)}.",
-        *_classes(flat.get("label")),
+        *(_classes(label, flat[label]) if label else []),
+        *(["No classes were found: a folder for each tells them, or a table with a column `label`."] if blind else []),
         *seen.opened.notes,
         "",
         WHY,
@@ -68,7 +74,7 @@ def images(names: list[str], paths: list[Path]) -> str:
         *_sizes(seen, size),
         *([Line("channels", channels, CHANNELS[channels], 2)] if channels in CHANNELS else []),
         *([Line("blank", 0.0, "for pixels that are not finite", 2)] if seen.blank else []),
-        *_split(seen, "label" in flat),
+        *_split(seen, label),
         Line("tokens"),
         Line("kind", "patches", "a token is a square of pixels", 2),
         Line("patch", side, f"cuts {sides[0]} x {sides[1]} pixels into {rows * columns} tokens", 2),
@@ -79,7 +85,7 @@ def images(names: list[str], paths: list[Path]) -> str:
         *_model(seen.total),
         Line("objective"),
         *(HIDDEN if blind else asked),
-        *_learning(seen.total, str(asked[0].value)),
+        *_learning(seen, str(asked[0].value)),
     ]
     return write(head, lines)
 
@@ -146,14 +152,25 @@ def _described(seen: Seen) -> str:
     return f"{low[0]} to {high[0]} pixels high and {low[1]} to {high[1]} wide, {word}"
 
 
-def _classes(label: Array | None) -> list[str]:
-    if label is None:
-        return ["No classes were found: a folder for each tells them, or a table with a column `label`."]
-    classes, counts = np.unique(label, return_counts=True)
-    if len(classes) > len(label) // 2:
-        return []
+def _told(name: str, column: Array) -> Array:
+    """What is known of a column; whole numbers that are too many for classes are values, unless they are called like
+    numbers of images."""
+    known = column[~unknown(column)]
+    whole = known.dtype.kind in "iu" and name.lower() not in NUMBERS
+    return known.astype(np.float64) if whole and _many(known) else known
+
+
+def _many(column: Array) -> bool:
+    """Whether a column has too many different values for classes."""
+    return len(np.unique(column)) > min(max(FEW, len(column) // 5), len(column) // 2)
+
+
+def _classes(label: str, column: Array) -> list[str]:
+    """The classes, and how many images each has."""
+    classes, counts = np.unique(column, return_counts=True)
     shown = ", ".join(f"{name} ({count:,})" for name, count in zip(classes[:SHOWN], counts))
-    return [f"Classes: {shown}{' and others' if len(classes) > SHOWN else ''}."]
+    where = "" if label == "label" else f" in `{label}`"
+    return [f"Classes{where}: {shown}{' and others' if len(classes) > SHOWN else ''}."]
 
 
 def _size(seen: Seen) -> tuple[int, int] | None:
@@ -185,15 +202,20 @@ def _side(height: int, width: int) -> int:
     return min(near, key=off) if near else best
 
 
-def _split(seen: Seen, even: bool) -> list[Line]:
-    shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
-    if seen.total < 100:
-        shares["test"] = (0.0, "too few for one")
-    left = [Line(part, *share, 3) for part, share in shares.items() if part not in seen.opened.sources]
+def _split(seen: Seen, label: str) -> list[Line]:
+    left = [Line(part, *share, 3) for part, share in _shares(seen).items()]
     if not left:
         return []
     lines = [Line("split", None, f"of {seen.total:,} images; those that are the same stay together", 2), *left]
-    return [*lines, Line("stratify", "label", "each class has the same share in every part", 3)] if even else lines
+    return [*lines, Line("stratify", label, "each class has the same share in every part", 3)] if label else lines
+
+
+def _shares(seen: Seen) -> dict[str, tuple[float, str]]:
+    """Of parts that have no files of their own, what is kept apart for them."""
+    shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
+    if seen.total < 100:
+        shares["test"] = (0.0, "too few for one")
+    return {part: share for part, share in shares.items() if part not in seen.opened.sources}
 
 
 def _model(count: int) -> list[Line]:
@@ -206,12 +228,14 @@ def _model(count: int) -> list[Line]:
     ]
 
 
-def _learning(count: int, kind: str) -> list[Line]:
+def _learning(seen: Seen, kind: str) -> list[Line]:
+    count = seen.total
     batch = 128 if count >= 20_000 else 64 if count >= 640 else 16 if count >= 100 else 4
     steps = int(np.clip(30 * count // batch, 200, 20_000))
+    kept = count * (1 - sum(share for share, _ in _shares(seen).values()))
     return [
         Line("train"),
-        Line("steps", steps, f"about {steps * batch / count:.0f} times through the data", 2),
+        Line("steps", steps, f"about {steps * batch / kept:.0f} times through what is not kept apart", 2),
         Line("batch", batch, "", 2),
         Line("warmup", max(1, steps // 10), "a tenth of the steps", 2),
         Line("evaluate_every", max(10, steps // 20), "twenty times in all", 2),
@@ -220,8 +244,8 @@ def _learning(count: int, kind: str) -> list[Line]:
 
 
 def pictured(name: str) -> bool:
-    """Whether a name is that of images: a folder of them, or a picture."""
+    """Whether a name is that of images: a folder of them, a picture, a table of pictures."""
     path = Path(name).expanduser()
     if path.is_dir():
         return bool(listed([path]).entries)
-    return path.exists() and is_image(path) and not is_table(path)
+    return path.exists() and (lists_images(path) if is_table(path) else is_image(path))

@@ -11,8 +11,8 @@ import numpy as np
 
 from ..data.readers.event_files import EventFile, opened, release
 from ..data.readers.event_files import Layout as Form
-from ..data.readers.events import split_tag
-from ..data.source import Array, Lists, Table
+from ..data.readers.tagged import split_tag
+from ..data.source import Array, Lists, Table, joined
 from ..errors import UserError
 from .forms import by_part
 from .layouts import LABEL, VECTOR, Layout, by_class, classes, formulas, label, observers, particles, useful, weight
@@ -133,7 +133,7 @@ def _looked(paths: Sequence[Path]) -> Seen:
     count = round(count * len(paths) / len(some))
     if count < LEAST:
         raise UserError(f"{LEAST} jets or more to train on", f"{count}", "Bring more of them.")
-    table = _joined(tables)
+    table = joined(tables)
     return Seen(table, count, form, layout, *formulas(layout, table))
 
 
@@ -151,18 +151,6 @@ def _rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists
     stop = file.rows if len(starts) == 1 else ROWS
     found = [file.read(list(real.values()), start, min(file.rows, start + stop)) for start in starts]
     return [{name: table[column] for name, column in real.items()} for table in found]
-
-
-def _joined(tables: Sequence[Table]) -> Table:
-    made: dict[str, Array | Lists] = {}
-    for name in tables[0]:
-        columns: list[Any] = [table[name] for table in tables]
-        if isinstance(columns[0], Lists):
-            values, lengths = ([getattr(one, part) for one in columns] for part in ("values", "lengths"))
-            made[name] = Lists(np.concatenate(values), np.concatenate(lengths))
-        else:
-            made[name] = np.concatenate(columns)
-    return made
 
 
 def _form(path: Path) -> Form:

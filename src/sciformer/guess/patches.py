@@ -114,8 +114,11 @@ def _group(flat: dict[str, Array], count: int) -> str:
     return ""
 
 
-def objective(flat: dict[str, Array], count: int) -> list[Line]:
-    """Which class or which value; where there is neither, which patches were hidden."""
+def objective(flat: dict[str, Array], count: int, along: bool = True) -> list[Line]:
+    """Which class or which value; where there is neither, which patches were hidden.
+
+    along   whether classes may change along a column of values, as phases do with a temperature
+    """
     classes = {name: len(np.unique(column)) for name, column in flat.items() if _whole(column)}
     classes = {name: number for name, number in classes.items() if 2 <= number <= min(1000, max(2, count // 5))}
     values = [name for name, column in flat.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
@@ -132,7 +135,11 @@ def objective(flat: dict[str, Array], count: int) -> list[Line]:
         return [
             Line("kind", "classify", f"`{label}` has {classes[label]} different values{also}", 2),
             Line("label", label, "the column with the class", 2),
-            *([Line("along", values[0], "the report draws the answers along this column", 2)] if values else []),
+            *(
+                [Line("along", values[0], "the report draws the answers along this column", 2)]
+                if values and along
+                else []
+            ),
         ]
     if aim:
         return [

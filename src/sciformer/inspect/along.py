@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .report import Found
 
 Array = NDArray[Any]
+VAGUE = 0.1  # error of a place, as a share of the whole column, above which it is none
 
 
 class Along(NamedTuple):
@@ -43,12 +44,19 @@ def answers_along(found: Found) -> tuple[Along | None, str]:
         good = np.isfinite(x)
         what, y = _answers(objective, used)
         group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
-        passed = crossing(x[good], y[good], group=group) if what.startswith("probability") else None
+        passed = crossing(x[good], y[good], group=group) if _of_two(objective, what) else None
+        if passed is not None and passed.error > VAGUE * np.ptp(x[good]):
+            passed = Crossing(np.nan, np.nan)
     except UserError as error:
         return None, f"Not drawn: {error}."
     numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
     found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference, **numbers}
     return Along(what, x[good].astype(np.float64), y[good], passed), ""
+
+
+def _of_two(objective: Any, what: str) -> bool:
+    """Whether an answer is for or against one class: there are two, or one was named."""
+    return what.startswith("probability") and bool(len(objective.classes) == 2 or objective.curve)
 
 
 def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:

@@ -14,8 +14,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
+from . import frame
 from .attention import FONT
-from .curves import FAINT, LINES, _finish, _plain, _start
+from .frame import FAINT, LINES
 from .page import Page
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> Bias:
 
 def draw_bias(found: Mapping[str, Bias], first: str, second: str) -> Figure:
     """The share of answers that follow the first cue, by name (of models, say): dots for classes, a bar for all."""
-    figure, axes = _start()
+    figure, axes = frame.start()
     figure.set_size_inches(5.5, 1.1 + 0.45 * len(found))
     for i, bias in enumerate(found.values()):
         colour = LINES[i % len(LINES)]
@@ -69,8 +70,8 @@ def draw_bias(found: Mapping[str, Bias], first: str, second: str) -> Figure:
         axes.text(1.02, i, f"{bias.value:.2f}", fontsize=FONT, va="center", transform=axes.get_yaxis_transform())
     axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle="--", zorder=1)
     axes.set(xlim=(-0.02, 1.02), ylim=(len(found) - 0.5, -0.5))
-    axes.set_yticks(range(len(found)), labels=[_plain(name) for name in found], fontsize=FONT)
-    _finish(figure, axes, f"share of answers that follow the {first}, not the {second}", "")
+    axes.set_yticks(range(len(found)), labels=[frame.plain(name) for name in found], fontsize=FONT)
+    frame.finish(figure, axes, f"share of answers that follow the {first}, not the {second}", "")
     return figure
 
 

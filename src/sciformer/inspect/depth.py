@@ -20,7 +20,9 @@ from ..assembly import Assembly
 from ..data.batch import join
 from ..data.dataset import Dataset
 from ..errors import UserError
-from .curves import FAINT, LINES, Band, _finish, _start, draw_along
+from . import frame
+from .curves import Band, draw_along
+from .frame import FAINT, LINES
 from .looking import Look, _array, even, gather, look_at, self_attention, title
 
 Floats = NDArray[np.float64]
@@ -151,9 +153,9 @@ def reach_along(
     )
 
 
-def draw_reach(found: Mapping[str, Reach]) -> Figure:
-    """The reach of every head by block, over all samples, beside that of uniform attention."""
-    figure, axes = _start()
+def draw_reach(found: Mapping[str, Reach], unit: str = "") -> Figure:
+    """The reach of every head by block, over all samples, beside that of uniform attention; in what `unit`."""
+    figure, axes = frame.start()
     for i, each in enumerate(found.values()):
         heads = each.heads.mean(0)
         place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
@@ -166,14 +168,15 @@ def draw_reach(found: Mapping[str, Reach]) -> Figure:
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_xlim(0.4, len(found) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-    _finish(figure, axes, "block", "mean distance")
+    frame.finish(figure, axes, "block", frame.measured("mean distance", unit))
     return figure
 
 
-def draw_reach_along(along: ReachAlong, column: str) -> Figure:
+def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
     """The reach of every block, in the mean over heads, against a column; the band is the deviation over samples."""
+    name = frame.measured("mean distance", unit)
     bands: dict[str, Band] = {}
-    for name, mean in along.mean.items():
-        middle, spread = mean.mean(1), along.deviation[name].mean(1)
-        bands[title(name)] = (middle, middle - spread, middle + spread)
-    return draw_along(along.values, bands | {"uniform": (along.uniform, None, None)}, None, column, "mean distance")
+    for block, mean in along.mean.items():
+        middle, spread = mean.mean(1), along.deviation[block].mean(1)
+        bands[title(block)] = (middle, middle - spread, middle + spread)
+    return draw_along(along.values, bands | {"uniform": (along.uniform, None, None)}, None, column, name)

@@ -20,8 +20,9 @@ from ..assembly import Assembly
 from ..data.batch import Batch, Stream
 from ..errors import UserError, one_of
 from ..tokens.base import Tokens
+from . import frame
 from .attribution import answers, attribute, entering, told
-from .curves import DASHES, FAINT, LINES, _finish, _start
+from .frame import DASHES, FAINT, LINES
 from .looking import look_at, weights_on
 from .rollout import rolled
 
@@ -117,6 +118,15 @@ def scored(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
     return ways or {"gradient": found.gradient}
 
 
+def likeliest(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
+    """The answer that is followed back for each sample: the likeliest class; of values, the name of the first."""
+    found, values = _answers(step, assembly, batch)
+    objective: Any = assembly.objective
+    if values:
+        return [str(objective.targets[0])] * len(batch)
+    return [str(objective.classes[best]) for best in found.argmax(1)]
+
+
 def takes_any(assembly: Assembly, tokens: Tokens) -> bool:
     """Whether a model takes any tokens of a sample, or needs them all where they stand side by side."""
     model = assembly.recipe.model
@@ -192,7 +202,7 @@ def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]
 def draw_faithfulness(found: Faithfulness) -> Figure:
     """The mean change of answers against the share of tokens left out, by how these were chosen; bars are errors of the
     mean over samples."""
-    figure, axes = _start()
+    figure, axes = frame.start()
     x = np.concatenate([[0.0], found.shares])
     for i, (way, each) in enumerate(found.change.items()):
         grey = way in (RANDOM, LEAST)
@@ -213,5 +223,5 @@ def draw_faithfulness(found: Faithfulness) -> Figure:
     axes.set_xlim(0, 1.05 * x[-1])
     verb = "left out" if found.removed else "blanked"
     answer = "change of the log odds" if found.flipped else "change of the values, in deviations"
-    _finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
+    frame.finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
     return figure

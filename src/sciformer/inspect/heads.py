@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from ..assembly import Assembly
 from .attention import FONT, SMALLEST
-from .looking import Look, even, plain, title, weights_on
+from .looking import Look, even, plain, times_uniform, title, weights_on
 from .panels import join_legends, shrink
 
 BLOCKS, HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
@@ -54,7 +54,7 @@ def draw_every_head(look: Look, assembly: Assembly, row: int) -> Figure:
                 axes.set_axis_off()
                 continue
             weights = weights_on(look, row, head)[name]
-            times = len(weights) * weights
+            times = times_uniform(weights)
             greatest = float(times.max(initial=0.0))
             tokens.draw(sample, np.clip(times - 1, 0, None) * (greatest >= 1.1), axes)
             _bare(axes)

@@ -8,8 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from . import frame
 from .attention import FONT
-from .curves import DASHES, LINES, _finish, _plain, _start
+from .frame import DASHES, LINES
 
 
 def draw_steps(
@@ -19,7 +20,7 @@ def draw_steps(
 
     curves  {name: (means, spreads)}, one for each of the steps; what is nan is left out
     """
-    figure, axes = _start()
+    figure, axes = frame.start()
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
@@ -35,9 +36,9 @@ def draw_steps(
             marker="o",
             markersize=4,
             capsize=2.5,
-            label=_plain(name),
+            label=frame.plain(name),
         )
-    axes.set_xticks(places, labels=[_plain(step) for step in steps], fontsize=FONT)
+    axes.set_xticks(places, labels=[frame.plain(step) for step in steps], fontsize=FONT)
     axes.set_xlim(-0.4, len(steps) - 0.6)
-    _finish(figure, axes, xlabel, ylabel, always=True)
+    frame.finish(figure, axes, xlabel, ylabel, always=True)
     return figure

@@ -116,9 +116,9 @@ def received(weights: ArrayLike, front: int = 0) -> Floats:
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
 
-    where query i may see n_i keys, and key j is seen by m_j queries. Where all see all that is the plain mean over
-    queries; with a causal mask it does not favour the first tokens because more queries see them. Where one query asks
-    for the sample (a class token in `front`, or a pooling by attention), it is that query's own row.
+    where query i, of N that see any, may see n_i keys, and key j is seen by m_j queries. Where all see all that is the
+    plain mean over queries; with a causal mask it does not favour the first tokens because more queries see them. Where
+    one query asks for the sample (a class token in `front`, or a pooling by attention), it is that query's own row.
     """
     a = _array(weights)
     if front:
@@ -127,7 +127,7 @@ def received(weights: ArrayLike, front: int = 0) -> Floats:
         return a[:, :, 0].mean(1)
     a = a.mean(1)
     seen = a > 0
-    total = (a * seen.sum(2, keepdims=True)).sum(1) / a.shape[1]
+    total = (a * seen.sum(2, keepdims=True)).sum(1) / np.maximum(1, seen.any(2).sum(1, keepdims=True))
     return np.divide(total, seen.sum(1), out=np.zeros_like(total), where=seen.any(1))
 
 
@@ -147,6 +147,20 @@ def weights_on(look: Look, row: int, head: int | None = None) -> dict[str, Float
     return found
 
 
+def times_uniform(weights: Floats) -> Floats:
+    """How many times as much as uniform attention each token (N,) receives; what no token may see does not count."""
+    return np.count_nonzero(weights) * weights
+
+
+def name_of(batch: Batch, row: int, objective: Any) -> str:
+    """A sample by what is known of it."""
+    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
+    known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
+    values = [batch.samples[name][row] for name in known]
+    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
+    return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"
+
+
 # Pictures
 
 
@@ -159,7 +173,7 @@ def draw_attention(look: Look, assembly: Assembly, row: int, form: str = "") -> 
     sample, found = look.seen.take(np.array([row])), weights_on(look, row)
     panels: list[Panel] = [("sample", sample, None)]
     for name in (list(found)[i] for i in even(len(found), MAPS)):
-        times = len(found[name]) * found[name]
+        times = times_uniform(found[name])
         most = float(times.max())
         words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
         panels.append((f"{title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))

@@ -13,8 +13,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
+from ..whole import check_name, make_folder
+from . import frame
 from .attention import FONT
-from .curves import _finish, _plain, _start
+from .page import save
 
 if TYPE_CHECKING:
     from ..embed import Embedded
@@ -57,7 +59,7 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
     many numbers; in one colour without such a column."""
     points, shares = principal(found.vectors)
     x, y = points.T
-    figure, axes = _start()
+    figure, axes = frame.start()
     figure.set_size_inches(5.5, 4.4)
     size = 12 if len(points) < 2000 else 4
     style: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75, "rasterized": len(points) > 5000}
@@ -68,7 +70,7 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
         drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **style)
         bar = figure.colorbar(drawn, ax=axes, shrink=0.8, aspect=25)
         bar.ax.tick_params(labelsize=FONT, length=2)
-        bar.set_label(_plain(by), fontsize=FONT)
+        bar.set_label(frame.plain(by), fontsize=FONT)
         bar.outline.set_visible(False)
     else:
         named = np.array([str(value) for value in column.tolist()])
@@ -78,27 +80,27 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
             rest = ~np.isin(named, shown)
             axes.scatter(x[rest], y[rest], color="0.75", label="others", **style)
         for hue, name in zip(HUES, shown):
-            axes.scatter(x[named == name], y[named == name], color=hue, label=_plain(name), **style)
+            axes.scatter(x[named == name], y[named == name], color=hue, label=frame.plain(name), **style)
     titles = [f"component {i + 1} ({100 * share:.0f} % of the variance)" for i, share in enumerate(shares)]
-    _finish(figure, axes, titles[0], titles[1])
+    frame.finish(figure, axes, titles[0], titles[1])
     return figure
 
 
 def check_picture(path: Path) -> None:
     """Refuse a name that is not that of a picture."""
-    if path.suffix not in FORMS:
-        raise UserError(f"a picture named {', '.join(FORMS)}", str(path), f"Call it {path.with_suffix('.png')}")
+    check_name(path, FORMS, "a picture")
+
+
+def check_colours(found: Embedded, by: str) -> None:
+    """Refuse a column that was asked for and is not there, but for the usual one."""
+    if by != "label":
+        one_of("a column of the samples for the colours", by, found.samples)
 
 
 def write_map(path: Path, found: Embedded, by: str = "label") -> None:
-    """Draw the map into a file; a column that was asked for must be there, but for the usual one."""
-    from ..shelf import make_folder
-    from .curves import any_letters
-    from .page import DOTS
-
+    """Draw the map into a file."""
     check_picture(path)
-    if by != "label":
-        one_of("a column of the samples for the colours", by, found.samples)
+    check_colours(found, by)
     make_folder(path.parent)
-    with any_letters():
-        draw_map(found, by).savefig(path, dpi=DOTS, facecolor="white")
+    with frame.any_letters():
+        save(draw_map(found, by), path)

@@ -25,6 +25,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from ..errors import UserError
+from ..whole import whole
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 DOTS = 160  # of a picture, per inch
@@ -58,12 +59,12 @@ figure { margin: 1.25rem 0; }
 img { max-width: 100%; height: auto; vertical-align: middle; }
 figcaption, caption { font-size: 0.875rem; text-align: left; }
 figcaption { margin-top: 0.4rem; }
-caption { padding-bottom: 0.4rem; }
+caption { padding-bottom: 0.4rem; max-width: min(43rem, 100vw - 3rem); }
 .scroll { overflow-x: auto; margin: 1.25rem 0; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; min-width: 50%; }
 th, td { padding: 0.3rem 1rem 0.3rem 0; text-align: left; vertical-align: top; font-weight: normal;
   border-bottom: 1px solid var(--line); }
-thead th { font-weight: 600; border-bottom: 1px solid var(--soft); }
+thead th { font-weight: 600; border-bottom: 1px solid var(--soft); vertical-align: bottom; }
 .number { text-align: right; white-space: nowrap; }
 dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 0.2rem 1.25rem; margin: 1rem 0;
   font-size: 0.95rem; }
@@ -83,6 +84,12 @@ summary { cursor: pointer; }
   .scroll { overflow: visible; }
   details::details-content { content-visibility: visible; block-size: auto; } }
 """
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file of its own, whole or not at all."""
+    with whole(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:], dpi=DOTS, facecolor="white")
 
 
 class Page:

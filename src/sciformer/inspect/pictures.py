@@ -12,14 +12,13 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..assembly import Assembly, silent
-from ..data.batch import Batch
 from ..data.source import pieces
 from ..errors import UserError
 from . import alignment, depth, heads, hidden, looking, positions, reasons
 from .attribution import answers
-from .curves import any_letters
-from .looking import even
-from .page import DOTS, Page
+from .frame import any_letters, two
+from .looking import even, name_of
+from .page import Page, save
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -49,7 +48,7 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", say
         made = chain(_attended(run, data, part, samples, {}, say), _reasons(run, data, part, samples, {}))
         for name, figure, _ in made:
             written.append(Path(out) / f"{name}.png")
-            figure().savefig(written[-1], dpi=DOTS, facecolor="white")
+            save(figure(), written[-1])
     return written
 
 
@@ -62,6 +61,7 @@ def _attended(
             yield name, partial(_as_drawn, drawn), caption
         return
     dataset, column = data.dataset(part), run.recipe.objective.along
+    unit = next(iter(data.tokens.values())).distance_in
     batch = dataset.batch(even(len(dataset), samples))
     width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
     if width * len(batch) > HELD:
@@ -79,7 +79,8 @@ def _attended(
         yield "hidden", partial(_as_drawn, seen), "What was hidden, and what the model says of it."
     if (codes := positions.position_similarity(run.step, data, batch)) is not None:
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
-        yield "positions", partial(positions.draw_positions, codes), "How alike the codes of two positions are."
+        draw = partial(positions.draw_positions, codes, unit)
+        yield "positions", draw, "How alike the codes of two positions are."
     if not look.watch.attention:
         mixed = getattr(run.recipe.model, "compress", None) is not None
         say("This trunk looks at mixtures of tokens." if mixed else "This trunk has no attention.")
@@ -94,14 +95,14 @@ def _attended(
     numbers["reach"] = {name: {"heads": r.heads.mean(0), "uniform": r.uniform.mean()} for name, r in far.items()}
     numbers["depth"] = {"correlation": deeper.correlation}
     words = f"How far each head looks, over {min(few, len(dataset))} samples"
-    words += f"; correlation with depth {deeper.correlation:.2f}." if np.isfinite(deeper.correlation) else "."
-    yield "reach", partial(depth.draw_reach, far), words
+    words += f"; correlation with depth {two(deeper.correlation)}." if np.isfinite(deeper.correlation) else "."
+    yield "reach", partial(depth.draw_reach, far, unit), words
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
     judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
     if numeric and (along := depth.reach_along(run.step, data, judged, column, min(16, few))) is not None:
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
-        yield "reach-along", partial(depth.draw_reach_along, along, column), caption
+        yield "reach-along", partial(depth.draw_reach_along, along, column, unit), caption
 
 
 def _reasons(
@@ -175,12 +176,3 @@ def shown(data: Assembly, column: str = "") -> str:
         return len(np.unique(data.dataset(part).sample_column(column))) if known and part != "train" else 0
 
     return max(parts, key=values) if column else parts[0]
-
-
-def name_of(batch: Batch, row: int, objective: Any) -> str:
-    """A sample by what is known of it."""
-    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
-    known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
-    values = [batch.samples[name][row] for name in known]
-    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
-    return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"

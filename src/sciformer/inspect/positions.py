@@ -18,11 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch
+from ..data.batch import Batch, Stream
 from ..nn.positions import Position, Rotary, grid
+from . import frame
 from .attention import COLOURS, FONT, draw_weights
-from .curves import LINES, _plain, _quiet
 from .depth import correlation
+from .frame import LINES
 from .looking import even
 
 Floats = NDArray[np.float64]
@@ -87,8 +88,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch) -> Similari
     if isinstance(tokens.places, tuple):
         shape = tokens.places
         at = grid(shape)
-        distance = tokens.distance(stream) if n == len(at) else None
-        distance = torch.cdist(at.double(), at.double()).numpy() if distance is None else distance
+        distance = tokens.distance(Stream({"at": at.numpy()}, np.array([len(at)])))
     elif "at" in scaled.columns:
         few = even(n, MOST)
         at, distance = torch.from_numpy(np.asarray(scaled.columns["at"])[few]), tokens.distance(stream)
@@ -100,7 +100,7 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch) -> Similari
     return None if values is None or distance is None else compare(values, distance, shape)
 
 
-def draw_positions(found: Similarity) -> Figure:
+def draw_positions(found: Similarity, unit: str = "") -> Figure:
     """Left, the similarity of codes: on a grid, that of some places with all others; right, against their distance."""
     figure = Figure(figsize=(7.0, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
@@ -111,6 +111,7 @@ def draw_positions(found: Similarity) -> Figure:
         left.set_xlabel("place", fontsize=FONT)
         left.set_ylabel("place", fontsize=FONT)
     _against(right, found)
+    right.set_xlabel(frame.measured("distance of two places", unit), fontsize=FONT)
     return figure
 
 
@@ -146,7 +147,6 @@ def _against(axes: Axes, found: Similarity) -> None:
     low, high = (np.array([np.quantile(group, q) for group in groups]) for q in (0.16, 0.84))
     axes.fill_between(x, low, high, color=LINES[2], alpha=0.3, linewidth=0)
     axes.plot(x, [group.mean() for group in groups], color=LINES[0], marker="o", markersize=3, linewidth=1.4)
-    _quiet(axes)
-    axes.set_xlabel("distance of two places", fontsize=FONT)
+    frame.quiet(axes)
     axes.set_ylabel("similarity of their codes", fontsize=FONT)
-    axes.set_title(_plain(f"correlation {found.correlation:.2f}"), fontsize=FONT)
+    axes.set_title(f"correlation {frame.two(found.correlation)}", fontsize=FONT)

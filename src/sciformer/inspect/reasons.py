@@ -17,8 +17,18 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..models.base import parameters
 from .attribution import answers
-from .faithfulness import DRAWS, SHARES, WAYS, Faithfulness, Scores, draw_faithfulness, faithfulness, scored
-from .looking import Panel, draw_samples, even
+from .faithfulness import (
+    DRAWS,
+    SHARES,
+    WAYS,
+    Faithfulness,
+    Scores,
+    draw_faithfulness,
+    faithfulness,
+    likeliest,
+    scored,
+)
+from .looking import Panel, draw_samples, even, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,9 +75,10 @@ def pictures(
     dataset = data.dataset(part)
     shown = dataset.batch(even(len(dataset), samples))
     if shown.stream.lengths.sum():
-        ways = scored(run.step, data, shown)
+        ways, said = scored(run.step, data, shown), likeliest(run.step, data, shown)
         for row in np.flatnonzero(shown.stream.lengths):
-            caption = f"What the answer for sample {shown.ids[row]} comes from, by several ways to look at the model."
+            name = name_of(shown, int(row), run.recipe.objective)
+            caption = f"{name}: what the answer {said[row]} comes from, by several ways to look at the model."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown, ways, int(row)), caption
     batch = dataset.batch(even(len(dataset), most))
     if int((batch.stream.lengths > 1).sum()) >= min(2, most):

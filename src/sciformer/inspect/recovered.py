@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 
 from ..data.chance import Chance
 from ..objectives.base import prepare
+from . import frame
 from .attention import FONT
-from .curves import FAINT, LINES, SIZE, _figure, _finish, _plain, _quiet
+from .frame import FAINT, LINES, SIZE
 from .looking import even
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
     found = objective.answer(run.model, made.inputs(run.device))
     told = objective.units({name: value.float().cpu().numpy() for name, value in found.items()}, {})
     ((name, stream),) = batch.streams.items()
-    figure = _figure()
+    figure = frame.canvas()
     figure.set_size_inches(SIZE[0], 1.0 + 1.7 * len(ids))
     panels = np.atleast_1d(figure.subplots(len(ids), 1))
     tokens, target = data.tokens[name], getattr(objective, "target", "")
@@ -41,13 +42,13 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
         x = at if at is not None and at.shape == value.shape else np.arange(len(value))
         x = x - (x[0] if len(x) else 0)
         axes.plot(x, value, ".", color=FAINT, markersize=2.5, label="given" if not row else None)
-        axes.plot(x, true, color=LINES[1], linewidth=1.0, label=_plain(target) if not row else None)
+        axes.plot(x, true, color=LINES[1], linewidth=1.0, label=frame.plain(target) if not row else None)
         middle = told["recovered"][row]
         axes.plot(x, middle, color=LINES[0], linewidth=1.2, label="recovered" if not row else None)
         if "deviation" in told:
             far = told["deviation"][row]
             axes.fill_between(x, middle - far, middle + far, color=LINES[2], alpha=0.35, linewidth=0)
-        _quiet(axes)
-    _finish(figure, panels[0], "", "")
+        frame.quiet(axes)
+    frame.finish(figure, panels[0], "", "")
     panels[-1].set_xlabel("since the first token", fontsize=FONT)
     return figure

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ..errors import UserError
 from ..metrics import Rejection, Roc, Sculpting, rejection, tradeoff
+from . import frame
 from .attention import FONT
-from .curves import DASHES, LINES, _figure, _finish, _plain, _quiet, _start
+from .frame import DASHES, LINES
 
 Array = NDArray[Any]
 STEPS = 401  # efficiencies of a curve
@@ -79,7 +80,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     """
     if not curves:
         raise UserError("one class or more", "none")
-    figure, axes = _start()
+    figure, axes = frame.start()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
     greatest = 10.0
     for i, (name, curve) in enumerate(curves.items()):
@@ -92,7 +93,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
         style: dict[str, Any] = {"color": colour, "linestyle": DASHES[i % len(DASHES)] if len(curves) > 1 else "-"}
         sure = passed >= SURE * curve.false_positive[curve.false_positive > 0].min()
         axes.plot(x, y, linewidth=0.6, alpha=0.7, **style)
-        axes.plot(x, np.where(sure, y, np.nan), label=_plain(name), linewidth=1.5, zorder=3, **style)
+        axes.plot(x, np.where(sure, y, np.nan), label=frame.plain(name), linewidth=1.5, zorder=3, **style)
         for one in points.get(name, ()):
             marker = "^" if one.bound else "o"
             axes.plot([one.efficiency], [one.value], marker, color=colour, markersize=4.5, zorder=4)
@@ -102,7 +103,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))
     axes.yaxis.set_major_formatter("{x:,.0f}" if greatest < 2e5 else LogFormatterSciNotation())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    _finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
+    frame.finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
     return figure
 
 
@@ -118,7 +119,7 @@ def draw_sculpting(
         raise UserError("one class and one cut or more", "none")
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
-    figure = _figure()
+    figure = frame.canvas()
     wide = 5.5 if across == 1 else 7.2
     figure.set_size_inches(wide, 3.4 if across == 1 else 1.75 * down + 0.9)
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
@@ -130,7 +131,7 @@ def draw_sculpting(
         for i, (label, cut) in enumerate(cuts):
             style: dict[str, Any] = {"color": LINES[i % len(LINES)], "linestyle": DASHES[i % len(DASHES)]}
             if number == 0:
-                axes.plot([], [], label=_plain(label), linewidth=1.2, **style)
+                axes.plot([], [], label=frame.plain(label), linewidth=1.2, **style)
             if cut.passed >= FEW:
                 after = _halved(cut.after)
                 axes.stairs(after, edges, baseline=None, linewidth=1.2, **style)
@@ -139,24 +140,24 @@ def draw_sculpting(
                     max(highest, after.max()),
                 )
         if across > 1:
-            axes.set_title(_plain(name), fontsize=FONT, loc="left")
+            axes.set_title(frame.plain(name), fontsize=FONT, loc="left")
         axes.text(0.98, 0.95, words, ha="right", va="top", fontsize=FONT, color="0.3", transform=axes.transAxes)
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * max(highest, before.max())))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
         axes.set_yticks([])
-        _quiet(axes)
+        frame.quiet(axes)
         axes.spines["left"].set_visible(False)
         if number + across >= len(panels):
             axes.tick_params(labelbottom=True)
-            axes.set_xlabel(_plain(column), fontsize=FONT)
+            axes.set_xlabel(frame.plain(column), fontsize=FONT)
     for axes in grid.ravel()[len(panels) :]:
         axes.set_axis_off()
     first = grid[0, 0]
     what = f"share of {background or 'the background'}"
-    _finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
+    frame.finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
     first.spines["left"].set_visible(False)
     if across > 1:
-        figure.supylabel(_plain(what), fontsize=FONT)
+        figure.supylabel(frame.plain(what), fontsize=FONT)
     return figure
 
 

@@ -29,10 +29,10 @@ from ..train.changes import Changed
 from ..train.weights import load_weights
 from . import cost, cues, curves, hidden, looking, pictures
 from .along import Along, answers_along, draw_along
-from .curves import any_letters, word
-from .looking import even
+from .frame import any_letters, word
+from .looking import even, name_of
 from .page import Page
-from .pictures import name_of, shown
+from .pictures import shown
 from .recovered import draw_recovered
 from .rejection import figures
 
@@ -131,7 +131,7 @@ def _result(found: Found, along: Along | None) -> str:
         return f"{text}."
     (value, error), reference = along.crossing, found.objective.reference
     if math.isnan(value):
-        return f"{text}. The {along.what} does not cross 0.5 along {found.objective.along}."
+        return f"{text}. The {along.what} crosses 0.5 at no one place along {found.objective.along}."
     text += f". The {along.what} crosses 0.5 at {found.objective.along} {value:.5g}"
     text += f" ± {error:.2g}" if math.isfinite(error) else ""
     return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."

@@ -45,6 +45,9 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
     try:
         notes = onnx.write_onnx(run, partial) if format == "onnx" else _write_family(run, partial)
         _put(partial.path, out)
+    except OSError as error:
+        advice = "Make room on that disk, or name another folder with --out."
+        raise UserError(f"to write a model to {out}", f"{error.strerror or error}", advice) from error
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
     return notes
@@ -119,14 +122,7 @@ def _write_model(folder: Folder, config: dict[str, Any], tensors: dict[str, Tens
     """Configuration and weights."""
     folder.write("config.json", _json({**config, "dtype": "float32"}))
     plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
-    _write_weights(folder.path / "model.safetensors", plain)
-
-
-def _write_weights(path: Path, tensors: dict[str, Tensor]) -> None:
-    try:
-        path.write_bytes(save(tensors, metadata={"format": "pt"}))
-    except OSError as error:
-        raise UserError(f"room for the weights at {path}", f"{error}") from error
+    (folder.path / "model.safetensors").write_bytes(save(plain, metadata={"format": "pt"}))
 
 
 def _put(made: Path, out: Path) -> None:

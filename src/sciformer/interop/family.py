@@ -57,6 +57,20 @@ def given(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
+def encoder_keys(model: Any) -> dict[str, Any]:
+    """Their keys for the size of an encoder, in the words of BERT."""
+    return {
+        "hidden_size": model.dim,
+        "num_hidden_layers": model.depth,
+        "num_attention_heads": model.heads,
+        "intermediate_size": round(model.ratio * model.dim),
+        "hidden_act": THEIRS[model.activation],
+        "hidden_dropout_prob": model.dropout,
+        "attention_probs_dropout_prob": given(model.attention_dropout, model.dropout),
+        "layer_norm_eps": given(model.norm_epsilon, 1e-5),
+    }
+
+
 def without(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The weights with a prefix taken off the names that have it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}

@@ -13,7 +13,7 @@ from ..recipe import Recipe
 from ..run import Run
 from ..tokens.patches import Patches
 from . import pixels, vit
-from .family import POSITION, THEIRS, Written, given, refuse
+from .family import POSITION, THEIRS, Written, encoder_keys, refuse
 from .links import give_all
 from .vit import HEAD, HUGGINGFACE, Names, Picture
 
@@ -105,16 +105,8 @@ def unrolled(weight: Tensor, found: Picture) -> Tensor:
 
 def settings(recipe: Recipe, found: Picture) -> dict[str, Any]:
     """Their keys for the size of model and images."""
-    model = recipe.model
     return {
-        "hidden_size": model.dim,
-        "num_hidden_layers": model.depth,
-        "num_attention_heads": model.heads,
-        "intermediate_size": round(model.ratio * model.dim),
-        "hidden_act": THEIRS[model.activation],
-        "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": given(model.attention_dropout, model.dropout),
-        "layer_norm_eps": given(model.norm_epsilon, 1e-5),
+        **encoder_keys(recipe.model),
         "image_size": one_or_two(found.height, found.width),
         "patch_size": one_or_two(*found.patch),
         "num_channels": found.channels,

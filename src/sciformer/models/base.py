@@ -1,36 +1,24 @@
-"""What all models share: the options of a trunk, and how tokens enter it."""
+"""What all models share: the options of a trunk."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
-from ..data.batch import View
 from ..errors import UserError
-from ..nn import (
-    Conformer,
-    ConvNet,
-    DeepSet,
-    Recurrent,
-    ResNet2d,
-    Transformer,
-    Watch,
-    Window,
-)
+from ..nn import Conformer, ConvNet, Recurrent, Transformer, Window
 from ..nn import Decoder as DecoderStack
 from ..nn import Encoder as EncoderStack
-from ..nn.blocks import ACTIVATIONS
-from ..nn.dropout import Dropout
-from ..nn.norms import make_norm
-from ..nn.pairs import PairBias
 from ..nn.patterns import FULL
 from ..registry import Section
-from ..tokens.base import Readout, Tokens, embedded
+from ..tokens.base import Tokens
+from .network import Entrance, LayerBefore, Network, parameters
 from .trunks import CLOUDS, RASTERS, RECURRENT, UNUSED, Trunk, compression, make_cloud, make_position, make_raster
+
+__all__ = ["Entrance", "LayerBefore", "Model", "Network", "parameters", "single"]
 
 
 class Model(Section):
@@ -224,118 +212,6 @@ class Model(Section):
         if self.weights != "normal":
             made.reset(self.weights)
         return made
-
-
-class Entrance(nn.Module):
-    """How tokens enter: their embedding, a learned vector where one is hidden, dropout; and what is known of pairs."""
-
-    def __init__(self, tokens: Tokens, dim: int, heads: int, dropout: float, pairs: bool, hides: bool) -> None:
-        super().__init__()
-        hides = hides and tokens.stand_in
-        self.embedding = tokens.embedding(dim)
-        dim = tokens.width(dim)
-        self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides else None
-        self.trace = tokens.trace(dim) if hides else None
-        self.dropout = Dropout(dropout)
-        self.pairs = tokens.pairs(heads) if pairs else None
-
-    def forward(self, view: View) -> Tensor:
-        """(B, N, D) or packed (T, D)."""
-        x = embedded(self.embedding, view.columns, view.valid)
-        if self.hidden is not None and "hidden" in view.columns:
-            hidden = self.hidden if self.trace is None else self.hidden + self.trace(view.columns)
-            x = torch.where(view.columns["hidden"][..., None].bool(), hidden.to(x.dtype), x)
-        return self.dropout(x)
-
-    def lean(self, view: View) -> Tensor | PairBias | None:
-        """The pair bias: (B, H, N, N), or for packed tokens a PairBias."""
-        return None if self.pairs is None else self.pairs(view.columns, view.valid)
-
-
-class LayerBefore(Readout):
-    """A readout of norm(act(W h + b)) instead of h, as BERT has it, or of norm(h) with `readout_norm` alone; activation
-    and norm are the trunk's."""
-
-    def __init__(self, readout: Readout, dim: int, section: Model) -> None:
-        super().__init__()
-        self.layer = nn.Linear(dim, dim) if section.readout_layer else None
-        if self.layer is not None:
-            nn.init.normal_(self.layer.weight, std=0.02)
-            nn.init.zeros_(self.layer.bias)
-        self.activation = ACTIVATIONS[section.activation]
-        self.norm = make_norm(section.norm, dim, section.bias, section.norm_epsilon)
-        self.readout = readout
-
-    def before(self, hidden: Tensor) -> Tensor:
-        """What the readout reads, (..., D)."""
-        return self.norm(hidden if self.layer is None else self.activation(self.layer(hidden)))
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """As the readout: logits, where it has such."""
-        return self.readout(self.before(hidden))
-
-    def loss(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
-        """The negative log likelihood of tokens."""
-        return self.readout.loss(self.before(hidden), target, *more, **named)
-
-    def total(self, hidden: Tensor, target: dict[str, Tensor], *more: Any, **named: Any) -> Tensor:
-        """The sum of the loss."""
-        return self.readout.total(self.before(hidden), target, *more, **named)
-
-    def answer(self, hidden: Tensor) -> dict[str, Tensor]:
-        """The likeliest tokens."""
-        return self.readout.answer(self.before(hidden))
-
-
-class Network(nn.Module):
-    """The ground of the models: entrance, trunk, heads, readout.
-
-    read_dim   width of what is read out, where that comes of a decoder of hidden tokens; these then do not enter
-    """
-
-    def __init__(
-        self, section: Model, tokens: Tokens, objective: Any, trunk: nn.Module, read_dim: int | None = None
-    ) -> None:
-        super().__init__()
-        if not hasattr(self, objective.asks):
-            raise UserError(
-                f"a model that can {objective.asks}, for `objective.kind: {objective.kind}`",
-                f"`model.kind: {section.kind}`, which cannot",
-            )
-        if isinstance(trunk, DeepSet) and objective.hides:
-            raise UserError(
-                f"a trunk whose tokens see each other, for `objective.kind: {objective.kind}`", "`model.trunk: sets`"
-            )
-        attends = isinstance(trunk, Transformer)
-        enters = objective.hides and read_dim is None
-        self.entrance = Entrance(tokens, section.dim, section.heads, section.entering, attends, enters)
-        self.trunk = trunk
-        self.dim: int = trunk.dim  # type: ignore[assignment]
-        self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))
-        self.readout: Readout | None = None
-        if objective.reads_out:
-            read_dim = read_dim or self.dim
-            readout = tokens.readout(read_dim, self.entrance.embedding)
-            before = section.readout_layer or section.readout_norm
-            self.readout = LayerBefore(readout, read_dim, section) if before else readout
-
-    def embed(self, view: View) -> Tensor:
-        """Tokens as vectors."""
-        return self.entrance(view)
-
-    def run(self, x: Tensor, view: View, watch: Watch | None = None, **more: Any) -> Tensor:
-        """The trunk over embedded tokens, where they are and with what is known of their pairs."""
-        bias = self.entrance.lean(view)
-        if bias is not None:
-            more["bias"] = bias
-        if "cell" in view.columns and isinstance(self.trunk, (ConvNet, ResNet2d)):
-            more["cell"] = view.columns["cell"]
-        return self.trunk(x, view.valid, at=view.columns.get("at"), watch=watch, **more)
-
-
-def parameters(module: nn.Module) -> int:
-    """How many numbers are trained; tied ones once."""
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
 
 
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:

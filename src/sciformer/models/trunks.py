@@ -123,7 +123,7 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
     if name == "learned":
         if places is None:
             raise UserError("tokens with counted places for `model.position: learned`", "tokens without")
-        return Learned(model.dim, places)
+        return Learned(model.dim, places, tokens.loudness)
     if name == "sinusoidal":
         return Sinusoidal(model.dim, axes, periods=periods)
     if name == "unpaired":

@@ -117,14 +117,15 @@ def grid(shape: tuple[int, ...], span: tuple[int, ...] | None = None) -> Tensor:
 class Learned(Position):
     """PE(p) = table[p], learned; `shape` is the number of places, or (height, width) on a grid.
 
-    Real-valued coordinates are interpolated between the neighbouring places.
+    Real-valued coordinates are interpolated between the neighbouring places. The table starts as normal numbers of
+    standard deviation `scale`: that of the tokens, or these drown it.
     """
 
-    def __init__(self, dim: int, shape: int | tuple[int, ...]) -> None:
+    def __init__(self, dim: int, shape: int | tuple[int, ...], scale: float = 0.02) -> None:
         super().__init__()
         self.dim, self.shape = dim, (shape,) if isinstance(shape, int) else tuple(shape)
         self.axes = len(self.shape)
-        self.table = nn.Parameter(torch.empty(math.prod(self.shape), dim).normal_(std=0.02))
+        self.table = nn.Parameter(torch.empty(math.prod(self.shape), dim).normal_(std=scale))
 
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         if isinstance(start, int) and start + n > len(self.table):

@@ -24,7 +24,7 @@ import numpy as np
 from ..data.source import Array
 from ..errors import UserError
 from .optics import FIELD, column, turned
-from .sequence import PARTS, chances, check, chosen, identifiers, rounds, sequence
+from .sequence import PARTS, check, chosen, drawn, identifiers, sequence
 from .vectors import TURN, Floats
 
 VERSION = 1  # of what is made; another one makes other images
@@ -79,8 +79,8 @@ def cues(
 
 def labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
     """The shapes of these images, which are drawn before they are made."""
-    key, kinds = (seed, PARTS.index(part)), check_classes(classes)
-    found = sequence(number, first, CHUNK, lambda index: {"label": _drawn(key, index, kinds)[1]})
+    key, kinds = (VERSION, seed, PARTS.index(part)), check_classes(classes)
+    found = sequence(number, first, CHUNK, lambda index: {"label": drawn((*key, index), kinds, CHUNK)[1]})
     return np.array(CLASSES)[found["label"]]
 
 
@@ -92,15 +92,10 @@ def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
     return found
 
 
-def _drawn(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> tuple[np.random.Generator, Array]:
-    chance = chances(VERSION, *seed, index, *classes)
-    return chance, rounds(chance, np.array(classes), CHUNK)
-
-
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
     """CHUNK images, the same for the same arguments."""
-    chance, label = _drawn(seed, index, classes)
+    chance, label = drawn((VERSION, *seed, index), classes, CHUNK)
     kinds = np.sort(classes)
     other = kinds[(np.searchsorted(kinds, label) + chance.integers(1, len(kinds), CHUNK)) % len(kinds)]
     texture = np.where(chance.random(CHUNK) < options.agree, label, other)

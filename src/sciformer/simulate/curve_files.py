@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..data.source import Array, Lists, Table
-from ..errors import UserError
-from ..terminal import Meter
-from . import jet_files
-from .jet_files import Say
+from . import files
+from .files import Forms, Npz, Parquet, Say
 from .lightcurves import Options, check_classes, lightcurves
 
 PIECE = 4096  # curves written at a time
@@ -21,8 +18,9 @@ PIECE = 4096  # curves written at a time
 
 def make(number: int, what: str, seed: int, classes: Sequence[str], options: Options) -> Iterator[Table]:
     """Tables of curves."""
-    for first in range(0, number, PIECE):
-        yield lightcurves(min(PIECE, number - first), what, seed, classes, first, options=options)
+    return files.in_pieces(
+        number, PIECE, lambda count, first: lightcurves(count, what, seed, classes, first, options=options)
+    )
 
 
 def simulate_curves(
@@ -40,15 +38,8 @@ def simulate_curves(
     check_classes(what, classes)
     options = options or Options()
     options.check(what)
-    if number < 1:
-        raise UserError("--number of 1 curve or more", f"{number}")
-    if seed < 0:
-        raise UserError("--seed of 0 or more", f"{seed}")
-    jet_files.check_file(out, overwrite, FORMS)
-    with Meter(number, show) as meter:
-        tables = jet_files.metered(make(number, what, seed, classes, options), meter)
-        done = jet_files.write(out, tables, overwrite, FORMS)
-    say(f"wrote {done:,} curves to {out}")
+    files.check_numbers(number, seed, "curve")
+    files.simulate(out, "curves", number, make(number, what, seed, classes, options), FORMS, overwrite, say, show)
 
 
 class _Csv:
@@ -84,4 +75,4 @@ def _words(column: Array | Lists, lengths: Array) -> list[str]:
     return words
 
 
-FORMS: dict[str, Any] = {".parquet": jet_files.FORMS[".parquet"], ".csv": _Csv, ".npz": jet_files.FORMS[".npz"]}
+FORMS: Forms = {".parquet": Parquet, ".csv": _Csv, ".npz": Npz}

@@ -24,17 +24,16 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.source import Array
-from ..errors import UserError, one_of
+from ..errors import one_of
 from .galaxy_parts import CLASSES as CLASSES
 from .galaxy_parts import MAKERS, RED, Draw, Light
-from .optics import FIELD, blur, colours, noisy, picture, points, signal
-from .sequence import PARTS, chances, check, chosen, identifiers, rounds, sequence, sizes
+from .optics import FIELD, blur, check_view, colours, noisy, picture, points, signal
+from .sequence import PARTS, check, chosen, drawn, identifiers, sequence, sizes
 from .sersic import sersic
 from .vectors import Floats
 
 VERSION = 1  # of what is made; another one makes other galaxies
 CHUNK = 128  # galaxies made at a time; what is random in them is a function of the seed, the options and their number
-UNITS = ("picture", "flux")
 FAINT, BRIGHT = 20.0, 400.0  # the range of signal-to-noise ratios
 SEEING = (0.7, 1.5)  # the deviation of the blur
 STARS, OTHERS = 0.4, 0.6  # in a field, on average
@@ -59,11 +58,7 @@ class Options(NamedTuple):
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        if not 16 <= self.size <= 512:
-            raise UserError("16 to 512 pixels on a side", f"{self.size}")
-        if not 1 <= self.bands <= 20:
-            raise UserError("1 to 20 bands", f"{self.bands}")
-        one_of("the unit", self.unit, UNITS)
+        check_view(self.size, self.bands, self.unit)
         one_of("the engine", self.engine, ENGINES)
         ENGINES[self.engine]()
 
@@ -91,8 +86,8 @@ def galaxies(
 
 def labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
     """The classes of these galaxies, which are drawn before their images are made."""
-    key, kinds = (seed, PARTS.index(part)), check_classes(classes)
-    found = sequence(number, first, CHUNK, lambda index: {"label": _drawn(key, index, kinds)[1]})
+    key, kinds = (VERSION, seed, PARTS.index(part)), check_classes(classes)
+    found = sequence(number, first, CHUNK, lambda index: {"label": drawn((*key, index), kinds, CHUNK)[1]})
     return np.array(CLASSES)[found["label"]]
 
 
@@ -101,16 +96,10 @@ def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
     return chosen("galaxies", classes, CLASSES)
 
 
-def _drawn(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> tuple[np.random.Generator, Array]:
-    """The chance of a chunk, and the classes of its galaxies."""
-    chance = chances(VERSION, *seed, index, *classes)
-    return chance, rounds(chance, np.array(classes), CHUNK)
-
-
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
     """CHUNK galaxies, the same for the same arguments."""
-    chance, label = _drawn(seed, index, classes)
+    chance, label = drawn((VERSION, *seed, index), classes, CHUNK)
     draw = ENGINES[options.engine]()
     light = np.zeros((CHUNK, options.bands, options.size, options.size), np.float32)
     truth = {name: np.zeros(CHUNK, np.float32) for name in ("radius", "axis_ratio", "angle")}

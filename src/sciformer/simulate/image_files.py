@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import errno
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +13,11 @@ import numpy as np
 
 from ..data.source import Array, Table
 from ..errors import UserError
-from ..terminal import Meter
-from . import jet_files
-from .jet_files import Say
+from . import files
+from .files import Forms, Npz, Say
 
 PIECE = 1024  # images written at a time
+ROOM = 1 << 20  # bytes on the disk beside those of the images
 Make = Callable[[int, int], Table]  # of so many images, from this number on
 
 
@@ -30,22 +33,14 @@ def simulate_images(
     """Make images and write them to a file; `show` tells how far it is."""
     if number < 1:
         raise UserError(f"--number of 1 or more {what}", f"{number}")
-    jet_files.check_file(out, overwrite, FORMS)
-    with Meter(number, show) as meter:
-        done = jet_files.write(out, jet_files.metered(_tables(number, make), meter), overwrite, FORMS)
-    say(f"wrote {done:,} {what} to {out}")
-
-
-def _tables(number: int, make: Make) -> Iterator[Table]:
-    for first in range(0, number, PIECE):
-        yield make(min(PIECE, number - first), first)
+    files.simulate(out, what, number, files.in_pieces(number, PIECE, make), FORMS, overwrite, say, show)
 
 
 class _Hdf5:
     """A dataset for each column, which grows."""
 
     def __init__(self, path: Path, table: Table) -> None:
-        self.package = self.check()
+        self.package, self.path = self.check(), path
         self.file = self.package.File(path, "w")
         for name, column in table.items():
             assert isinstance(column, np.ndarray)
@@ -64,12 +59,16 @@ class _Hdf5:
         return h5py
 
     def add(self, table: Table) -> None:
-        """More images."""
+        """More images; where there is no room for them, nothing is begun: HDF5 does not survive a full disk."""
+        needed = sum(np.asarray(column).nbytes for column in table.values())
+        if shutil.disk_usage(self.path.parent).free < needed + ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for name, column in table.items():
             values: Array = column  # type: ignore[assignment]
             kept = self.file[name]
             kept.resize(len(kept) + len(values), axis=0)
             kept[-len(values) :] = values.astype(object) if values.dtype.kind == "U" else values
+        self.file.flush()
 
     def close(self) -> None:
         """Finish the file."""
@@ -78,4 +77,4 @@ class _Hdf5:
     stop = close
 
 
-FORMS: dict[str, Any] = {".npz": jet_files.FORMS[".npz"], ".h5": _Hdf5}
+FORMS: Forms = {".npz": Npz, ".h5": _Hdf5}

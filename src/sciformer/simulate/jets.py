@@ -25,10 +25,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..data.source import Array, Lists, Table, select
+from ..data.source import Array, Lists
 from ..errors import UserError, one_of
 from .decays import CLASSES, RADIUS, Prongs, draw
 from .detector import Seen, detect, errors, together, total, vectors
+from .sequence import PARTS as SPLITS
+from .sequence import check, drawn, sequence
 from .systems import particles
 from .vectors import TURN, Floats
 
@@ -42,7 +44,6 @@ ROWS = 20  # bits of a number of a particle when they are sorted
 PARTS = ("px", "py", "pz", "energy", "deta", "dphi", "d0val", "d0err", "dzval", "dzerr", "charge")
 FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 JET = ("jet_pt", "jet_eta", "jet_phi", "jet_energy", "jet_nparticles", "jet_sdmass")
-SPLITS = ("file", "train", "valid", "test")  # independent sequences of the same seed
 BRANCHES = (*(f"part_{name}" for name in PARTS + FLAGS), *JET, *(f"label_{name}" for name in CLASSES))
 
 
@@ -54,27 +55,16 @@ def jets(
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no jet in common.
     Other processors may round the last bit of a number otherwise.
     """
-    if number < 1 or first < 0:
-        raise UserError("1 jet or more, from number 0 on", f"{number} from {first}")
-    if seed < 0:
-        raise UserError("a seed of 0 or more", f"{seed}")
-    one_of("a part of the jets", part, SPLITS)
+    check("jets", number, seed, first, part, "1 jet or more")
     key, numbers = (seed, SPLITS.index(part)), tuple(check_classes(classes))
-    tables = []
-    for index in range(first // CHUNK, (first + number - 1) // CHUNK + 1):
-        low, high = max(first - index * CHUNK, 0), min(first + number - index * CHUNK, CHUNK)
-        whole = chunk(key, index, numbers)
-        tables.append(whole if high - low == CHUNK else select(whole, np.arange(low, high)))
-    return joined(tables)
+    return sequence(number, first, CHUNK, lambda index: chunk(key, index, numbers))
 
 
 def labels(number: int, seed: int = 0, classes: Sequence[str] = CLASSES, first: int = 0, part: str = "file") -> Array:
     """The classes of these jets, which are drawn before the jets are made."""
-    key, numbers = (seed, SPLITS.index(part)), tuple(check_classes(classes))
-    indices = range(first // CHUNK, (first + number - 1) // CHUNK + 1)
-    found = np.concatenate([_wanted(key, index, numbers)[1] for index in indices])
-    begin = first - indices[0] * CHUNK
-    return np.array(CLASSES)[found[begin : begin + number]]
+    key, kinds = (VERSION, seed, SPLITS.index(part)), check_classes(classes)
+    found = sequence(number, first, CHUNK, lambda index: {"label": drawn((*key, index), kinds, CHUNK)[1]})
+    return np.array(CLASSES)[found["label"]]
 
 
 def check_classes(classes: Sequence[str]) -> list[int]:
@@ -88,24 +78,10 @@ def check_classes(classes: Sequence[str]) -> list[int]:
     return [CLASSES.index(name) for name in classes]
 
 
-def joined(tables: Sequence[Table]) -> dict[str, Array | Lists]:
-    """Tables of the same columns as one."""
-    if len(tables) == 1:
-        return dict(tables[0])
-    made: dict[str, Array | Lists] = {}
-    for name, column in tables[0].items():
-        columns = [table[name] for table in tables]
-        if isinstance(column, Lists):
-            made[name] = Lists(*(np.concatenate([getattr(c, part) for c in columns]) for part in ("values", "lengths")))
-        else:
-            made[name] = np.concatenate(columns)  # type: ignore[arg-type]
-    return made
-
-
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> dict[str, Array | Lists]:
     """CHUNK jets, the same for the same arguments."""
-    chance, wanted = _wanted(seed, index, classes)
+    chance, wanted = drawn((VERSION, *seed, index), classes, CHUNK)
     slots = [np.flatnonzero(wanted == number) for number in range(len(CLASSES))]  # places still to be filled
     found, azimuth, momenta = [], np.empty(CHUNK), np.empty((4, CHUNK))
     while any(map(len, slots)):
@@ -125,13 +101,6 @@ def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> dict[s
         seen.jet = place.take(seen.jet)
         found.append(seen)
     return columns(together(found), momenta, azimuth, wanted)
-
-
-def _wanted(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> tuple[np.random.Generator, Array]:
-    """The chance of a chunk, and the classes of its jets."""
-    chance = np.random.Generator(np.random.SFC64(np.random.SeedSequence([VERSION, *seed, index, *classes])))
-    rounds = np.tile(np.array(classes), (-(-CHUNK // len(classes)), 1))
-    return chance, chance.permuted(rounds, axis=1).ravel()[:CHUNK]
 
 
 def _hopeful(prongs: Prongs) -> Floats:

@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data.source import Array
-from ..errors import UserError, one_of
 from .lensing import shape, source_plane
-from .optics import axis, blur, colours, column, noisy, picture
+from .optics import axis, blur, check_view, colours, column, noisy, picture
 from .sequence import PARTS, chances, check, identifiers, sequence, sizes
 from .sersic import profile, sersic, total
 from .vectors import TURN, Floats
@@ -37,7 +36,6 @@ TARGETS = ("einstein_radius", "slope", "e1", "e2", "centre_x", "centre_y", "shea
 SOURCE = ("source_x", "source_y", "source_radius", "source_index", "source_e1", "source_e2")
 SNR = (20.0, 200.0)  # of the arcs
 SEEING = (0.05, 0.12)  # the deviation of the blur
-UNITS = ("picture", "flux")
 
 
 class Options(NamedTuple):
@@ -50,11 +48,7 @@ class Options(NamedTuple):
 
     def check(self) -> None:
         """Refuse what makes no sense."""
-        if not 16 <= self.size <= 512:
-            raise UserError("16 to 512 pixels on a side", f"{self.size}")
-        if not 1 <= self.bands <= 20:
-            raise UserError("1 to 20 bands", f"{self.bands}")
-        one_of("the unit", self.unit, UNITS)
+        check_view(self.size, self.bands, self.unit)
 
 
 def lenses(

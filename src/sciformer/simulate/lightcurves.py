@@ -27,7 +27,7 @@ from ..errors import UserError, one_of
 from . import chirps, oscillators, supernovae, transits
 from . import stars as star
 from .cadence import CADENCES
-from .jets import SPLITS, joined
+from .sequence import PARTS, check, chosen, drawn, identifiers, sequence
 
 VERSION = 1  # of what is made; another one makes other curves
 CLASSES = {
@@ -94,33 +94,18 @@ def lightcurves(
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no curve in common.
     Options are given as such, or by name: `cadence="asas"`. Other processors may round the last bit otherwise.
     """
-    if number < 1 or first < 0:
-        raise UserError("1 curve or more, from number 0 on", f"{number} from {first}")
-    if seed < 0:
-        raise UserError("a seed of 0 or more", f"{seed}")
-    one_of("a part of the curves", part, SPLITS)
-    numbers = tuple(check_classes(what, classes))
-    chosen = options or Options(**more)  # type: ignore[arg-type]
-    chosen.check(what)
-    size = CHUNK[what]
-    tables = []
-    for index in range(first // size, (first + number - 1) // size + 1):
-        low, high = max(first - index * size, 0), min(first + number - index * size, size)
-        whole = chunk(what, (seed, SPLITS.index(part)), index, numbers, chosen)
-        tables.append(whole if high - low == size else select(whole, np.arange(low, high)))
-    made = joined(tables)
-    return {"id": np.array([f"{part}-{seed}-{i}" for i in range(first, first + number)]), **made}
+    check("curves", number, seed, first, part, "1 curve or more")
+    key, kinds = (seed, PARTS.index(part)), tuple(check_classes(what, classes))
+    wanted = options or Options(**more)  # type: ignore[arg-type]
+    wanted.check(what)
+    made = sequence(number, first, CHUNK[what], lambda index: chunk(what, key, index, kinds, wanted))
+    return {"id": identifiers(part, seed, first, number), **made}
 
 
 def check_classes(what: str, classes: Sequence[str]) -> list[int]:
     """The numbers of some classes of a kind of curves; all unless some are named."""
     one_of("what to simulate", what, WHAT)
-    known = CLASSES[what]
-    for name in classes:
-        one_of(f"a class of {what}", name, known)
-    if len(set(classes)) < len(classes):
-        raise UserError("each class once", ", ".join(classes))
-    return [known.index(name) for name in classes or known]
+    return list(chosen(what, classes, CLASSES[what]))
 
 
 @lru_cache(maxsize=1)
@@ -128,10 +113,7 @@ def chunk(
     what: str, seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options
 ) -> dict[str, Array | Lists]:
     """Some hundred curves, the same for the same arguments, in random order of the classes."""
-    key = [VERSION, WHAT.index(what), *seed, index, *classes]
-    chance = np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
-    rounds = np.tile(np.array(classes), (-(-CHUNK[what] // len(classes)), 1))
-    label = chance.permuted(rounds, axis=1).ravel()[: CHUNK[what]]
+    chance, label = drawn((VERSION, WHAT.index(what), *seed, index), classes, CHUNK[what])
     if what == "stars":  # made class by class, then mixed
         order = np.argsort(label, kind="stable")
         made = star.stars(label[order], chance, options.cadence, options.points)

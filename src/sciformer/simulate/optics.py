@@ -9,13 +9,24 @@ from __future__ import annotations
 import numpy as np
 
 from ..data.source import Array
+from ..errors import UserError, one_of
 from .vectors import Floats
 
 FIELD = 64.0  # units of length on a side of the field: pixels, where there are 64
 DARK, SOFT, TOP = 3.0, 4.0, 150.0  # of `picture`, in deviations of the sky
 WINGS, WIDER = 0.2, 2.2  # of the blur: the share of the second Gaussian, and its width over that of the first
 FAINTEST = 1e-8  # of a blur, over its middle
+UNITS = ("picture", "flux")
 GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much noise as the sky does
+
+
+def check_view(size: int, bands: int, unit: str) -> None:
+    """Refuse what makes no sense."""
+    if not 16 <= size <= 512:
+        raise UserError("16 to 512 pixels on a side", f"{size}")
+    if not 1 <= bands <= 20:
+        raise UserError("1 to 20 bands", f"{bands}")
+    one_of("the unit", unit, UNITS)
 
 
 def axis(size: int, field: float = FIELD) -> Floats:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.source import Array, Lists, select
+from ..data.source import Array, Lists, joined, select
 from ..errors import UserError
 from .decays import CLASSES, RADIUS
 from .detector import (
@@ -35,7 +35,7 @@ from .detector import (
     together,
     vectors,
 )
-from .jets import HIGHEST, LOWEST, WIDEST, check_classes, columns, joined
+from .jets import HIGHEST, LOWEST, WIDEST, check_classes, columns
 from .vectors import TURN, Floats
 
 BATCH, PIECE = 16, 1000  # events made at a time, jets in a table

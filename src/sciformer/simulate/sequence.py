@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..data.source import Array
+from ..data.source import Array, Table, joined, select
 from ..errors import UserError, one_of
 
 PARTS = ("file", "train", "valid", "test", "agree")  # independent sequences of the same seed
-Chunk = Mapping[str, Array]
 
 
-def check(what: str, number: int, seed: int, first: int, part: str) -> None:
-    """Refuse numbers that make no sense."""
+def check(what: str, number: int, seed: int, first: int, part: str, least: str = "") -> None:
+    """Refuse numbers that make no sense; `least` is the smallest in words."""
     if number < 1 or first < 0:
-        raise UserError(f"1 or more {what}, from number 0 on", f"{number} from {first}")
+        raise UserError(f"{least or f'1 or more {what}'}, from number 0 on", f"{number} from {first}")
     if seed < 0:
         raise UserError("a seed of 0 or more", f"{seed}")
     one_of(f"a part of the {what}", part, PARTS)
 
 
-def sequence(number: int, first: int, size: int, make: Callable[[int], Chunk]) -> dict[str, Array]:
-    """The samples first, first + 1, ... of chunks of `size` each, made by number."""
+def sequence(number: int, first: int, size: int, make: Callable[[int], Table]) -> dict[str, Any]:
+    """The samples first, first + 1, ... of chunks of `size` each, made by number; a copy, for chunks may be kept."""
     tables = []
-    for index in range(first // size, (first + number - 1) // size + 1):
+    indices = range(first // size, (first + number - 1) // size + 1)
+    for index in indices:
         low, high = max(first - index * size, 0), min(first + number - index * size, size)
-        tables.append({name: values[low:high] for name, values in make(index).items()})
-    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+        whole = len(indices) > 1 and high - low == size
+        tables.append(make(index) if whole else select(make(index), np.arange(low, high)))
+    return joined(tables)
 
 
 def chances(*key: int) -> np.random.Generator:
     """The random numbers of a chunk."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(key)))
+
+
+def drawn(key: Sequence[int], classes: Sequence[int], size: int) -> tuple[np.random.Generator, Array]:
+    """The random numbers of a chunk, and the classes of its samples."""
+    chance = chances(*key, *classes)
+    return chance, rounds(chance, np.array(classes), size)
 
 
 def sizes(chance: np.random.Generator, n: int, low: float, high: float) -> Array:

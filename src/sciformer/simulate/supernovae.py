@@ -15,8 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..data.source import Array, Lists, select
-from .jets import joined
+from ..data.source import Array, Lists, joined, select
 
 CLASSES = ("Ia", "Ibc", "II", "SLSN")
 BANDS, UNITS = ("g", "r", "i", "z"), ("magnitude", "flux")

@@ -188,6 +188,11 @@ class Tokens(Section):
         """How many places there are for tokens, on a line or a grid; None where they are not counted."""
         return self.window
 
+    @property
+    def loudness(self) -> float:
+        """The deviation of the numbers of an embedded token before training, with which learned places begin too."""
+        return 0.02
+
     # How does it enter the model, and how does it come back?
 
     def width(self, dim: int) -> int:
@@ -269,6 +274,11 @@ class Tokens(Section):
         else:
             at = np.arange(int(stream.lengths.sum()), dtype=np.float64)[:, None]
         return np.sqrt(((at[:, None] - at[None]) ** 2).sum(-1))
+
+    @property
+    def distance_in(self) -> str:
+        """The unit of distances, for pictures; not said unless given."""
+        return ""
 
 
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:

@@ -17,10 +17,9 @@ from . import observation_phases as phases
 from . import observation_points as points
 from .base import Array, Drawing, Readout, Tokens
 from .observation_drawing import draw, draw_hidden
+from .observation_features import TARGET, features, targets
 from .observation_layers import ObservationEmbedding, ObservationReadout, ObservationTrace
-from .observation_values import Level, drawn, level, rates
-
-TARGET = "target "
+from .observation_values import Level, drawn, level
 
 
 class Observations(Tokens):
@@ -190,13 +189,14 @@ class Observations(Tokens):
         """`features` (T, F) and the centred times `at`; targets in the same units, with their weights."""
         columns, sample = stream.columns, stream.sample
         value, seen, about = self._level(stream)
-        value, error = (value - about.centre) / about.scale, self._errors(columns["error"], about)
+        error = columns["error"].reshape(value.shape).astype(np.float64) / about.scale
+        value = (value - about.centre) / about.scale
         if "drawn" in columns:
             those, instead = drawn(columns["drawn"], np.asarray(seen.any(1)), sample)
             value[those], error[those] = value[instead], error[instead]
-        made = {"features": self._features(stream, value, error)}
+        made = {"features": features(self, stream, value, error)}
         if TARGET + "value" in columns:
-            made |= self._targets(stream, about)
+            made |= targets(self, stream, about)
         if "given" in columns:
             made["given"] = points.standard(columns["entry"], columns["given"], self.state["extra"])
         own = columns["entry"] == 0 if "entry" in columns else np.ones(len(value), bool)
@@ -207,51 +207,6 @@ class Observations(Tokens):
         if self.times == "differences":
             return Stream({name: column for name, column in kept.columns.items() if name != "at"}, kept.lengths)
         return kept
-
-    def _errors(self, error: Array, about: Level) -> Array:
-        """(T, P) in units of the scaled values, NaN where they are not known."""
-        return error.reshape(len(error), self.patch).astype(np.float64) / about.scale
-
-    def _features(self, stream: Stream, value: Array, error: Array) -> Array:
-        parts = [np.nan_to_num(value)]
-        if self.patch > 1:
-            parts.append(np.isnan(value))
-        if "error" in self.listed:
-            assert self.usual_error is not None
-            middle, wide = self.usual_error
-            known = np.isfinite(error) & (error > 0)
-            logs = np.where(known, np.log(np.where(known, error, 1)) - middle, 0).sum(1, keepdims=True)
-            number = known.sum(1, keepdims=True)
-            parts += [np.clip(logs / np.maximum(number, 1) / wide, -5, 5), number == 0]
-        if "since" in self.listed:
-            since = np.diff(stream.columns["at"], prepend=0.0) / self.time_unit
-            since[stream.starts[stream.lengths > 0]] = 0
-            parts.append(np.log1p(np.maximum(since, 0))[:, None])
-        if self.limited:
-            parts.append(stream.columns["limit"][:, None])
-        if self.periods:
-            parts.append(phases.features(stream, tuple(self.state["period"])))
-        return np.concatenate([part.astype(np.float32) for part in parts], 1)
-
-    def _targets(self, stream: Stream, about: Level) -> dict[str, Array]:
-        """Values and errors in the model's units, those hidden too, and how much each value counts."""
-        value, error = (stream.columns[TARGET + name] for name in self.hides)
-        shape, usual = value.shape, np.exp(self.usual_error[0]) if self.usual_error else 1.0
-        wide = value.reshape(-1, self.patch).astype(np.float64)
-        there, raw = np.isfinite(wide), error.reshape(wide.shape).astype(np.float64)
-        scaled = self._errors(error, about)
-        scaled = np.where(np.isfinite(scaled), scaled, usual)
-        weight = there.astype(np.float64)
-        if self.errors in ("weight", "both") and self.usual_error is not None:
-            if self.weighting == "minmax":
-                known = np.isfinite(raw) & there
-                if "limit" in stream.columns:
-                    known &= ~stream.columns["limit"][:, None]
-                weight *= rates(raw, known, stream.sample)
-            elif not self.gaussian:
-                weight /= scaled**2 + (0.1 * usual) ** 2
-        found = {"value": np.nan_to_num((wide - about.centre) / about.scale), "error": scaled, "weight": weight}
-        return {TARGET + name: part.astype(np.float32).reshape(shape) for name, part in found.items()}
 
     # How does it enter the model, and how does it come back?
 

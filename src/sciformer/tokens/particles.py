@@ -12,8 +12,9 @@ from torch import nn
 
 from ..data.batch import Batch, Stream
 from ..data.source import Lists, Table
-from ..errors import UserError, one_of
+from ..errors import UserError
 from .base import Array, Readout, Tokens
+from .particle_columns import check_finite, column_of, even, values_of
 from .particle_drawing import draw
 from .particle_features import SETS, Feature, Moving, SetName, jet_of, relative, side_by_side, standardised, targets
 from .particle_layers import PAIRS, PairName, ParticleEmbedding, ParticlePairs, ParticleReadout, PlainEmbedding, Rank
@@ -127,21 +128,23 @@ class Particles(Tokens):
 
     def tokenize(self, table: Table) -> Stream:
         """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4) pT, eta, phi and E, `type` (T,) and `raw` (T, K)."""
-        parts = [self._column(table, name) for name in self.vector]
-        lengths = parts[0].lengths.astype(np.int64)
+        parts = [column_of(table, name) for name in self.vector]
+        lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
         vector = side_by_side([part.values for part in parts])
-        self._finite(vector, "/".join(self.vector))
+        check_finite(vector, "/".join(self.vector))
         if (vector[:, 3] < 0).any():
             found = f"negative ones for {(vector[:, 3] < 0).sum()} particles"
             raise UserError(f"energies of 0 or more in `{self.vector[3]}`", found, "Leave such particles out.")
         jet = np.repeat(self._jets(table, vector, lengths), lengths, axis=0)
         columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector))}
         if all(name in table for name in self.plane):
-            columns["plane"] = side_by_side([self._column(table, name, lengths).values for name in self.plane])
+            columns["plane"] = side_by_side(
+                [even(column_of(table, name), lengths, name, like).values for name in self.plane]
+            )
         else:
             columns["plane"] = relative(vector, columns["jet"])[:, 1:]
-        raw = side_by_side([self._values(table, feature, lengths) for feature in self.own], len(vector))
-        self._finite(raw, ", ".join(feature.name for feature in self.own))
+        raw = side_by_side([values_of(table, feature, lengths, like) for feature in self.own], len(vector))
+        check_finite(raw, ", ".join(feature.name for feature in self.own))
         columns["raw"] = raw
         stream = Stream(columns, lengths)
         starts, kept = self._hardest(stream)
@@ -191,43 +194,10 @@ class Particles(Tokens):
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
-                flag = self._column(table, name).values
+                flag = column_of(table, name).values
                 np.copyto(kind, number, where=flag > largest)
                 largest = np.maximum(flag, largest)
         return kind
-
-    def _values(self, table: Table, feature: Feature, lengths: Array) -> Array:
-        if not feature.formula:
-            return self._column(table, feature.column or feature.name, lengths, feature.change).values
-        from ..formula import Formula
-
-        found = Formula(feature.formula).of(table)
-        if not isinstance(found, Lists):
-            found = Lists(np.repeat(np.broadcast_to(found, len(lengths)), lengths), lengths)
-        return self._even(found, lengths, feature.formula).values
-
-    def _column(self, table: Table, name: str, lengths: Array | None = None, change: str = "") -> Lists:
-        """A column of particles."""
-        one_of("a column of particles", name, table)
-        column = table[name]
-        if not isinstance(column, Lists):
-            found = f"an array of shape {column.shape}"
-            raise UserError(f"a list for each jet in column `{name}`", found)
-        if change:
-            column = Lists(getattr(np, change)(column.values), column.lengths)
-        return column if lengths is None else self._even(column, lengths, name)
-
-    def _even(self, column: Lists, lengths: Array, name: str) -> Lists:
-        if not np.array_equal(column.lengths, lengths):
-            row = int(np.argmax(column.lengths != lengths))
-            found = f"{column.lengths[row]} in sample {row}"
-            raise UserError(f"{lengths[row]} particles in `{name}`, as in `{self.vector[0]}`", found)
-        return column
-
-    def _finite(self, values: Array, what: str) -> None:
-        if not np.isfinite(values).all():
-            bad = ~np.isfinite(values).all(-1)
-            raise UserError(f"finite numbers in {what}", f"NaN or infinity for {bad.sum()} particles")
 
     # How does it enter the model, and how does it come back?
 

@@ -7,22 +7,27 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
 ENDS = (0.5, 99.5)  # per cent of the pixels between black and white
 FEW = 4  # different values that are shown as they are
-STRONG = 0.8  # how much of an image the largest weight covers
+STRONG = 0.75  # how much of an image the largest weight covers
+WARM = LinearSegmentedColormap.from_list("warm", ["#ffb05c", "#ff5a00"])  # seen on black as on white
 EMPTY = (0.80, 0.86, 0.92)  # where there is nothing
 
 
 def draw(axes: Axes, image: Array, shade: Array | None) -> None:
-    """An image (height, width, channels), and over it weights (height, width) in orange."""
+    """An image (height, width, channels), and over it weights (height, width), the larger the redder.
+
+    Pixels that are NaN are empty.
+    """
     span = (-0.5, image.shape[1] - 0.5, image.shape[0] - 0.5, -0.5)
     axes.imshow(coloured(image, limits(image)), extent=span, interpolation="nearest")
     if shade is not None:
         level = np.clip(shade / max(float(shade.max(initial=0)), 1e-12), 0, 1)
-        axes.imshow(level, cmap="Oranges", alpha=STRONG * level, extent=span, vmin=0, vmax=1, interpolation="nearest")
+        axes.imshow(level, cmap=WARM, alpha=STRONG * level, extent=span, vmin=0, vmax=1, interpolation="nearest")
     _plain(axes)
 
 
@@ -45,7 +50,8 @@ def limits(image: Array) -> tuple[Array, Array]:
     """What is black and what is white in each channel: nearly all pixels are between; few values as they are."""
     flat = _shown(image)
     flat = flat.reshape(-1, flat.shape[-1])
-    found = np.nanpercentile(flat, ENDS, 0) if len(np.unique(flat[:10_000])) > FEW else (flat.min(0), flat.max(0))
+    flat = flat[np.isfinite(flat).all(-1)] if np.isfinite(flat).all(-1).any() else np.zeros((1, flat.shape[-1]))
+    found = np.percentile(flat, ENDS, 0) if len(np.unique(flat[:10_000])) > FEW else (flat.min(0), flat.max(0))
     low, high = np.asarray(found[0]), np.asarray(found[1])
     if len(low) == 3:  # colours keep their balance
         low, high = np.full(3, low.min()), np.full(3, high.max())

@@ -1,13 +1,17 @@
-"""The values of patches: stretched, scaled by channel and by image, and the way back."""
+"""The values of patches: what is learned of them, how they are stretched and scaled, and the way back."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..data.batch import Stream
+from ..data.source import Table
+from ..errors import UserError
+from .patch_cutting import Moments, Pictures
 
 if TYPE_CHECKING:
     from .patches import Patches
@@ -17,6 +21,38 @@ PREFIX = "target "
 EPSILON = 1e-6  # beside the variance of a patch
 
 
+def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
+    """The shape of images (of several, the largest), whether it varies, and mean and deviation of their channels."""
+    moments: Moments | None = None
+    shapes: set[tuple[int, int]] = set()
+    varies, before = False, 0
+    for table in tables:
+        pictures = Pictures(table)
+        moments = moments or Moments(pictures.channels)
+        if pictures.channels != len(moments.mean):
+            raise UserError(f"{len(moments.mean)} channels in all images, as in the first", f"{pictures.channels}")
+        for rows, images in pictures.groups():
+            values = images.reshape(-1, images.shape[-1])
+            bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
+            if bad.any():
+                where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
+                raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
+            moments.add(stretched(values, section.stretch, section.soft))
+            if len(rows):
+                shapes.add((images.shape[1], images.shape[2]))
+        varies, before = varies or not pictures.one, before + len(pictures)
+    if moments is None or not moments.count:
+        raise UserError("at least one image to train on", "none")
+    height, width = (max(sides) for sides in zip(*shapes))
+    least = section.cutting.sides
+    if height < least[0] or width < least[1]:
+        wanted = f"images of at least a patch, {least[0]} x {least[1]} (tokens.patch)"
+        raise UserError(wanted, f"{height} x {width}", "Take smaller patches, or larger images.")
+    shape = [height, width, len(moments.mean)]
+    found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
+    return found | ({"varies": True} if varies or len(shapes) > 1 else {})
+
+
 def normalised(section: Patches, stream: Stream) -> dict[str, Array]:
     """The columns `patch` and `target patch` (T, pixels) as a model sees them."""
     names = [name for name in ("patch", PREFIX + "patch") if name in stream.columns]
@@ -24,7 +60,9 @@ def normalised(section: Patches, stream: Stream) -> dict[str, Array]:
     if section.scale == "image":
         centre, deviation, inside = levels(section, stream, made["patch"])
         made = {name: np.where(inside, (values - centre) / deviation, 0) for name, values in made.items()}
-    columns = {name: v.astype(np.float32, copy=False).reshape(len(v), section.pixels) for name, v in made.items()}
+    columns: dict[str, Array] = {
+        name: v.astype(np.float32, copy=False).reshape(len(v), section.pixels) for name, v in made.items()
+    }
     if "hidden" in stream.columns:
         columns["patch"][stream.columns["hidden"].astype(bool)] = 0
     if section.target == "patch" and PREFIX + "patch" in columns:

@@ -16,9 +16,9 @@ from ..data.source import Table
 from ..errors import UserError
 from . import patch_drawing, patch_values
 from .base import Array, Readout, Tokens
-from .patch_cutting import Cutting, Moments, Pictures, alike
+from .patch_cutting import Cutting, Pictures, alike
 from .patch_layers import PatchEmbedding, PatchReadout, Pixels, Stem
-from .patch_values import PREFIX, stretched, unstretched
+from .patch_values import PREFIX, unstretched
 from .patch_varying import Variation
 
 Side = Annotated[int, Field(ge=1)]
@@ -91,36 +91,9 @@ class Patches(Tokens):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
-        moments: Moments | None = None
-        largest: list[tuple[int, int]] = []
-        varies, sides, before = False, self.cutting.sides, 0
-        for table in tables:
-            pictures = Pictures(table)
-            moments = moments or Moments(pictures.channels)
-            if pictures.channels != len(moments.mean):
-                raise UserError(f"{len(moments.mean)} channels in all images, as in the first", f"{pictures.channels}")
-            for rows, images in pictures.groups():
-                values = images.reshape(-1, images.shape[-1])
-                bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
-                if bad.any():
-                    where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
-                    raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
-                moments.add(stretched(values, self.stretch, self.soft))
-                largest += [(images.shape[1], images.shape[2])] * (len(rows) > 0)
-            varies, before = varies or not pictures.one, before + len(pictures)
-        if moments is None or not moments.count:
-            raise UserError("at least one image to train on", "none")
-        shape = max(height for height, _ in largest), max(width for _, width in largest)
-        if shape[0] < sides[0] or shape[1] < sides[1]:
-            raise UserError(
-                f"images of at least a patch, {sides[0]} x {sides[1]} (tokens.patch)", f"{shape[0]} x {shape[1]}"
-            )
-        self.state.update(
-            shape=[*shape, len(moments.mean)], mean=moments.mean.tolist(), deviation=moments.deviation.tolist()
-        )
+        found = patch_values.learned(self, tables)
         self.state.pop("varies", None)
-        if varies or len(set(largest)) > 1:
-            self.state["varies"] = True
+        self.state.update(found)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -160,6 +133,11 @@ class Patches(Tokens):
         rows, columns = self.cutting.grid(self.shape[:2]).tolist()
         return rows, columns
 
+    @property
+    def loudness(self) -> float:
+        """About that of `PatchEmbedding`; little where edges touch, and no place is another than the others."""
+        return 0.02 if self.periodic else 0.5
+
     def tokenize(self, table: Table) -> Stream:
         """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
 
@@ -168,7 +146,9 @@ class Patches(Tokens):
         """
         pictures, shape = Pictures(table), self.shape
         if pictures.channels != shape[2]:
-            raise UserError(f"images with {shape[2]} channels, as in training", f"{pictures.channels}")
+            where = f" in an array of shape {np.shape(table['image'])}" if pictures.one else ""  # type: ignore[arg-type]
+            advice = "The axes are (n, height, width, channels), or (n, height, width)."
+            raise UserError(f"images with {shape[2]} channels, as in training", f"{pictures.channels}{where}", advice)
         if pictures.one and not self.varies and pictures.largest == shape[:2]:
             flat = self.cutting.cut(pictures.values, self._fill)
             (rows, columns), count = self.places, len(pictures)
@@ -213,9 +193,8 @@ class Patches(Tokens):
             groups = alike(stream.columns["size"][stream.starts])
         found = []
         for rows in groups:
-            height, width = (
-                self.shape[:2] if "size" not in stream.columns else stream.columns["size"][stream.starts[rows[0]]]
-            )
+            sizes = stream.columns.get("size")
+            height, width = self.shape[:2] if sizes is None else sizes[stream.starts[rows[0]]]
             patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
             cut = patches.reshape(len(rows), -1, patches.shape[-1])
             found.append((rows, self.image(cut, (int(height), int(width)))))
@@ -299,9 +278,12 @@ class Patches(Tokens):
         return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The image, its patches shaded by their weights."""
+        """The image, its patches shaded by their weights; those that are hidden are empty."""
         stream = sample.stream
-        patch_drawing.draw(axes, self._picture(stream, stream.columns["patch"]), self._shade(stream, weights))
+        patches = stream.columns["patch"].astype(np.float64)
+        if "hidden" in stream.columns:
+            patches[stream.columns["hidden"].astype(bool)] = np.nan
+        patch_drawing.draw(axes, self._picture(stream, patches), self._shade(stream, weights))
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """Side by side: what was seen, what the model makes of it, and the truth."""
@@ -340,6 +322,11 @@ class Patches(Tokens):
             size = stream.columns["size"][:1] if "size" in stream.columns else np.asarray(self.shape[:2])
             apart = np.minimum(apart, np.abs(size - apart))
         return np.sqrt((apart**2).sum(-1))
+
+    @property
+    def distance_in(self) -> str:
+        """Pixels."""
+        return "pixels"
 
 
 def _tokens(starts: Array, length: int) -> Array:

@@ -61,7 +61,7 @@ class Train(Section):
     epsilon: float = Field(default=1e-8, gt=0)
     """Beside the root of the square, in the optimizer."""
     decay: float = Field(default=0.1, ge=0)
-    """Weight decay of matrices; vectors (biases, norms, positions) have none."""
+    """Weight decay of matrices; vectors (biases, norms) have none."""
     clip: float = Field(default=1.0, ge=0)
     """Longest gradient; longer ones are shortened to it. 0: as they are."""
 
@@ -70,7 +70,7 @@ class Train(Section):
     start_hash: str = ""
     """Hash of those weights, noted when a run begins; where it is given, others are refused."""
     freeze: bool = False
-    """Train heads, pooling and readout alone: embedding and trunk stay as they are, without dropout."""
+    """Train heads, pooling and readout alone: embedding, trunk and a class token stay as they are, without dropout."""
     layer_rate: float = Field(default=1.0, gt=0, le=1)
     """Rate of each block over that of the block above it; the embedding is one more below. Fine-tuning: 0.8 to 1."""
     head_rate: float = Field(default=1.0, gt=0)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..document import differences
 from ..errors import UserError
+from ..nn import ClassToken
 from ..objectives.base import Objective, Step
 from ..recipe import Recipe
 from . import checkpoint
@@ -111,6 +112,9 @@ class Start:
             names = {name for name in own if name.partition(".")[0] == part}
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
+            elif recipe.train.freeze and _enters(getattr(model, part, None)):
+                advice = "Take another model.pool, such as mean; or train it all."
+                raise UserError(f"a class token in {self.path}, for train.freeze fixes it", "none", advice)
         with torch.no_grad():
             for name in sorted(taken):
                 own[name].copy_(self.weights[name])
@@ -185,8 +189,11 @@ def begin(recipe: Recipe, folder: Folder) -> tuple[Recipe, Start | None]:
 
 
 def freeze(step: Step) -> None:
-    """Fix all of a model but what makes its answer: heads, pooling, readout. What is fixed has no dropout."""
-    parts = {name: part for name, part in step.model.named_children() if name not in ANSWERS}
+    """Fix all of a model but what makes its answer: heads, pooling, readout. What is fixed has no dropout.
+
+    A class token goes through the trunk, and is fixed with it.
+    """
+    parts = {name: part for name, part in step.model.named_children() if name not in ANSWERS or _enters(part)}
     for part in parts.values():
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
@@ -195,6 +202,10 @@ def freeze(step: Step) -> None:
             f"nothing: `objective.kind: {step.objective.kind}` has no weights beside {' and '.join(parts)}",
         )
     step.still = tuple(parts.values())
+
+
+def _enters(part: nn.Module | None) -> bool:
+    return isinstance(part, ClassToken)
 
 
 def _streams(tokens: Any) -> dict[str, Any]:

@@ -155,11 +155,13 @@ def embed(
 
     check_vectors(out)
     if map is not None:
-        from ..inspect.map import check_picture, write_map
+        from ..inspect.map import check_colours, check_picture, write_map
 
         check_picture(map)
     opened = open_run(run, plugin)
     found = make(opened, list(files), pool, unit)
+    if map is not None:
+        check_colours(found, by)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
     if map is not None:
         write_map(map, found, by)

@@ -136,7 +136,7 @@ def test_grey_and_colours(tmp_path):
     np.testing.assert_array_equal(found.load(0)["image"], np.stack([np.repeat(grey[..., None], 3, -1), colour]))
     luma = np.asarray(Image.fromarray(colour).convert("L")).astype(int)
     assert np.abs(read([tmp_path], channels=1)["image"][1] - luma).max() <= 1
-    with pytest.raises(UserError, match=r"4 channels \(data.channels\), or 1 or 3; found 3 in .*b.png"):
+    with pytest.raises(UserError, match=r"images of 4 channels \(data.channels\); found 3 in .*b.png"):
         read([tmp_path], channels=4)
 
 

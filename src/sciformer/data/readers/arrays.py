@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ...whole import make_folder, whole
 from ..few import few
 from ..source import Chosen, Data, Lists, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
 from ..split import Split
@@ -105,6 +106,13 @@ def _sort(column: Any) -> str:
     """Numbers, texts, and others."""
     kind: str = column.dtype.kind
     return "number" if kind in "biuf" else kind
+
+
+def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
+    """An .npz file with these columns, whole or not there; `packed` takes less room and more time."""
+    make_folder(path.parent, advice)
+    with whole(path, f"room for {path}", advice) as partial, partial.open("wb") as file:
+        (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)
 
 
 def read_arrays(path: Path) -> dict[str, Any]:

@@ -9,7 +9,6 @@ write_curves("mine.parquet", table)                 to train: --data.kind curves
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UserError
+from ...whole import whole
 from ..source import Array, Lists, Table, rows_of, select
 from .curve_files import CurveFile
 from .curve_names import Names, need
@@ -169,17 +169,11 @@ def write_curves(path: str | Path, table: Table, overwrite: bool = False) -> Pat
             made[name] = arrow.LargeListArray.from_arrays(arrow.array(stops), arrow.array(_plain(column.values)))
         else:
             made[name] = arrow.array(_plain(np.asarray(column)))
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
+    named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
+    with whole(path, advice="Name another place.") as partial:
         arrow.parquet.write_table(
             arrow.table(made), partial, row_group_size=4096, compression="zstd", use_dictionary=named
         )
-        partial.replace(path)
-    except OSError as error:
-        raise UserError(f"to write {path}", f"{error.strerror or error}", "Name another place.") from error
-    finally:
-        partial.unlink(missing_ok=True)
     return path
 
 

@@ -15,7 +15,6 @@ from .curve_names import INDEX, LABEL, NONE, OBJECT, WORDS, Names, find, hits, n
 from .curve_parquet import ParquetTable
 from .curve_points import Column, Counts, Rules, clean, words
 from .curve_tables import read_columns, read_ecsv, read_fits
-from .event_pieces import deal, joined
 from .event_scan import Rows, stretches
 
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
@@ -205,24 +204,3 @@ def _single(column: Column, name: str, path: Path) -> Array:
     if isinstance(column, Lists):
         raise UserError(f"one value for each object of {path} in `{name}`", "several of an object")
     return column
-
-
-class CurvePieces:
-    """Objects of files, read a piece at a time."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        parts: Sequence[tuple[Scan, Array]],
-        piece: int,
-        mixed: bool = True,
-        notes: Sequence[str] = (),
-    ) -> None:
-        self.plan, self.notes = plan, list(notes)
-        self.scans = {scan.path: scan for scan, _ in parts}
-        self.pieces = deal(parts, piece, mixed)  # type: ignore[arg-type]
-        self.sizes = [sum(map(len, some)) for some in self.pieces]
-
-    def load(self, piece: int) -> Table:
-        """The objects of a piece."""
-        return joined([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])

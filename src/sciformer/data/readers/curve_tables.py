@@ -19,12 +19,10 @@ from .curve_names import TIME, Kind, plain
 from .curve_points import Column, words
 from .event_files import broken, package
 from .parts import read_text
-from .rows import typed
+from .rows import MISSING, is_number, measured
 
 DAYS = {"s": 1 / 86400, "sec": 1 / 86400, "second": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "hr": 1 / 24}
 DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 7.0, "week": 7.0}
-MISSING = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
-NAME = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
 UNNAMED = ("time", "value", "error")  # columns of a text of numbers alone
 STRUCTURE = re.compile(r"(NAXIS|T(TYPE|FORM|UNIT|DISP|NULL|DIM|SCAL|ZERO)|PCOUNT|GCOUNT|BITPIX|SIMPLE|XTENSION|EXTEND)")
 
@@ -93,7 +91,7 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
         raise UserError(f"a table in {path}", "no lines")
     cells = _cells(path, [line for _, line in lines])
     head = [cell.strip().strip('"') for cell in cells[0]]
-    if all(_number(cell) for cell in head):
+    if all(is_number(cell) for cell in head):
         told = re.split(r"[,;|\s]+", notes[-1]) if notes else []
         found = list(names) or (told if len(told) == len(head) else list(UNNAMED[: len(head)]))
         if len(found) != len(head):
@@ -108,14 +106,14 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
             advice = "Was the file cut off?" if number == lines[-1][0] else ""
             raise UserError(f"{len(found)} cells in line {number} of {path}", f"{len(row)}: {line[:60]!r}", advice)
     columns = [[cell.strip() for cell in column] for column in zip(*cells)] or [[] for _ in found]
-    made: dict[str, Any] = {name: _typed(column) for name, column in zip(found, columns)}
+    made: dict[str, Any] = {name: measured(column) for name, column in zip(found, columns)}
     odd = {name: _odd(cells, lines) for name, cells in zip(found, columns) if made[name].dtype.kind in "OU"}
     return Flat(path, made, odd={name: where for name, where in odd.items() if where})
 
 
 def _odd(cells: Sequence[str], lines: Sequence[tuple[int, str]]) -> str:
     """The first cell that is no number, and its line, where most are numbers."""
-    strange = [place for place, cell in enumerate(cells) if cell.lower() not in MISSING and not _number(cell)]
+    strange = [place for place, cell in enumerate(cells) if cell.lower() not in MISSING and not is_number(cell)]
     if not strange or 2 * len(strange) > len(cells):
         return ""
     return f"{cells[strange[0]][:40]!r} in line {lines[strange[0]][0]}"
@@ -130,27 +128,6 @@ def _cells(path: Path, lines: Sequence[str]) -> list[list[str]]:
         return list(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=sign))
     except csv.Error as error:
         raise UserError(f"cells between {sign!r} in {path}", f"{error}") from error
-
-
-def _number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _typed(cells: Sequence[str]) -> Array:
-    """Whole numbers, real ones in which what is missing is NaN, or words."""
-    if any(NAME.fullmatch(cell) for cell in cells):  # more digits than a real number keeps, or zeros before them
-        return np.array(cells, str)
-    found = typed(cells)
-    if found.dtype.kind in "if" or not any(_number(cell) for cell in cells[:100]):
-        return found
-    try:
-        return np.array([np.nan if cell.lower() in MISSING else float(cell) for cell in cells])
-    except ValueError:
-        return found
 
 
 # FITS, ECSV and what astropy has in memory

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,19 +12,20 @@ from pydantic import Field
 
 from ...errors import UserError
 from ..few import few
-from ..source import Array, Data, Source, Splits, find_files, fingerprint, locate
+from ..source import Array, Source, Splits, find_files, fingerprint, locate
 from ..split import Split
 from .curve_names import Names
-from .curve_plan import CurvePieces, Objects, Plan, Scan
+from .curve_plan import Objects, Plan, Scan
 from .curve_points import BadErrors, Counts, Rules, SameTime, told
-from .events import split_tag
+from .event_pieces import FilePieces
 from .parts import in_order, prints
+from .tagged import MANY, TaggedFiles, check_tags, lacking, overlaps, parts_of, scanned
+from .tagged import tagged as files_of
 
 WHAT = "files of light curves"
-MANY = 8  # pieces that a data set keeps in memory
 
 
-class Curves(Data):
+class Curves(TaggedFiles):
     """Observations of objects: times, values, and what there is of errors, bands and upper limits.
 
     Parquet (a row for each object with lists or nested columns, or a row for each observation), CSV or other text,
@@ -43,10 +43,6 @@ class Curves(Data):
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on. A name before a colon is the class of all objects in them:
     [RRAB:rr/*.fits, MIRA:mira/*.fits]."""
-    valid: list[str] = Field(default_factory=list)
-    """Files of the same form to choose the best model with; where none are given, see `split`."""
-    test: list[str] = Field(default_factory=list)
-    """Files for the final judgement; where none are given, see `split`."""
     split: Split = Split()
     """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own. Curves of one
     object stay together, unless `by` names another column."""
@@ -93,33 +89,19 @@ class Curves(Data):
     piece: int = Field(default=4096, ge=16)
     """Objects read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def want(
-        self,
-        names: Collection[str],
-        truth: Collection[str] = (),
-        wishes: Collection[str] = (),
-        positive: Collection[str] = (),
-    ) -> Self:
-        """The same section, told which columns are of use."""
-        twin = self.fresh()
-        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes))
-        return twin
-
     def open(self, say: Any = None) -> Splits:
         """Look at all files, and divide their objects."""
         self.split.less(self.valid, self.test)
-        given = {"train": self.files, "valid": self.valid, "test": self.test}
-        named = {part: tagged(names) for part, names in given.items() if names or part == "train"}
+        named = {part: tagged(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
         scans = {part: self._scanned(plan, files, say, notes, part) for part, files in named.items()}
         every = [scan for some in scans.values() for scan in some]
         plan = self._agreed(plan, every, notes)
         rows = self._divided(scans["train"], notes)
-        notes += _overlaps(scans)
-        sources: dict[str, Source] = {part: self._source(plan, scans["train"], kept) for part, kept in rows.items()}
-        for part, some in scans.items():
-            if part != "train":
-                sources[part] = self._source(plan, some, np.arange(sum(len(scan.kept) for scan in some)))
+        notes += overlaps({part: _all(some, "id") for part, some in scans.items()}, "objects")
+        sources: dict[str, Source] = {
+            part: FilePieces(plan, some, self.piece) for part, some in parts_of(scans, rows).items()
+        }
         notes += self._slow(sources["train"], scans["train"])
         found = prints([scan.path for scan in every])
         if self.objects:
@@ -137,11 +119,7 @@ class Curves(Data):
 
     def located(self) -> Self:
         """The same section with absolute names of files."""
-        found: dict[str, Any] = {"objects": locate(self.objects) if self.objects else ""}
-        for key in ("files", "valid", "test"):
-            pairs = [split_tag(name) for name in getattr(self, key)]
-            found[key] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
-        return self.model_copy(update=found)
+        return super().located().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
 
     @property
     def rules(self) -> Rules:
@@ -181,18 +159,8 @@ class Curves(Data):
     ) -> list[Scan]:
         """What is in the files of a part; what was left out is told in the notes."""
         if say is not None and len(files) > 1:
-            say(f"looking at {len(files):,} files of light curves")
-        scans: list[Scan] = []
-        for tag, path in files:
-            try:
-                scans.append(plan.scan(path, tag))
-            except UserError as error:
-                if self.bad_files == "stop":
-                    advice = f"{error.advice} Or leave such files out: --data.bad_files skip".strip()
-                    raise UserError(error.expected, error.found, advice if len(files) > 1 else error.advice) from error
-                notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
-        if not scans:
-            raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
+            say(f"looking at {len(files):,} {WHAT}")
+        scans = scanned(plan.scan, files, part, notes, self.bad_files == "skip")
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         return scans
 
@@ -220,12 +188,7 @@ class Curves(Data):
                     f"none in {without[0].path}",
                     f"Leave it out everywhere: --data.{role} none",
                 )
-        for name in dict.fromkeys(name for scan in scans for name in scan.lacks if name != "limit"):
-            lacking = [scan.path for scan in scans if name in scan.lacks]
-            plan = plan.without([name])
-            if len(lacking) < len(scans) or name in self.meta:
-                more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
-                notes.append(f"`{name}` is not in {lacking[0]}{more}: left out.")
+        plan = plan.without(lacking(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
 
     def _divided(self, scans: Sequence[Scan], notes: list[str]) -> dict[str, Array]:
@@ -241,20 +204,11 @@ class Curves(Data):
             rows["train"] = few(_all(scans, "label"), rows["train"], self.labels, split.lot, notes, "object")
         return rows
 
-    def _source(self, plan: Plan, scans: Sequence[Scan], rows: Array) -> CurvePieces:
-        """The objects with these numbers, counted over all files."""
-        parts, first = [], 0
-        for scan in scans:
-            low, high = np.searchsorted(rows, [first, first + len(scan.kept)])
-            parts.append((scan, scan.kept[rows[low:high] - first]))
-            first += len(scan.kept)
-        return CurvePieces(plan, parts, self.piece)
-
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
         scans, notes = [plan.scan(path, tag) for tag, path in tagged(files)], list[str]()
         plan = self._agreed(plan, scans, notes)
         self._tell(scans, notes)
-        return CurvePieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
+        return FilePieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
 
     def _slow(self, source: Source, scans: Sequence[Scan]) -> list[str]:
         """A note on what makes reading slow."""
@@ -270,18 +224,9 @@ class Curves(Data):
 
 def tagged(names: Sequence[str | Path]) -> list[tuple[str, Path]]:
     """Files with the class of all their objects, or nothing."""
-    found: dict[Path, str] = {}
-    for tag, name in map(split_tag, names):
-        for path in find_files([name], WHAT):
-            if found.setdefault(path, tag) != tag:
-                raise UserError(f"one class for {path}", f"{found[path] or 'none'} and {tag or 'none'}")
-    if not names:
-        find_files([], WHAT)
-    tags = set(found.values())
-    if tags - {""} and "" in tags:
-        bare = next(path for path, tag in found.items() if not tag)
-        raise UserError("a class before every name of files, or before none", f"{bare} without one")
-    return [(tag, path) for path, tag in found.items()]
+    found = files_of(names, WHAT)
+    check_tags(found)
+    return found
 
 
 def _all(scans: Sequence[Scan], name: str) -> Array:
@@ -289,14 +234,3 @@ def _all(scans: Sequence[Scan], name: str) -> Array:
     if lacking := [scan for scan in scans if name not in scan.columns]:
         raise UserError(f"a column `{name}` in {lacking[0].path}, to divide the objects", "none")
     return np.concatenate([scan.columns[name] for scan in scans])
-
-
-def _overlaps(scans: dict[str, list[Scan]]) -> list[str]:
-    """Notes on objects of a part's own files that stand in those to train on too."""
-    known = set(_all(scans["train"], "id").tolist())
-    counts = Counter({part: sum(one in known for one in _all(some, "id").tolist()) for part, some in scans.items()})
-    return [
-        f"{counts[part]:,} of {sum(len(scan.kept) for scan in some):,} objects of {part} are among those to train on."
-        for part, some in scans.items()
-        if part != "train" and counts[part]
-    ]

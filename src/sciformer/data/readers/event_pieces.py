@@ -4,27 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from ...errors import UserError
+from .. import source
 from ..chance import key, mix
-from ..source import Array, Lists, Table
+from ..source import Array, Table
 from .event_files import Column, shared
-from .event_plan import LABEL, Plan
+from .event_plan import LABEL
 from .event_scan import Rows, Scan
+from .tagged import Found
 
 FILES, TAGS = 16, 64  # in a piece, at most
-
-Part = tuple[Scan, Array]
+AnyScan = TypeVar("AnyScan", bound=Found)
+OneScan = TypeVar("OneScan", bound=Found, contravariant=True)
+Part = tuple[Found, Array]
 """A file, and the numbers of its rows."""
 
 
-class EventPieces:
+class Plans(Protocol[OneScan]):
+    """How to read the rows of any of the files."""
+
+    def load(self, scan: OneScan, rows: Rows) -> Table:
+        """The samples of these rows."""
+        ...
+
+
+class FilePieces(Generic[AnyScan]):
     """Samples of files, read a piece at a time; a process that loads one opens the files itself."""
 
     def __init__(
-        self, plan: Plan, parts: Sequence[Part], piece: int, mixed: bool = True, notes: Sequence[str] = ()
+        self,
+        plan: Plans[AnyScan],
+        parts: Sequence[tuple[AnyScan, Array]],
+        piece: int,
+        mixed: bool = True,
+        notes: Sequence[str] = (),
     ) -> None:
         self.plan, self.notes = plan, list(notes)
         self.scans = {scan.path: scan for scan, _ in parts}
@@ -33,7 +49,11 @@ class EventPieces:
 
     def load(self, piece: int) -> Table:
         """The samples of a piece."""
-        return joined([self.plan.load(rows) for rows in self.pieces[piece]])
+        return joined([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
+
+
+class EventPieces(FilePieces[Scan]):
+    """Events of files, of which classes and lengths are known before they are read."""
 
     def known(self, name: str, lists: bool = False) -> Array | None:
         """The classes of all samples, or how long lists are, which was seen when the files were looked at."""
@@ -107,7 +127,7 @@ def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]
     return made
 
 
-def _runs(scan: Scan, rows: Array, longest: int) -> list[Rows]:
+def _runs(scan: Found, rows: Array, longest: int) -> list[Rows]:
     """Rows of a file, cut where they reach over more than are read at a time."""
     start, stop = int(rows[0]), int(rows[-1]) + 1
     pieces = max(1, round((stop - start) / longest))
@@ -123,22 +143,5 @@ def _runs(scan: Scan, rows: Array, longest: int) -> list[Rows]:
 
 
 def joined(tables: Sequence[Table]) -> dict[str, Column]:
-    """Tables of the same columns, one after the other; a column that some of them have not is left out."""
-    if len(tables) == 1:
-        return dict(tables[0])
-    names = [name for name in tables[0] if all(name in table for table in tables)]
-    lengths: dict[tuple[int, ...], Array] = {}
-    made: dict[str, Column] = {}
-    for name in names:
-        columns = [table[name] for table in tables]
-        if len({isinstance(column, Lists) for column in columns}) > 1:
-            raise UserError(f"lists in `{name}` of every file, or in none", "both")
-        if isinstance(columns[0], Lists):
-            lists = [column for column in columns if isinstance(column, Lists)]
-            alike = tuple(id(column.lengths) for column in lists)
-            if alike not in lengths:
-                lengths[alike] = np.concatenate([column.lengths for column in lists])
-            made[name] = Lists(np.concatenate([column.values for column in lists]), lengths[alike])
-        else:
-            made[name] = np.concatenate([np.asarray(column) for column in columns])
-    return shared(made)
+    """Tables of the same columns, one after the other; lists that are equally long share one array of lengths."""
+    return dict(tables[0]) if len(tables) == 1 else shared(source.joined(tables))

@@ -57,9 +57,9 @@ class Plan:
     learned: Weights | None = None
     positive: tuple[str, ...] = ()
 
-    def load(self, rows: Rows) -> dict[str, Column]:
+    def load(self, scan: Scan, rows: Rows) -> dict[str, Column]:
         """The samples of these rows."""
-        file = opened(rows.path, self.layout)
+        file = opened(scan.path, self.layout)
         table = self._read(file, rows.tag, rows.start, rows.stop, scanning=False)
         made, *_ = finite(self._handed(file, table), self.most, self.positive)
         made |= {name: table[name] for name in self._own(rows.tag) if name in table}

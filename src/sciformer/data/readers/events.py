@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -15,21 +13,21 @@ from pydantic import Field
 from ...errors import UserError
 from ...formula import Formula
 from ..reweight import Reweight
-from ..source import Array, Data, Source, Splits, find_files, locate
-from ..split import Split
+from ..source import Array, Source, Splits
 from .event_files import Layout, release
 from .event_pieces import EventPieces
 from .event_plan import BY, LABEL, OBSERVED, WEIGHT, Plan, X, Y
 from .event_scan import Scan, Words
 from .parts import in_order, prints
+from .tagged import MANY, TaggedFiles, check_tags, lacking, parts_of, scanned, split_tag, tagged
+
+__all__ = ["Events", "split_tag"]
 
 WHAT = "files of events"
-TAG = re.compile(r"([^:/\\*?\[\]]+):(.+)", re.DOTALL)
-MANY = 8  # pieces that a data set keeps in memory
 CLASSES = "for the objective; classes can also be given by tags (NAME:FILES), data.classes or data.label"
 
 
-class Events(Data):
+class Events(TaggedFiles):
     """Columns of numbers, and of lists of numbers, of events in files; only what is used is read, piece by piece.
 
     Entries of lists that are not finite in some column are left out, and so are samples without entries; both are
@@ -39,12 +37,6 @@ class Events(Data):
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on. A name before a colon is the class of all events in them, as column
     `label`: [signal:data/signal_*.root, other:data/other_*.root]."""
-    valid: list[str] = Field(default_factory=list)
-    """Files of the same form to choose the best model with; where none are given, see `split`."""
-    test: list[str] = Field(default_factory=list)
-    """Files for the final judgement; where none are given, see `split`."""
-    split: Split = Split()
-    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
     tree: str = ""
     """Name of the tree in ROOT files, or of the table that pandas wrote into HDF5 files; found where there is one."""
     mask: str = ""
@@ -78,22 +70,9 @@ class Events(Data):
     piece: int = Field(default=16384, ge=16)
     """Samples read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def want(
-        self,
-        names: Collection[str],
-        truth: Collection[str] = (),
-        wishes: Collection[str] = (),
-        positive: Collection[str] = (),
-    ) -> Self:
-        """The same section, told which columns are of use."""
-        twin = self.fresh()
-        twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
-        return twin
-
     def open(self, say: Any = None) -> Splits:
         """Look at all files, and divide their samples."""
-        given = {"train": self.files, "valid": self.valid, "test": self.test}
-        named = {part: self.tagged(names) for part, names in given.items() if names or part == "train"}
+        named = {part: self.tagged(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
         scans = {part: self._scanned(plan, files, say, notes, part) for part, files in named.items()}
         rows = self._divided(scans["train"])
@@ -107,10 +86,9 @@ class Events(Data):
                 notes.append(f"{share} are outside the edges of data.reweight: their weight is 0.")
         if plan.weighs and WEIGHT not in self.state.get("truth", ()):
             notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
-        sources: dict[str, Source] = {part: self._source(plan, scans["train"], kept) for part, kept in rows.items()}
-        for part, some in scans.items():
-            if part != "train":
-                sources[part] = self._source(plan, some, np.arange(sum(len(scan.kept) for scan in some)))
+        sources: dict[str, Source] = {
+            part: EventPieces(plan, some, self.piece) for part, some in parts_of(scans, rows).items()
+        }
         notes += self._slow(sources["train"], scans["train"], [part for part in rows if part != "train"])
         paths = [scan.path for some in scans.values() for scan in some]
         return Splits(in_order(sources), prints(paths), notes)
@@ -123,33 +101,17 @@ class Events(Data):
         """Every event of other files."""
         return self._others(files, replace(self._plan(training=False), chosen=None, empty=True))
 
-    def located(self) -> Self:
-        """The same section with absolute names of files."""
-        found = {}
-        for key in ("files", "valid", "test"):
-            pairs = [split_tag(name) for name in getattr(self, key)]
-            found[key] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
-        return self.model_copy(update=found)
-
     def tagged(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
         """Files with the class of all their events, or nothing."""
-        found: dict[Path, str] = {}
-        for tag, name in map(split_tag, names):
-            for path in find_files([name], WHAT):
-                if found.setdefault(path, tag) != tag:
-                    raise UserError(f"one class for {path}", f"{found[path] or 'none'} and {tag or 'none'}")
-        if not names:
-            find_files([], WHAT)
-        tags = set(found.values())
+        found = tagged(names, WHAT)
+        tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
             key = "classes" if self.classes else "label"
             raise UserError(f"classes by tags, or by data.{key}", "both", f"Take one of them out: {sorted(tags)[-1]}:")
         if self.classes and self.label:
             raise UserError("data.classes or data.label", "both")
-        if tags - {""} and "" in tags:
-            bare = next(path for path, tag in found.items() if not tag)
-            raise UserError("a class before every name of files, or before none", f"{bare} without one")
-        return [(tag, path) for path, tag in found.items()]
+        check_tags(found)
+        return found
 
     def _plan(self, training: bool) -> Plan:
         asked, names, wishes = "names" in self.state, dict[str, str](), list[str]()
@@ -186,19 +148,16 @@ class Events(Data):
     ) -> list[Scan]:
         """What is in the files of a part; what was left out is told in the notes."""
         if say is not None and len(files) > 1:
-            say(f"looking at {len(files):,} files of events")
-        scans: list[Scan] = []
-        for tag, path in files:
+            say(f"looking at {len(files):,} {WHAT}")
+
+        def look(path: Path, tag: str) -> Scan:
             try:
-                scans.append(plan.scan(path, tag, self.piece))
-            except UserError as error:
-                if self.bad_files == "stop":
-                    advice = f"{error.advice} Or leave such files out: --data.bad_files skip".strip()
-                    raise UserError(error.expected, error.found, advice) from error
+                return plan.scan(path, tag, self.piece)
+            except UserError:
                 release([path])
-                notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
-        if not scans:
-            raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
+                raise
+
+        scans = scanned(look, files, part, notes, self.bad_files == "skip")
         _left_out(scans, notes, plan.positive, f" for {part}", "" if part == "train" else f" of {part}")
         if LABEL in self.state.get("truth", ()):
             _all_there({tag for tag, _ in files}, scans, notes, part)
@@ -210,24 +169,10 @@ class Events(Data):
         groups = _all(scans, BY) if split.by else None
         return dict(split.divide(sum(len(scan.kept) for scan in scans), groups))
 
-    def _source(self, plan: Plan, scans: Sequence[Scan], rows: Array) -> EventPieces:
-        """The samples with these numbers, counted over all files."""
-        parts, first = [], 0
-        for scan in scans:
-            low, high = np.searchsorted(rows, [first, first + len(scan.kept)])
-            parts.append((scan, scan.kept[rows[low:high] - first]))
-            first += len(scan.kept)
-        return EventPieces(plan, parts, self.piece)
-
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
         scans = [plan.scan(path, tag, self.piece) for tag, path in self.tagged(files)]
         notes = list[str]()
-        for name in dict.fromkeys(name for scan in scans for name in scan.lacks):
-            lacking = [scan.path for scan in scans if name in scan.lacks]
-            plan = plan.without([name])
-            if name in self.observers or len(lacking) < len(scans):
-                more = f" and {len(lacking) - 1:,} more files" if len(lacking) > 1 else ""
-                notes.append(f"`{name}` is not in {lacking[0]}{more}: left out.")
+        plan = plan.without(lacking(scans, self.observers, notes))
         _left_out(scans, notes, plan.positive)
         return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
 
@@ -250,17 +195,6 @@ class Events(Data):
                 f"a larger data.piece than {self.piece:,} reads them less often."
             )
         return notes
-
-
-def split_tag(name: str | Path) -> tuple[str, str]:
-    """The class before the colon, if there is one, and the name of the files."""
-    match = None if Path(name).expanduser().exists() else TAG.fullmatch(str(name))
-    if match and os.name == "nt" and len(match[1]) == 1:  # a drive
-        match = None
-    tag, rest = (match[1].strip(), match[2].strip()) if match else ("", str(name))
-    if rest.startswith("//") or "://" in rest:
-        raise UserError("names of files on this machine", repr(str(name)), "Fetch them first, for example with xrdcp.")
-    return tag, rest
 
 
 def _left_out(

@@ -14,17 +14,13 @@ import numpy as np
 from ...errors import UserError, one_of
 from ..source import Array, find_files
 from . import image_arrays, image_files
-from .event_files import package
-from .events import split_tag
 from .image_arrays import open_arrays
 from .image_files import Look
-from .image_sets import LABEL, PARTS, Images, Pictures, Rules, cubes, in_threads, pictured
-from .rows import SUFFIXES as TEXTS
-from .rows import read_rows, typed
+from .image_sets import PARTS, Images, Pictures, Rules, cubes, in_threads, label_of, pictured
+from .image_tables import is_image, is_table, names_column, suffix, table_columns
+from .tagged import split_tag
 
 WHAT = "images"
-PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
-TABLES = (*TEXTS, ".parquet", ".pq")
 DEEP = 1024  # images of an array that are read at a time, to see that they can be
 SHOWN = 10  # bad files that a message names
 Bad = list[tuple[str, UserError]]
@@ -43,21 +39,6 @@ class Listing(NamedTuple):
 
     entries: list[Entry]
     notes: list[str]
-
-
-def suffix(path: Path) -> str:
-    """The end of a name, without .gz."""
-    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
-
-
-def is_table(path: Path) -> bool:
-    """Whether a file is a table, by its name."""
-    return suffix(path) in TABLES
-
-
-def is_image(path: Path) -> bool:
-    """Whether a file has images, by its name."""
-    return suffix(path) in (*image_files.SUFFIXES, *image_arrays.SUFFIXES) or "-ubyte" in path.name
 
 
 def listed(names: Sequence[str | Path]) -> Listing:
@@ -112,8 +93,13 @@ def _folder(folder: Path, notes: list[str]) -> list[Entry]:
         raise UserError(f"images in {folder}, or in folders of classes there", both, advice)
     if files:
         return [Entry(path, _told(path)) for path in files]
+    notes += [
+        f"{path} has no images: there is no class of that name." for path in folders if below and path not in below
+    ]
     if len(below) == 1:
-        return _folder(next(iter(below)), notes)
+        (only,) = below
+        notes.append(f"{folder} has images in one folder alone, {only.name}: that tells no classes.")
+        return _folder(only, notes)
     if not below:
         counts = Counter(suffix(path) or "none" for path in inside if path.is_file())
         there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "nothing"
@@ -262,11 +248,10 @@ def _beside(path: Path, cube: Images) -> tuple[Path, ...]:
 
 def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
     """The pictures that a table names, relative to its folder, with its other columns."""
-    columns = _parquet(path) if suffix(path) in (".parquet", ".pq") else _text(path)
+    columns = table_columns(path)
     if rules.image:
         one_of(f"data.image, a column of {path},", rules.image, columns)
-    usual = [name for word in PATH for name in columns if name.lower() == word and columns[name].dtype.kind in "UO"]
-    name = rules.image or next(iter(usual), "")
+    name = rules.image or names_column(columns)
     if not name:
         raise UserError(
             f"a column of {path} with the names of images, such as `path` or `file`",
@@ -274,47 +259,15 @@ def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
             "Say which: --data.image NAME. Pictures inside a table are not read: write them to files.",
         )
     paths = [path.parent / str(one).strip() for one in columns.pop(name).tolist()]
-    label = rules.label
-    if label:
-        one_of(f"data.label, a column of {path},", label, columns)
-    else:
-        label = next((name for word in LABEL for name in columns if name.lower() == word), "")
+    label = label_of(columns, rules, f"a column of {path}")
     if label and label != "label":
         columns = {"label": columns.pop(label), **columns}
     columns.pop("file", None)
+    if paths and not any(one.exists() for one in paths):
+        found = f"none of {len(paths):,}, such as {paths[0]}"
+        raise UserError(f"images that {path} names in `{name}`, relative to its folder", found)
     made = _pictures(str(path), paths, columns, replace(rules, image="", label=""), bad)
     made.origin = (path,)
-    return made
-
-
-def _text(path: Path) -> dict[str, Array]:
-    grid = read_rows(path)
-    rows, names = grid.rows, grid.names
-    if names is None:
-        names, rows = [cell.strip() for cell in rows[0]] if rows else [], rows[1:]
-    if not rows:
-        raise UserError(f"a line with the names of columns, and others with images, in {path}", "fewer")
-    if double := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise UserError(f"different names of the columns of {path}", f"{double[0]!r} twice")
-    return {name: typed([row[place].strip() for row in rows]) for place, name in enumerate(names)}
-
-
-def _parquet(path: Path) -> dict[str, Array]:
-    def load() -> Any:
-        import pyarrow.parquet  # type: ignore[import-untyped]
-
-        return pyarrow.parquet
-
-    table = package(load, "pyarrow", "Parquet", "astro").read_table(path)
-    made: dict[str, Array] = {}
-    for name in table.column_names:
-        column = table.column(name).to_numpy()
-        if column.dtype.kind == "O":
-            values = column.tolist()
-            if all(value is None or isinstance(value, str) for value in values):
-                made[name] = np.array(["" if value is None else value for value in values])
-        else:
-            made[name] = column
     return made
 
 

@@ -37,8 +37,8 @@ class Form:
         for one in sets:
             for odd in np.unique(one.shapes[:, 2]).tolist():
                 if fit.channels not in (None, odd) and odd != 1 and (odd, fit.channels) != (3, 1):
-                    found = f"{odd} in {_example(one, odd)}"
-                    raise UserError(f"{fit.channels} channels (data.channels), or 1 or 3", found)
+                    found, advice = f"{odd} in {_example(one, odd)}", "Grey and colours alone are read as each other."
+                    raise UserError(f"images of {fit.channels} channels (data.channels)", found, advice)
         made = fit.of(shapes)
         self.varying = bool((made[:, :2] != made[0, :2]).any())
         self.dtype = common({one.dtype.str: one.name for one in reversed(sets)})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -240,12 +240,23 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
         advice = "Reshape rows of pixels to (n, height, width)."
         raise UserError(f"images (n, height, width) in `{name}` of {file.path}", f"shape {shape}", advice)
     made = Cube(file, name, axes, rules, columns)
+    made.notes += _left(file, len(made)) if "label" not in columns and not made.single else []
     if not rules.axes and axes == "nhw" and shape[0] <= FEW and not columns:
         sides = f"{shape[1]} x {shape[2]}"
         made.notes.append(
             f"{file.path} has {shape[0]} images of {sides}; if these are channels of one: --data.axes chw"
         )
     return made
+
+
+def _left(file: ArrayFile, count: int) -> list[str]:
+    """Notes on arrays that are called like classes, but have not one for each image."""
+    named = {name: stored.shape for name, stored in file.arrays.items() if name.rpartition("/")[2].lower() in LABEL}
+    return [
+        f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as there are images: it was not read."
+        for name, shape in named.items()
+        if len(shape) == 1 and shape[0] != count
+    ]
 
 
 def guessed(shape: tuple[int, ...]) -> Axes:
@@ -276,11 +287,15 @@ def _columns(file: ArrayFile, image: str, axes: Axes, rules: Rules) -> dict[str,
     if part:
         mine = {"_".join(word for word in _words(name) if word not in PARTS): name for name in mine}
     made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
-    label = rules.label
-    if label:
-        one_of(f"data.label, an array of {file.path},", label, made)
-    else:
-        label = next((name for word in LABEL for name in made if name.lower() == word), "")
+    label = label_of(made, rules, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)
     return made
+
+
+def label_of(columns: Collection[str], rules: Rules, what: str) -> str:
+    """The column that has the class: the one given, or one with a usual name; empty where there is none."""
+    if rules.label:
+        one_of(f"data.label, {what},", rules.label, columns)
+        return rules.label
+    return next((name for word in LABEL for name in columns if name.lower() == word), "")

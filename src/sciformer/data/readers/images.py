@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, nearest
 from ..few import few
-from ..source import Array, Data, Source, Splits, fingerprint, locate
-from ..split import Split
-from .events import split_tag
+from ..source import Array, Source, Splits, fingerprint
 from .image_listing import SHOWN, Bad, Listing, complaint, gather, listed
 from .image_pieces import Form, ImagePieces, columns_of, unknown
 from .image_sets import Axes, Images, Pictures, Rules
 from .image_shapes import Fit
 from .parts import OWN, in_order
+from .tagged import TaggedFiles, in_files, overlaps
 
 LABELS = (
     "Classes are told by folders, FOLDER/CLASS/*.png; by a name before files, CLASS:NAME; by a table of images, CSV or "
@@ -28,7 +27,7 @@ LABELS = (
 )
 
 
-class ImageFiles(Data):
+class ImageFiles(TaggedFiles):
     """Images, in a column `image`; their classes, if known, in `label`; their names in `file`, with the number in
     an array in `entry`; others as named.
 
@@ -49,8 +48,6 @@ class ImageFiles(Data):
     """The same to choose the best model with; where none are given or found, see `split`."""
     test: list[str] = Field(default_factory=list)
     """The same for the final judgement; where none are given or found, see `split`."""
-    split: Split = Split()
-    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
     image: str = ""
     """Array, data set, extension or column of a FITS file that has the images, or column of a table that has their
     names; found by a usual name unless given."""
@@ -78,29 +75,18 @@ class ImageFiles(Data):
     piece: int | None = Field(default=None, ge=16)
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
-    def want(
-        self,
-        names: Collection[str],
-        truth: Collection[str] = (),
-        wishes: Collection[str] = (),
-        positive: Collection[str] = (),
-    ) -> Self:
-        """The same section, told which columns are of use."""
-        twin = self.fresh()
-        twin.state.update(truth=list(truth))
-        return twin
-
     def open(self, say: Any = None) -> Splits:
         """Look at all files, and divide their images."""
         notes: list[str] = []
         sets, prints = self._sets(say, notes)
         everything = [one for some in sets.values() for one in some]
         for name in self.state.get("truth", ()):
-            _need(name, everything)
+            _need(name, everything, notes)
         form = Form(everything, self._fit(), notes)
         columns = columns_of(everything)
         rows = self._divided(sets, notes)
-        _overlaps(sets, notes)
+        groups = {part: np.concatenate([one.groups for one in some]) for part, some in sets.items()}
+        notes += overlaps(groups, "images")
         sources: dict[str, Source] = {}
         for part, kept in rows.items():
             some = sets.get(part, sets["train"])
@@ -119,14 +105,6 @@ class ImageFiles(Data):
         parts = [(one, np.arange(len(one))) for one in sets]
         piece = form.piece(self.piece)
         return ImagePieces(parts, form, columns_of(sets), piece, self.blank, mixed=False, notes=notes)
-
-    def located(self) -> Self:
-        """The same section with absolute names of files."""
-        found = {}
-        for key in ("files", "valid", "test"):
-            pairs = [split_tag(name) for name in getattr(self, key)]
-            found[key] = [f"{tag}:{locate(name)}" if tag else locate(name) for tag, name in pairs]
-        return self.model_copy(update=found)
 
     def _fit(self) -> Fit:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
@@ -161,11 +139,9 @@ class ImageFiles(Data):
 
     def _sets(self, say: Any, notes: list[str]) -> tuple[dict[str, list[Images]], dict[str, str]]:
         """Sets of images for each part that has files, and what tells whether these changed."""
-        given = {"train": self.files, "valid": self.valid, "test": self.test}
+        given = self.named()
         sets: dict[str, list[Images]] = {}
         for part, names in given.items():
-            if not names and part != "train":
-                continue
             found = listed(names)
             if say is not None and len(found.entries) > 1000:
                 say(f"looking at {len(found.entries):,} files of images")
@@ -176,7 +152,7 @@ class ImageFiles(Data):
                     sets.setdefault(own or "train", []).append(one)
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
-            if both := [other for other in OWN[1:] if part == "train" and other in sets and given[other]]:
+            if both := [other for other in OWN[1:] if part == "train" and other in sets and other in given]:
                 raise UserError(f"the part {both[0]} in data.{both[0]}, or told by data.files", "both")
         return sets, _prints([one for some in sets.values() for one in some])
 
@@ -196,7 +172,8 @@ class ImageFiles(Data):
         split = self.split.less("valid" in sets, "test" in sets)
         groups = _all(train, split.by) if split.by else np.concatenate([one.groups for one in train])
         if not split.by and (again := len(kept) - len(np.unique(groups[kept]))):
-            notes.append(f"{again:,} of {len(kept):,} images are the same as others: these stay in one part.")
+            said = f"{again:,} of {len(kept):,} images are the same as others: these stay in one part"
+            notes.append(f"{said}{_disagreeing(train, groups, kept)}.")
             divided = split.divide(len(kept), groups[kept], self._strata(train, kept))
         else:
             divided = split.divide(len(kept), groups[kept] if split.by else None, self._strata(train, kept))
@@ -212,11 +189,7 @@ class ImageFiles(Data):
         return _all(train, self.split.stratify)[kept] if self.split.stratify else None
 
     def _source(self, sets: Sequence[Images], rows: Array, form: Form, columns: Sequence[str]) -> ImagePieces:
-        parts, first = [], 0
-        for one in sets:
-            low, high = np.searchsorted(rows, [first, first + len(one)])
-            parts.append((one, rows[low:high] - first))
-            first += len(one)
+        parts = list(zip(sets, in_files(map(len, sets), rows)))
         return ImagePieces(parts, form, columns, form.piece(self.piece), self.blank)
 
     def _count_blanks(self, sources: dict[str, Source], form: Form, notes: list[str]) -> None:
@@ -228,27 +201,28 @@ class ImageFiles(Data):
             notes.append(f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank).")
 
 
+def _disagreeing(train: Sequence[Images], groups: Array, kept: Array) -> str:
+    """Words on images that are the same but have several classes."""
+    if not all("label" in one.columns for one in train):
+        return ""
+    _, label = np.unique(_all(train, "label")[kept], return_inverse=True)
+    pairs = np.unique(np.stack([groups[kept], label.astype(groups.dtype)]), axis=1)
+    count = pairs.shape[1] - len(np.unique(pairs[0]))
+    return f", but {count:,} of them have another class" if count else ""
+
+
 def _all(sets: Sequence[Images], name: str) -> Array:
     """A column of all images."""
     _need(name, sets)
     return np.concatenate([one.columns[name] for one in sets])
 
 
-def _need(name: str, sets: Sequence[Images]) -> None:
+def _need(name: str, sets: Sequence[Images], notes: Sequence[str] = ()) -> None:
     """Refuse sets that lack a column."""
     for one in sets:
         if name not in one.columns:
-            advice = LABELS if name == "label" else nearest(name, one.columns)
+            advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, one.columns)
             raise UserError(f"a column `{name}` for the images of {one.name}", "none", advice)
-
-
-def _overlaps(sets: dict[str, list[Images]], notes: list[str]) -> None:
-    """Notes on images of a part's own files that stand in those to train on too."""
-    known = np.concatenate([one.groups for one in sets["train"]])
-    for part, some in sets.items():
-        groups = np.concatenate([one.groups for one in some])
-        if part != "train" and (count := int(np.isin(groups, known).sum())):
-            notes.append(f"{count:,} of {len(groups):,} images of {part} are among those to train on.")
 
 
 def _prints(sets: Sequence[Images]) -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +16,7 @@ from ...errors import UserError
 from ...simulate import lattices
 from ..source import Chosen, Data, Memory, Source, Splits
 from ..split import Split
-from .arrays import Arrays, read_arrays
+from .arrays import Arrays, read_arrays, write_arrays
 
 VERSION = 1  # of what the simulator makes; another one is not taken from the cache
 
@@ -119,13 +117,4 @@ def simulate(section: Lattices) -> dict[str, Any]:
 
 def write_table(path: Path, table: dict[str, Any]) -> None:
     """An .npz file, complete or not there."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            np.savez_compressed(file, **table)
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise UserError(f"room for {path}", f"{error}", "Free some space, or name another place.") from error
+    write_arrays(path, table, "Free some space, or name another place.", packed=True)

@@ -3,61 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from ...errors import UserError
 from ...registry import find
 from ...simulate import cues, galaxies, lenses
-from ..source import Array, Data, Source, Splits, Table
-from .arrays import Arrays, read_arrays
+from ..source import Array, Data
+from .simulated import Simulation
 
 HELD = 2 << 30  # bytes of images of a part that stay in memory once they are made, if there are no more
 
 
-class Rendered(Data):
+class Rendered(Simulation):
     """Images that are made piece by piece when they are asked for, the same ones each time."""
 
     version: ClassVar[int] = 0
 
-    number: int = Field(default=20_000, ge=1)
-    """Images to train on."""
-    valid: int | None = Field(default=None, ge=0)
-    """Images to choose the best model with; a tenth of `number` unless given."""
-    test: int | None = Field(default=None, ge=0)
-    """Images for the final judgement; a tenth of `number` unless given."""
-    seed: int = Field(default=0, ge=0)
-    """Another one gives other images. Those of train, valid and test always differ."""
     size: int = Field(default=64, ge=16, le=512)
     """Pixels on a side; the field that they show is the same."""
     piece: int = Field(default=4096, ge=16)
     """Images made at a time; a training keeps several such pieces in memory, and mixes some of them."""
-    cache: str = ""
-    """Folder where pieces are kept for the next time; empty: nowhere, they are made again."""
-
-    def make(self, count: int, first: int, part: str) -> dict[str, Array]:
-        """Images of a part, from one number on."""
-        raise NotImplementedError
-
-    def told(self, count: int, part: str) -> dict[str, Array]:
-        """What is known of the first images of a part before they are made."""
-        raise NotImplementedError
-
-    def check(self) -> None:
-        """Refuse what makes no sense, before anything is made."""
-        raise NotImplementedError
-
-    def counts(self) -> dict[str, int]:
-        """Images of each part."""
-        tenth = max(1, self.number // 10)
-        others = {part: tenth if (n := getattr(self, part)) is None else n for part in ("valid", "test")}
-        return {"train": self.number, **others}
 
     def bytes(self) -> int:
         """Of an image."""
@@ -70,26 +37,28 @@ class Rendered(Data):
         options = ", ".join(f"{name} {value}" for name, value in self.model_dump(exclude=kept).items())
         return f"{type(self).__name__.lower()}, version {self.version}: {options}"
 
-    def open(self, say: Any = None, write: bool = True) -> Splits:
-        """Nothing is made yet."""
-        self.check()
-        counts = self.counts()
-        sources: dict[str, Source] = {
-            part: Simulated(self, part, count, write) for part, count in counts.items() if count
-        }
-        sizes = ", ".join(f"{count} {part}" for part, count in counts.items())
-        return Splits(sources, {"simulation": f"{self.words()}; {sizes}"})
+    def mark(self) -> str:
+        """A digest of the options."""
+        return f"{type(self).__name__.lower()}-{hashlib.sha256(self.words().encode()).hexdigest()[:12]}"
 
-    def reopen(self, say: Any = None) -> Splits:
-        """The same; what is made now is not kept."""
-        return self.open(say, write=False)
+    def told(self, name: str, count: int, part: str) -> Array | None:
+        """What is drawn before images are made, and their heights and widths as `image_shape`."""
+        if name == "image_shape":
+            return np.full((count, 2), self.size, np.int32)
+        return self.drawn(count, part).get(name)
 
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """Images in .npz files, such as `sciformer simulate` writes, or in others."""
-        if files and all(str(name).endswith(".npz") for name in files):
-            return Arrays(kind="arrays").read(files)
-        plain: Data = find("data", "images")(kind="images")  # type: ignore[assignment]
-        return plain.read(files)
+    def drawn(self, count: int, part: str) -> dict[str, Array]:
+        """What is known of the first images of a part."""
+        raise NotImplementedError
+
+    def held(self, count: int) -> bool:
+        """As many as are not too large."""
+        return count * self.bytes() <= HELD
+
+    def plain(self) -> Data:
+        """Images of any form."""
+        found: Data = find("data", "images")(kind="images")  # type: ignore[assignment]
+        return found
 
 
 class Galaxies(Rendered):
@@ -124,7 +93,7 @@ class Galaxies(Rendered):
         """Galaxies of a part."""
         return galaxies.galaxies(count, self.seed, self.classes, first, part, self.options)
 
-    def told(self, count: int, part: str) -> dict[str, Array]:
+    def drawn(self, count: int, part: str) -> dict[str, Array]:
         """Their classes."""
         return {"label": galaxies.labels(count, self.seed, self.classes, 0, part)}
 
@@ -157,7 +126,7 @@ class Lenses(Rendered):
         """Lenses of a part."""
         return lenses.lenses(count, self.seed, first, part, self.options)
 
-    def told(self, count: int, part: str) -> dict[str, Array]:
+    def drawn(self, count: int, part: str) -> dict[str, Array]:
         """All that is drawn."""
         return lenses.truths(count, self.seed, 0, part)
 
@@ -196,62 +165,6 @@ class Cues(Rendered):
         """Images of a part."""
         return cues.cues(count, self.seed, self.classes, first, part, self.options(part))
 
-    def told(self, count: int, part: str) -> dict[str, Array]:
+    def drawn(self, count: int, part: str) -> dict[str, Array]:
         """Their shapes."""
         return {"label": cues.labels(count, self.seed, self.classes, 0, part)}
-
-
-class Simulated:
-    """The images of a part, in pieces."""
-
-    def __init__(self, section: Rendered, part: str, count: int, write: bool) -> None:
-        self.section, self.part, self.write = section, part, write
-        whole, rest = divmod(count, section.piece)
-        self.sizes = [section.piece] * whole + ([rest] if rest else [])
-        self.held: dict[int, Table] | None = {} if count * section.bytes() <= HELD else None
-
-    def known(self, name: str, lists: bool = False) -> Array | None:
-        """What is drawn before images are made, and their heights and widths as `image_shape`."""
-        if name == "image_shape" and not lists:
-            return np.full((sum(self.sizes), 2), self.section.size, np.int32)
-        return None if lists else self.section.told(sum(self.sizes), self.part).get(name)
-
-    def load(self, piece: int) -> Table:
-        """Make a piece, or find it where it was kept."""
-        if self.held is None:
-            return self._load(piece)
-        if piece not in self.held:
-            self.held[piece] = self._load(piece)
-        return self.held[piece]
-
-    def _load(self, piece: int) -> Table:
-        path = self._path(piece)
-        if path is not None and path.exists():
-            with suppress(UserError):  # a damaged file is made again
-                return read_arrays(path)
-        table = self.section.make(self.sizes[piece], piece * self.section.piece, self.part)
-        if path is not None and self.write:
-            _keep(path, table)
-        return table
-
-    def _path(self, piece: int) -> Path | None:
-        own = self.section
-        if not own.cache:
-            return None
-        mark = hashlib.sha256(own.words().encode()).hexdigest()[:12]
-        kind = type(own).__name__.lower()
-        return Path(own.cache) / f"{kind}-{mark}-{self.part}-{piece * own.piece}-{self.sizes[piece]}.npz"
-
-
-def _keep(path: Path, table: dict[str, Array]) -> None:
-    """A piece for the next time, whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **table)
-        partial.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            partial.unlink()
-        raise UserError(f"room for {path}", f"{error}", "Name another place with data.cache, or none.") from error

@@ -29,6 +29,8 @@ SUFFIXES = {
 LONGEST = 1 << 30  # characters of a cell
 WIDE = 100  # characters of a name; longer ones are texts
 WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+NAME = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
+MISSING = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
 REAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 
@@ -148,3 +150,28 @@ def typed(cells: Sequence[str]) -> Array:
     if max(map(len, cells), default=0) > WIDE:
         return strings(cells)
     return np.array(cells, str) if cells else np.empty(0, "U1")
+
+
+def measured(cells: Sequence[str]) -> Array:
+    """Whole numbers, real ones in which what is missing is NaN, or words.
+
+    More digits than a real number keeps, or zeros before them, are a name.
+    """
+    if any(NAME.fullmatch(cell) for cell in cells):
+        return np.array(cells, str)
+    found = typed(cells)
+    if found.dtype.kind in "if" or not any(is_number(cell) for cell in cells[:100]):
+        return found
+    try:
+        return np.array([np.nan if cell.lower() in MISSING else float(cell) for cell in cells])
+    except ValueError:
+        return found
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell has a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

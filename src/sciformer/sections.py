@@ -1,0 +1,149 @@
+"""From a document to the sections of a recipe: the class behind each, and all that is wrong, in words."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from . import document
+from .document import Document, Keys, dotted
+from .options import expected, field_at, follow, keys_of, kinds, shown, words
+from .registry import BUILT_IN, find, names
+
+SECTIONS = ("about", *BUILT_IN, "train")
+ABSENT = object()
+Classes = dict[Keys, type[BaseModel]]
+
+
+class About(BaseModel):
+    """What a recipe is, for people; nothing here changes a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
+
+    title: str | None = None
+    """In one line."""
+    paper: str | None = None
+    """Whose method it is."""
+    data: str | None = None
+    """What it is trained on, and whence."""
+    command: str | None = None
+    """The command behind the measured figure."""
+    hardware: str | None = None
+    """Where that ran."""
+    time: str | None = None
+    """How long that took."""
+    score: str | None = None
+    """A row in benchmarks/results, or the word unmeasured."""
+    note: str | None = None
+    """What else one should know."""
+
+
+def train_class() -> type[BaseModel]:
+    """The class of the `train` section, which has one kind only."""
+    found: type[BaseModel] = importlib.import_module("sciformer.train.settings").Train
+    return found
+
+
+def classes_of(source: Document) -> tuple[Classes, list[str]]:
+    """The class of every section that names a known kind, and what is wrong with the others."""
+    classes: Classes = {("about",): About}
+    problems: list[str] = []
+    for section in BUILT_IN:
+        value: Any = source.values.get(section)
+        parts: dict[Keys, Any] = {(section,): value}
+        if section == "tokens" and _are_streams(value):
+            parts = {(section, name): stream for name, stream in value.items()}
+        for keys, part in parts.items():
+            place, known = source.where(keys), ", ".join(names(section))
+            if part is None:
+                problems.append(f"{source.label}: {dotted(keys)} is missing; it needs a `kind`, one of {known}")
+            elif not isinstance(part, dict):
+                problems.append(f"{place}: {dotted(keys)}: expected keys under it, with a `kind`; found {shown(part)}")
+            elif "kind" not in part:
+                problems.append(f"{place}: {dotted(keys)}.kind is missing; expected one of {known}")
+            elif part["kind"] not in names(section):
+                near = difflib.get_close_matches(str(part["kind"]), names(section), n=1)
+                advice = f"did you mean {near[0]}?" if near else "a kind of your own needs --plugin FILE"
+                place, found = source.where((*keys, "kind")), shown(part["kind"])
+                problems.append(f"{place}: {dotted(keys)}.kind: expected one of {known}; found {found}; {advice}")
+            else:
+                classes[keys] = find(section, part["kind"])
+    classes[("train",)] = train_class()
+    return classes, problems
+
+
+def _are_streams(tokens: Any) -> bool:
+    mapping = isinstance(tokens, dict) and bool(tokens) and "kind" not in tokens
+    return mapping and all(isinstance(stream, dict) for stream in tokens.values())
+
+
+def section_of(source: Document, keys: Keys, classes: Classes, problems: list[str]) -> Any:
+    """The validated section, or None and its problems."""
+    values = value_at(source.values, keys)
+    values = {} if values is None else values
+    found: dict[Keys, str] = {}
+    section = None
+    try:
+        section = classes[keys].model_validate(values)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            at = (*keys, *_present(values, detail["loc"], detail["type"] == "missing"))
+            found.setdefault(at, _problem(at, detail, source, classes))
+    for at, value in document.flat(values, keys):
+        wanted = kinds(follow(classes, at))
+        if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
+            found[at] = f"{source.where(at)}: {dotted(at)}: {expected(follow(classes, at), value)}"
+    problems += found.values()
+    return section
+
+
+def _present(values: Any, location: Collection[str | int], missing: bool) -> Keys:
+    """The keys in pydantic's location; it also holds names of types, which the user did not write."""
+    keys: Keys = ()
+    for number, part in enumerate(location, start=1):
+        named = missing and number == len(location) and isinstance(part, str)
+        if named or value_at(values, (*keys, part), ABSENT) is not ABSENT:
+            keys = (*keys, part)
+    return keys
+
+
+def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
+    """What stands under keys."""
+    for key in keys:
+        listed = isinstance(values, list) and isinstance(key, int) and key < len(values)
+        if not listed and not (isinstance(values, dict) and key in values):
+            return default
+        values = values[key]
+    return values
+
+
+def _problem(at: Keys, detail: Any, source: Document, classes: Classes) -> str:
+    if detail["type"] == "extra_forbidden":
+        return unknown(at, source, classes)
+    place = f"{source.where(at)}: {dotted(at)}"
+    if detail["type"] == "missing" and value_at(source.values, at, ABSENT) is ABSENT:
+        info = field_at(follow(classes, at[:-1]), at[-1])
+        meaning = f": {' '.join(info.description.split())}" if info and info.description else ""
+        return f"{place} is missing; expected {words(follow(classes, at))}{meaning}"
+    if detail["type"] in ("value_error", "assertion_error"):
+        return f"{place}: {detail['ctx']['error']}"
+    return f"{place}: {expected(follow(classes, at), value_at(source.values, at))}"
+
+
+def unknown(at: Keys, source: Document, classes: Classes) -> str:
+    """A key that no section has: whose it is, or which one is like it."""
+    *around, key = at
+    known = keys_of(follow(classes, tuple(around))) if around else [*SECTIONS]
+    text = f"{source.where(at)}: {dotted(at)} is not known; "
+    owners = [
+        dotted(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
+    ]
+    if owners:
+        return f"{text}`{key}` belongs to {' or '.join(owners)}"
+    if near := difflib.get_close_matches(str(key), known, n=1):
+        return f"{text}did you mean {dotted((*around, near[0]))}?"
+    return f"{text}known are {', '.join(known)}"
