@@ -6,7 +6,7 @@
 
 The classes are those of arXiv 2110.01024 (Lin et al.), after the questions of Galaxy Zoo 2: `round`, `between` and
 `cigar`-shaped smooth ones, `edge_on` disks, `barred` and `unbarred` spirals, `irregular` ones and a `merger`. They
-overlap, as there: axis ratios of smooth classes share their tails, arms may be weak, and half of the galaxies are
+overlap, as there: axis ratios of smooth classes share their tails, arms may be weak, and noise hides much of what is
 faint, so that no answer is right for all. Stars and other galaxies in the field belong to no class.
 
 What it is: Sersic bulges and exponential disks with the textbook's arms, bars, dust and tails (galaxy_parts.py) behind
