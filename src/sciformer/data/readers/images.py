@@ -221,7 +221,7 @@ def _need(name: str, sets: Sequence[Images], notes: Sequence[str] = ()) -> None:
     """Refuse sets that lack a column."""
     for one in sets:
         if name not in one.columns:
-            advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, one.columns)
+            advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, _known(one))
             raise UserError(f"a column `{name}` for the images of {one.name}", "none", advice)
 
 
