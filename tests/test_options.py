@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from sciformer.errors import UserError
-from sciformer.options import options, parse_arguments, shown, typed
+from sciformer.options import options, parse_arguments, shown, typed, words
 
 
 @settings(deadline=None, max_examples=50)
@@ -136,3 +136,8 @@ def test_long_values_are_cut():
     assert shown("a" * 200) == '"' + "a" * 76 + "..."
     assert shown([*range(10)]) == "[0, 1, 2, 3, 4, 5, 6, 7, ...]"
     assert shown({"a": 1}) == "the keys a"
+
+
+def test_bounds_inside_of_a_choice_are_told():
+    side = Annotated[int, Field(ge=1)]
+    assert words(side | tuple[side, side]) == "a whole number, at least 1 or a list of 2 whole numbers, at least 1"

@@ -160,6 +160,8 @@ def test_columns_in_words():
             "phase": np.array(["a", "b", "a"]),
             "many": np.arange(9),
             "image": np.zeros((3, 4, 4)),
+            "shape": np.array([[20, 31], [49, 30]]),
+            "file": np.array(["/a/long/way/to/some/folder/of/pictures.npz", "x" * 40]),
             "empty": np.zeros(0),
         }
     )
@@ -167,6 +169,8 @@ def test_columns_in_words():
     assert found["phase"] == "a, b"
     assert found["many"] == "9 different values"
     assert found["image"] == "float64 of shape (4, 4)"
+    assert found["shape"] == "20 to 49, 30 to 31"
+    assert found["file"] == f"pictures.npz, …{'x' * 31}"
     assert set(found) >= {"none", "empty"}
 
 

@@ -40,9 +40,9 @@ def test_the_guide_runs(tmp_path):
     assert [result.problem for result in results if result.problem] == []
     assert len(results) == len(runner.BLOCK.findall(text)) >= 12
     wanted = {"simulate", "new", "check", "train", "evaluate", "predict", "compare", "pretrain", "finetune"}
-    assert wanted | {"inspect", "report"} == set(seen)
+    assert wanted | {"inspect", "report", "embed"} == set(seen)
     made = {path.name for path in tmp_path.iterdir()}
-    assert {"first.yaml", "sky.yaml", "answers.csv", "mergers.csv"} <= made
+    assert {"first.yaml", "sky.yaml", "answers.csv", "mergers.csv", "map.png"} <= made
     assert "merger" in (tmp_path / "mergers.csv").read_text()
 
 

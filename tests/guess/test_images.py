@@ -107,3 +107,58 @@ def test_from_a_folder_to_answers_with_names(tmp_path, capsys):
     assert main(["predict", "runs/pets", "new", "--quiet", "--out", "more.csv"]) == 2
     assert "new/b.png; found no picture" in capsys.readouterr().err
     assert not (tmp_path / "more.csv").exists()
+
+
+def listing(folder, column, values):
+    for number in range(len(values)):
+        picture(folder / f"img/{number}.png", pixels(8, 8))
+    lines = "".join(f"img/{number}.png,{value}\n" for number, value in enumerate(values))
+    (folder / "list.csv").write_text(f"file,{column}\n{lines}")
+
+
+def test_a_table_of_images_needs_no_word(tmp_path):
+    values = ["" if n % 9 == 4 else "n/a" if n == 3 else n / 7 for n in range(30)]
+    listing(tmp_path, "brightness", values)
+    recipe, text = passes(new("list.csv", []))
+    assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["brightness"])
+    assert "No classes were found" not in text
+    (tmp_path / "notes.csv").write_text("name,note\nBob,hello\n")
+    with pytest.raises(UserError, match=r"what your files hold, .*found 'notes.csv'. sciformer new KIND notes.csv"):
+        new("notes.csv", [])
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (range(100, 140), "regress"),  # as many numbers as images
+        ([n % 3 for n in range(40)], "classify"),
+        (["ab"[n % 2] for n in range(40)], "classify"),
+        ([f"note {n}" for n in range(40)], "masked"),
+        ([5] * 40, "masked"),
+    ],
+)
+def test_what_a_column_may_be(tmp_path, values, kind):
+    listing(tmp_path, "form", list(values))
+    recipe, text = passes(new("list.csv", []))
+    assert recipe.objective.kind == kind
+    if kind == "classify":
+        assert f"Classes in `form`: {values[0]} (" in text
+        assert recipe.data.split.stratify == recipe.objective.label == "form"
+
+
+def test_classes_of_images_do_not_change_along_a_column(tmp_path):
+    np.savez(tmp_path / "a.npz", image=pixels(30, 8, 8), label=np.arange(30) % 3, snr=np.arange(30) / 7)
+    recipe, text = passes(new("a.npz", []))
+    assert recipe.objective.along == ""
+    assert "others: `snr` (values)" in text
+    np.savez(tmp_path / "b.npz", image=pixels(30, 8, 8), label=np.arange(29) % 3)
+    assert "`label` of b.npz has 29 entries, not 30" in new("b.npz", []).read_text()
+
+
+def test_places_for_a_recipe(tmp_path):
+    classes(tmp_path / "pets", 10)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"a recipe to write; found the folder '\.'"):
+        new("pets", [], ".")
+    with pytest.raises(UserError, match=r"to write a recipe at file/a.yaml"):
+        new("pets", [], "file/a.yaml")

@@ -5,12 +5,14 @@ import pytest
 
 from sciformer.data.batch import Stream
 from sciformer.errors import UserError
+from sciformer.evaluate import answer
 from sciformer.inspect.faithfulness import (
     LEAST,
     RANDOM,
     chosen,
     draw_faithfulness,
     faithfulness,
+    likeliest,
     ratios,
     removable,
     takes_any,
@@ -114,8 +116,15 @@ def test_special_tokens_stay(tmp_path):
     ]
 
 
+def test_the_answer_that_is_followed_back_has_a_name():
+    made, step, batch = assembled(PATCHES, IMAGES)
+    best = answer(step, made, made.samples(IMAGES)).outputs["probabilities"].argmax(1)
+    assert likeliest(step, made, batch) == [str(made.objective.classes[i]) for i in best]
+
+
 def test_values():
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "regress", "targets": ["x"]})
+    assert set(likeliest(step, made, batch)) == {"x"}
     found = faithfulness(step, made, batch)
     assert found.flipped == {}
     assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in deviations"

@@ -8,7 +8,7 @@ from sciformer.assembly import Assembly
 from sciformer.errors import UserError
 from sciformer.inspect import depth, looking
 from sciformer.inspect.depth import Reach, correlation, reach, reach_along, reaches
-from sciformer.inspect.looking import gather, look_at, received, title, weights_on
+from sciformer.inspect.looking import gather, look_at, received, times_uniform, title, weights_on
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 
@@ -226,3 +226,12 @@ def test_looking_changes_nothing(files):
     look_at(step, assembly, dataset.batch(np.arange(2)))
     assert step.training
     assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())
+
+
+def test_what_is_left_out_of_a_trunk_counts_in_no_share():
+    plain = softmax((1, 2, 3, 3))
+    wide = np.zeros((1, 2, 5, 5))  # the tokens 1 and 3 are hidden: nobody looks at them, and they look at nobody
+    wide[np.ix_([0], [0, 1], [0, 2, 4], [0, 2, 4])] = plain
+    assert received(wide)[0, [0, 2, 4]] == pytest.approx(received(plain)[0])
+    assert times_uniform(received(wide)[0]).sum() == pytest.approx(3)
+    assert times_uniform(np.full(4, 0.25)) == pytest.approx(1)

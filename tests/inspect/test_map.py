@@ -1,7 +1,10 @@
 """Vectors as a map."""
 
+import errno
+
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from sciformer.embed import Embedded
 from sciformer.errors import UserError
@@ -56,3 +59,16 @@ def test_mistakes(tmp_path):
         principal(VECTORS[:1])
     with pytest.raises(UserError, match="NaN in them"):
         principal(VECTORS * np.nan)
+
+
+def test_a_full_disk_leaves_no_half_a_picture(tmp_path, monkeypatch):
+    def full(figure, path, **options):
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Figure, "savefig", full)
+    with pytest.raises(UserError, match=r"to write .*map.png; found No space left on device"):
+        write_map(tmp_path / "map.png", Embedded(VECTORS, {}))
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError, match="a picture to write; found the folder"):
+        write_map(tmp_path, Embedded(VECTORS, {}))

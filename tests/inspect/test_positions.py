@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from sciformer.data.source import Lists
+from sciformer.inspect.frame import two
 from sciformer.inspect.positions import compare, draw_positions, position_similarity, similarity
 from sciformer.nn import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal
 from sciformer.nn.positions import grid
@@ -55,11 +57,25 @@ def test_patches_on_their_grid(position):
     found = position_similarity(step, made, batch)
     assert found.shape == (3, 8)
     assert found.distance[0, 1] == 2  # pixels
-    figure = draw_positions(found)
+    figure = draw_positions(found, "pixels")
     figure.draw_without_rendering()
+    assert figure.axes[-1].get_xlabel() == "distance of two places in pixels"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list("12345678")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list("123")
-    assert figure.axes[-1].get_title() == f"correlation {found.correlation:.2f}"
+    assert figure.axes[-1].get_title() == f"correlation {two(found.correlation)}"
+
+
+def test_images_of_several_sizes_have_the_distances_of_the_largest():
+    shapes = np.array([[4, 6], [6, 4]], np.int32)
+    image = Lists(np.random.default_rng(0).normal(size=(48, 1)), shapes.prod(1))
+    made, step, batch = assembled(PATCHES, {"image": image, "image_shape": shapes}, position="learned")
+    found = position_similarity(step, made, batch)
+    assert found.shape == (3, 3)
+    assert found.distance[0, 8] == pytest.approx(4 * 2**0.5)  # pixels
+
+
+def test_numbers_that_round_to_zero_have_no_sign():
+    assert [two(value) for value in (-0.001, 0.004, -0.006, 0.5)] == ["0.00", "0.00", "-0.01", "0.50"]
 
 
 def test_smooth_codes_are_alike_where_they_are_near():

@@ -1,5 +1,6 @@
 """A run of ours, written for `transformers`, computes the same there."""
 
+import errno
 import json
 
 import pytest
@@ -120,6 +121,10 @@ def test_the_key_in_the_way_is_named(key, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "text.txt"]
 
 
+def full(*arguments, **options):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
     run, out = made(tmp_path, *RUNS["gpt of characters"]), tmp_path / "deep" / "out"
     with pytest.raises(UserError, match="huggingface"):
@@ -133,6 +138,9 @@ def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("sciformer.interop.export.save", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
+            export_model(run, out, overwrite=True)
+        patch.setattr("sciformer.interop.export.save", full)
+        with pytest.raises(UserError, match=r"to write a model to .*out; found No space left on device. Make room"):
             export_model(run, out, overwrite=True)
     assert (out / "config.json").read_text() == "old"
     export_model(run, out, overwrite=True)

@@ -80,3 +80,18 @@ def test_a_file_is_not_replaced_unless_asked(there, capsys):
     assert status != 0
     assert "--overwrite" in out + error
     assert told(capsys, *line, "--overwrite")[0] == 0
+
+
+def test_a_disk_without_room_is_told_before_it_is_full(there, capsys, monkeypatch):
+    pytest.importorskip("h5py")
+    left = iter([1 << 30, 1 << 10])
+    monkeypatch.setattr(image_files.shutil, "disk_usage", lambda path: type("Usage", (), {"free": next(left)}))
+    status, _, error = told(capsys, "simulate", "cues", "a.h5", "--number", 10, "--size", 24, "--quiet")
+    assert status == 2
+    assert "room for a.h5; found No space left on device" in " ".join(error.split())
+    assert not list(there.iterdir())
+
+
+def test_a_folder_is_no_file(there, capsys):
+    status, _, error = told(capsys, "simulate", "cues", ".", "--number", 1)
+    assert (status, "a file to write; found the folder '.'" in " ".join(error.split())) == (2, True)

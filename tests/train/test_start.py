@@ -257,3 +257,14 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert "ready to train" in capsys.readouterr().out
     assert main(["finetune", "mood.yaml", "--from", "runs/hide", "--run", "runs/b", "--model.dim", "16"]) == 2
     assert "model.dim 16 here, 8 there" in capsys.readouterr().err
+
+
+def test_a_class_token_is_fixed_with_the_trunk(runs, tmp_path):
+    first = go(image_recipe(tmp_path, model__pool="class_token"), tmp_path / "first")
+    more = {"train__freeze": True, "train__start": str(first.path), "model__pool": "class_token"}
+    second = go(image_recipe(tmp_path, **more), tmp_path / "second")
+    (before, _), (after, _) = (load_weights(run.folder.model) for run in (first, second))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    assert moved == {"heads.class.layer.1.weight", "heads.class.layer.1.bias"}
+    with pytest.raises(UserError, match=r"a class token in .*images, for train.freeze fixes it; found none"):
+        go(image_recipe(tmp_path, **more | {"train__start": str(runs / "images")}), tmp_path / "third")

@@ -156,3 +156,34 @@ def test_channels_that_do_not_go_together(tmp_path):
     np.savez(tmp_path / "d.npz", image=pixels(6, 81), label=np.arange(6))
     with pytest.raises(UserError, match=r"images \(n, height, width\) in `image`.*Reshape rows of pixels"):
         read([tmp_path / "d.npz"])
+
+
+def test_folders_that_tell_no_class(tmp_path):
+    classes(tmp_path / "a", 3)
+    (tmp_path / "a" / "eel").mkdir()
+    assert f"{tmp_path}/a/eel has no images: there is no class of that name." in opened([tmp_path / "a"]).notes
+    classes(tmp_path / "b", 3, ["cat"])
+    with pytest.raises(UserError, match=r"a column `label`.*found none. .*b has images in one folder alone, cat"):
+        opened([tmp_path / "b"])
+
+
+def test_tables_that_name_nothing(tmp_path):
+    (tmp_path / "a.csv").write_text("file,z\nimg/0.png,1\nimg/1.png,2\n")
+    with pytest.raises(UserError, match=r"names in `file`, relative to its folder; found none of 2, such as .*img/0"):
+        opened([tmp_path / "a.csv"], ())
+
+
+def test_the_same_image_with_two_classes_is_told(tmp_path):
+    classes(tmp_path / "a", 3)
+    (tmp_path / "a" / "dog" / "9.png").write_bytes((tmp_path / "a" / "cat" / "0.png").read_bytes())
+    (note,) = opened([tmp_path / "a"]).notes
+    assert note == "1 of 7 images are the same as others: these stay in one part, but 1 of them have another class."
+
+
+def test_a_keyword_of_headers_is_found_by_what_is_like_it(tmp_path):
+    for number in range(3):
+        fits.PrimaryHDU(pixels(4, 4), fits.Header({"REDSHIFT": number / 2})).writeto(tmp_path / f"{number}.fits")
+    found = opened([tmp_path], ["REDSHIFT"], split={"valid": 0, "test": 0}).sources["train"].load(0)
+    assert sorted(found["REDSHIFT"]) == [0, 0.5, 1]
+    with pytest.raises(UserError, match="Did you mean 'REDSHIFT'"):
+        opened([tmp_path], ["REDSHFT"])

@@ -187,7 +187,7 @@ def common(kinds: Mapping[str, object]) -> np.dtype[Any]:
     """The one type of pixels, of which each type found has an example."""
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
-        words = ", ".join(f"{kind} in {path}" for kind, path in kinds.items())
+        words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))
         raise UserError("pixels of one type in all images", words, "Save them alike: 8 and 16 bits differ in scale.")
     return np.result_type(*found)
 

@@ -14,9 +14,10 @@ from pydantic import Field
 from ...errors import UserError, nearest
 from ..few import few
 from ..source import Array, Source, Splits, fingerprint
+from .image_arrays import open_arrays
 from .image_listing import SHOWN, Bad, Listing, complaint, gather, listed
 from .image_pieces import Form, ImagePieces, columns_of, unknown
-from .image_sets import Axes, Images, Pictures, Rules
+from .image_sets import Axes, Images, Pictures, Rules, pictured
 from .image_shapes import Fit
 from .parts import OWN, in_order
 from .tagged import TaggedFiles, in_files, overlaps
@@ -223,6 +224,12 @@ def _need(name: str, sets: Sequence[Images], notes: Sequence[str] = ()) -> None:
         if name not in one.columns:
             advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, _known(one))
             raise UserError(f"a column `{name}` for the images of {one.name}", "none", advice)
+
+
+def _known(one: Images) -> list[str]:
+    """What a set knows of its images: columns, and keywords in the header of a file with one."""
+    first = Path(one.paths[0]) if isinstance(one, Pictures) and one.paths else None
+    return [*one.columns, *(() if first is None or pictured(first) else open_arrays(first).header)]
 
 
 def _prints(sets: Sequence[Images]) -> dict[str, str]:
