@@ -240,7 +240,9 @@ def test_a_run_without_its_model_is_answered(runs, refused, tmp_path):
 
 def test_places_that_may_not_be_written(runs, refused, tmp_path):
     (tmp_path / "a.csv").mkdir()
-    assert "Is a directory" in refused("predict", str(runs / "images"), str(runs / "images.npz"), "--out", "a.csv")
+    assert "found the folder 'a.csv'" in refused(
+        "predict", str(runs / "images"), str(runs / "images.npz"), "--out", "a.csv"
+    )
     (tmp_path / "b.npz").mkdir()
     assert "b.npz" in refused("simulate", "lattices", "b.npz", *LATTICES)
 
