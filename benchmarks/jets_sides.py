@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ import torch.nn.functional as F
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
+from sciformer.data.inputs import Arriving
+from sciformer.evaluate import later
 from sciformer.interop import weaver
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
@@ -112,13 +114,18 @@ class Official:
 
     @torch.no_grad()
     def infer(self, steps: int) -> None:
-        """Probabilities of so many batches, on the host."""
+        """Probabilities of so many batches, on the host; each is read when the next one is under way, as ours are."""
         self.model.eval()
+        for arriving in later(self.answers(steps)):
+            arriving.read()
+
+    def answers(self, steps: int) -> Iterator[Arriving]:
+        """Probabilities on their way to the host."""
         for _ in range(steps):
             x, v, mask, _ = self.inputs()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 logits = self.call(x, v=v, mask=mask)
-            logits.float().softmax(-1).cpu()
+            yield Arriving({"probabilities": logits.float().softmax(-1)})
 
 
 class Ours:
@@ -171,15 +178,20 @@ class Ours:
 
     @torch.no_grad()
     def infer(self, steps: int) -> None:
-        """Probabilities of so many batches, on the host."""
+        """Probabilities of so many batches, on the host; each is read when the next one is under way."""
         self.step.eval()
+        for arriving in later(self.answers(steps)):
+            arriving.read()
+
+    def answers(self, steps: int) -> Iterator[Arriving]:
+        """Probabilities on their way to the host."""
         for _ in range(steps):
             inputs = self.updater.inputs(self.batch()).to(self.device)
             if self.device.type == "cuda":
                 torch.compiler.cudagraph_mark_step_begin()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 found = self.answer(inputs)
-            found.cpu()
+            yield Arriving({"probabilities": found})
 
 
 @torch.no_grad()

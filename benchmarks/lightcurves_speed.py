@@ -36,6 +36,7 @@ from sciformer.recipe import Recipe
 from sciformer.train.optimizers import make_optimizer
 from sciformer.train.parallel import Ranks
 from sciformer.train.update import Updater
+from sides import profile
 
 Times = dict[str, list[float]]
 WIDTH = 200
@@ -156,6 +157,8 @@ def once(options: argparse.Namespace, part: str, kind: str) -> Times:
     name = part.removesuffix("-cpu")
     for side in made.values():
         getattr(side, name)(BATCHES)  # every shape is compiled
+        if options.profile:
+            profile(lambda side=side: getattr(side, name)(2))  # type: ignore[misc]
     calls = {key: (lambda side=side: getattr(side, name)(options.steps)) for key, side in made.items()}
     times = interleave(calls, options.repeats, device)
     batches = made["ragged"].batches
@@ -197,7 +200,7 @@ def process(options: argparse.Namespace, part: str, kind: str) -> Times:
     words = [sys.executable, __file__, part, "--once", kind, "--repeats", str(options.repeats)]
     words += ["--steps", str(options.steps), "--batch", str(options.batch), "--recipe", options.recipe]
     words += ["--threads", str(options.threads)] + (["--ztf", str(options.ztf)] if options.ztf else [])
-    words += [f"--{name}" for name in ("tiny", "classify") if getattr(options, name)]
+    words += [f"--{name}" for name in ("tiny", "classify", "profile") if getattr(options, name)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     times: Times = json.loads(done.stdout.splitlines()[-1])
     print(part, kind, {name: round(statistics.median(taken), 6) for name, taken in times.items()}, flush=True)
@@ -215,6 +218,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--steps", type=int, default=0, help="in a call; 8 on CUDA and 1 on the CPU unless given")
     parser.add_argument("--batch", type=int, default=0, help="curves; 512 on CUDA and 64 on the CPU unless given")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
+    parser.add_argument("--profile", action="store_true", help="tell the kernels of both sides")
     parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
     parser.add_argument("--once", default="", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "lightcurves-speed.json")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from .assembly import Assembly
+from .data.batch import Batch
 from .data.chance import Chance
 from .data.dataset import ITEMS, START, WINDOW, Dataset
+from .data.inputs import Arriving
 from .data.order import share
 from .errors import UserError
 from .objectives.base import prepare
 
 Array = NDArray[Any]
+Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
 
 
@@ -56,20 +59,26 @@ def judge(
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
     step.eval()
+    where = torch.device(device)
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+
+    def passes() -> Iterator[tuple[Arriving, Batch]]:
+        for ids in batches(dataset, count, batch, tokens):
+            alone = len(ids) < world  # too few to divide: all work on them, the first one counts
+            mine = ids if alone else share(ids, rank, world)
+            chance = Chance(assembly.recipe.train.seed, -1, mine)
+            made = prepare(dataset.batch(mine), assembly.tokens, assembly.objective, chance, training=False)
+            with cast(where, precision):
+                loss, outputs = step(made.inputs().to(where), True)
+            if not (alone and rank):
+                yield Arriving(outputs | {"": loss}), made
+
     total = counted = 0.0
     kept: list[Part] = []
-    count = len(dataset) if limit is None else min(limit, len(dataset))
-    for ids in batches(dataset, count, batch, tokens):
-        alone = len(ids) < world  # too few to divide: all work on them, the first one counts
-        mine = ids if alone else share(ids, rank, world)
-        chance = Chance(assembly.recipe.train.seed, -1, mine)
-        made = prepare(dataset.batch(mine), assembly.tokens, assembly.objective, chance, training=False)
-        with cast(torch.device(device), precision):
-            loss, outputs = step(made.inputs(device), True)
-        if alone and rank:
-            continue
-        total, counted = total + float(loss), counted + made.count
-        kept.append((_arrays(outputs, assembly, made.samples), _columns(made.samples), mine))
+    for arriving, made in later(passes()):
+        found = arriving.read()
+        total, counted = total + float(found.pop("")), counted + made.count
+        kept.append((_arrays(found, assembly, made.samples), _columns(made.samples), made.ids))
     step.train(was)
     if ranks is not None and world > 1:
         gathered = ranks.gather((total, counted, kept))
@@ -91,12 +100,18 @@ def answer(
 ) -> Judgement:
     """Answers for samples whose truth may be unknown."""
     step.eval()
+    where = torch.device(device)
+
+    def passes() -> Iterator[tuple[Arriving, dict[str, Array], Array]]:
+        for ids in batches(dataset, len(dataset), batch):
+            raw = dataset.batch(ids)
+            made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
+            outputs = assembly.objective.answer(step.model, made.inputs().to(where))
+            yield Arriving(outputs), raw.samples, ids
+
     kept = []
-    for ids in batches(dataset, len(dataset), batch):
-        raw = dataset.batch(ids)
-        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
-        outputs = assembly.objective.answer(step.model, made.inputs(device))
-        kept.append((_arrays(outputs, assembly, raw.samples), _columns(raw.samples), ids))
+    for arriving, samples, ids in later(passes()):
+        kept.append((_arrays(arriving.read(), assembly, samples), _columns(samples), ids))
     return Judgement({}, *_by_sample(*_in_order(kept), assembly))
 
 
@@ -122,6 +137,15 @@ def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None)
         start += size
 
 
+def later(items: Iterable[Item]) -> Iterator[Item]:
+    """Each item when the next one is under way: a GPU works on that while the host reads this."""
+    before: list[Item] = []
+    for item in items:
+        yield from before
+        before = [item]
+    yield from before
+
+
 def cast(device: torch.device, precision: torch.dtype | None) -> Any:
     """Products of matrices in another precision, where one is asked for."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
@@ -129,7 +153,7 @@ def cast(device: torch.device, precision: torch.dtype | None) -> Any:
 
 def _arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
     """Outputs of a batch as arrays, in the units of the data."""
-    found = {name: value.float().cpu().numpy().astype(np.float64) for name, value in outputs.items()}
+    found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
     return assembly.objective.units(found, samples)
 
 

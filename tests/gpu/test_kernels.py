@@ -87,6 +87,21 @@ def test_flex_agrees(name):
         assert_same(*both("flex", PATTERNS[name], dtype, groups, valid, bias), dtype)
 
 
+@pytest.mark.parametrize("name", ["documents", "documents_causal"])
+def test_flash_agrees(name):
+    for groups in (4, 1):
+        assert_same(*both("flash", PATTERNS[name], torch.bfloat16, groups, False, False), torch.bfloat16)
+
+
+def test_flash_is_chosen_for_long_packed_sequences_without_a_bias():
+    q = torch.zeros(1, 2, N, 32, device="cuda", dtype=torch.bfloat16)
+    long, short = Documents(Ragged(LENGTHS.cuda(), N)), Documents(Ragged(torch.tensor([60, 60], device="cuda"), N))
+    assert choose(q, q, Sight(long), ScaledDot()) == "flash"
+    assert choose(q, q, Sight(short), ScaledDot()) == "sets"
+    assert choose(q, q, Sight(long), ScaledDot(), dropout=0.1) == "sets"
+    assert choose(q.float(), q.float(), Sight(long), ScaledDot()) == "sets"
+
+
 def test_chunked_agrees_on_cuda_too():
     for name in ("window", "global", "documents_causal"):
         assert_same(*both("chunked", PATTERNS[name], torch.float32, 2, True, True), torch.float32)

@@ -73,6 +73,33 @@ class Inputs:
         return only
 
 
+class Arriving:
+    """Tensors on their way to the host: what comes after them on the device need not wait.
+
+    `read()` waits for these alone. (Asking a tensor for its values would wait for all that was queued since.)
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.arrived: torch.cuda.Event | None = None
+        if any(tensor.is_cuda for tensor in tensors.values()):
+            self.tensors = {name: _fetched(tensor) for name, tensor in tensors.items()}
+            self.arrived = torch.cuda.Event()
+            self.arrived.record()
+
+    def read(self) -> dict[str, Tensor]:
+        """The same tensors on the host."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return {name: tensor.cpu() for name, tensor in self.tensors.items()}
+
+
+def _fetched(tensor: Tensor) -> Tensor:
+    """A copy in memory that a GPU can write to by itself."""
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return there.copy_(tensor, non_blocking=True)
+
+
 def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
     """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
     if device.type != "cuda":

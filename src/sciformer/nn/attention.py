@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..errors import UserError, one_of
 from .cache import Store
 from .compress import Compress, compressed
-from .kernels import KERNELS, choose, compute, grouped, sets, single
+from .kernels import KERNELS, choose, compute, flash, grouped, sets, single
 from .kernels.reference import mix, repeat_heads, weigh
 from .norms import make_norm
 from .patterns import Sight
@@ -159,7 +159,7 @@ class Attention(nn.Module):
 
     def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
         """A kernel that takes queries, keys and values as the projection made them, in one."""
-        if not self.plain or self.groups != self.heads:
+        if not self.plain or self.groups != self.heads or flash.better(qkv, self.head_dim, sight, dropout):
             return None
         if sets.suits(qkv, self.heads, sight):
             return sets.fused

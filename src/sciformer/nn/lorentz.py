@@ -26,33 +26,45 @@ def squeeze(x: Tensor) -> Tensor:
 
 
 class Pairs:
-    """The ordered pairs (i, j), i != j, of the tokens of each sample, as rows of a run.
+    """The ordered pairs (i, j), i != j, of the tokens of each sample.
 
-    left, right  (P,) the rows of i and of j, T where a pair is none
-    real         (P,) True where it is one; None: all
-    count        (T, 1) in how many pairs each token is the first, at least 1
+    On a CPU they are a list of real pairs. Elsewhere shapes may not depend on values: they are all places of the square
+    (B, N, N), which a GPU fills without looking anything up, and `real` tells.
+
+    real    (P,) True where a pair is one; None: all
+    count   (T, 1) in how many pairs each token is the first, at least 1
     """
 
     def __init__(self, layout: Layout) -> None:
-        batch, n = layout.rows.shape
+        batch, n = self.square = layout.rows.shape
         there = ~torch.eye(n, dtype=torch.bool, device=layout.rows.device).expand(batch, n, n)
         if layout.valid is not None:
             there = there & layout.valid[:, None] & layout.valid[:, :, None]
-        left = layout.rows[:, :, None].expand(batch, n, n)
-        right = layout.rows[:, None].expand(batch, n, n)
-        self.total = layout.total
-        if layout.real is None:  # nobody needs shapes that do not depend on values
-            self.left, self.right, self.real = left[there], right[there], None
+        self.layout = layout
+        self.real: Tensor | None = None
+        self.left = self.right = layout.rows
+        if layout.real is None:
+            self.left = layout.rows[:, :, None].expand(batch, n, n)[there]
+            self.right = layout.rows[:, None].expand(batch, n, n)[there]
         else:
-            self.left = torch.where(there, left, self.total).flatten()
-            self.right = torch.where(there, right, self.total).flatten()
             self.real = there.flatten()
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
+    def both(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """What tokens have (T, ...), as what i and what j of each pair has (P, ...); for one that is none, anything."""
+        if self.real is None:
+            return take(first, self.left), take(second, self.right)
+        left, right = self.layout.pad(first)[:, :, None], self.layout.pad(second)[:, None]
+        wide = (*self.square, self.square[1], -1)
+        return left.expand(wide).flatten(0, 2), right.expand(wide).flatten(0, 2)
+
     def gathered(self, values: Tensor) -> Tensor:
         """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have."""
-        sums = values.new_zeros(self.total + 1, *values.shape[1:])
-        return sums.index_add(0, self.left, values)[:-1]
+        if self.real is None:
+            sums = values.new_zeros(self.layout.total, *values.shape[1:])
+            return sums.index_add(0, self.left, values)
+        values = values.masked_fill(~self.real[:, None], 0)
+        return self.layout.unpad(values.view(*self.square, self.square[1], -1).sum(2))
 
 
 class LorentzBlock(nn.Module):
@@ -76,11 +88,12 @@ class LorentzBlock(nn.Module):
 
     def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: Pairs, layout: Layout) -> tuple[Tensor, Tensor]:
         """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
-        a, b = take(x, pairs.left), take(x, pairs.right)
+        a, b = pairs.both(x, x)
         apart = a - b
         seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(h.dtype)
         own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
-        m = take(F.linear(h, own), pairs.left) + take(F.linear(h, other), pairs.right) + F.linear(seen, frame)
+        first, second = pairs.both(F.linear(h, own), F.linear(h, other))
+        m = first + second + F.linear(seen, frame)
         m = F.relu(self.message(F.relu(self.pair_norm(m, pairs.real), inplace=True)), inplace=True)
         m = m * self.gate(m).sigmoid()
         if self.push is not None:

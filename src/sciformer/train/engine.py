@@ -118,6 +118,7 @@ class Engine:
                     if done:
                         break
         finally:
+            self.updater.end()
             self.teller.end()
             if board is not None:
                 board.end()

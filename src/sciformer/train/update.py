@@ -17,6 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..assembly import Assembly
 from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
+from ..data.inputs import Arriving
 from ..data.order import rounded
 from ..errors import UserError
 from ..evaluate import cast
@@ -29,25 +30,14 @@ SHAPES = 512  # of batches that a step may be compiled for
 
 
 class Updated:
-    """What an update showed: the mean loss and the length of the gradient, on their way from the device.
-
-    `read()` waits for that update alone. (Asking a tensor for its value would wait for all that was queued since.)
-    """
+    """What an update showed: the mean loss and the length of the gradient, on their way from the device."""
 
     def __init__(self, loss: Tensor, norm: Tensor) -> None:
-        self.values = torch.stack([loss.float(), norm.float()])
-        self.arrived: torch.cuda.Event | None = None
-        if self.values.is_cuda:
-            on_host = torch.empty(2, pin_memory=True)
-            on_host.copy_(self.values, non_blocking=True)
-            self.values, self.arrived = on_host, torch.cuda.Event()
-            self.arrived.record()
+        self.values = Arriving({"both": torch.stack([loss.float(), norm.float()])})
 
     def read(self) -> tuple[float, float]:
-        """Loss and length of the gradient."""
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        loss, norm = self.values.tolist()
+        """Loss and length of the gradient, when that update is done."""
+        loss, norm = self.values.read()["both"].tolist()
         return loss, norm
 
 
@@ -117,6 +107,11 @@ class Updater:
             self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
             self.optimizer.step()
         return Updated(loss, norm)
+
+    def end(self) -> None:
+        """Forget what was compiled: recorded steps hold memory, and would stand in the way of the next training's."""
+        if self.compiled:
+            torch.compiler.reset()
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""

@@ -4,6 +4,7 @@
     sdpa        PyTorch's fused kernels, CPU and CUDA
     chunked     windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
     flex        FlexAttention: sparse patterns on CUDA
+    flash       FlashAttention: packed sequences without a bias, in half precision on CUDA
     sets        Triton: many small packed sets, with a bias of their pairs, on CUDA
     grouped     the same on the CPU, sets of similar length together
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from ...errors import UserError, one_of
 from ..patterns import Causal, Documents, Full, Sight
 from ..scores import ScaledDot, Score
-from . import chunked, flex, grouped, reference, sdpa, sets
+from . import chunked, flash, flex, grouped, reference, sdpa, sets
 
 __all__ = ["KERNELS", "Kernel", "attend", "choose", "compute"]
 
@@ -39,6 +40,7 @@ KERNELS: dict[str, Kernel] = {
     "sdpa": sdpa,
     "chunked": chunked,
     "flex": flex,
+    "flash": flash,
     "sets": sets,
     "grouped": grouped,
 }
@@ -104,6 +106,8 @@ def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.
     if isinstance(sight.pattern, (Full, Causal)):
         return "sdpa"
     n, m = q.shape[2], k.shape[2]
+    if flash.better(q, q.shape[3], sight, dropout):
+        return "flash"
     if sets.refuse(q, k, sight, score, dropout) is None:
         return "sets"
     if grouped.refuse(q, k, sight, score, dropout) is None and grouped.saves(sight, dropout):

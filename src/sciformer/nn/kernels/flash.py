@@ -1,0 +1,74 @@
+"""FlashAttention of packed sequences (PyTorch's `varlen_attn`), on CUDA in half precision: no bias, no dropout.
+
+`sets` goes over the scores of a block once more in its backward pass for each role of a token, and is made for sets of
+one block. Longer ones are cheaper here.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..patterns import Causal, Documents, Full, Sight
+from ..ragged import Ragged
+from ..scores import Score
+from .reference import repeat_heads
+
+LONG = 64  # tokens of a sequence from which this kernel is the faster one
+WIDEST = 256
+
+
+def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+    """Why this kernel cannot do it, or None."""
+    if not score.fused:
+        return f"the {type(score).__name__} score is not a product of query and key"
+    return unsuited(q, q.shape[3], sight, dropout)
+
+
+def unsuited(x: Tensor, width: int, sight: Sight, dropout: float) -> str | None:
+    """Why x (queries, or all that a projection made) with heads so wide is not for this kernel, or None."""
+    pattern = sight.pattern
+    if not x.is_cuda or x.dtype not in (torch.bfloat16, torch.float16):
+        return "it runs on CUDA, in half precision"
+    if dropout or sight.bias is not None:
+        return "it has neither dropout nor a bias"
+    if width > WIDEST or width % 8:
+        return f"heads are wider than {WIDEST}, or not a multiple of 8"
+    if not isinstance(pattern, Documents) or not isinstance(pattern.within, (Full, Causal)) or pattern.keys is not None:
+        return f"{pattern} is neither full nor causal sight within packed sequences"
+    if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
+        return "some keys are hidden, or came earlier"
+    return None
+
+
+def better(x: Tensor, width: int, sight: Sight, dropout: float) -> bool:
+    """Whether this kernel can do it, and faster than the others."""
+    pattern = sight.pattern
+    long = isinstance(pattern, Documents) and isinstance(pattern.within, Full) and pattern.queries.longest > LONG
+    return long and unsuited(x, width, sight, dropout) is None
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+    """(1, H, T, E) from prepared queries (1, H, T, E), keys and values (1, G, T, E)."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    pattern = sight.pattern
+    assert isinstance(pattern, Documents)
+    ragged = pattern.queries
+    stops = sight.once(("flash",), lambda: borders(ragged))
+    query, key, value = (repeat_heads(x, q.shape[1])[0].transpose(0, 1) for x in (q, k, v))
+    window = (-1, 0) if isinstance(pattern.within, Causal) else (-1, -1)
+    longest = max(1, ragged.longest)
+    scale = score.scale(q.shape[3])
+    out = varlen_attn(query, key, value, stops, stops, longest, longest, scale=scale, window_size=window)
+    assert isinstance(out, Tensor)
+    return out.masked_fill(~ragged.inside[:, None, None], 0).transpose(0, 1)[None]
+
+
+def borders(ragged: Ragged) -> Tensor:
+    """Where sequences begin and end; the tail is cut into sequences too, for nothing is written outside of them."""
+    longest = max(1, ragged.longest)
+    ends = torch.cat([ragged.ends.new_zeros(1), ragged.ends])
+    pieces = -(-ragged.total // longest)
+    tail = ends[-1] + longest * torch.arange(1, pieces + 1, device=ends.device)
+    return torch.cat([ends, tail.clamp(max=ragged.total)]).int()
