@@ -28,7 +28,7 @@ def accuracy(row: Row | None) -> str:
 def rejection(row: Row, kind: str) -> str:
     """The rejection of QCD where a share of a class is kept; a lower bound has its sign."""
     for name, found in row["rejections"].items():
-        if name.startswith(f"rejection_{kind}_"):
+        if name.startswith("rejection_") and name.endswith(f"_{kind}"):
             return ("≥ " if found["bound"] else "") + f"{found['median']:,.0f}"
     return ""
 

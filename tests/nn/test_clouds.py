@@ -72,6 +72,9 @@ def test_layouts_give_the_same_results_statistics_and_gradients(trunk, ragged, t
         "with a tail": lambda made: made(
             F.pad(x, (0, 0, 0, 3), value=torch.nan), tail, at=F.pad(at, (0, 0, 0, 3), value=torch.nan)
         )[:-3],
+        "packed, of fixed shape": lambda made: traced(
+            made, F.pad(x, (0, 0, 0, 3)), Ragged(LENGTHS, ragged.total + 3, 20, 300), F.pad(at, (0, 0, 0, 3))
+        )[:-3],
         "of fixed shape": lambda made: ragged.flatten(traced(made, wide, valid, where)[:, :-4]),
     }
     if not isinstance(trunk, ResNet):

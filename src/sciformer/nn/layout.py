@@ -19,6 +19,7 @@ class Layout:
     real    (T,) True where a row of the run is a token; None: everywhere
     valid   (B, N) where the square of `pad` holds a token, or None: everywhere. Real tokens come first there.
     rows    (B, N) the row of the run that stands at each place of that square; T where there is none
+    ragged  the caller's packed layout, or None
 
     On a CPU what is no token is left out of the run. Elsewhere shapes may not depend on values: it stays, and `real`
     tells.
@@ -27,6 +28,7 @@ class Layout:
     def __init__(self, x: Tensor, valid: Valid) -> None:
         self.given = x.shape[:1] if isinstance(valid, Ragged) else x.shape[:2]
         self.kept: Tensor | None = None
+        self.ragged = valid if isinstance(valid, Ragged) else None
         self.real: Tensor | None = None
         self.valid: Tensor | None = None
         if valid is None:

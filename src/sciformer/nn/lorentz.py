@@ -10,6 +10,7 @@ from ..errors import UserError
 from .edges import coordinates
 from .layout import Layout, entered, take
 from .norms import BatchNorm
+from .ragged import Ragged
 from .transformer import Valid
 from .watch import Watch
 
@@ -28,21 +29,25 @@ def squeeze(x: Tensor) -> Tensor:
 class Pairs:
     """The ordered pairs (i, j), i != j, of the tokens of each sample.
 
-    On a CPU they are a list of real pairs. Elsewhere shapes may not depend on values: they are all places of the square
-    (B, N, N), which a GPU fills without looking anything up, and `real` tells.
+    Packed samples, and all on a CPU, have a list of pairs, one sample after the other. Padded ones on a GPU have the
+    square (B, N, N), for shapes may not depend on values; it is filled without looking anything up.
 
     real    (P,) True where a pair is one; None: all
     count   (T, 1) in how many pairs each token is the first, at least 1
     """
 
     def __init__(self, layout: Layout) -> None:
-        batch, n = self.square = layout.rows.shape
-        there = ~torch.eye(n, dtype=torch.bool, device=layout.rows.device).expand(batch, n, n)
-        if layout.valid is not None:
-            there = there & layout.valid[:, None] & layout.valid[:, :, None]
         self.layout = layout
         self.real: Tensor | None = None
         self.left = self.right = layout.rows
+        self.listed = layout.real is None or layout.ragged is not None
+        if layout.real is not None and layout.ragged is not None:
+            self._list(layout.ragged)
+            return
+        batch, n = layout.rows.shape
+        there = ~torch.eye(n, dtype=torch.bool, device=layout.rows.device).expand(batch, n, n)
+        if layout.valid is not None:
+            there = there & layout.valid[:, None] & layout.valid[:, :, None]
         if layout.real is None:
             self.left = layout.rows[:, :, None].expand(batch, n, n)[there]
             self.right = layout.rows[:, None].expand(batch, n, n)[there]
@@ -50,21 +55,39 @@ class Pairs:
             self.real = there.flatten()
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
+    def _list(self, ragged: Ragged) -> None:
+        """All n x n pairs of each sample, in a run whose length is known beforehand."""
+        ends = ragged.lengths.square().cumsum(0)
+        place = torch.arange(2 * ragged.pairs, device=ends.device)
+        sample = torch.searchsorted(ends, place, right=True)
+        inside = sample < len(ragged)
+        sample = sample.clamp(max=max(0, len(ragged) - 1))
+        count = ragged.lengths[sample].clamp(min=1)
+        inner = place - (ends - ragged.lengths.square())[sample]
+        first = (ragged.ends - ragged.lengths)[sample]
+        i, j = first + inner // count, first + inner % count
+        spread = place % max(1, ragged.total)  # of pairs that are none: no row gets all of them
+        self.left, self.right = torch.where(inside, i, spread), torch.where(inside, j, spread)
+        self.real = inside & (i != j)
+        others = (ragged.lengths - 1)[ragged.sample.clamp(max=max(0, len(ragged) - 1))]
+        self.count = others.clamp(min=1)[:, None]
+
     def both(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """What tokens have (T, ...), as what i and what j of each pair has (P, ...); for one that is none, anything."""
-        if self.real is None:
+        if self.listed:
             return take(first, self.left), take(second, self.right)
+        batch, n = self.layout.rows.shape
         left, right = self.layout.pad(first)[:, :, None], self.layout.pad(second)[:, None]
-        wide = (*self.square, self.square[1], -1)
-        return left.expand(wide).flatten(0, 2), right.expand(wide).flatten(0, 2)
+        return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
         """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have."""
-        if self.real is None:
-            sums = values.new_zeros(self.layout.total, *values.shape[1:])
-            return sums.index_add(0, self.left, values)
-        values = values.masked_fill(~self.real[:, None], 0)
-        return self.layout.unpad(values.view(*self.square, self.square[1], -1).sum(2))
+        if self.real is not None:
+            values = values.masked_fill(~self.real[:, None], 0)
+        if self.listed:
+            return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
+        batch, n = self.layout.rows.shape
+        return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
 
 
 class LorentzBlock(nn.Module):

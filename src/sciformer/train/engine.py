@@ -18,6 +18,7 @@ from ..data.order import arrange
 from ..errors import Stopped, UserError, one_of
 from ..evaluate import Judgement, judge
 from ..metrics import AtLeast, lower_is_better
+from ..nn import BatchNorm
 from ..objectives.base import Step
 from . import checkpoint
 from .folder import Folder
@@ -38,13 +39,14 @@ class Engine:
     def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: Teller) -> None:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
         self.settings = settings = assembly.recipe.train
-        train = assembly.dataset("train")
+        train, model = assembly.dataset("train"), assembly.network()
+        mixed = any(isinstance(module, BatchNorm) for module in model.modules())
         self.order = arrange(
             train,
             settings.batch,
             settings.tokens,
             settings.seed,
-            bucket=settings.bucket,
+            bucket=not mixed if settings.bucket is None else settings.bucket,
             multiple=settings.multiple,
             packed=settings.packed,
             shift=assembly.objective.lookahead,
@@ -53,7 +55,7 @@ class Engine:
         self.total = settings.total(self.order.batches)
         self.every = settings.evaluate_every or max(1, self.total // 10)
         self.save_every = settings.save_every or self.every
-        model = assembly.network().to(ranks.device)
+        model = model.to(ranks.device)
         self.step = Step(model, assembly.objective)
         if settings.freeze:
             freeze(self.step)

@@ -106,8 +106,9 @@ class Train(Section):
     """Whether to replay a compiled step as a CUDA graph; on one GPU without micro-batches unless given."""
     workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0: this one does."""
-    bucket: bool = True
-    """Put samples of similar length together; where they are packed, nothing is gained by it, and they stay mixed."""
+    bucket: bool | None = None
+    """Put samples of similar length together. Unset: yes, unless a norm over the batch would see such ones alone, and
+    be misled; where samples are packed, nothing is gained by it, and they stay mixed."""
     multiple: int | None = Field(default=None, ge=1)
     """Pad samples to a multiple of so many tokens. Unset: 32 where a compiled step wants few shapes, else 1; with
     `tokens`, 16 and more for long samples."""
@@ -120,7 +121,7 @@ class Train(Section):
     def _one_length(self) -> Train:
         if self.steps is not None and self.epochs is not None:
             raise ValueError("give train.steps or train.epochs, not both")
-        if self.tokens is not None and not self.bucket and not self.packed:
+        if self.tokens is not None and self.bucket is False and not self.packed:
             raise ValueError("train.tokens puts samples of similar length together; train.bucket: false would not")
         if self.schedule == "flat" and self.floor == 0:
             raise ValueError("train.schedule: flat goes down to train.floor by equal factors, so it must be above 0")
