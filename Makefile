@@ -27,7 +27,9 @@ $(STAMP): pyproject.toml
 run: $(STAMP) ## the quickstart: simulate Ising lattices, train a transformer that finds the phase transition, report
 	@$(BIN)/sciformer train spins/ising-vit --run runs/quickstart
 
-test: format lint types unit ## format check, lint, types and tests: what CI runs
+# Types and tests go side by side: one core would be idle for a minute otherwise.
+test: format lint ## format check, lint, types and tests: what CI runs
+	@$(MAKE) --no-print-directory -j2 types unit
 
 format: $(STAMP) ## check the formatting (make pretty mends it)
 	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check .; exit 1; }

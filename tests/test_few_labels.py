@@ -73,13 +73,16 @@ def test_every_recipe_with_every_number_of_labels_on_every_fold(tree, tmp_path):
     assert {one["fold"] for one in kept["rows"][0]["runs"]} == {0, 1, 2}
 
 
-def test_the_verb(tree, tmp_path, capsys):
+def test_the_verb(tree, tmp_path, capsys, monkeypatch):
+    asked = []
+    monkeypatch.setattr("sciformer.run.Run.report", lambda run: asked.append(run.path))  # drawing takes longest
     made = tmp_path / "mine.yaml"
     made.write_text(Recipe.of(tree).text())
     line = ["compare", str(made), "--labels", "3,all", "--folds", "2", "--seeds", "1", "--quiet"]
     assert main([*line, "--run", str(tmp_path / "runs")]) == 0
     assert "labels of each class" in capsys.readouterr().out.replace("\n", " ")
     assert len(list((tmp_path / "runs").rglob("model/weights.safetensors"))) == 4
+    assert len(set(asked)) == 4
     assert main(["compare", str(made), "--labels", "few"]) == 2
     assert "--labels 20,100,all" in capsys.readouterr().err
 

@@ -1,5 +1,6 @@
 """The benchmark of memory: it chooses by validation, its gradients and pronouns are what they say, it draws."""
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ def tiny(tmp_path_factory):
     folder = tmp_path_factory.mktemp("why")
     words = f"--tiny --jobs 0 --lags 2,4 --seeds 0,1 --rates 3e-3,1e-2 --device cpu --out {folder}/out"
     words += f" --results {folder}/rows.json --pictures {folder}/pictures"
+    gc.collect()
+    gc.freeze()  # garbage is searched for after each of these runs; not in what other tests left, which takes longest
     why.main(words.split())
     return folder, {row["id"]: row for row in json.loads((folder / "rows.json").read_text())}
 

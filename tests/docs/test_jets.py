@@ -9,7 +9,8 @@ from .test_guides import DOCS, runner
 
 PAGE = DOCS / "jets.md"
 STEPS = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
-SIZES = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
+SIZES = {"model.dim": 16, "model.depth": 1, "model.class_depth": 1, "model.heads": 2}
+SIZES |= {"tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
 SMALL = {**STEPS, **SIZES, "train.batch": 8}
 CHANGES = {
     **dict.fromkeys(("check", "train", "finetune"), SMALL),

@@ -7,7 +7,8 @@ from .test_guides import DOCS, runner
 
 PAGE = DOCS / "jets-tutorial.md"
 SMALL = {"train.steps": 3, "train.batch": 8, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
-SMALL |= {"model.dim": 16, "model.depth": 1, "tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
+SMALL |= {"model.dim": 16, "model.depth": 1, "model.class_depth": 1}
+SMALL |= {"tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
 CHANGES = {"train": SMALL, "check": SMALL, "inspect": {"samples": 1}}
 
 

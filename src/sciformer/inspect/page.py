@@ -19,9 +19,10 @@ import numbers
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ..errors import UserError
@@ -141,10 +142,7 @@ class Page:
         """A picture, drawn now, on a white card; `alt` says what it shows to those who cannot see it."""
         if not alt.strip():
             raise UserError("a text that stands for the picture", f"alt={alt!r}", "Say what it shows.")
-        kept = io.BytesIO()
-        figure.draw_without_rendering()  # a layout settles at its second drawing, and each of ours is to be the same
-        figure.savefig(kept, format="png", dpi=DOTS, facecolor="white", metadata={"Software": None})
-        picture = kept.getvalue()
+        picture = _draw(figure)
         sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # where a PNG keeps them
         width, height = (round(side * SCREEN / DOTS) for side in sides)
         self._parts.append(
@@ -208,6 +206,21 @@ class Page:
             beside.replace(place)
         finally:
             beside.unlink(missing_ok=True)
+
+
+def _draw(figure: Figure) -> bytes:
+    """A figure as PNG. Its layout settles in two rounds; `savefig` would draw all of it for each."""
+    canvas, kept, engine = FigureCanvasAgg(figure), io.BytesIO(), figure.get_layout_engine()
+    before = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
+    for looks in (before, {"dpi": DOTS, "facecolor": "white"}):
+        figure.set(**looks)
+        if engine is not None and figure.axes:
+            with suppress(ValueError):  # what cannot be laid out is drawn as it is, as everywhere in Matplotlib
+                engine.execute(figure)
+    figure.set_layout_engine("none")
+    canvas.print_png(kept, metadata={"Software": None})
+    figure.set(layout_engine=engine, **before)
+    return kept.getvalue()
 
 
 def _escape(text: str) -> str:

@@ -6,16 +6,19 @@ import atexit
 import datetime
 import os
 import re
+import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ..errors import UserError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 PATIENCE = 1800.0  # seconds of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
 LOST = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
@@ -149,10 +152,16 @@ def patience() -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
+def divided(tensor: Tensor) -> TypeGuard[DTensor]:
+    """Whether ranks share a tensor. Where nobody imported those, which takes a second, there are none."""
+    module = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with all its shares, detached; every rank must ask."""
     tensor = tensor.detach()
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if divided(tensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
@@ -162,7 +171,9 @@ def place(value: Tensor, like: Tensor) -> Tensor:
     for the same tensors in the same order, and files do not keep an order.
     """
     value = value.to(like.device)
-    if isinstance(like, DTensor) and value.shape == like.shape:
+    if divided(like) and value.shape == like.shape:
+        from torch.distributed.tensor import distribute_tensor
+
         return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
     return value
 

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 from ..assembly import Assembly
@@ -23,7 +22,7 @@ from ..errors import UserError
 from ..evaluate import cast
 from ..objectives.base import prepare
 from .optimizers import rate
-from .parallel import Ranks
+from .parallel import Ranks, divided
 from .settings import Train
 
 SHAPES = 512  # of batches that a step may be compiled for
@@ -87,7 +86,7 @@ class Updater:
             group["lr"] = rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
-        if isinstance(norm, DTensor):
+        if divided(norm):
             norm = norm.full_tensor()
         if self.device.type == "cpu" and not self.sharded:  # nobody to wait for: what changes nothing is left out
             length = float(norm)
