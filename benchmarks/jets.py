@@ -7,8 +7,9 @@
     tops       Tbqq against QCD: rejection at 30 %, from random weights and pretrained
 
 All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
-same grid (--rates) that is best in validation with the first seed; all seeds then are judged on the test part. Runs are
-trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune); all
+seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done is kept in --out, and the
+same command goes on from there.
 
 The constants of the built-in jets were fitted to Pythia jets of the training part alone, without those that `tops` is
 judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
@@ -85,7 +86,8 @@ def changes_of(task: Task) -> dict[str, Any]:
     changes: dict[str, Any] = dict(COMMON)
     if part in ("builtin", "pretrain"):
         number, batch = task["number"], 512
-        changes |= {"data.kind": "jets", "data.number": number} | budget(number * task["epochs"] // batch, batch)
+        updates = round(number * task["epochs"] // batch * task["share"])
+        changes |= {"data.kind": "jets", "data.number": number} | budget(updates, batch)
     elif part == "tops":
         changes |= events(folder, "tops-train", "tops-") | budget(600, 128)
     else:
@@ -118,13 +120,14 @@ def work(task: Task) -> Result:
     name = "jets/part-masked" if task["model"] == "part_masked" else MODELS[task["model"]]
     folder = Path(task["out"]) / "runs" / task["name"]
     run = train(Recipe.load(name, changes_of(task)), folder, report=False, show=False)
-    found: Result = {key: task[key] for key in ("part", "model", "size", "rate", "seed", "way")}
+    found: Result = {key: task[key] for key in ("part", "model", "size", "rate", "seed", "way", "share")}
     found |= {"valid": run.scores, "parameters": run.about["parameters"]}
     found |= {"training_s": round(run.about["seconds"], 1), "steps": run.recipe.train.steps, "flops": flops(run)}
-    if task["part"] != "pretrain":
+    if task["part"] != "pretrain" and task["share"] == 1:
         scores = run.evaluate("test").scores
         found |= {"test": {key: float(value) for key, value in scores.items()}}
         found |= {"bounds": [key for key, value in scores.items() if str(value).startswith("≥")]}
+    if task["part"] != "pretrain":
         shutil.rmtree(folder)
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
@@ -169,40 +172,46 @@ class Tuning:
                 self.groups[size, model, way] = start
         self.rates = options.rates[:1] if options.tiny else options.rates
         self.first = options.seeds[0]
+        self.tune = float(options.tune) if part == "builtin" else 1.0
 
-    def task(self, group: tuple[str, str, str], rate: float, seed: int) -> tuple[str, Task]:
-        """The name of a run and what is to be done."""
+    def task(self, group: tuple[str, str, str], rate: float, seed: int, share: float = 1.0) -> tuple[str, Task]:
+        """The name of a run and what is to be done, with a share of the updates."""
         size, model, way = group
-        name = f"{self.part}-{size}-{model}-{way}-{rate:g}-{seed}"
+        name = f"{self.part}-{size}-{model}-{way}-{rate:g}-{seed}" + (f"-{share:g}" if share < 1 else "")
         if self.part == "pretrain":
             name = f"pretrained-{model}"
         options = self.options
         made = {"name": name, "part": self.part, "size": size, "model": model, "way": way, "rate": rate, "seed": seed}
         made |= {key: getattr(options, key) for key in ("number", "epochs", "tiny", "compile", "device")}
-        return name, made | {"start": self.groups[group], "out": str(options.out.resolve())}
+        return name, made | {"start": self.groups[group], "out": str(options.out.resolve()), "share": share}
 
     def tasks(self) -> dict[str, Task]:
         """The first runs."""
         if self.part == "pretrain":  # at the rates that were best on the same data, or as given
             return dict(self.task(group, self.options.pretrain_rate, self.first) for group in self.groups)
-        return dict(self.task(group, rate, self.first) for group in self.groups for rate in self.rates)
+        return dict(self.task(group, rate, self.first, self.tune) for group in self.groups for rate in self.rates)
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
         """The other seeds, when all rates of a model are tried."""
         self.results[name] = result
-        if self.part == "pretrain" or result["seed"] != self.first:
+        if self.part == "pretrain" or result["seed"] != self.first or result.get("share", 1) != self.tune:
             return {}
         group = (result["size"], result["model"], result["way"])
-        mine = self.of(group, self.first)
+        mine = self.grid(group)
         if len(mine) < len(self.rates):
             return {}
-        return dict(self.task(group, self.best(mine), seed) for seed in self.options.seeds[1:])
+        seeds = self.options.seeds if self.tune < 1 else self.options.seeds[1:]
+        return dict(self.task(group, self.best(mine), seed) for seed in seeds)
 
-    def of(self, group: tuple[str, str, str], seed: int | None = None) -> list[Result]:
-        """The results of a model."""
+    def of(self, group: tuple[str, str, str], share: float = 1.0) -> list[Result]:
+        """The results of a model after a share of the updates."""
         keys = ("size", "model", "way")
         mine = [one for one in self.results.values() if tuple(one[key] for key in keys) == group]
-        return [one for one in mine if seed is None or one["seed"] == seed]
+        return [one for one in mine if one.get("share", 1) == share]
+
+    def grid(self, group: tuple[str, str, str]) -> list[Result]:
+        """Those by which the rate is chosen."""
+        return [one for one in self.of(group, self.tune) if one["seed"] == self.first]
 
     @staticmethod
     def best(found: list[Result]) -> float:
@@ -213,7 +222,7 @@ class Tuning:
         """The rows of all models whose runs are done."""
         made: list[Row] = []
         for group in self.groups:
-            grid = self.of(group, self.first)
+            grid = self.grid(group)
             if len(grid) < len(self.rates) or self.part == "pretrain":
                 continue
             rate = self.best(grid)
@@ -228,7 +237,7 @@ class Tuning:
         about: dict[str, Any] = {key: mine[0][key] for key in ("rate", "parameters", "steps", "flops")}
         about |= {"training_s": [one["training_s"] for one in mine]}
         about |= {"grid": {f"{one['rate']:g}": round(one["valid"]["accuracy"], 5) for one in grid}}
-        about |= {"rejections": self.rejections(mine)}
+        about |= {"tuned_on": self.tune, "rejections": self.rejections(mine)}
         if self.part in ("pythia", "builtin"):
             about |= {"published": ON_JETCLASS.get(model)}
             heads = {f"{self.part}10.{model}.{metric}": metric for metric in ("accuracy", "auc")}
@@ -274,6 +283,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
     parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
+    parser.add_argument("--tune", type=float, default=1.0, help="share of the updates that chooses the rate (builtin)")
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")

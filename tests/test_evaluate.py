@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.evaluate import answer, batches, judge
+from sciformer.data.inputs import Arriving
+from sciformer.evaluate import answer, batches, judge, later
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 
@@ -76,3 +77,24 @@ def test_answers_are_at_their_places(name):
         assert told.samples["number"].tolist() == list(range(COUNT))
         key = "probabilities" if name == "classify" else "mean"
         np.testing.assert_allclose(told.outputs[key], single.outputs[key], rtol=1e-4, atol=1e-5)
+
+
+def test_each_is_read_when_the_next_is_under_way():
+    seen = []
+
+    def made(count):
+        for number in range(count):
+            seen.append(f"began {number}")
+            yield number
+
+    for number in later(made(3)):
+        seen.append(f"read {number}")
+    assert seen == ["began 0", "began 1", "read 0", "began 2", "read 1", "read 2"]
+    assert not list(later(made(0)))
+
+
+def test_tensors_arrive_as_they_were():
+    x = torch.randn(3, 2)
+    found = Arriving({"x": x, "none": torch.zeros(0)}).read()
+    assert torch.equal(found["x"], x)
+    assert found["none"].shape == (0,)

@@ -183,6 +183,31 @@ def test_neutral_keys_are_keys(tmp_path):
         assert name in dump[section] if name else section in dump, key
 
 
+def test_norms_over_a_batch_see_samples_of_all_lengths(tmp_path):
+    small = {"data.number": 64, "data.valid": 8, "data.test": 0, "train.batch": 8, "train.device": "cpu"}
+    recipes = {
+        "without": Recipe.load("lightcurves/transformer", small | {"train.packed": False}),
+        "with": Recipe.load("jets/pcnn", small),
+        "forced": Recipe.load("jets/pcnn", small | {"train.bucket": True}),
+    }
+    found = {name: engine(recipe, tmp_path / name).order.lengths is not None for name, recipe in recipes.items()}
+    assert found == {"without": True, "with": False, "forced": True}
+
+
+def test_what_was_compiled_is_forgotten_at_the_end(tmp_path, monkeypatch):
+    ends = []
+    monkeypatch.setattr(torch.compiler, "reset", lambda: ends.append(1))
+    made = engine(text_recipe(tmp_path), tmp_path / "plain")
+    made.run()
+    assert not ends  # nothing was compiled
+    made = engine(text_recipe(tmp_path), tmp_path / "compiled")
+    made.updater.compiled = True
+    monkeypatch.setattr(made.updater, "gradient", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        made.run()
+    assert ends == [1]
+
+
 def test_settings():
     assert Train().total(7) == 1000
     assert Train(steps=5).total(7) == 5

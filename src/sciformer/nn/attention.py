@@ -159,8 +159,10 @@ class Attention(nn.Module):
 
     def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
         """A kernel that takes queries, keys and values as the projection made them, in one."""
-        if not self.plain or self.groups != self.heads or flash.better(qkv, self.head_dim, sight, dropout):
+        if not self.plain or self.groups != self.heads:
             return None
+        if flash.better(qkv, self.head_dim, sight, dropout):
+            return flash.fused
         if sets.suits(qkv, self.heads, sight):
             return sets.fused
         if grouped.unsuited(qkv, self.heads, sight) is None and grouped.saves(sight, dropout):

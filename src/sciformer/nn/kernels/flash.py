@@ -51,18 +51,27 @@ def better(x: Tensor, width: int, sight: Sight, dropout: float) -> bool:
     return long and unsuited(x, width, sight, dropout) is None
 
 
+def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
+    """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E), as they are."""
+    query, key, value = qkv[0].unflatten(1, (3, heads, -1)).unbind(1)
+    return _attend(query, key, value, sight, scale)
+
+
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(1, H, T, E) from prepared queries (1, H, T, E), keys and values (1, G, T, E)."""
+    query, key, value = (repeat_heads(x, q.shape[1])[0].transpose(0, 1) for x in (q, k, v))
+    return _attend(query, key, value, sight, score.scale(q.shape[3]))
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, sight: Sight, scale: float) -> Tensor:
     from torch.nn.attention.varlen import varlen_attn
 
     pattern = sight.pattern
     assert isinstance(pattern, Documents)
     ragged = pattern.queries
     stops = sight.once(("flash",), lambda: borders(ragged))
-    query, key, value = (repeat_heads(x, q.shape[1])[0].transpose(0, 1) for x in (q, k, v))
     window = (-1, 0) if isinstance(pattern.within, Causal) else (-1, -1)
     longest = max(1, ragged.longest)
-    scale = score.scale(q.shape[3])
     out = varlen_attn(query, key, value, stops, stops, longest, longest, scale=scale, window_size=window)
     assert isinstance(out, Tensor)
     return out.masked_fill(~ragged.inside[:, None, None], 0).transpose(0, 1)[None]
