@@ -159,6 +159,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "jets_transfer": tables_jets.transfer,
     "jets_speed": tables_jets.speed,
     "asas": tables_lightcurves.asas,
+    "asas_confusion": tables_lightcurves.asas_confusion,
     "fewshot": tables_lightcurves.fewshot,
     "curves": tables_lightcurves.curves,
     "ragged": tables_lightcurves.ragged,

@@ -39,6 +39,18 @@ def asas() -> str:
     return markdown(["", "macro F1", "accuracy", "parameters"], lines)
 
 
+def asas_confusion() -> str:
+    """Who is taken for whom by the best transformer: mean counts over seeds, all folds together."""
+    row = rows("lightcurves").get("asas.folded.macro_f1")
+    if row is None:
+        return UNKNOWN
+    lines = [
+        [name, *(f"{count:.0f}" for count in counts), f"{counts[place] / sum(counts):.2f}"]
+        for place, (name, counts) in enumerate(zip(row["classes"], row["confusion"]))
+    ]
+    return markdown(["is, called", *row["classes"], "found"], lines)
+
+
 def fewshot() -> str:
     """Macro F1 by labels of each class."""
     found = rows("lightcurves")
