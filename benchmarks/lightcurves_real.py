@@ -15,7 +15,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run
 
 BODY = "lightcurves/transformer"  # what is pretrained
-STEPS = {"20": (800, 32), "100": (2000, 64), "all": (4000, 64)}  # updates and curves in each, by labels of a class
+STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
 NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
 
 

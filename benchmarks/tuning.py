@@ -138,6 +138,7 @@ class Tuning:
         for name, (_, unit, better) in scores[0].items():
             values = [score[name][0] for score in scores]
             command = f"python benchmarks/{self.script} {self.name}"
+            command += f" --steps {self.options.steps}" if self.options.steps else ""
             made.append(seeds_row(name, values, unit, better, command, one["device"], **about))
         return made
 
