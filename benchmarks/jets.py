@@ -297,7 +297,10 @@ def main() -> None:
         prepare(options.pythia, options.out / "pythia")
     for part in options.parts:
         tuning = Tuning(options, part)
-        for name, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then):
+        alike = (lambda task: str(task["model"])) if options.compile else None
+        for name, result in side_by_side(
+            work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike
+        ):
             scores = result["test"] if "test" in result else result["valid"]
             print(name, {key: round(value, 4) for key, value in scores.items()}, flush=True)
             record(options.results, tuning.rows())

@@ -29,10 +29,12 @@ def side_by_side(
     jobs: int,
     out: Path,
     then: Callable[[str, Result], Mapping[str, Task]] = lambda name, result: {},
+    alike: Callable[[Task], str] | None = None,
 ) -> Iterator[tuple[str, Result]]:
     """(name, work(task)) of all tasks as they come, so many at a time; with 0 jobs one after the other, here.
 
     then     more tasks that follow from a result
+    alike    a word for tasks that compile the same: all wait for the first of them, which leaves it in the cache
 
     Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
     fails is told, tried once more when all others are done (memory may be free then), and named at the end.
@@ -47,14 +49,19 @@ def side_by_side(
         known: dict[str, Task] = {}
         again: list[str] = []
         lost: set[str] = set()
+        waiting: dict[str, dict[str, Task]] = {}  # by their word, those that wait for the first
+        warm: set[str] = set()
 
         def submit(more: Mapping[str, Task]) -> None:
             known.update(more)
             for name, task in more.items():
-                kept = out / f"{name}.json"
+                kept, word = out / f"{name}.json", alike(task) if alike else ""
                 if kept.exists():
                     ready[name] = json.loads(kept.read_text())
+                elif alike and word not in warm and word in waiting:
+                    waiting[word][name] = task
                 else:
+                    waiting.setdefault(word, {})
                     running[pool.submit(_try, work, task)] = name
 
         submit(tasks)
@@ -70,6 +77,9 @@ def side_by_side(
                 yield name, result
             for done in wait(running, return_when=FIRST_COMPLETED)[0] if running else ():
                 name, (found, seconds) = running.pop(done), done.result()
+                if alike:
+                    warm.add(word := alike(known[name]))
+                    submit(waiting.pop(word, {}))
                 if isinstance(found, str):
                     print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
                     if name not in lost:

@@ -52,6 +52,7 @@ def options_of(
     parser.add_argument("--pretrain-rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--folds", type=int, default=5, help=folds)
+    parser.add_argument("--paired", action="store_true", help="every seed in a fold of its own, in place of all folds")
     parser.add_argument("--jobs", type=int, default=jobs, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
     parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
@@ -79,7 +80,15 @@ class Tuning:
 
     def folds(self, group: Group) -> list[int]:
         """The folds that a model is judged in."""
-        return list(range(min(self.part.folds(group), self.options.folds)))
+        most = len(self.options.seeds) if self.options.paired else self.options.folds
+        return list(range(min(self.part.folds(group), self.options.folds, most)))
+
+    def runs(self, group: Group) -> list[tuple[int, int]]:
+        """(fold, seed) of all runs that judge a model; the first one is that of the grid."""
+        folds = self.folds(group)
+        if self.options.paired:
+            return [(folds[i % len(folds)], seed) for i, seed in enumerate(self.seeds)]
+        return [(fold, seed) for fold in folds for seed in self.seeds]
 
     def task(self, key: str, fold: int, rate: float, seed: int) -> tuple[str, Task]:
         """The name of a run and what is to be done."""
@@ -114,8 +123,7 @@ class Tuning:
         if before or not self.grid(key) or not self.part.judged:
             return {}
         rate = self.best(key)
-        runs = [(fold, seed) for fold in self.folds(self.groups[key]) for seed in self.seeds]
-        return dict(self.task(key, fold, rate, seed) for fold, seed in runs if fold or seed != self.seeds[0])
+        return dict(self.task(key, fold, rate, seed) for fold, seed in self.runs(self.groups[key])[1:])
 
     def rows(self, key: str) -> list[Row]:
         """The rows of one model, when all its runs are done."""
@@ -124,13 +132,14 @@ class Tuning:
             return []
         rate = self.best(key)
         mine = [one for one in self.found[key] if one["rate"] == rate and "error" not in one]
-        by_seed = [[one for one in mine if one["seed"] == seed] for seed in self.seeds]
-        if any(len(some) < len(self.folds(group)) for some in by_seed):
+        there = {(one["fold"], one["seed"]): one for one in mine}
+        if any(run not in there for run in self.runs(group)):
             return []
-        by_seed = [sorted(some, key=lambda one: one["fold"]) for some in by_seed]
+        by_seed = [[there[run] for run in self.runs(group) if run[1] == seed] for seed in self.seeds]
         scores = [self.part.scores(group, [one["test"] for one in some]) for some in by_seed]
         one = mine[0]
         about: dict[str, Any] = {"folds": len(self.folds(group)), "rate": rate, "parameters": one["parameters"]}
+        about |= {"paired": True} if self.options.paired else {}
         about |= {"steps": one["steps"], "training_s": sorted(run["training_s"] for run in mine)[len(mine) // 2]}
         about |= {"grid": {f"{run['rate']:g}": round(run["valid"][self.part.choose], 5) for run in self.grid(key)}}
         about |= self.part.about(group, [[run["test"] for run in some] for some in by_seed])
@@ -138,7 +147,9 @@ class Tuning:
         for name, (_, unit, better) in scores[0].items():
             values = [score[name][0] for score in scores]
             command = f"python benchmarks/{self.script} {self.name}"
-            command += f" --steps {self.options.steps}" if self.options.steps else ""
+            command += (" --paired" if self.options.paired else "") + (
+                f" --steps {self.options.steps}" if self.options.steps else ""
+            )
             made.append(seeds_row(name, values, unit, better, command, one["device"], **about))
         return made
 
@@ -146,7 +157,8 @@ class Tuning:
 def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
     """All runs of a part, side by side; rows are written as they come."""
     options = tuning.options
-    for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then):
+    alike = (lambda task: str(task["group"])) if options.compile else None
+    for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike):
         shown = {key: round(value, 4) for key, value in result["valid"].items()}
         print(f"{run}: in validation {shown}", flush=True)
         rows = tuning.rows(result["group"])

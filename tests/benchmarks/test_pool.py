@@ -1,0 +1,46 @@
+"""Trainings side by side: each once, kept, tried again; those that compile the same wait for the first of them."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+from pool import side_by_side
+
+
+def named(*names):
+    return {name: {"name": name} for name in names}
+
+
+def test_tasks_that_compile_the_same_wait_for_the_first(tmp_path):
+    began = []
+
+    def work(task):
+        began.append(task["name"])
+        return {"of": task["name"]}
+
+    def then(name, result):
+        return named("a9") if name == "a0" else {}
+
+    tasks = named("a0", "a1", "a2", "b0", "b1")
+    found = dict(side_by_side(work, tasks, 0, tmp_path, then, lambda task: task["name"][0]))
+    assert began[:2] == ["a0", "b0"]
+    assert sorted(began) == sorted(found) == ["a0", "a1", "a2", "a9", "b0", "b1"]
+    began.clear()
+    assert dict(side_by_side(work, tasks, 0, tmp_path, then, lambda task: task["name"][0])) == found
+    assert not began  # all were kept
+
+
+def test_what_fails_is_tried_again_and_holds_nobody_up(tmp_path, capsys):
+    tries = []
+
+    def work(task):
+        tries.append(task["name"])
+        if task["name"] == "a0":
+            raise ValueError("no memory")
+        return {}
+
+    found = dict(side_by_side(work, named("a0", "a1"), 0, tmp_path, alike=lambda task: "a"))
+    assert list(found) == ["a1"]
+    assert tries == ["a0", "a1", "a0"]
+    assert "1 failed twice: a0" in capsys.readouterr().err
