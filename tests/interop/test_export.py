@@ -142,6 +142,10 @@ def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
         patch.setattr("sciformer.interop.export.save", full)
         with pytest.raises(UserError, match=r"to write a model to .*out; found No space left on device. Make room"):
             export_model(run, out, overwrite=True)
+    with monkeypatch.context() as patch:  # while a folder writes, which by itself would speak of a run
+        patch.setattr("sciformer.train.folder.sync", full)
+        with pytest.raises(UserError, match=r"to write a model to .*found No space left on device. Make room.*--out"):
+            export_model(run, out, overwrite=True)
     assert (out / "config.json").read_text() == "old"
     export_model(run, out, overwrite=True)
     assert json.loads((out / "config.json").read_text())["model_type"] == "gpt2"

@@ -45,9 +45,12 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
     try:
         notes = onnx.write_onnx(run, partial) if format == "onnx" else _write_family(run, partial)
         _put(partial.path, out)
-    except OSError as error:
+    except (OSError, UserError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__  # a folder speaks of a run
+        if not isinstance(cause, OSError):
+            raise
         advice = "Make room on that disk, or name another folder with --out."
-        raise UserError(f"to write a model to {out}", f"{error.strerror or error}", advice) from error
+        raise UserError(f"to write a model to {out}", f"{cause.strerror or cause}", advice) from error
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
     return notes
