@@ -1,7 +1,8 @@
 """What trained vision transformers look at. `python benchmarks/images_insight.py PART ...`
 
-    looks   of the ViT on simulated galaxies: are codes of near places alike, do later blocks look further, does leaving
-            out what attention points at change the answer more than leaving out as many random patches?
+    looks   of the ViT on simulated galaxies, or on MNIST (--on mnist --data FOLDER): are codes of near places alike, do
+            later blocks look further, does leaving out what attention points at change the answer more than leaving out
+            as many random patches?
     cues    ViT and CNN trained on images whose shape and texture agree, asked where the two disagree
 
 Three seeds each, trained side by side (--jobs), at one rate for all; figures of the first seed go to --pictures. What
@@ -20,7 +21,7 @@ import torch
 from matplotlib.figure import Figure
 
 import images_data
-from images_tasks import CHOSEN, JUDGED, ROUND, Galaxies, files, settings
+from images_tasks import CHOSEN, JUDGED, ROUND, Galaxies, Mnist, files, settings
 from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
@@ -34,7 +35,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
 CUES = {"vit": "images/cues-vit", "cnn": "images/cues-cnn"}
-SAMPLES = 256  # galaxies that are looked at
+SAMPLES = 256  # images that are looked at
 DOTS = 110
 
 
@@ -44,7 +45,7 @@ def work(task: Task) -> Result:
     run = train(recipe(task), Path(task["out"]) / "runs" / task["name"], report=False, show=False)
     found: Result = {key: task[key] for key in ("part", "model", "seed")}
     found |= {"parameters": run.about["parameters"], "training_s": round(run.about["seconds"], 1)}
-    found |= {"device": run.device.type, "steps": run.recipe.train.total(1)}
+    found |= {"device": run.device.type, "steps": run.recipe.train.total(1), "on": task["on"]}
     return found | (looks(run, task) if task["part"] == "looks" else cues(run, task))
 
 
@@ -52,6 +53,11 @@ def recipe(task: Task) -> Recipe:
     """What is trained."""
     data = Path(task["data"]) / ("galaxies" if task["part"] == "looks" else "cues")
     changes = files(data, f"train-{task['number']}", "valid", "test")
+    if task["part"] == "looks" and task["on"] == "mnist":
+        kept = Path(task["data"]) / "mnist"
+        parts = ("train-10-0",) * 3 if task["tiny"] else ("train", "valid", "test")
+        changes = files(kept, *parts) | settings(task, 1500, 64, best="accuracy")
+        return Recipe.load("images/mnist-vit", changes | ({"model.depth": 2} if task["tiny"] else {}))
     if task["part"] == "looks":
         changes |= ROUND | settings(task, 4000, 256, best="accuracy") | ({"model.depth": 2} if task["tiny"] else {})
         return Recipe.load("images/galaxies", changes)
@@ -111,9 +117,11 @@ def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
     made = {}
     for model in ("vit",) if part == "looks" else CUES:
         for seed in options.seeds:
-            name = f"{part}-{model}-{seed}"
+            name = f"{part}-{model}-{seed}" if part == "cues" else f"{part}-{options.on}-{seed}"
             task = {"name": name, "part": part, "model": model, "seed": seed, "of": ("all", model, "scratch")}
-            task |= {key: getattr(options, key) for key in ("tiny", "compile", "device", "steps", "workers", "rate")}
+            task |= {
+                key: getattr(options, key) for key in ("tiny", "compile", "device", "steps", "workers", "rate", "on")
+            }
             number = 64 if options.tiny else options.galaxies if part == "looks" else options.cues
             pictures = str(options.pictures.resolve()) if seed == options.seeds[0] else ""
             out = options.out.resolve()
@@ -124,7 +132,7 @@ def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
 def prepare(options: argparse.Namespace, part: str) -> None:
     """Make the images."""
     if part == "looks":
-        Galaxies().prepare(options)
+        (Mnist() if options.on == "mnist" else Galaxies()).prepare(options)
         return
     number = 64 if options.tiny else options.cues
     few = {"data.valid": 16, "data.test": 16} if options.tiny else {"data.valid": CHOSEN, "data.test": JUDGED}
@@ -137,14 +145,15 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
     one = found[0]
     about: dict[str, Any] = {key: one[key] for key in ("parameters", "steps")}
     about |= {"rate": rate, "training_s": [each["training_s"] for each in found]}
-    common = (f"python benchmarks/images_insight.py {part}", one["device"])
+    command = f"python benchmarks/images_insight.py {part}" + (" --on mnist" if one["on"] == "mnist" else "")
+    common = (command, one["device"])
     if part == "cues":
         sums = {key: sum(each["counts"][key] for each in found) for key in ("first", "second", "neither")}
         about |= {"answers": dict(zip(("shape", "texture", "neither"), sums.values()))}
         about |= {"valid_accuracy": [round(each["valid"]["accuracy"], 5) for each in found]}
         values = [each["bias"] for each in found]
         return [seeds_row(f"insight.shape_bias.{one['model']}", values, "share", "higher", *common, **about)]
-    about |= {key: one[key] for key in ("samples", "removed", "reach", "uniform_reach")}
+    about |= {key: one[key] for key in ("on", "samples", "removed", "reach", "uniform_reach")}
     about |= {"accuracy": [round(each["accuracy"], 5) for each in found]}
     ways = {
         way: [round(float(np.mean([each["faithfulness"][way][i] for each in found])), 4) for i in (0, 1)]
@@ -189,6 +198,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="+", choices=["looks", "cues"])
     parser.add_argument("--galaxies", type=int, default=100_000, choices=[1000, 10_000, 100_000], help="to train on")
+    parser.add_argument(
+        "--on", default="galaxies", choices=["galaxies", "mnist"], help="what the ViT of looks is about"
+    )
+    parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--cues", type=int, default=20_000, help="images of shapes to train on")
     parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
     parser.add_argument("--rate", type=float, default=5e-4)

@@ -56,6 +56,7 @@ COMMON: dict[str, Any] = {
 }
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
+LONG = 1000  # updates from which compiling pays
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 
@@ -93,14 +94,16 @@ def changes_of(task: Task) -> dict[str, Any]:
     else:
         changes |= events(folder, "train" if size == "all" else f"train-{size}") | budget(*STEPS[size])
     if part == "tops":
-        changes |= {"objective.background": "QCD", "objective.efficiencies": {"Tbqq": [0.3, 0.5]}}
+        changes |= {"objective.background": "QCD", "objective.efficiencies": {}}  # of two classes: 0.3 and 0.5
     elif task["model"] != "part_masked":
         changes |= REJECT
     if task["model"] == "part_masked":
         changes.pop("train.best")
     if task["start"]:
         changes |= {"train.start": task["start"]}
-    changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": task["compile"]}
+    compiled = task["compile"] and changes["train.steps"] >= LONG
+    changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": compiled}
+    changes["train.workers"] = task["workers"]
     if task["device"]:
         changes["train.device"] = task["device"]
     if task["tiny"]:
@@ -178,11 +181,14 @@ class Tuning:
         """The name of a run and what is to be done, with a share of the updates."""
         size, model, way = group
         name = f"{self.part}-{size}-{model}-{way}-{rate:g}-{seed}" + (f"-{share:g}" if share < 1 else "")
-        if self.part == "pretrain":
+        part = self.part
+        if part == "pretrain":
             name = f"pretrained-{model}"
+        elif part == "transfer" and (size, way) == ("all", "scratch"):  # the very runs of the table of models
+            part, name = "pythia", name.replace("transfer", "pythia", 1)
         options = self.options
-        made = {"name": name, "part": self.part, "size": size, "model": model, "way": way, "rate": rate, "seed": seed}
-        made |= {key: getattr(options, key) for key in ("number", "epochs", "tiny", "compile", "device")}
+        made = {"name": name, "part": part, "size": size, "model": model, "way": way, "rate": rate, "seed": seed}
+        made |= {key: getattr(options, key) for key in ("number", "epochs", "tiny", "compile", "device", "workers")}
         return name, made | {"start": self.groups[group], "out": str(options.out.resolve()), "share": share}
 
     def tasks(self) -> dict[str, Task]:
@@ -287,7 +293,8 @@ def main() -> None:
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")
-    parser.add_argument("--compile", action="store_true", help="compile; worth it in long trainings")
+    parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
+    parser.add_argument("--compile", action="store_true", help=f"compile trainings of {LONG:,} updates and more")
     parser.add_argument("--device", default="")
     parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
     parser.add_argument("--out", type=Path, default=Path("runs/jets"))
