@@ -81,6 +81,26 @@ def run() -> str:
     return markdown(["", "measured", "bar", "hardware", "command"], lines)
 
 
+def peers() -> str:
+    """One line from each field, beside who was there before."""
+    forest = rows("lightcurves").get("asas.forest_period.macro_f1")
+    rival = f" (forest with periods: {forest['value']:.3f})" if forest else ""
+    wanted = {
+        ("text-speed", "gpt124m_train.ratio_nanogpt"): ("GPT of 124 M, training step, over nanoGPT compiled", "≥ 1.05"),
+        ("text-speed", "decode_b1.ratio_hf"): ("its next token, one sequence, over Hugging Face", "≥ 10"),
+        ("text", "multi30k_en_de.test2016.bleu_tok"): ("Multi30k, English to German, BLEU", "≥ 41.02"),
+        ("jets-speed", "part_train_gpu.ratio_official"): ("Particle Transformer, training step, over weaver", "≥ 4"),
+        ("jets-loading", "root_loading.ratio_weaver"): ("ROOT file to batches, over weaver", "≥ 2"),
+        ("lightcurves", "asas.folded.macro_f1"): (f"classes of ASAS stars, macro F1{rival}", "≥ 0.722"),
+        ("images-speed", "vit_b16_train.ratio_timm"): ("ViT-B/16, training step, over timm compiled", "≥ 1"),
+    }
+    lines = []
+    for (file, name), (text, bar) in wanted.items():
+        if row := rows(file).get(name):
+            lines.append([text, figure(row), bar, row["hardware"].split(",")[0], f"`{row['command']}`"])
+    return markdown(["", "measured", "bar", "hardware", "command"], lines)
+
+
 def figure(row: Row) -> str:
     """A value with its unit, and the spread over seeds where there are several."""
     value = f"{row['value']:,.0f}" if row["value"] >= 1000 else f"{row['value']:.4g}"
@@ -145,6 +165,7 @@ def kernels(tag: str) -> Callable[[], str]:
 TABLES: dict[str, Callable[[], str]] = {
     "core": core,
     "run": run,
+    "peers": peers,
     "ising": ising,
     "translation": tables_text.translation,
     "ladder": tables_text.ladder,
