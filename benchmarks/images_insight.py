@@ -145,7 +145,9 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
     one = found[0]
     about: dict[str, Any] = {key: one[key] for key in ("parameters", "steps")}
     about |= {"rate": rate, "training_s": [each["training_s"] for each in found]}
-    command = f"python benchmarks/images_insight.py {part}" + (" --on mnist" if one["on"] == "mnist" else "")
+    command = f"python benchmarks/images_insight.py {part}" + (
+        " --on mnist" if part == "looks" and one["on"] == "mnist" else ""
+    )
     common = (command, one["device"])
     if part == "cues":
         sums = {key: sum(each["counts"][key] for each in found) for key in ("first", "second", "neither")}
