@@ -304,7 +304,7 @@ def main() -> None:
         prepare(options.pythia, options.out / "pythia")
     for part in options.parts:
         tuning = Tuning(options, part)
-        alike = (lambda task: str(task["model"])) if options.compile else None
+        alike = (lambda task: f"{task['model']}-{task['share']}") if options.compile else None
         for name, result in side_by_side(
             work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike
         ):
