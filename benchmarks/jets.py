@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from jets_data import CLASSES, prepare
+from jets_data import CLASSES, prepare, simulate
 from measure import RESULTS, Row, flops, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.recipe import Recipe
@@ -56,6 +56,7 @@ COMMON: dict[str, Any] = {
 }
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
+CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
 LONG = 1000  # updates from which compiling pays
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
@@ -68,9 +69,15 @@ def events(folder: Path, train_file: str, kind: str = "") -> dict[str, Any]:
     return named | {"data.kind": "events", "data.classes": {name: f"label_{name}" for name in classes}}
 
 
-def budget(steps: int, batch: int) -> dict[str, Any]:
-    """So many updates, looked at twenty times."""
-    often = max(1, steps // 20)
+def built_in(number: int, out: str) -> dict[str, Any]:
+    """The data section for so many simulated jets, which are made once for all runs."""
+    found = {"data.kind": "jets", "data.number": number, "data.cache": str(Path(out) / "built-in")}
+    return found | {"data.valid": min(CHOSEN, number // 10), "data.test": min(JUDGED, number // 10)}
+
+
+def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
+    """So many updates, looked at so often."""
+    often = max(1, steps // looks)
     return {
         "train.steps": steps,
         "train.batch": batch,
@@ -88,7 +95,7 @@ def changes_of(task: Task) -> dict[str, Any]:
     if part in ("builtin", "pretrain"):
         number, batch = task["number"], 512
         updates = round(number * task["epochs"] // batch * task["share"])
-        changes |= {"data.kind": "jets", "data.number": number} | budget(updates, batch)
+        changes |= built_in(number, task["out"]) | budget(updates, batch, looks=10 if task["share"] == 1 else 4)
     elif part == "tops":
         changes |= events(folder, "tops-train", "tops-") | budget(600, 128)
     else:
@@ -112,7 +119,7 @@ def changes_of(task: Task) -> dict[str, Any]:
             few = "tops-valid" if part == "tops" else "train-100"
             changes |= {f"data.{key}": [str(folder / f"{few}.parquet")] for key in ("files", "valid", "test")}
         if part in ("builtin", "pretrain"):
-            changes["data.number"] = 400
+            changes |= built_in(400, task["out"])
     return changes
 
 
@@ -303,6 +310,9 @@ def main() -> None:
     if options.pythia is not None:
         prepare(options.pythia, options.out / "pythia")
     for part in options.parts:
+        if part in ("builtin", "pretrain"):
+            made = built_in(400 if options.tiny else options.number, str(options.out.resolve()))
+            simulate(Recipe.load("jets/part", made).data, 2 * options.jobs)
         tuning = Tuning(options, part)
         alike = (lambda task: f"{task['model']}-{task['share']}") if options.compile else None
         for name, result in side_by_side(

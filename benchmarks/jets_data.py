@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,18 @@ def prepare(source: Path, out: Path) -> None:
     for name, rows in parts_of(jet["label"][two], HALVES).items():
         write(f"tops-{name}", two[rows])
     (out / "done").write_text("")
+
+
+def simulate(section: Any, jobs: int) -> None:
+    """Make all pieces of simulated jets, side by side, in the folder that the section names, for all runs."""
+    pieces = [(source, piece) for source in section.open().sources.values() for piece in range(len(source.sizes))]
+    if jobs:
+        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+            pool.starmap(_make, pieces)
+    else:
+        for source, piece in pieces:
+            _make(source, piece)
+
+
+def _make(source: Any, piece: int) -> None:
+    source.load(piece)
