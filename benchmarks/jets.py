@@ -314,7 +314,7 @@ def main() -> None:
             made = built_in(400 if options.tiny else options.number, str(options.out.resolve()))
             simulate(Recipe.load("jets/part", made).data, 2 * options.jobs)
         tuning = Tuning(options, part)
-        alike = (lambda task: f"{task['model']}-{task['share']}") if options.compile else None
+        alike = (lambda task: f"{task['model']}-{task['size']}-{task['share']}") if options.compile else None
         for name, result in side_by_side(
             work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike
         ):
