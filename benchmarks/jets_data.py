@@ -91,7 +91,10 @@ def prepare(source: Path, out: Path) -> None:
 
 
 def simulate(section: Any, jobs: int) -> None:
-    """Make all pieces of simulated jets, side by side, in the folder that the section names, for all runs."""
+    """Make all pieces of simulated jets, side by side, in the folder that the section names, once for all."""
+    done = Path(section.cache) / "-".join([section.mark(), *map(str, section.counts().values()), "done"])
+    if done.exists():
+        return
     pieces = [(source, piece) for source in section.open().sources.values() for piece in range(len(source.sizes))]
     if jobs:
         with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -99,6 +102,7 @@ def simulate(section: Any, jobs: int) -> None:
     else:
         for source, piece in pieces:
             _make(source, piece)
+    done.write_text("")
 
 
 def _make(source: Any, piece: int) -> None:
