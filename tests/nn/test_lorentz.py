@@ -91,6 +91,64 @@ def test_a_block_is_its_equation(net):
         torch.testing.assert_close(moved[i], x[i] + 5e-3 * push)
 
 
+@pytest.mark.parametrize(("lengths", "total"), [([7, 1, 0, 12, 2], None), ([3, 5], 12), ([1, 0, 1], 4)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_moments_are_those_of_all_real_pairs(lengths, total, padded):
+    torch.manual_seed(1)
+    ragged = Ragged(lengths, total)
+    x = torch.zeros(ragged.total, 1).double()
+    layout = Layout(ragged.pad(x).as_subclass(Other), ragged.valid) if padded else Layout(x, ragged)
+    pairs, frame = Pairs(layout), torch.randn(6, 2).double()
+    assert pairs.listed is not padded
+    a, b = (5 + torch.randn(layout.total, 6).double().requires_grad_() for _ in range(2))
+    symmetric = torch.rand(layout.total, 2).double()
+    left, right = pairs.both(symmetric, symmetric)
+    seen = left + right
+    mean, variance, count = pairs.moments(a, b, seen, frame)
+    first, second = pairs.both(a, b)
+    rows = first + second + seen @ frame.T
+    rows = rows if pairs.real is None else rows[pairs.real.flatten()]
+    assert int(count) == len(rows) == sum(n * (n - 1) for n in lengths)
+    if not len(rows):
+        assert not mean.any()
+        assert not variance.any()
+        return
+    torch.testing.assert_close(mean, rows.mean(0))
+    torch.testing.assert_close(variance, rows.var(0, unbiased=False))
+    found = torch.autograd.grad((mean + variance).sum(), [a, b], retain_graph=True)
+    expected = torch.autograd.grad((rows.mean(0) + rows.var(0, unbiased=False)).sum(), [a, b])
+    torch.testing.assert_close(found, expected)
+
+
+class Other(torch.Tensor):
+    """A tensor whose shapes may not depend on values, as on a GPU."""
+
+
+def test_in_training_a_block_normalises_over_its_pairs():
+    torch.manual_seed(2)
+    block, plain = (LorentzNet(3, 8, 2).double().blocks[0] for _ in range(2))
+    plain.load_state_dict(block.state_dict())
+    ragged, x = Ragged([4, 6]), momenta(10)
+    h, s, layout = torch.randn(10, 8).double(), torch.randn(10, 4).double(), Layout(torch.zeros(10, 1), ragged)
+    pairs = Pairs(layout)
+    found, _ = block(h, x, s, pairs, layout)
+    a, b = x[pairs.left], x[pairs.right]
+    seen = squeeze(torch.stack([product(a - b, a - b), product(a, b)], -1))
+    m = plain.pair_norm(plain.pair(torch.cat([h[pairs.left], h[pairs.right], seen], -1))).relu()
+    m = plain.message(m).relu()
+    m = m * plain.gate(m).sigmoid()
+    y = plain.token(torch.cat([h, torch.zeros(10, 8).double().index_add(0, pairs.left, m), s], -1))
+    expected = h + plain.out(plain.token_norm(y).relu())
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(block.pair_norm.running_mean, plain.pair_norm.running_mean)
+    torch.testing.assert_close(block.pair_norm.running_var, plain.pair_norm.running_var)
+    for made in (found, expected):
+        made.square().sum().backward()
+    for (name, mine), its in zip(block.named_parameters(), plain.parameters()):
+        if its.grad is not None and "token.bias" not in name:  # in front of a norm: no effect, but for rounding
+            torch.testing.assert_close(mine.grad, its.grad, msg=name)
+
+
 def test_small_functions():
     p = torch.tensor([[5.0, 3.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
     assert product(p, p).tolist() == [16.0, 0.0]

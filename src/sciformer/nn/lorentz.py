@@ -32,7 +32,7 @@ class Pairs:
     Packed samples, and all on a CPU, have a list of pairs, one sample after the other. Padded ones on a GPU have the
     square (B, N, N), for shapes may not depend on values; it is filled without looking anything up.
 
-    real    (P,) True where a pair is one; None: all
+    real    (P, 1) True where a pair is one; None: all
     count   (T, 1) in how many pairs each token is the first, at least 1
     """
 
@@ -52,7 +52,7 @@ class Pairs:
             self.left = layout.rows[:, :, None].expand(batch, n, n)[there]
             self.right = layout.rows[:, None].expand(batch, n, n)[there]
         else:
-            self.real = there.flatten()
+            self.real = there.view(-1, 1)
         self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
 
     def _list(self, ragged: Ragged) -> None:
@@ -68,7 +68,7 @@ class Pairs:
         i, j = first + inner // count, first + inner % count
         spread = place % max(1, ragged.total)  # of pairs that are none: no row gets all of them
         self.left, self.right = torch.where(inside, i, spread), torch.where(inside, j, spread)
-        self.real = inside & (i != j)
+        self.real = (inside & (i != j))[:, None]
         others = (ragged.lengths - 1)[ragged.sample.clamp(max=max(0, len(ragged) - 1))]
         self.count = others.clamp(min=1)[:, None]
 
@@ -81,13 +81,46 @@ class Pairs:
         return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
 
     def gathered(self, values: Tensor) -> Tensor:
-        """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have."""
-        if self.real is not None:
-            values = values.masked_fill(~self.real[:, None], 0)
+        """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have; those that are none must have zeros."""
         if self.listed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape
         return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
+
+    def masked(self, values: Tensor) -> Tensor:
+        """(P, ...) with zeros where a pair is none."""
+        return values if self.real is None else values * self.real
+
+    def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (D,), variance (D,) and number of a_i + b_j + frame seen_ij over all pairs, without making the sum.
+
+        a and b (T, D) belong to tokens, seen (P, C) is the same for (i, j) and (j, i), frame (D, C). All sums are over
+        tokens, for sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i, and of what has been centred.
+        """
+        layout = self.layout
+        there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
+        valid, n = there[..., None].to(a.dtype), there.sum(1)[:, None, None].to(a.dtype)
+        times = (n - 1).clamp(min=0) * valid  # (B, N, 1) how often a token is the first
+        count = times.sum()
+        some = count.clamp(min=1)
+        own = layout.pad(self.gathered(self.masked(seen)))
+        centre = own.sum((0, 1)) / some
+        own = own - times * centre
+        off = self.masked(seen - centre)
+        square = torch.stack([(off * column[:, None]).sum(0) for column in off.unbind(1)])
+        (a, mean_a), (b, mean_b) = (_centred(layout.pad(side), times, valid, some) for side in (a, b))
+        both = a.sum(1) * b.sum(1) - (a * b).sum(1)
+        spread = (times * (a.square() + b.square())).sum((0, 1)) + 2 * both.sum(0)
+        spread = spread + (frame[:, :, None] * square * frame[:, None]).sum((1, 2))
+        for column, weight in zip(own.unbind(-1), frame.unbind(1)):
+            spread = spread + 2 * weight * ((a + b) * column[..., None]).sum((0, 1))
+        return mean_a + mean_b + (frame * centre).sum(1), spread.clamp(min=0) / some, count
+
+
+def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, N, D) without its mean over pairs, and that mean (D,)."""
+    mean = (times * side).sum((0, 1)) / some
+    return (side - mean) * valid, mean
 
 
 class LorentzBlock(nn.Module):
@@ -111,17 +144,25 @@ class LorentzBlock(nn.Module):
 
     def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: Pairs, layout: Layout) -> tuple[Tensor, Tensor]:
         """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
-        a, b = pairs.both(x, x)
-        apart = a - b
-        seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(h.dtype)
+        exact = torch.promote_types(h.dtype, torch.float32)
         own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
-        first, second = pairs.both(F.linear(h, own), F.linear(h, other))
-        m = first + second + F.linear(seen, frame)
-        m = F.relu(self.message(F.relu(self.pair_norm(m, pairs.real), inplace=True)), inplace=True)
-        m = m * self.gate(m).sigmoid()
+        first, second = F.linear(h, own).to(exact), F.linear(h, other).to(exact)
+        with torch.autocast(h.device.type, enabled=False):
+            a, b = pairs.both(x, x)
+            apart = a - b
+            seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(exact)
+            frame = frame.to(exact)
+            found = pairs.moments(first, second, seen, frame) if self.training else None
+            scale, shift = self.pair_norm.affine(found)
+            a, b = pairs.both(first * scale + shift, second * scale)
+            m = a + b
+            for column, weight in zip(seen.unbind(1), frame.unbind(1)):
+                m = torch.addcmul(m, column[:, None], weight * scale)
+        m = F.relu(self.message(F.relu(m, inplace=True).to(h.dtype)), inplace=True)
+        m = m * pairs.masked(self.gate(m).sigmoid())
         if self.push is not None:
-            x = x + self.step * pairs.gathered(apart * self.push(m).to(x.dtype)) / pairs.count
-        y = self.token(torch.cat([h, pairs.gathered(m).to(h.dtype), s], -1))
+            x = x + self.step * pairs.gathered(apart * pairs.masked(self.push(m)).to(x.dtype)) / pairs.count
+        y = self.token(torch.cat([h, pairs.gathered(m.to(exact)).to(h.dtype), s], -1))
         return h + self.out(F.relu(self.token_norm(y, layout.real), inplace=True)), x
 
 

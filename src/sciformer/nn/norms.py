@@ -67,6 +67,20 @@ class BatchNorm(nn.Module):
         self._remember(mean, unbiased, self.momentum)
         return y
 
+    def affine(self, found: tuple[Tensor, Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+        """(D,) scale and shift, y = scale x + shift, by the mean, variance and number of rows that a caller has found.
+
+        None: by the running mean and variance, which is what evaluation wants.
+        """
+        mean, variance = self.running_mean, self.running_var
+        if found is not None:
+            mean, variance, count = found
+            some = count.to(mean.dtype).clamp(min=1)
+            unbiased = variance * (some / (some - 1).clamp(min=1))
+            self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
+        scale = self.weight * (variance + self.epsilon).rsqrt()
+        return scale, self.bias - scale * mean
+
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
         """Let a batch count in the running statistics; where it is not finite, neither is its update of the weights."""
