@@ -15,7 +15,7 @@ from sciformer.objectives.base import Step
 from sciformer.train.optimizers import make_optimizer
 from sciformer.train.parallel import Ranks
 from sciformer.train.settings import Train
-from sciformer.train.update import Updater, bad_samples, working_precision
+from sciformer.train.update import Updater, bad_samples, products, working_precision
 
 from .tiny import text_recipe
 
@@ -134,3 +134,16 @@ def test_precision():
     assert working_precision(Train(), torch.device("cuda")) == torch.bfloat16
     with pytest.raises(UserError, match="bfloat16 on a CUDA device"):
         working_precision(Train(precision="bfloat16"), CPU)
+    fewer = Train(precision="tensorfloat32")
+    assert working_precision(fewer, torch.device("cuda")) is None
+    for settings, device, expected in (
+        (fewer, "cuda", "high"),
+        (fewer, "cpu", "highest"),
+        (Train(), "cuda", "highest"),
+    ):
+        with products(settings, torch.device(device)):
+            assert torch.get_float32_matmul_precision() == expected
+        assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(KeyError), products(fewer, torch.device("cuda")):
+        raise KeyError
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -27,7 +27,7 @@ from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
 from .start import freeze
-from .update import Updated, Updater, bad_samples, bad_samples_of
+from .update import Updated, Updater, bad_samples, bad_samples_of, products
 from .weights import mean_of, named, put, save_weights
 
 MANY = 24  # shapes of batches, each of which takes a compiler half a minute
@@ -94,7 +94,8 @@ class Engine:
         self.since = (0, time.monotonic())
         stop = Stop()
         try:
-            with stop.listening(), closing(self._batches(last)) as batches:
+            fewer = products(self.settings, self.ranks.device)
+            with stop.listening(), fewer, closing(self._batches(last)) as batches:
                 before: tuple[int, Updated, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))

@@ -98,8 +98,9 @@ class Train(Section):
 
     device: str = "auto"
     """cpu, cuda, cuda:1, mps; auto: the fastest there is."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of products of matrices; auto: bfloat16 on CUDA, float32 elsewhere. Weights stay in float32."""
+    precision: Literal["auto", "float32", "tensorfloat32", "bfloat16"] = "auto"
+    """Of products of matrices; auto: bfloat16 on CUDA, float32 elsewhere. tensorfloat32 reads factors with 11 binary
+    digits in place of 24, on CUDA alone. Weights and sums stay in float32."""
     compile: bool | None = None
     """Whether to compile the step; on CUDA unless given."""
     graphs: bool | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,19 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
     if settings.precision == "bfloat16" and device.type != "cuda":
         raise UserError("train.precision: bfloat16 on a CUDA device", f"the device {device}", "Use auto or float32.")
     return torch.bfloat16 if settings.precision == "bfloat16" else None
+
+
+@contextlib.contextmanager
+def products(settings: Train, device: torch.device) -> Iterator[None]:
+    """Products of float32 matrices with fewer digits while a training runs, where it asks for that; a setting of the
+    whole process, put back at the end."""
+    before = torch.get_float32_matmul_precision()
+    if settings.precision == "tensorfloat32" and device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def bad_samples(batch: Batch) -> list[int]:
