@@ -57,7 +57,7 @@ COMMON: dict[str, Any] = {
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
 CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 1000  # updates from which compiling pays
+LONG = 400  # updates from which compiling pays
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 
@@ -259,6 +259,8 @@ class Tuning:
         else:
             heads = {f"toptag.{'pretrained' if way == 'supervised' else way}.rejection30": "rejection_30"}
         command = f"python benchmarks/jets.py {self.part}"
+        if self.part == "builtin":
+            command += f" --number {self.options.number} --epochs {self.options.epochs} --tune {self.tune:g}"
         device = "cuda" if torch.cuda.is_available() else "cpu"
         rows = []
         for name, metric in heads.items():

@@ -141,6 +141,11 @@ class FewShot(Classes):
             changes["train.start"] = str(out / "runs" / runs[way])
         return Recipe.load(BODY, changes)
 
+    def same(self, group: Group) -> tuple[str, Group] | None:
+        size, _, way = group
+        model = {"scratch": "transformer", "folded": "folded"}.get(way)
+        return ("asas", ("all", model, "scratch")) if size == "all" and model else None
+
 
 class StripeEightyTwo(Part):
     """RR Lyrae in five bands: ab against c, and the period."""

@@ -72,6 +72,10 @@ class Part:
         """What else belongs into the rows, from the folds of every seed."""
         return {}
 
+    def same(self, group: Group) -> tuple[str, Group] | None:
+        """A part and a model of it whose runs are the very same: they are not trained twice."""
+        return None
+
 
 def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
     """Everything in the section `train`: so many updates, looked at twenty times."""

@@ -77,6 +77,7 @@ class Tuning:
         self.rates = options.rates[:1] if options.tiny or not self.part.judged else options.rates
         self.seeds = options.seeds if self.part.judged else options.seeds[:1]
         self.found = defaultdict[str, list[Result]](list)
+        self.keys = dict[str, str]()  # of the runs, the models that they belong to
 
     def folds(self, group: Group) -> list[int]:
         """The folds that a model is judged in."""
@@ -92,8 +93,11 @@ class Tuning:
 
     def task(self, key: str, fold: int, rate: float, seed: int) -> tuple[str, Task]:
         """The name of a run and what is to be done."""
-        name = f"{self.name}-{key}-{fold}-{rate:g}-{seed}" if self.part.judged else f"{self.name}-{key}-{fold}"
-        made: Task = {"name": name, "part": self.name, "group": key, "of": self.groups[key]}
+        part, group = self.part.same(self.groups[key]) or (self.name, self.groups[key])
+        model = "-".join(group)
+        name = f"{part}-{model}-{fold}-{rate:g}-{seed}" if self.part.judged else f"{part}-{model}-{fold}"
+        self.keys[name] = key
+        made: Task = {"name": name, "part": part, "group": model, "of": group}
         made |= {"fold": fold, "rate": rate, "seed": seed, "data": str(self.options.out.resolve() / "data")}
         made |= {option: getattr(self.options, option) for option in KEPT}
         return name, made | {"out": str(self.options.out.resolve())}
@@ -118,7 +122,8 @@ class Tuning:
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
         """The other folds and seeds, when all rates of a model are tried."""
-        key, before = result["group"], bool(self.grid(result["group"]))
+        key = self.keys[name]
+        before = bool(self.grid(key))
         self.found[key].append(result)
         if before or not self.grid(key) or not self.part.judged:
             return {}
@@ -161,7 +166,7 @@ def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
     for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike):
         shown = {key: round(value, 4) for key, value in result["valid"].items()}
         print(f"{run}: in validation {shown}", flush=True)
-        rows = tuning.rows(result["group"])
+        rows = tuning.rows(tuning.keys[run])
         record(options.results, rows)
         for row in rows:
             print(f"{row['id']:44} {row['value']:.4f} ± {row['spread']}  rate {row['rate']:g}", flush=True)

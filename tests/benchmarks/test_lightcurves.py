@@ -1,5 +1,6 @@
 """The benchmarks of light curves: folds, periodogram, filters, peaks of spectra, the matched filter."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -12,8 +13,10 @@ import lightcurves_classic as classic
 import lightcurves_data as data
 import lightcurves_forest as forest
 import lightcurves_speed as speed
+from lightcurves import PARTS
 from sciformer.simulate.lightcurves import lightcurves
 from sciformer.simulate.oscillators import STEP
+from tuning import Tuning
 
 LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])
 
@@ -45,6 +48,22 @@ def test_scores_of_a_confusion_matrix():
     assert matrix.tolist() == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
     scores = data.judged(matrix)
     assert scores == {"accuracy": pytest.approx(4 / 6), "macro_f1": pytest.approx((2 / 3 + 0.8 + 0) / 3)}
+
+
+def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
+    options = argparse.Namespace(rates=[1e-3], seeds=[0], folds=5, paired=False, tiny=False, out=tmp_path)
+    options.sizes, options.ways, options.models = ["20", "all"], ["scratch", "folded", "pretrained"], ["transformer"]
+    options.number = options.epochs = options.steps = options.workers = 0
+    options.compile, options.device = False, ""
+    few, whole = (Tuning(options, name, PARTS[name], "x").tasks() for name in ("fewshot", "asas"))
+    assert "asas-all-transformer-scratch-0-0.001-0" in few
+    assert few.keys() & whole.keys() == whole.keys()
+    assert few["asas-all-folded-scratch-0-0.001-0"]["part"] == "asas"
+    assert {name for name in few if name.startswith("fewshot-all")} == {"fewshot-all-transformer-pretrained-0-0.001-0"}
+    assert len(few) == 6
+    for name, task in whole.items():
+        mine, its = (PARTS[one["part"]].recipe(one).dump() for one in (few[name], task))
+        assert mine == its
 
 
 @pytest.fixture(scope="module")
