@@ -1,11 +1,12 @@
 """Tables of light curves. `python benchmarks/lightcurves.py PART ... --data FOLDER`
 
-    asas      transformer, GRU, LSTM and CNN on 3,110 ASAS curves of 8 classes, five folds by object
+    asas      transformer, GRU, LSTM and CNN on 3,110 ASAS curves of 8 classes, five folds by object (--models; those
+              that are told periods are `folded`, gru_periods, lstm_periods, cnn_periods)
     pretrain  the transformer with hidden observations on simulated stars (--number) and the ASAS curves outside each
               test fold, without labels; and on the classes of the simulated stars alone
     fewshot   what that is worth with 20, 100 and all labels of each class, against random weights and the published
               encoder of ASTROMER 1
-    s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period
+    s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period, beside the peak of a periodogram
     ztf       the redshift of supernovae in two bands, with its uncertainty
     denoise   simulated transits and oscillators against median and biweight filters
     signal    chirps in coloured noise: detection against the matched filter, and the waveform found

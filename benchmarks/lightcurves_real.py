@@ -13,6 +13,7 @@ from lightcurves_tasks import Group, Part, Scores, calibrated, classes, files, s
 from pool import Result, Task
 from sciformer.recipe import Recipe
 from sciformer.run import Run
+from sciformer.tokens.periodogram import periods
 
 BODY = "lightcurves/transformer"  # what is pretrained
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
@@ -67,7 +68,8 @@ class Asas(Classes):
 
     def recipe(self, task: Task) -> Recipe:
         changes = files(task, "asas") | settings(task, *STEPS["all"], best="macro_f1")
-        return Recipe.load(f"lightcurves/{task['of'][1]}", changes)
+        model, _, told = task["of"][1].partition("_")
+        return Recipe.load(f"lightcurves/{model}", changes | ({"tokens.periods": 2} if told else {}))
 
 
 class Pretrain(Part):
@@ -148,7 +150,9 @@ class FewShot(Classes):
 
 
 class StripeEightyTwo(Part):
-    """RR Lyrae in five bands: ab against c, and the period."""
+    """RR Lyrae in five bands: ab against c, and the period; the transformer is told the peaks of a periodogram."""
+
+    choose, higher = "loss", False
 
     def prepare(self, options: argparse.Namespace) -> None:
         prepare(folder_of(options) / "sdss_s82_rrlyrae.parquet", options.out / "data" / "s82")
@@ -157,19 +161,20 @@ class StripeEightyTwo(Part):
         return FOLDS
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        return [("all", "transformer", way) for way in ("kind", "period")]
-
-    choose, higher = "loss", False
+        return [("all", "folded", way) for way in ("kind", "period")]
 
     def recipe(self, task: Task) -> Recipe:
         kind = task["of"][2] == "kind"
         changes = files(task, "s82") | settings(task, 2000, 32, best="loss")
         if not kind:
             changes |= {"objective.kind": "regress", "objective.targets": ["period"], "data.meta": ["period"]}
-        return Recipe.load(BODY, changes)
+        return Recipe.load("lightcurves/folded", changes)
 
     def test(self, run: Run, task: Task) -> Result:
-        return Asas().test(run, task) if task["of"][2] == "kind" else values(run)
+        if task["of"][2] == "kind":
+            return Asas().test(run, task)
+        section: Any = run.recipe.data
+        return values(run) | {"peak": highest_peaks(Path(section.test[0]))}
 
     def scores(self, group: Group, found: list[Result]) -> Scores:
         if group[2] == "kind":
@@ -179,7 +184,24 @@ class StripeEightyTwo(Part):
     def about(self, group: Group, found: list[list[Result]]) -> dict[str, Any]:
         if group[2] == "kind":
             return Asas().about(group, found)
-        return {key: round(value, 5) for key, value in calibrated(found[0]).items()}
+        every = [one for some in found for one in some]
+        truth, answer, peak = (np.concatenate([one[key] for one in every]) for key in ("target", "mean", "peak"))
+        right = {"within_1_percent": answer, "peak_within_1_percent": peak}
+        shares = {name: round(float((abs(period / truth - 1) < 0.01).mean()), 5) for name, period in right.items()}
+        about = {key: round(value, 5) for key, value in calibrated(found[0]).items()}
+        return about | shares | {"peak_median": float(np.median(abs(peak - truth)).round(8))}
+
+
+def highest_peaks(path: Path) -> list[float]:
+    """The period of the highest peak of each curve of a file."""
+    import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+    made = []
+    for row in pq.read_table(path).to_pylist():
+        band = np.unique(list(row["band"]), return_inverse=True)[1]
+        time, value, error = (np.asarray(row[name], np.float64) for name in ("time", "mag", "magerr"))
+        made.append(float(periods(time, value, error, band).period[0]))
+    return made
 
 
 class Supernovae(Part):
