@@ -11,6 +11,9 @@ MODELS = {
     "gru": "`lightcurves/gru`",
     "lstm": "`lightcurves/lstm`",
     "cnn": "`lightcurves/cnn`",
+    "gru_periods": "`lightcurves/gru`, with periods",
+    "lstm_periods": "`lightcurves/lstm`, with periods",
+    "cnn_periods": "`lightcurves/cnn`, with periods",
     "forest": "random forest, ten moments and percentiles",
     "forest_period": "random forest, these and a Lomb-Scargle period",
 }
@@ -84,7 +87,8 @@ OTHERS = {
 def curves() -> str:
     """What else was measured."""
     found = rows("lightcurves")
-    return markdown(["", "measured"], [[words, share(found.get(name))] for name, words in OTHERS.items()])
+    lines = [[words, figure(found.get(name), 4 if "ztf.red" in name else 3)] for name, words in OTHERS.items()]
+    return markdown(["", "measured"], lines)
 
 
 RAGGED = {
