@@ -83,11 +83,24 @@ OTHERS = {
     "logg.peak_rmse": "the same from the peak of the spectrum, dex",
 }
 
+BESIDE = {
+    "s82.period_error": {
+        "within_1_percent": "share of these periods within 1 %",
+        "peak_within_1_percent": "the same of the highest peak of the periodogram",
+    },
+    "ztf.redshift_rmse": {"peak_rmse": "the same from the brightest magnitudes alone, a fit by least squares"},
+}
+
 
 def curves() -> str:
     """What else was measured."""
     found = rows("lightcurves")
-    lines = [[words, figure(found.get(name), 4 if "ztf.red" in name else 3)] for name, words in OTHERS.items()]
+    lines = []
+    for name, words in OTHERS.items():
+        lines.append([words, figure(found.get(name), 4 if "redshift" in name else 3)])
+        for key, more in BESIDE.get(name, {}).items():
+            row = found.get(name)
+            lines.append([more, f"{row[key]:.4f}" if row else UNKNOWN])
     return markdown(["", "measured"], lines)
 
 
