@@ -123,7 +123,16 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
-FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets", "images")  # that recipes point into
+FILES = (
+    "run",
+    "text",
+    "text-language",
+    "text-why",
+    "text-pretraining",
+    "jets",
+    "images",
+    "lightcurves",
+)  # that recipes point into
 
 
 def measured() -> str:

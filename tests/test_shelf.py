@@ -37,11 +37,11 @@ def shown(show, *arguments, width=80):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("a.number", "1.469 ± 0.012 nats (number; 3 seeds; 2 CPU cores)"),
-        ("a.range", "12.35 [11.5, 14.02] ms (range; H200)"),
-        ("a.single", "0.9 (single; H200)"),
-        ("a.sparse", "5 (sparse)"),
-        ("a.odd", "5e+06 tokens/s (odd)"),
+        ("a.number", "1.469 ± 0.012 nats (a.number; 3 seeds; 2 CPU cores)"),
+        ("a.range", "12.35 [11.5, 14.02] ms (a.range; H200)"),
+        ("a.single", "0.9 (a.single; H200)"),
+        ("a.sparse", "5 (a.sparse)"),
+        ("a.odd", "5e+06 tokens/s (a.odd)"),
         ("a.missing", "unmeasured"),
         ("unmeasured", "unmeasured"),
         ("", "unmeasured"),

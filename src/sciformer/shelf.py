@@ -31,13 +31,13 @@ def measured() -> dict[str, dict[str, Any]]:
 
 
 def figure(name: str) -> str:
-    """A measured figure in words, with its spread where it has one; or the word unmeasured."""
+    """A measured figure in words, with its spread where it has one, and what it is of; or the word unmeasured."""
     row = measured().get(name)
     if row is None:
         return "unmeasured"
     hardware = str(row.get("hardware") or "").partition(",")[0]
     seeds = f"{row['seeds']} seeds" if (row.get("seeds") or 1) > 1 else ""
-    about = "; ".join(word for word in (name.rpartition(".")[2], seeds, hardware) if word)
+    about = "; ".join(word for word in (name, seeds, hardware) if word)
     value = f"{row['value']:.4g}{_spread(row.get('spread'))}"
     return " ".join(word for word in (value, row.get("unit"), f"({about})") if word)
 
