@@ -123,16 +123,8 @@ def ising() -> str:
     return markdown(["", "parameters", "accuracy, other chains", "crossing, three seeds", "off 2.269185"], lines)
 
 
-FILES = (
-    "run",
-    "text",
-    "text-language",
-    "text-why",
-    "text-pretraining",
-    "jets",
-    "images",
-    "lightcurves",
-)  # that recipes point into
+# that recipes point into
+FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets", "images", "lightcurves")
 
 
 def measured() -> str:
