@@ -54,7 +54,7 @@ class BatchNorm(nn.Module):
         mean = exact.sum(0) / some
         apart = (exact - mean).masked_fill(~real, 0)
         variance = apart.square().sum(0) / some
-        self._remember(mean, variance * (some / (some - 1).clamp(min=1)), self.momentum * (count > 0).to(some.dtype))
+        self._count(mean, variance, count)
         y = apart * (self.weight * (variance + self.epsilon).rsqrt()) + self.bias
         return y.to(x.dtype).view(x.shape)
 
@@ -74,12 +74,16 @@ class BatchNorm(nn.Module):
         """
         mean, variance = self.running_mean, self.running_var
         if found is not None:
-            mean, variance, count = found
-            some = count.to(mean.dtype).clamp(min=1)
-            unbiased = variance * (some / (some - 1).clamp(min=1))
-            self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
+            mean, variance, _ = found
+            self._count(*found)
         scale = self.weight * (variance + self.epsilon).rsqrt()
         return scale, self.bias - scale * mean
+
+    def _count(self, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+        """Let so many rows count in the running statistics, none not at all."""
+        some = count.to(mean.dtype).clamp(min=1)
+        unbiased = variance * (some / (some - 1).clamp(min=1))
+        self._remember(mean, unbiased, self.momentum * (count > 0).to(some.dtype))
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor, share: float | Tensor) -> None:
