@@ -7,9 +7,10 @@
     tops       Tbqq against QCD: rejection at 30 %, from random weights and pretrained
 
 All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
-same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune); all
-seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done is kept in --out, and the
-same command goes on from there. Built-in jets are made once and kept there, too: 3 GB for a million.
+same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune; not
+with few jets or tops); all seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done
+is kept in --out, and the same command goes on from there. Built-in jets are made once and kept there, too: 3 GB for a
+million. With all Pythia jets, random weights are the runs of the table `pythia`: its rows are taken where they are.
 
 The constants of the built-in jets were fitted to Pythia jets of the training part alone, without those that `tops` is
 judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
@@ -28,7 +29,7 @@ from typing import Any
 import torch
 
 from jets_data import CLASSES, prepare, simulate
-from measure import RESULTS, Row, flops, record
+from measure import RESULTS, Row, flops, record, renamed
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.recipe import Recipe
 from sciformer.run import train
@@ -177,12 +178,21 @@ class Tuning:
     def __init__(self, options: argparse.Namespace, part: str) -> None:
         self.options, self.part, self.results = options, part, dict[str, Result]()
         self.groups: dict[tuple[str, str, str], str] = {}
+        self.known: list[Row] = []
         for size in STEPS if part == "transfer" else ("all",):
             for model, way, start in starts(options, part):
+                if part == "transfer" and (size, way) == ("all", "scratch") and not options.tiny:
+                    ids = {f"transfer.all.{model}.scratch.accuracy": f"pythia10.{model}.accuracy"}
+                    if there := renamed(RESULTS / "jets.json", ids):
+                        self.known += there
+                        continue
                 self.groups[size, model, way] = start
         self.rates = options.rates[:1] if options.tiny else options.rates
         self.first = options.seeds[0]
-        self.tune = float(options.tune) if part == "builtin" else 1.0
+
+    def tune(self, size: str) -> float:
+        """The share of the updates that chooses the rate."""
+        return float(self.options.tune) if size == "all" and self.part in ("pythia", "builtin", "transfer") else 1.0
 
     def task(self, group: tuple[str, str, str], rate: float, seed: int, share: float = 1.0) -> tuple[str, Task]:
         """The name of a run and what is to be done, with a share of the updates."""
@@ -202,18 +212,20 @@ class Tuning:
         """The first runs."""
         if self.part == "pretrain":  # at the rates that were best on the same data, or as given
             return dict(self.task(group, self.options.pretrain_rate, self.first) for group in self.groups)
-        return dict(self.task(group, rate, self.first, self.tune) for group in self.groups for rate in self.rates)
+        every = [(group, rate) for group in self.groups for rate in self.rates]
+        return dict(self.task(group, rate, self.first, self.tune(group[0])) for group, rate in every)
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
         """The other seeds, when all rates of a model are tried."""
         self.results[name] = result
-        if self.part == "pretrain" or result["seed"] != self.first or result.get("share", 1) != self.tune:
+        tune = self.tune(result["size"])
+        if self.part == "pretrain" or result["seed"] != self.first or result.get("share", 1) != tune:
             return {}
         group = (result["size"], result["model"], result["way"])
         mine = self.grid(group)
         if len(mine) < len(self.rates):
             return {}
-        seeds = self.options.seeds if self.tune < 1 else self.options.seeds[1:]
+        seeds = self.options.seeds if tune < 1 else self.options.seeds[1:]
         return dict(self.task(group, self.best(mine), seed) for seed in seeds)
 
     def of(self, group: tuple[str, str, str], share: float = 1.0) -> list[Result]:
@@ -224,7 +236,7 @@ class Tuning:
 
     def grid(self, group: tuple[str, str, str]) -> list[Result]:
         """Those by which the rate is chosen."""
-        return [one for one in self.of(group, self.tune) if one["seed"] == self.first]
+        return [one for one in self.of(group, self.tune(group[0])) if one["seed"] == self.first]
 
     @staticmethod
     def best(found: list[Result]) -> float:
@@ -233,7 +245,7 @@ class Tuning:
 
     def rows(self) -> list[Row]:
         """The rows of all models whose runs are done."""
-        made: list[Row] = []
+        made = list(self.known)
         for group in self.groups:
             grid = self.grid(group)
             if len(grid) < len(self.rates) or self.part == "pretrain":
@@ -250,7 +262,7 @@ class Tuning:
         about: dict[str, Any] = {key: mine[0][key] for key in ("rate", "parameters", "steps", "flops")}
         about |= {"training_s": [one["training_s"] for one in mine]}
         about |= {"grid": {f"{one['rate']:g}": round(one["valid"]["accuracy"], 5) for one in grid}}
-        about |= {"tuned_on": self.tune, "rejections": self.rejections(mine)}
+        about |= {"tuned_on": self.tune(size), "rejections": self.rejections(mine)}
         if self.part in ("pythia", "builtin"):
             about |= {"published": ON_JETCLASS.get(model)}
             heads = {f"{self.part}10.{model}.{metric}": metric for metric in ("accuracy", "auc")}
@@ -260,7 +272,9 @@ class Tuning:
             heads = {f"toptag.{'pretrained' if way == 'supervised' else way}.rejection30": "rejection_30"}
         command = f"python benchmarks/jets.py {self.part}"
         if self.part == "builtin":
-            command += f" --number {self.options.number} --epochs {self.options.epochs} --tune {self.tune:g}"
+            command += f" --number {self.options.number} --epochs {self.options.epochs}"
+        if self.tune(size) < 1:
+            command += f" --tune {self.tune(size):g}"
         device = "cuda" if torch.cuda.is_available() else "cpu"
         rows = []
         for name, metric in heads.items():
@@ -298,7 +312,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
     parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
-    parser.add_argument("--tune", type=float, default=1.0, help="share of the updates that chooses the rate (builtin)")
+    parser.add_argument("--tune", type=float, default=1.0, help="share of the updates that chooses the rate")
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")

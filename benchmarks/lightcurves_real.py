@@ -148,6 +148,10 @@ class FewShot(Classes):
         model = {"scratch": "transformer", "folded": "folded"}.get(way)
         return ("asas", ("all", model, "scratch")) if size == "all" and model else None
 
+    def known(self, group: Group) -> dict[str, str]:
+        same = self.same(group)
+        return {f"{self.prefix(group)}.macro_f1": f"asas.{same[1][1]}.macro_f1"} if same else {}
+
 
 class StripeEightyTwo(Part):
     """RR Lyrae in five bands: ab against c, and the period; the transformer is told the peaks of a periodogram."""

@@ -133,6 +133,12 @@ def record(path: Path, rows: list[Row]) -> None:
     partial.replace(path)
 
 
+def renamed(path: Path, ids: Mapping[str, str]) -> list[Row]:
+    """Rows of a results file under other ids (new: old) if they are all there; else none."""
+    there = {row["id"]: row for row in json.loads(path.read_text())} if path.exists() else {}
+    return [there[old] | {"id": new} for new, old in ids.items()] if all(old in there for old in ids.values()) else []
+
+
 def flops(run: Any) -> float:
     """Operations of the whole training, counted on samples of it."""
     import numpy as np

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from lightcurves_tasks import Group, Part
-from measure import RESULTS, Row, record
+from measure import RESULTS, Row, record, renamed
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.errors import UserError
 from sciformer.run import train
@@ -74,10 +74,20 @@ class Tuning:
     def __init__(self, options: argparse.Namespace, name: str, part: Part, script: str) -> None:
         self.options, self.name, self.part, self.script = options, name, part, script
         self.groups = {"-".join(group): group for group in self.part.groups(options)}
+        self.known = self.measured(RESULTS / f"{Path(script).stem}.json")
         self.rates = options.rates[:1] if options.tiny or not self.part.judged else options.rates
         self.seeds = options.seeds if self.part.judged else options.seeds[:1]
         self.found = defaultdict[str, list[Result]](list)
         self.keys = dict[str, str]()  # of the runs, the models that they belong to
+
+    def measured(self, path: Path) -> list[Row]:
+        """Rows of models that are those of another part, where they are measured; such models are not trained again."""
+        found: list[Row] = []
+        for key, group in list(self.groups.items()):
+            if there := [] if self.options.tiny else renamed(path, self.part.known(group)):
+                found += there
+                del self.groups[key]
+        return found
 
     def folds(self, group: Group) -> list[int]:
         """The folds that a model is judged in."""
@@ -162,6 +172,8 @@ class Tuning:
 def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
     """All runs of a part, side by side; rows are written as they come."""
     options = tuning.options
+    if tuning.known:
+        record(options.results, tuning.known)
     alike = (lambda task: str(task["group"])) if options.compile else None
     for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike):
         shown = {key: round(value, 4) for key, value in result["valid"].items()}
