@@ -29,8 +29,8 @@ from typing import Any
 import torch
 
 from jets_data import CLASSES, prepare, simulate
-from measure import RESULTS, Row, flops, record, renamed
-from pool import Result, Task, seeds_row, side_by_side
+from measure import RESULTS, RUNS, Row, flops, record, renamed
+from pool import Result, Task, origins, seeds_row, side_by_side
 from sciformer.recipe import Recipe
 from sciformer.run import train
 
@@ -58,7 +58,7 @@ COMMON: dict[str, Any] = {
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
 CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 400  # updates from which compiling pays
+LONG = 1500  # updates from which compiling pays
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 
@@ -100,7 +100,9 @@ def changes_of(task: Task) -> dict[str, Any]:
     elif part == "tops":
         changes |= events(folder, "tops-train", "tops-") | budget(600, 128)
     else:
-        changes |= events(folder, "train" if size == "all" else f"train-{size}") | budget(*STEPS[size])
+        steps, batch = STEPS[size]
+        changes |= events(folder, "train" if size == "all" else f"train-{size}")
+        changes |= budget(round(steps * task["share"]), batch)
     if part == "tops":
         changes |= {"objective.background": "QCD", "objective.efficiencies": {}}  # of two classes: 0.3 and 0.5
     elif task["model"] != "part_masked":
@@ -132,7 +134,7 @@ def work(task: Task) -> Result:
     folder = Path(task["out"]) / "runs" / task["name"]
     run = train(Recipe.load(name, changes_of(task)), folder, report=False, show=False)
     found: Result = {key: task[key] for key in ("part", "model", "size", "rate", "seed", "way", "share")}
-    found |= {"valid": run.scores, "parameters": run.about["parameters"]}
+    found |= {"valid": run.scores, "parameters": run.about["parameters"], "device": run.device.type}
     found |= {"training_s": round(run.about["seconds"], 1), "steps": run.recipe.train.steps, "flops": flops(run)}
     if task["part"] != "pretrain" and task["share"] == 1:
         scores = run.evaluate("test").scores
@@ -179,7 +181,7 @@ class Tuning:
         self.options, self.part, self.results = options, part, dict[str, Result]()
         self.groups: dict[tuple[str, str, str], str] = {}
         self.known: list[Row] = []
-        for size in STEPS if part == "transfer" else ("all",):
+        for size in options.sizes if part == "transfer" else ("all",):
             for model, way, start in starts(options, part):
                 if part == "transfer" and (size, way) == ("all", "scratch") and not options.tiny:
                     ids = {f"transfer.all.{model}.scratch.accuracy": f"pythia10.{model}.accuracy"}
@@ -275,7 +277,8 @@ class Tuning:
             command += f" --number {self.options.number} --epochs {self.options.epochs}"
         if self.tune(size) < 1:
             command += f" --tune {self.tune(size):g}"
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+        about |= origins(mine)
+        device = "" if "hardware" in about else "cuda" if torch.cuda.is_available() else "cpu"
         rows = []
         for name, metric in heads.items():
             values = [one["test"][metric] for one in mine]
@@ -309,6 +312,7 @@ def main() -> None:
     parser.add_argument("--pythia", type=Path, help="the Pythia jets")
     parser.add_argument("--weights", type=Path, help="published weights of ParticleNet, to begin with")
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
+    parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(STEPS), help="jets of transfer")
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
     parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
@@ -331,9 +335,9 @@ def main() -> None:
             simulate(Recipe.load("jets/part", made).data, 2 * options.jobs)
         tuning = Tuning(options, part)
         alike = (lambda task: f"{task['model']}-{task['size']}-{task['share']}") if options.compile else None
-        for name, result in side_by_side(
-            work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike
-        ):
+        known = None if options.tiny else RUNS / "jets.json"
+        results = side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike, known)
+        for name, result in results:
             scores = result["test"] if "test" in result else result["valid"]
             print(name, {key: round(value, 4) for key, value in scores.items()}, flush=True)
             record(options.results, tuning.rows())

@@ -143,6 +143,9 @@ class FewShot(Classes):
             changes["train.start"] = str(out / "runs" / runs[way])
         return Recipe.load(BODY, changes)
 
+    def words(self, options: argparse.Namespace) -> str:
+        return f" --epochs {options.epochs}"
+
     def same(self, group: Group) -> tuple[str, Group] | None:
         size, _, way = group
         model = {"scratch": "transformer", "folded": "folded"}.get(way)

@@ -72,6 +72,10 @@ class Part:
         """What else belongs into the rows, from the folds of every seed."""
         return {}
 
+    def words(self, options: argparse.Namespace) -> str:
+        """What belongs to the command of its rows, beside its name."""
+        return ""
+
     def same(self, group: Group) -> tuple[str, Group] | None:
         """A part and a model of it whose runs are the very same: they are not trained twice."""
         return None

@@ -1,4 +1,8 @@
-"""Trainings side by side: small models leave a machine waiting, so that several processes work at once."""
+"""Trainings side by side: small models leave a machine waiting, so that several processes work at once.
+
+`python benchmarks/pool.py OUT/results benchmarks/runs/NAME.json` keeps the results of single runs with the project: the
+benchmark that made them takes them from there, and trains only what is missing.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +25,7 @@ from measure import Row, commit, hardware, versions
 
 Task = dict[str, Any]
 Result = dict[str, Any]
+ASKED = ("number", "epochs", "steps")  # what else tells one run from another of the same name
 
 
 def side_by_side(
@@ -30,16 +35,19 @@ def side_by_side(
     out: Path,
     then: Callable[[str, Result], Mapping[str, Task]] = lambda name, result: {},
     alike: Callable[[Task], str] | None = None,
+    before: Path | None = None,
 ) -> Iterator[tuple[str, Result]]:
     """(name, work(task)) of all tasks as they come, so many at a time; with 0 jobs one after the other, here.
 
     then     more tasks that follow from a result
     alike    a word for tasks that compile the same: all wait for the first of them, which leaves it in the cache
+    before   a file with results that are taken as they are, if as much was asked of them
 
     Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
     fails is told, tried once more when all others are done (memory may be free then), and named at the end.
     """
     out.mkdir(parents=True, exist_ok=True)
+    earlier: dict[str, Result] = json.loads(before.read_text()) if before is not None and before.exists() else {}
     if jobs:
         os.environ |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
     spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
@@ -58,6 +66,8 @@ def side_by_side(
                 kept, word = out / f"{name}.json", alike(task) if alike else ""
                 if kept.exists():
                     ready[name] = json.loads(kept.read_text())
+                elif earlier.get(name, {}).get("asked") == _asked(task):
+                    ready[name] = earlier[name]
                 elif alike and word not in warm and word in waiting:
                     waiting[word][name] = task
                 else:
@@ -105,7 +115,8 @@ class _Here(Executor):
 def _try(work: Callable[[Task], Result], task: Task) -> tuple[Result | str, float]:
     began = time.monotonic()
     try:
-        return work(task), time.monotonic() - began
+        found = work(task)
+        return found | {"asked": _asked(task)} | origin(found.get("device", "cpu")), time.monotonic() - began
     except Exception:
         return traceback.format_exc()[-3000:], time.monotonic() - began
     finally:
@@ -114,14 +125,53 @@ def _try(work: Callable[[Task], Result], task: Task) -> tuple[Result | str, floa
             torch.cuda.empty_cache()
 
 
+def _asked(task: Task) -> dict[str, Any]:
+    return {key: task[key] for key in ASKED if key in task}
+
+
+def origin(device: str) -> dict[str, Any]:
+    """Where and with what a run was made."""
+    return {"hardware": hardware(device), "versions": versions(), "commit": commit()}
+
+
+def origins(runs: list[Result]) -> dict[str, Any]:
+    """Where and with what several runs were made; several machines or commits are all named."""
+    if not all("hardware" in run for run in runs):
+        return {}
+    names = {key: ", ".join(dict.fromkeys(str(run[key]) for run in runs)) for key in ("hardware", "commit")}
+    return names | {"versions": runs[-1]["versions"]}
+
+
+def keep(folder: Path, file: Path) -> int:
+    """Add the results of a folder to a file of results; how many that holds. Those of pretraining are of no use without
+    their weights, and stay out."""
+    found: dict[str, Result] = json.loads(file.read_text()) if file.exists() else {}
+    found |= {
+        one.stem: json.loads(one.read_text()) for one in folder.glob("*.json") if not one.name.startswith("pretrain")
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".partial")
+    lines = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+    partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    partial.replace(file)
+    return len(found)
+
+
 def seeds_row(name: str, values: list[float], unit: str, better: str, command: str, device: str, **more: Any) -> Row:
-    """A row of results: the mean over seeds and their sample standard deviation."""
+    """A row of results: the mean over seeds and their sample standard deviation.
+
+    device   of this machine, or empty where `more` says where the runs were made
+    """
     wide = round(statistics.stdev(values), 5) if len(values) > 1 else None
     found: Row = {"id": name, "value": round(statistics.mean(values), 5), "unit": unit, "better": better}
     found |= {"spread": wide, "seeds": len(values), "values": [round(value, 5) for value in values]}
-    return found | {"command": command, "hardware": hardware(device), "versions": versions(), "commit": commit()} | more
+    return found | {"command": command} | (origin(device) if device else {}) | more
 
 
 def best_rate(found: list[Result], key: str = "loss") -> float:
     """The learning rate with the lowest validation loss, of runs with the same seed."""
     return float(min(found, key=lambda result: result["valid"][key])["rate"])
+
+
+if __name__ == "__main__":
+    print(f"{keep(Path(sys.argv[1]), Path(sys.argv[2]))} results in {sys.argv[2]}")

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 from lightcurves_tasks import Group, Part
-from measure import RESULTS, Row, record, renamed
-from pool import Result, Task, seeds_row, side_by_side
+from measure import RESULTS, RUNS, Row, record, renamed
+from pool import Result, Task, origins, seeds_row, side_by_side
 from sciformer.errors import UserError
 from sciformer.run import train
 
@@ -154,6 +154,7 @@ class Tuning:
         scores = [self.part.scores(group, [one["test"] for one in some]) for some in by_seed]
         one = mine[0]
         about: dict[str, Any] = {"folds": len(self.folds(group)), "rate": rate, "parameters": one["parameters"]}
+        about |= origins([there[run] for run in self.runs(group)])
         about |= {"paired": True} if self.options.paired else {}
         about |= {"steps": one["steps"], "training_s": sorted(run["training_s"] for run in mine)[len(mine) // 2]}
         about |= {"grid": {f"{run['rate']:g}": round(run["valid"][self.part.choose], 5) for run in self.grid(key)}}
@@ -161,11 +162,12 @@ class Tuning:
         made = []
         for name, (_, unit, better) in scores[0].items():
             values = [score[name][0] for score in scores]
-            command = f"python benchmarks/{self.script} {self.name}"
+            command = f"python benchmarks/{self.script} {self.name}{self.part.words(self.options)}"
             command += (" --paired" if self.options.paired else "") + (
                 f" --steps {self.options.steps}" if self.options.steps else ""
             )
-            made.append(seeds_row(name, values, unit, better, command, one["device"], **about))
+            where = "" if "hardware" in about else one["device"]
+            made.append(seeds_row(name, values, unit, better, command, where, **about))
         return made
 
 
@@ -175,7 +177,9 @@ def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
     if tuning.known:
         record(options.results, tuning.known)
     alike = (lambda task: str(task["group"])) if options.compile else None
-    for run, result in side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike):
+    known = None if options.tiny else RUNS / f"{Path(tuning.script).stem}.json"
+    results = side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike, known)
+    for run, result in results:
         shown = {key: round(value, 4) for key, value in result["valid"].items()}
         print(f"{run}: in validation {shown}", flush=True)
         rows = tuning.rows(tuning.keys[run])
