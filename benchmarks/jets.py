@@ -29,7 +29,7 @@ from typing import Any
 import torch
 
 from jets_data import CLASSES, prepare, simulate
-from measure import RESULTS, RUNS, Row, flops, record, renamed
+from measure import KEPT, RESULTS, Row, flops, record, renamed
 from pool import Result, Task, origins, seeds_row, side_by_side
 from sciformer.recipe import Recipe
 from sciformer.run import train
@@ -272,6 +272,7 @@ class Tuning:
             heads = {f"transfer.{size}.{model}.{way}.accuracy": "accuracy"}
         else:
             heads = {f"toptag.{'pretrained' if way == 'supervised' else way}.rejection30": "rejection_30"}
+            about |= {name: [round(one["test"][name], 5) for one in mine] for name in ("accuracy", "auc")}
         command = f"python benchmarks/jets.py {self.part}"
         if self.part == "builtin":
             command += f" --number {self.options.number} --epochs {self.options.epochs}"
@@ -335,7 +336,7 @@ def main() -> None:
             simulate(Recipe.load("jets/part", made).data, 2 * options.jobs)
         tuning = Tuning(options, part)
         alike = (lambda task: f"{task['model']}-{task['size']}-{task['share']}") if options.compile else None
-        known = None if options.tiny else RUNS / "jets.json"
+        known = None if options.tiny else KEPT / "jets.json"
         results = side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike, known)
         for name, result in results:
             scores = result["test"] if "test" in result else result["valid"]

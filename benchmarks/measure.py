@@ -18,7 +18,7 @@ import torch
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-RUNS = ROOT / "benchmarks" / "runs"  # the single runs behind some of them
+KEPT = ROOT / "benchmarks" / "kept"  # the single runs behind some of them
 Row = dict[str, Any]
 
 

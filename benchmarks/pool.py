@@ -1,6 +1,6 @@
 """Trainings side by side: small models leave a machine waiting, so that several processes work at once.
 
-`python benchmarks/pool.py OUT/results benchmarks/runs/NAME.json` keeps the results of single runs with the project: the
+`python benchmarks/pool.py OUT/results benchmarks/kept/NAME.json` keeps the results of single runs with the project: the
 benchmark that made them takes them from there, and trains only what is missing.
 """
 

@@ -179,6 +179,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "jets_pythia": tables_jets.models("pythia"),
     "jets_builtin": tables_jets.models("builtin"),
     "jets_transfer": tables_jets.transfer,
+    "jets_tops": tables_jets.tops,
     "jets_speed": tables_jets.speed,
     "asas": tables_lightcurves.asas,
     "asas_confusion": tables_lightcurves.asas_confusion,

@@ -75,6 +75,24 @@ def transfer() -> str:
     return markdown(["accuracy", "100 jets", "1,000 jets", "all"], lines)
 
 
+def tops() -> str:
+    """Tops against QCD, from random weights and pretrained."""
+    found, lines = rows("jets"), []
+    for way, name in {"scratch": "ParT, random weights", "pretrained": "ParT, pretrained with labels"}.items():
+        row = found.get(f"toptag.{way}.rejection30")
+        if row is None:
+            lines.append([name, UNKNOWN, "", "", ""])
+            continue
+        seen = row["rejections"]
+        cells = [
+            ("≥ " if seen[key]["bound"] else "") + f"{seen[key]['median']:,.0f}"
+            for key in ("rejection_30", "rejection_50")
+        ]
+        shares = [f"{statistics.mean(row[key]):.4f} ± {statistics.stdev(row[key]):.4f}" for key in ("accuracy", "auc")]
+        lines.append([name, *cells, *shares])
+    return markdown(["", "rejection at 30 %", "at 50 %", "accuracy", "AUC"], lines)
+
+
 SPEEDS = {
     "part_train_gpu.ratio_official": ("training step of 512 jets, over the official model (GPU)", "≥ 4"),
     "part_train_gpu.ratio_official_p10": ("the same, over its fastest tenth (GPU)", ""),

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from lightcurves_tasks import Group, Part
-from measure import RESULTS, RUNS, Row, record, renamed
+from measure import KEPT, RESULTS, Row, record, renamed
 from pool import Result, Task, origins, seeds_row, side_by_side
 from sciformer.errors import UserError
 from sciformer.run import train
 
-KEPT = ("number", "epochs", "tiny", "compile", "device", "steps", "workers")  # options that a task carries
+CARRIED = ("number", "epochs", "tiny", "compile", "device", "steps", "workers")  # options that a task carries
 
 
 def trained(part: Part, task: Task) -> Result:
@@ -109,7 +109,7 @@ class Tuning:
         self.keys[name] = key
         made: Task = {"name": name, "part": part, "group": model, "of": group}
         made |= {"fold": fold, "rate": rate, "seed": seed, "data": str(self.options.out.resolve() / "data")}
-        made |= {option: getattr(self.options, option) for option in KEPT}
+        made |= {option: getattr(self.options, option) for option in CARRIED}
         return name, made | {"out": str(self.options.out.resolve())}
 
     def tasks(self) -> dict[str, Task]:
@@ -177,7 +177,7 @@ def measure(tuning: Tuning, work: Callable[[Task], Result]) -> None:
     if tuning.known:
         record(options.results, tuning.known)
     alike = (lambda task: str(task["group"])) if options.compile else None
-    known = None if options.tiny else RUNS / f"{Path(tuning.script).stem}.json"
+    known = None if options.tiny else KEPT / f"{Path(tuning.script).stem}.json"
     results = side_by_side(work, tuning.tasks(), options.jobs, options.out / "results", tuning.then, alike, known)
     for run, result in results:
         shown = {key: round(value, 4) for key, value in result["valid"].items()}
