@@ -196,6 +196,7 @@ class StripeEightyTwo(Part):
         right = {"within_1_percent": answer, "peak_within_1_percent": peak}
         shares = {name: round(float((abs(period / truth - 1) < 0.01).mean()), 5) for name, period in right.items()}
         about = {key: round(value, 5) for key, value in calibrated(found[0]).items()}
+        about |= {"peak_rmse": round(float(np.sqrt(((peak - truth) ** 2).mean())), 5)}
         return about | shares | {"peak_median": float(np.median(abs(peak - truth)).round(8))}
 
 

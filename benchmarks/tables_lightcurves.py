@@ -85,8 +85,9 @@ OTHERS = {
 
 BESIDE = {
     "s82.period_error": {
+        "peak_rmse": "the same of the highest peak of the periodogram, days",
         "within_1_percent": "share of these periods within 1 %",
-        "peak_within_1_percent": "the same of the highest peak of the periodogram",
+        "peak_within_1_percent": "the same of the highest peak",
     },
     "ztf.redshift_rmse": {"peak_rmse": "the same from the brightest magnitudes alone, a fit by least squares"},
 }
