@@ -84,7 +84,7 @@ def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
         "train.batch": batch,
         "train.warmup": steps // 20,
         "train.evaluate_every": often,
-        "train.save_every": often,
+        "train.save_every": often if steps >= LONG else steps,
     }
 
 

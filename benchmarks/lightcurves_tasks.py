@@ -24,6 +24,7 @@ COMMON: dict[str, Any] = {
     "train.keep": 1,
     "train.log_every": 50,
 }
+LONG = 3000  # updates from which an interrupted training is worth going on with
 TINY = {
     "train.steps": 4,
     "train.batch": 8,
@@ -90,7 +91,8 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
     steps = task["steps"] or steps
     often = max(1, steps // 20)
     found = COMMON | {"train.steps": steps, "train.batch": batch, "train.warmup": steps // 20, "train.best": best}
-    found |= {"train.evaluate_every": often, "train.save_every": often, "train.rate": task["rate"]}
+    found |= {"train.evaluate_every": often, "train.save_every": steps if steps < LONG else often}
+    found |= {"train.rate": task["rate"]}
     found |= {"train.seed": task["seed"], "train.compile": task["compile"], "train.workers": task["workers"]}
     if task["device"]:
         found["train.device"] = task["device"]

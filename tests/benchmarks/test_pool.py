@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from pool import side_by_side
+from pool import keep, origins, seeds_row, side_by_side
 
 
 def named(*names):
@@ -44,3 +44,35 @@ def test_what_fails_is_tried_again_and_holds_nobody_up(tmp_path, capsys):
     assert list(found) == ["a1"]
     assert tries == ["a0", "a1", "a0"]
     assert "1 failed twice: a0" in capsys.readouterr().err
+
+
+def test_runs_kept_with_the_project_are_not_trained_again(tmp_path):
+    began = []
+
+    def work(task):
+        began.append(task["name"])
+        return {"score": task["steps"]}
+
+    tasks = {name: {"name": name, "steps": 10} for name in ("one", "two", "pretrained-body")}
+    first = dict(side_by_side(work, tasks, 0, tmp_path / "results"))
+    assert first["one"]["asked"] == {"steps": 10}
+    assert first["one"]["hardware"]
+    assert first["one"]["commit"]
+    assert keep(tmp_path / "results", tmp_path / "kept.json") == 2  # the body is of no use without its weights
+    began.clear()
+    again = dict(side_by_side(work, tasks, 0, tmp_path / "other", before=tmp_path / "kept.json"))
+    assert began == ["pretrained-body"]
+    assert again["one"] == first["one"]
+    began.clear()
+    more = {"one": {"name": "one", "steps": 20}}
+    assert dict(side_by_side(work, more, 0, tmp_path / "third", before=tmp_path / "kept.json"))["one"]["score"] == 20
+    assert began == ["one"]  # more was asked of it than of the one that is kept
+
+
+def test_a_row_names_all_machines_and_commits_of_its_runs():
+    runs = [{"hardware": kind, "commit": "abc", "versions": {"torch": "2"}} for kind in ("GPU", "GPU", "CPU")]
+    about = origins(runs)
+    assert about == {"hardware": "GPU, CPU", "commit": "abc", "versions": {"torch": "2"}}
+    row = seeds_row("x", [1.0, 2.0, 3.0], "share", "higher", "python x.py", "", **about)
+    assert (row["value"], row["spread"], row["hardware"]) == (2.0, 1.0, "GPU, CPU")
+    assert origins([*runs, {}]) == {}

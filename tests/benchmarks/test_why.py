@@ -124,5 +124,5 @@ def test_what_fails_is_told_and_the_others_go_on(tmp_path, capsys):
     tasks = {"a": {"by": 2}, "b": {"by": 0}, "c": {"by": 4}}
     then = lambda name, result: {"d": {"by": 8}} if name == "c" else {}  # noqa: E731
     found = dict(pool.side_by_side(work, tasks, 0, tmp_path, then))
-    assert found == {"a": {"value": 0.5}, "c": {"value": 0.25}, "d": {"value": 0.125}}
+    assert {name: result["value"] for name, result in found.items()} == {"a": 0.5, "c": 0.25, "d": 0.125}
     assert "b failed" in capsys.readouterr().err

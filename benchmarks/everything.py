@@ -1,0 +1,147 @@
+"""The tables of jets, light curves and images, measured side by side on one GPU until a time is over.
+
+    python benchmarks/everything.py --data FOLDER --seconds 3600
+
+FOLDER holds `jets` (toyjets_pythia8.npz, ParticleNet_full.pt), `lightcurves` (see lightcurves.py) and `mnist` (see
+docs/images.md). A stage is one of the other benchmarks; it begins when the stages that it needs are done and enough of
+--slots processes are free, in the order of the list. Figures go to benchmarks/results as they come, and single runs to
+benchmarks/kept: the same command goes on from there, and from the half-trained models in --out if that is still there.
+Timed benchmarks (jets_speed.py, lightcurves_speed.py, images_speed.py) want a GPU of their own and are not among these.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from measure import KEPT, ROOT
+from pool import keep
+
+
+class Stage(NamedTuple):
+    """One call of a benchmark."""
+
+    slots: int
+    words: str
+    needs: tuple[str, ...] = ()
+
+
+JETS = "--pythia {data}/jets/toyjets_pythia8.npz --weights {data}/jets/ParticleNet_full.pt --epochs 1 --tune 0.25"
+JETS += " --compile --out {out}/jets"
+CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
+IMAGES = "--data {data}/mnist --out {out}/images"
+STAGES = {
+    "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
+    "jets-transfer-1000": Stage(4, f"jets.py transfer --sizes 100,1000 {JETS}", ("jets-pretrain",)),
+    "jets-transfer": Stage(3, f"jets.py transfer --sizes all {JETS}", ("jets-pretrain",)),
+    "jets-tops": Stage(2, f"jets.py tops {JETS}", ("jets-pretrain",)),
+    "curves-pretrain": Stage(4, f"lightcurves.py pretrain {CURVES} --compile"),
+    "curves-few": Stage(4, f"lightcurves.py fewshot {CURVES}", ("curves-pretrain",)),
+    "jets-lorentznet": Stage(2, f"jets.py pythia --models lorentznet {JETS}", ("jets-pretrain",)),
+    "mnist-mae": Stage(2, f"images.py pretrain {IMAGES} --workers 2 --compile"),
+    "mnist-few": Stage(3, f"images.py fewshot {IMAGES}", ("mnist-mae",)),
+    "series": Stage(3, f"lightcurves.py denoise signal logg {CURVES} --steps 5000"),
+    "cues": Stage(2, "images_insight.py cues --out {out}/cues"),
+    "galaxies-few": Stage(3, f"images.py galaxies --sizes 1000,10000 {IMAGES} --compile"),
+    "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile"),
+    "jets-builtin": Stage(4, f"jets.py builtin --models part,part_plain,pcnn,lorentznet {JETS}", ("jets-pretrain",)),
+    "galaxies": Stage(3, f"images.py galaxies --sizes 100000 {IMAGES} --compile", ("galaxies-few",)),
+    "mnist": Stage(3, f"images.py mnist {IMAGES} --compile"),
+    "s82": Stage(2, f"lightcurves.py s82 {CURVES}"),
+}
+
+
+class Sitting:
+    """Stages side by side."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options, self.began = options, time.monotonic()
+        self.running: dict[str, tuple[subprocess.Popen[str], float]] = {}
+        self.failed: set[str] = set()
+        self.marks: Path = options.out / "done"
+        for folder in (self.marks, options.out / "logs"):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def say(self, *words: object) -> None:
+        print(f"[{time.monotonic() - self.began:5.0f} s]", *words, flush=True)
+
+    def done(self, name: str) -> bool:
+        return (self.marks / name).exists()
+
+    def start(self) -> None:
+        """Begin what can begin, in order."""
+        for name, stage in STAGES.items():
+            if name not in self.options.only or name in self.running or name in self.failed or self.done(name):
+                continue
+            used = sum(STAGES[other].slots for other in self.running)
+            if used + stage.slots > self.options.slots or not all(self.done(other) for other in stage.needs):
+                continue
+            words = stage.words.format(data=self.options.data, out=self.options.out).split()
+            command = [sys.executable, str(ROOT / "benchmarks" / words[0]), *words[1:], "--jobs", str(stage.slots)]
+            with (self.options.out / "logs" / f"{name}.log").open("a") as log:
+                process = subprocess.Popen(
+                    command, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True
+                )
+            self.running[name] = process, time.monotonic()
+            self.say("start", name)
+
+    def reap(self) -> None:
+        """Take notice of what has ended."""
+        for name, (process, since) in list(self.running.items()):
+            if process.poll() is None:
+                continue
+            del self.running[name]
+            end = (self.options.out / "logs" / f"{name}.log").read_text()[-2000:]
+            if process.returncode or "failed twice" in end:
+                self.failed.add(name)
+                self.say("FAILED", name, end[-500:])
+            else:
+                (self.marks / name).touch()
+                self.say("done", name, f"{time.monotonic() - since:.0f} s")
+
+    def keep(self) -> None:
+        """Single runs to the project."""
+        for name in ("jets", "lightcurves", "images"):
+            if (folder := self.options.out / name / "results").exists():
+                keep(folder, KEPT / f"{name}.json")
+
+    def __call__(self) -> None:
+        last = 0.0
+        while time.monotonic() - self.began < self.options.seconds:
+            self.reap()
+            self.start()
+            if not self.running:
+                break
+            if time.monotonic() - last > 30:
+                last = time.monotonic()
+                self.keep()
+                self.say("load", round(os.getloadavg()[0], 1), *self.running)
+            time.sleep(1)
+        for process, _ in self.running.values():
+            os.killpg(process.pid, signal.SIGKILL)
+        self.keep()
+        self.say("not done:", *(name for name in self.options.only if not self.done(name)))
+
+
+def main() -> None:
+    words = lambda text: text.split(",")  # noqa: E731
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    parser.add_argument("--slots", type=int, default=9, help="trainings at a time")
+    parser.add_argument("--only", type=words, default=list(STAGES), help=f"of {', '.join(STAGES)}")
+    parser.add_argument("--out", type=Path, default=Path("runs/everything"))
+    options = parser.parse_args()
+    if unknown := sorted(set(options.only) - set(STAGES)):
+        parser.error(f"stages are {', '.join(STAGES)}; found {', '.join(unknown)}")
+    Sitting(options)()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Stages side by side: in order, within their slots, after what they need; failures stop what builds on them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+
+import everything
+from everything import STAGES, Stage
+
+
+@pytest.fixture
+def sit(tmp_path, monkeypatch, capsys):
+    def call(stages, **scripts):
+        (tmp_path / "benchmarks").mkdir(exist_ok=True)
+        for name, code in scripts.items():
+            (tmp_path / "benchmarks" / f"{name}.py").write_text(code)
+        monkeypatch.setattr(everything, "ROOT", tmp_path)
+        monkeypatch.setattr(everything, "KEPT", tmp_path / "kept")
+        monkeypatch.setattr(everything, "STAGES", stages)
+        monkeypatch.setattr(everything.time, "sleep", lambda seconds, sleep=everything.time.sleep: sleep(0.05))
+        words = ["--data", "there", "--seconds", "20", "--slots", "3", "--out", str(tmp_path / "out")]
+        monkeypatch.setattr(sys, "argv", ["everything.py", *words])
+        everything.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_stages_wait_for_what_they_need_and_run_once(sit, tmp_path):
+    write = f"import sys; open(r'{tmp_path}/log', 'a').write(' '.join(sys.argv[1:]) + chr(10))"
+    stages = {"second": Stage(3, "write.py two", ("first",)), "first": Stage(2, "write.py one --data {data}/x")}
+    assert sit(stages, write=write).rstrip().endswith("not done:")
+    assert (tmp_path / "log").read_text().splitlines() == ["one --data there/x --jobs 2", "two --jobs 3"]
+    sit(stages, write=write)
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+
+
+def test_a_stage_that_fails_holds_back_what_builds_on_it(sit):
+    stages = {"bad": Stage(1, "bad.py"), "after": Stage(1, "good.py", ("bad",)), "good": Stage(1, "good.py")}
+    said = sit(stages, bad="raise SystemExit('no such file')", good="")
+    assert "FAILED bad" in said
+    assert "no such file" in said
+    assert said.rstrip().endswith("not done: bad after")
+
+
+def test_every_stage_is_a_benchmark_that_exists_and_needs_another():
+    root = Path(everything.__file__).parent
+    for stage in STAGES.values():
+        assert (root / stage.words.split()[0]).exists()
+        assert set(stage.needs) <= set(STAGES)
