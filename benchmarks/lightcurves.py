@@ -3,7 +3,8 @@
     asas      transformer, GRU, LSTM and CNN on 3,110 ASAS curves of 8 classes, five folds by object (--models; those
               that are told periods are `folded`, gru_periods, lstm_periods, cnn_periods)
     pretrain  the transformer with hidden observations on simulated stars (--number) and the ASAS curves outside each
-              test fold, without labels; and on the classes of the simulated stars alone
+              test fold, without labels; on the classes of the simulated stars alone; and the same with periods, on
+              30,000 of them, each seen twice as often
     fewshot   what that is worth with 20, 100 and all labels of each class, against random weights and the published
               encoder of ASTROMER 1
     s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period, beside the peak of a periodogram
@@ -53,7 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the real curves")
     parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
-    parser.add_argument("--ways", type=words, default=["pretrained", "scratch", "astromer1", "supervised", "folded"])
+    ways = ["pretrained", "scratch", "astromer1", "supervised", "folded", "folded_supervised"]
+    parser.add_argument("--ways", type=words, default=ways, help="of fewshot")
     parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")
     parser.add_argument("--epochs", type=int, default=10, help="how often each of these is seen")

@@ -17,6 +17,7 @@ from sciformer.tokens.periodogram import periods
 
 BODY = "lightcurves/transformer"  # what is pretrained
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
+FOLDED = 30_000  # simulated stars to pretrain on where each has its periods found, some 7 ms a star
 NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
 
 
@@ -86,10 +87,15 @@ class Pretrain(Part):
         return FOLDS if group[2] == "masked" else 1
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        return [("all", "transformer", "masked"), ("all", "transformer", "supervised")]
+        return [("all", "transformer", "masked"), ("all", "transformer", "supervised"), ("all", "folded", "supervised")]
 
     def recipe(self, task: Task) -> Recipe:
         number, batch = 400 if task["tiny"] else task["number"], 256
+        if task["of"][1] == "folded":
+            number = min(number, FOLDED)
+            made = settings(task, number * 2 * task["epochs"] // batch, batch, best="loss")
+            beside = {} if task["tiny"] else {"train.workers": max(4, task["workers"])}
+            return Recipe.load("lightcurves/folded", stars(number) | made | beside)
         made = settings(task, number * task["epochs"] // batch, batch, best="loss")
         if task["of"][2] == "supervised":
             return Recipe.load(BODY, stars(number) | made)
@@ -137,7 +143,9 @@ class FewShot(Classes):
             return Recipe.load("lightcurves/astromer-classify", own)
         runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
         runs |= {"supervised": "pretrain-all-transformer-supervised-0"}
-        if way == "folded":
+        if way.startswith("folded"):
+            if way == "folded_supervised":
+                changes["train.start"] = str(out / "runs" / "pretrain-all-folded-supervised-0")
             return Recipe.load("lightcurves/folded", changes)
         if way in runs:
             changes["train.start"] = str(out / "runs" / runs[way])

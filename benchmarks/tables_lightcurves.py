@@ -23,6 +23,7 @@ WAYS = {
     "scratch": "from random weights",
     "astromer1": "ASTROMER 1, published encoder",
     "folded": "from random weights, with periods",
+    "folded_supervised": "pretrained, classes of simulated stars, with periods",
 }
 
 

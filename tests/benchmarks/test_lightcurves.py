@@ -66,6 +66,23 @@ def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
         assert mine == its
 
 
+def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
+    options = argparse.Namespace(rates=[1e-3], seeds=[0, 1], folds=5, paired=True, tiny=False, out=tmp_path)
+    options.sizes, options.ways = ["20"], ["pretrained", "supervised", "folded_supervised"]
+    options.number, options.epochs, options.steps, options.workers = 60_000, 2, 0, 0
+    options.compile, options.device, options.pretrain_rate = False, "", 1e-3
+    few = Tuning(options, "fewshot", PARTS["fewshot"], "x")
+    bodies = Tuning(options, "pretrain", PARTS["pretrain"], "x").tasks()
+    runs = few.runs(("20", "transformer", "pretrained"))
+    begun = set()
+    for key in few.groups:
+        for fold, seed in runs:
+            begun.add(Path(PARTS["fewshot"].recipe(few.task(key, fold, 1e-3, seed)[1]).train.start).name)
+    assert begun == set(bodies)
+    folded = PARTS["pretrain"].recipe(bodies["pretrain-all-folded-supervised-0"])
+    assert (folded.tokens.periods, folded.data.number, folded.train.steps) == (2, 30_000, 30_000 * 4 // 256)
+
+
 @pytest.fixture(scope="module")
 def star():
     chance = np.random.default_rng(0)
