@@ -4,11 +4,13 @@
     builtin    the same on a million built-in jets (--number)
     pretrain   the Particle Transformer (with labels, and without: hidden particles) and ParticleNet on built-in jets
     transfer   what that is worth with 100, 1,000 and all Pythia jets, against random weights
+    asis       the same models on Pythia jets without any further training
     tops       Tbqq against QCD: rejection at 30 %, from random weights and pretrained
 
 All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
 same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune; not
-with few jets or tops); all seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done
+with few jets or tops). Where the best is at an end of the grid, the next rate is tried, too, and so on (--widen). All
+seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done
 is kept in --out, and the same command goes on from there. Built-in jets are made once and kept there, too: 3 GB for a
 million. With all Pythia jets, random weights are the runs of the table `pythia`: its rows are taken where they are.
 
@@ -19,159 +21,19 @@ judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
 from __future__ import annotations
 
 import argparse
-import shutil
 import statistics
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from jets_data import CLASSES, prepare, simulate
-from measure import KEPT, RESULTS, Row, flops, record, renamed
-from pool import Result, Task, origins, seeds_row, side_by_side
+from jets_data import prepare, simulate
+from jets_tasks import LONG, MODELS, ON_JETCLASS, STEPS, as_it_is, built_in, starts, work
+from measure import KEPT, RESULTS, Row, record, renamed
+from pool import Result, Task, beyond, origins, seeds_row, side_by_side
 from sciformer.recipe import Recipe
-from sciformer.run import train
-
-MODELS = {
-    "pfn": "jets/pfn",
-    "pcnn": "jets/pcnn",
-    "particlenet": "jets/particlenet",
-    "pct": "jets/pct",
-    "lorentznet": "jets/lorentznet",
-    "part_plain": "jets/part-plain",
-    "part": "jets/part",
-}
-ON_JETCLASS = {"pfn": 0.772, "pcnn": 0.809, "particlenet": 0.844, "part_plain": 0.849, "part": 0.861}
-COMMON: dict[str, Any] = {
-    "train.optimizer": "adamw",
-    "train.betas": [0.9, 0.99],
-    "train.decay": 0.01,
-    "train.clip": 1.0,
-    "train.schedule": "flat",
-    "train.flat": 0.5,
-    "train.floor": 0.01,
-    "train.best": "accuracy",
-    "train.keep": 1,
-}
-REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
-STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
-CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 1500  # updates from which compiling pays
-TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
-
-
-def events(folder: Path, train_file: str, kind: str = "") -> dict[str, Any]:
-    """The data section for Pythia jets."""
-    parts = {"files": train_file, "valid": f"{kind}valid", "test": f"{kind}test"}
-    named: dict[str, Any] = {f"data.{key}": [str(folder / f"{name}.parquet")] for key, name in parts.items()}
-    classes = ("Tbqq", "QCD") if kind else CLASSES
-    return named | {"data.kind": "events", "data.classes": {name: f"label_{name}" for name in classes}}
-
-
-def built_in(number: int, out: str) -> dict[str, Any]:
-    """The data section for so many simulated jets, which are made once for all runs."""
-    found = {"data.kind": "jets", "data.number": number, "data.cache": str(Path(out) / "built-in")}
-    return found | {"data.valid": min(CHOSEN, number // 10), "data.test": min(JUDGED, number // 10)}
-
-
-def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
-    """So many updates, looked at so often."""
-    often = max(1, steps // looks)
-    return {
-        "train.steps": steps,
-        "train.batch": batch,
-        "train.warmup": steps // 20,
-        "train.evaluate_every": often,
-        "train.save_every": often if steps >= LONG else steps,
-    }
-
-
-def changes_of(task: Task) -> dict[str, Any]:
-    """What differs from the recipe."""
-    part, size = task["part"], task["size"]
-    folder = Path(task["out"]) / "pythia"
-    changes: dict[str, Any] = dict(COMMON)
-    if part in ("builtin", "pretrain"):
-        number, batch = task["number"], 512
-        updates = round(number * task["epochs"] // batch * task["share"])
-        changes |= built_in(number, task["out"]) | budget(updates, batch, looks=10 if task["share"] == 1 else 4)
-    elif part == "tops":
-        changes |= events(folder, "tops-train", "tops-") | budget(600, 128)
-    else:
-        steps, batch = STEPS[size]
-        changes |= events(folder, "train" if size == "all" else f"train-{size}")
-        changes |= budget(round(steps * task["share"]), batch)
-    if part == "tops":
-        changes |= {"objective.background": "QCD", "objective.efficiencies": {}}  # of two classes: 0.3 and 0.5
-    elif task["model"] != "part_masked":
-        changes |= REJECT
-    if task["model"] == "part_masked":
-        changes.pop("train.best")
-    if task["start"]:
-        changes |= {"train.start": task["start"]}
-    compiled = task["compile"] and changes["train.steps"] >= LONG
-    changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": compiled}
-    changes["train.workers"] = task["workers"]
-    if task["device"]:
-        changes["train.device"] = task["device"]
-    if task["tiny"]:
-        changes |= TINY
-        if part not in ("builtin", "pretrain"):
-            few = "tops-valid" if part == "tops" else "train-100"
-            changes |= {f"data.{key}": [str(folder / f"{few}.parquet")] for key in ("files", "valid", "test")}
-        if part in ("builtin", "pretrain"):
-            changes |= built_in(400, task["out"])
-    return changes
-
-
-def work(task: Task) -> Result:
-    """Train and judge one model."""
-    torch.set_num_threads(1)
-    began = time.monotonic()
-    name = "jets/part-masked" if task["model"] == "part_masked" else MODELS[task["model"]]
-    folder = Path(task["out"]) / "runs" / task["name"]
-    run = train(Recipe.load(name, changes_of(task)), folder, report=False, show=False)
-    found: Result = {key: task[key] for key in ("part", "model", "size", "rate", "seed", "way", "share")}
-    found |= {"valid": run.scores, "parameters": run.about["parameters"], "device": run.device.type}
-    found |= {"training_s": round(run.about["seconds"], 1), "steps": run.recipe.train.steps, "flops": flops(run)}
-    if task["part"] != "pretrain" and task["share"] == 1:
-        scores = run.evaluate("test").scores
-        found |= {"test": {key: float(value) for key, value in scores.items()}}
-        found |= {"bounds": [key for key, value in scores.items() if str(value).startswith("≥")]}
-    if task["part"] != "pretrain":
-        shutil.rmtree(folder)
-    return found | {"seconds": round(time.monotonic() - began, 1)}
-
-
-def official(options: argparse.Namespace) -> str:
-    """A run with the published weights of ParticleNet; empty where they are not at hand."""
-    if options.weights is None:
-        return ""
-    folder: Path = options.out / "official"
-    if not folder.exists():
-        from sciformer.interop import import_model
-
-        import_model(options.weights, folder)
-    return str(folder)
-
-
-def starts(options: argparse.Namespace, part: str) -> list[tuple[str, str, str]]:
-    """(model, way, run to begin with) of a part."""
-    if part in ("pythia", "builtin"):
-        return [(model, "scratch", "") for model in options.models]
-    if part == "pretrain":
-        return [(model, "scratch", "") for model in ("part", "particlenet", "part_masked")]
-    runs = options.out / "runs"
-    found = [("part", "scratch", ""), ("part", "supervised", str(runs / "pretrained-part"))]
-    found += [("part", "masked", str(runs / "pretrained-part_masked"))]
-    if part == "tops":
-        return found[:2]
-    found += [("particlenet", "scratch", ""), ("particlenet", "supervised", str(runs / "pretrained-particlenet"))]
-    if there := official(options):
-        found.append(("particlenet", "official", there))
-    return found
+from sciformer.run import Run
 
 
 class Tuning:
@@ -227,6 +89,8 @@ class Tuning:
         mine = self.grid(group)
         if len(mine) < len(self.rates):
             return {}
+        if more := self.wider(mine):
+            return dict([self.task(group, more, self.first, tune)])
         seeds = self.options.seeds if tune < 1 else self.options.seeds[1:]
         return dict(self.task(group, self.best(mine), seed) for seed in seeds)
 
@@ -240,6 +104,10 @@ class Tuning:
         """Those by which the rate is chosen."""
         return [one for one in self.of(group, self.tune(group[0])) if one["seed"] == self.first]
 
+    def wider(self, found: list[Result]) -> float | None:
+        """The next rate beyond the grid, if the best is at its end."""
+        return beyond({one["rate"]: one["valid"]["accuracy"] for one in found}, self.rates, self.options.widen)
+
     @staticmethod
     def best(found: list[Result]) -> float:
         """The rate with the highest accuracy in validation."""
@@ -250,7 +118,7 @@ class Tuning:
         made = list(self.known)
         for group in self.groups:
             grid = self.grid(group)
-            if len(grid) < len(self.rates) or self.part == "pretrain":
+            if len(grid) < len(self.rates) or self.part == "pretrain" or self.wider(grid):
                 continue
             rate = self.best(grid)
             mine = sorted((one for one in self.of(group) if one["rate"] == rate), key=lambda one: one["seed"])
@@ -306,10 +174,23 @@ class Tuning:
         }
 
 
+def asis(options: argparse.Namespace) -> list[Row]:
+    """The rows of pretrained models that learn nothing more."""
+    found = []
+    for model in ("part", "particlenet"):
+        run = Run(options.out / "runs" / f"pretrained-{model}")
+        value = as_it_is(run, options.out / "pythia" / ("train-100.parquet" if options.tiny else "test.parquet"))
+        command = f"python benchmarks/jets.py pretrain asis --epochs {options.epochs}"
+        name = f"transfer.0.{model}.supervised.accuracy"
+        found.append(seeds_row(name, [value], "share", "higher", command, run.device.type))
+        print(f"{name} {value:.4f}", flush=True)
+    return found
+
+
 def main() -> None:
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="+", choices=["pythia", "builtin", "pretrain", "transfer", "tops"])
+    parser.add_argument("parts", nargs="+", choices=["pythia", "builtin", "pretrain", "transfer", "asis", "tops"])
     parser.add_argument("--pythia", type=Path, help="the Pythia jets")
     parser.add_argument("--weights", type=Path, help="published weights of ParticleNet, to begin with")
     parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS))
@@ -317,6 +198,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=1_000_000, help="built-in jets to train on")
     parser.add_argument("--epochs", type=int, default=2, help="how often each of these is seen")
     parser.add_argument("--rates", type=numbers(float), default=[5e-4, 1.5e-3, 5e-3, 1.5e-2])
+    parser.add_argument("--widen", type=int, default=2, help="rates that may be tried beyond each end of the grid")
     parser.add_argument("--tune", type=float, default=1.0, help="share of the updates that chooses the rate")
     parser.add_argument("--pretrain-rate", type=float, default=1.5e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
@@ -331,6 +213,9 @@ def main() -> None:
     if options.pythia is not None:
         prepare(options.pythia, options.out / "pythia")
     for part in options.parts:
+        if part == "asis":
+            record(options.results, asis(options))
+            continue
         if part in ("builtin", "pretrain"):
             made = built_in(400 if options.tiny else options.number, str(options.out.resolve()))
             simulate(Recipe.load("jets/part", made).data, 2 * options.jobs)

@@ -90,6 +90,22 @@ def prepare(source: Path, out: Path) -> None:
     (out / "done").write_text("")
 
 
+def columns_of(file: Path) -> dict[str, Any]:
+    """The columns of a file that `prepare` wrote."""
+    import pyarrow.parquet as pq
+
+    from sciformer.data.source import Lists
+
+    table, found = pq.read_table(file), dict[str, Any]()
+    for name in table.column_names:
+        column = table[name].combine_chunks()
+        if name.startswith("part_"):
+            found[name] = Lists(np.asarray(column.flatten()), np.diff(np.asarray(column.offsets)))
+        else:
+            found[name] = np.asarray(column)
+    return found
+
+
 def simulate(section: Any, jobs: int) -> None:
     """Make all pieces of simulated jets, side by side, in the folder that the section names, once for all."""
     done = Path(section.cache) / "-".join([section.mark(), *map(str, section.counts().values()), "done"])

@@ -168,6 +168,20 @@ def seeds_row(name: str, values: list[float], unit: str, better: str, command: s
     return found | {"command": command} | (origin(device) if device else {}) | more
 
 
+def beyond(tried: Mapping[float, float], first: list[float], widen: int) -> float | None:
+    """The next rate to try where the best of those tried (rate: score, higher is better) is the least or the greatest.
+
+    At most `widen` rates lie beyond each end of the `first` ones; None where no other is to be tried.
+    """
+    rates = sorted(tried)
+    best = max(rates, key=lambda rate: tried[rate])
+    if len(rates) < 2 or best not in (rates[0], rates[-1]):
+        return None
+    end, inner = (rates[0], rates[1]) if best == rates[0] else (rates[-1], rates[-2])
+    outside = [rate for rate in rates if (rate < min(first) if best == rates[0] else rate > max(first))]
+    return float(f"{end * end / inner:.1e}") if len(outside) < widen else None
+
+
 def best_rate(found: list[Result], key: str = "loss") -> float:
     """The learning rate with the lowest validation loss, of runs with the same seed."""
     return float(min(found, key=lambda result: result["valid"][key])["rate"])

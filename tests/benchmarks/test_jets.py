@@ -10,14 +10,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import jets
-from jets import Tuning, changes_of
+from jets import Tuning
+from jets_tasks import changes_of
 
 
 @pytest.fixture
 def options(tmp_path):
     found = {"models": ["part", "pfn"], "sizes": ["100", "all"], "rates": [1e-3, 1e-2], "seeds": [0, 1, 2]}
     found |= {"tune": 0.25, "tiny": False, "number": 1000, "epochs": 1, "compile": False, "device": "", "workers": 0}
-    return argparse.Namespace(**found, out=tmp_path, weights=None, pretrain_rate=1e-3)
+    return argparse.Namespace(**found, out=tmp_path, weights=None, pretrain_rate=1e-3, widen=0)
 
 
 def result(task, accuracy):
@@ -76,3 +77,15 @@ def test_tops_are_told_by_a_median_with_its_bound(options):
     assert sorted(rows) == ["toptag.pretrained.rejection30", "toptag.scratch.rejection30"]
     row = rows["toptag.scratch.rejection30"]
     assert (row["value"], row["bound"], row["accuracy"]) == (92.0, True, [0.9, 0.92, 0.94])
+
+
+def test_where_the_end_of_the_grid_is_best_the_next_rate_is_tried(options):
+    options.widen = 1
+    tuning = Tuning(options, "pythia")
+    then = {}
+    for name, task in tuning.tasks().items():
+        then |= tuning.then(name, result(task, 1e-3 / task["rate"] / 2))
+    assert sorted(then) == ["pythia-all-part-scratch-0.0001-0-0.25", "pythia-all-pfn-scratch-0.0001-0-0.25"]
+    assert tuning.rows() == []
+    seeds = tuning.then("pythia-all-part-scratch-0.0001-0-0.25", result(then.popitem()[1] | {"model": "part"}, 0.4))
+    assert sorted(seeds) == [f"pythia-all-part-scratch-0.001-{seed}" for seed in range(3)]

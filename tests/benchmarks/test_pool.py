@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
-from pool import keep, origins, seeds_row, side_by_side
+from pool import beyond, keep, origins, seeds_row, side_by_side
 
 
 def named(*names):
@@ -76,3 +76,16 @@ def test_a_row_names_all_machines_and_commits_of_its_runs():
     row = seeds_row("x", [1.0, 2.0, 3.0], "share", "higher", "python x.py", "", **about)
     assert (row["value"], row["spread"], row["hardware"]) == (2.0, 1.0, "GPU, CPU")
     assert origins([*runs, {}]) == {}
+
+
+def test_a_grid_is_widened_where_its_end_is_best():
+    first = [5e-4, 1.5e-3, 5e-3]
+    low = {5e-4: 0.7, 1.5e-3: 0.6, 5e-3: 0.5}
+    assert beyond(low, first, 2) == 1.7e-4
+    assert beyond(low, first, 0) is None
+    assert beyond(low | {1.7e-4: 0.6}, first, 2) is None  # now inside
+    assert beyond(low | {1.7e-4: 0.8}, first, 2) == 5.8e-5
+    assert beyond(low | {1.7e-4: 0.8, 5.8e-5: 0.9}, first, 2) is None  # far enough
+    assert beyond({5e-4: 0.1, 1.5e-3: 0.6, 5e-3: 0.9}, first, 1) == 1.7e-2
+    assert beyond({5e-4: 0.1, 1.5e-3: 0.9, 5e-3: 0.3}, first, 1) is None
+    assert beyond({1e-3: 1.0}, [1e-3], 3) is None
