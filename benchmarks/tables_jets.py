@@ -67,12 +67,13 @@ WAYS = {
 
 def transfer() -> str:
     """What pretraining gives, by the number of labelled jets."""
-    found = rows("jets")
-    lines = [
-        [name, *(accuracy(found.get(f"transfer.{size}.{model}.{way}.accuracy")) for size in ("100", "1000", "all"))]
-        for (model, way), name in WAYS.items()
-    ]
-    return markdown(["accuracy", "100 jets", "1,000 jets", "all"], lines)
+    found, lines = rows("jets"), []
+    for (model, way), name in WAYS.items():
+        row = found.get(f"transfer.0.{model}.{way}.accuracy")
+        cells = ["" if row is None else accuracy(row)]
+        cells += [accuracy(found.get(f"transfer.{size}.{model}.{way}.accuracy")) for size in ("100", "1000", "all")]
+        lines.append([name, *cells])
+    return markdown(["accuracy", "none", "100 jets", "1,000 jets", "all"], lines)
 
 
 def tops() -> str:

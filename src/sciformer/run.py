@@ -225,7 +225,7 @@ def _train(
         folder.write("run.json", json.dumps(about, indent=1))
         folder.write("recipe.yaml", recipe.text())
         folder.write("model/statistics.json", json.dumps(assembly.state()))
-        folder.rewind(engine.number)
+        folder.rewind(engine.number or -1)
 
     ranks.lead(write)
     before = engine.complete

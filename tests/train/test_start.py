@@ -268,3 +268,26 @@ def test_a_class_token_is_fixed_with_the_trunk(runs, tmp_path):
     assert moved == {"heads.class.layer.1.weight", "heads.class.layer.1.bias"}
     with pytest.raises(UserError, match=r"a class token in .*images, for train.freeze fixes it; found none"):
         go(image_recipe(tmp_path, **more | {"train__start": str(runs / "images")}), tmp_path / "third")
+
+
+def test_what_answers_from_the_start_is_judged_and_nothing_worse_is_kept(runs, tmp_path):
+    first = Run(runs / "classes")
+    more = {"train__start": str(first.path), "train__rate": 10.0, "train__clip": 0.0}
+    ruined = go(image_recipe(runs, **more), tmp_path / "ruined")
+    (before, _), (after, kept) = (load_weights(run.folder.model) for run in (first, ruined))
+    assert kept["step"] == 0
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    judged = [record["step"] for record in ruined.records if "valid_loss" in record]
+    assert judged == [0, 5, 10, 14]
+    assert ruined.scores["loss"] == pytest.approx(first.scores["loss"], abs=1e-5)
+    new = go(image_recipe(runs, train__start=str(runs / "images")), tmp_path / "new")  # its head knows nothing yet
+    assert min(record["step"] for record in new.records if "valid_loss" in record) == 5
+
+
+def test_a_start_is_judged_once_though_the_run_began_twice(runs, tmp_path):
+    recipe = image_recipe(runs, train__start=str(runs / "classes"))
+    run = go(recipe, tmp_path / "run", stop_after=3)
+    shutil.rmtree(run.folder.checkpoints)  # as if killed before the first one
+    again = go(recipe, tmp_path / "run")
+    assert [record["step"] for record in again.records if "valid_loss" in record] == [0, 5, 10, 14]
+    assert_same(again, left(go(recipe, tmp_path / "other")))

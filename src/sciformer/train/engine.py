@@ -96,6 +96,9 @@ class Engine:
         try:
             fewer = products(self.settings, self.ranks.device)
             with stop.listening(), fewer, closing(self._batches(last)) as batches:
+                start = self.assembly.start
+                if self.number == 0 and start is not None and start.answers:
+                    self._judge(board)  # what is begun with answers already: nothing worse is kept
                 before: tuple[int, Updated, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))

@@ -149,6 +149,11 @@ class Start:
             "Leave these keys out, and they are taken from there.",
         )
 
+    @property
+    def answers(self) -> bool:
+        """Whether the model that was filled can answer as it is: nothing that makes an answer is begun anew."""
+        return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
+
     def words(self) -> str:
         """What was taken, left and begun anew, for a person."""
         about = self.about
