@@ -9,10 +9,11 @@
 
 All models see the same jets in the same number and batches, with the same optimizer, and each takes the rate of the
 same grid (--rates) that is best in validation with the first seed, after all updates or a share of them (--tune; not
-with few jets or tops). Where the best is at an end of the grid, the next rate is tried, too, and so on (--widen). All
-seeds then are judged on the test part. Runs are trained side by side (--jobs); what is done
-is kept in --out, and the same command goes on from there. Built-in jets are made once and kept there, too: 3 GB for a
-million. With all Pythia jets, random weights are the runs of the table `pythia`: its rows are taken where they are.
+with few jets or tops). A model that is pretrained on the same classes is tried at a tenth of these rates. Where the
+best is at an end of the grid, the next rate is tried, too, and so on (--widen). All seeds then are judged on the test
+part. Runs are trained side by side (--jobs); what is done is kept in --out, and the same command goes on from there.
+Built-in jets are made once and kept there, too: 3 GB for a million. With all Pythia jets, random weights are the runs
+of the table `pythia`: its rows are taken where they are.
 
 The constants of the built-in jets were fitted to Pythia jets of the training part alone, without those that `tops` is
 judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
@@ -72,11 +73,16 @@ class Tuning:
         made |= {key: getattr(options, key) for key in ("number", "epochs", "tiny", "compile", "device", "workers")}
         return name, made | {"start": self.groups[group], "out": str(options.out.resolve()), "share": share}
 
+    def rates_of(self, group: tuple[str, str, str]) -> list[float]:
+        """The first rates to try: a tenth of the others for a model that answers already."""
+        answers = self.part == "transfer" and group[2] == "supervised"
+        return [rate / 10 for rate in self.rates] if answers else list(self.rates)
+
     def tasks(self) -> dict[str, Task]:
         """The first runs."""
         if self.part == "pretrain":  # at the rates that were best on the same data, or as given
             return dict(self.task(group, self.options.pretrain_rate, self.first) for group in self.groups)
-        every = [(group, rate) for group in self.groups for rate in self.rates]
+        every = [(group, rate) for group in self.groups for rate in self.rates_of(group)]
         return dict(self.task(group, rate, self.first, self.tune(group[0])) for group, rate in every)
 
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
@@ -89,7 +95,7 @@ class Tuning:
         mine = self.grid(group)
         if len(mine) < len(self.rates):
             return {}
-        if more := self.wider(mine):
+        if more := self.wider(group, mine):
             return dict([self.task(group, more, self.first, tune)])
         seeds = self.options.seeds if tune < 1 else self.options.seeds[1:]
         return dict(self.task(group, self.best(mine), seed) for seed in seeds)
@@ -104,9 +110,10 @@ class Tuning:
         """Those by which the rate is chosen."""
         return [one for one in self.of(group, self.tune(group[0])) if one["seed"] == self.first]
 
-    def wider(self, found: list[Result]) -> float | None:
+    def wider(self, group: tuple[str, str, str], found: list[Result]) -> float | None:
         """The next rate beyond the grid, if the best is at its end."""
-        return beyond({one["rate"]: one["valid"]["accuracy"] for one in found}, self.rates, self.options.widen)
+        tried = {one["rate"]: one["valid"]["accuracy"] for one in found}
+        return beyond(tried, self.rates_of(group), self.options.widen)
 
     @staticmethod
     def best(found: list[Result]) -> float:
@@ -118,7 +125,7 @@ class Tuning:
         made = list(self.known)
         for group in self.groups:
             grid = self.grid(group)
-            if len(grid) < len(self.rates) or self.part == "pretrain" or self.wider(grid):
+            if len(grid) < len(self.rates) or self.part == "pretrain" or self.wider(group, grid):
                 continue
             rate = self.best(grid)
             mine = sorted((one for one in self.of(group) if one["rate"] == rate), key=lambda one: one["seed"])

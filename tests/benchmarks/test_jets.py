@@ -55,6 +55,8 @@ def test_with_few_jets_all_updates_choose_and_known_rows_are_not_trained(options
     tasks = Tuning(options, "transfer").tasks()
     shares = {name: task["share"] for name, task in tasks.items()}
     assert shares["transfer-100-part-masked-0.001-0"] == 1
+    assert shares["transfer-100-part-supervised-0.0001-0"] == 1  # a tenth of the rate, where it answers already
+    assert "transfer-100-part-supervised-0.01-0" not in shares
     assert shares["transfer-all-part-masked-0.001-0-0.25"] == 0.25
     assert changes_of(tasks["transfer-all-part-masked-0.001-0-0.25"])["train.steps"] == 500
     assert changes_of(tasks["transfer-100-part-masked-0.001-0"])["train.steps"] == 300
