@@ -75,7 +75,7 @@ class Tuning:
 
     def rates_of(self, group: tuple[str, str, str]) -> list[float]:
         """The first rates to try: a tenth of the others for a model that answers already."""
-        answers = self.part == "transfer" and group[2] == "supervised"
+        answers = self.part == "transfer" and group[2] in ("supervised", "official")
         return [rate / 10 for rate in self.rates] if answers else list(self.rates)
 
     def tasks(self) -> dict[str, Task]:
@@ -184,11 +184,13 @@ class Tuning:
 def asis(options: argparse.Namespace) -> list[Row]:
     """The rows of pretrained models that learn nothing more."""
     found = []
-    for model in ("part", "particlenet"):
-        run = Run(options.out / "runs" / f"pretrained-{model}")
+    for model, way, start in starts(options, "transfer"):
+        if way not in ("supervised", "official"):
+            continue
+        run = Run(start)
         value = as_it_is(run, options.out / "pythia" / ("train-100.parquet" if options.tiny else "test.parquet"))
         command = f"python benchmarks/jets.py pretrain asis --epochs {options.epochs}"
-        name = f"transfer.0.{model}.supervised.accuracy"
+        name = f"transfer.0.{model}.{way}.accuracy"
         found.append(seeds_row(name, [value], "share", "higher", command, run.device.type))
         print(f"{name} {value:.4f}", flush=True)
     return found

@@ -251,6 +251,8 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert main(["finetune", "mood.yaml", "--from", "runs/hide"]) == 0
     assert "of " + str(tmp_path / "runs" / "hide") in capsys.readouterr().err
     assert Run("runs/mood").recipe.model.dim == 8
+    assert main(["finetune", "mood.yaml", "--from", "runs/mood", "--run", "runs/more"]) == 0
+    assert "it answers already: judged before the first step" in capsys.readouterr().err
     assert main(["finetune", "mood.yaml", "--from", "runs/hide"]) == 0
     assert "already complete" in capsys.readouterr().err
     assert main(["check", "mood.yaml", "--train.start", "runs/hide"]) == 0

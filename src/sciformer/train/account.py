@@ -63,6 +63,10 @@ def introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller
         teller.say(f"going on from step {engine.number}")
     elif assembly.start is not None:
         teller.say(assembly.start.words())
+        if assembly.start.answers:
+            teller.say(
+                "it answers already: judged before the first step, nothing worse is kept; try low train.rate, too"
+            )
 
 
 def _device_name(device: torch.device) -> str:
