@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciformer import evaluate
 from sciformer.data.inputs import Arriving
 from sciformer.evaluate import answer, batches, judge, later
 from sciformer.models.encoder import Encoder
@@ -77,6 +78,37 @@ def test_answers_are_at_their_places(name):
         assert told.samples["number"].tolist() == list(range(COUNT))
         key = "probabilities" if name == "classify" else "mean"
         np.testing.assert_allclose(told.outputs[key], single.outputs[key], rtol=1e-4, atol=1e-5)
+
+
+def test_where_memory_runs_out_halves_are_judged(monkeypatch):
+    tokens, objective, dataset = make("text", "classify", number=np.arange(COUNT))
+    torch.manual_seed(0)
+    step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
+    parts = Parts(tokens, objective)
+    plain, told = judge(step, parts, dataset, batch=2), answer(step, parts, dataset, batch=2)
+    sizes, most = [], 3
+    encode = step.model.encode
+
+    def small(stream):
+        sizes.append(len(stream.columns["ids"]))
+        if sizes[-1] > most:
+            raise torch.OutOfMemoryError("no memory")
+        return encode(stream)
+
+    monkeypatch.setattr(step.model, "encode", small)
+    monkeypatch.setitem(evaluate.ROOM, "cpu", 4)  # as on a GPU: eight at once instead of two
+    for call, expected in ((judge, plain), (answer, told)):
+        found = call(step, parts, dataset, batch=2)
+        assert sizes[:2] == [COUNT, 4]
+        assert max(size for size in sizes if size <= most) == most
+        sizes.clear()
+        assert found.samples["number"].tolist() == list(range(COUNT))
+        for key, values in expected.outputs.items():
+            np.testing.assert_allclose(found.outputs[key], values, rtol=1e-4, atol=1e-5)
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        judge(step, parts, dataset, batch=2)
+    assert sizes[-1] == 1
 
 
 def test_each_is_read_when_the_next_is_under_way():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,6 +23,7 @@ from .objectives.base import prepare
 Array = NDArray[Any]
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
+ROOM = {"cuda": 4}  # samples at once over those of a step that keeps what its gradient needs; 1 elsewhere
 
 
 @dataclass(frozen=True)
@@ -54,24 +55,28 @@ def judge(
 ) -> Judgement:
     """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
 
-    tokens   the most at once in each stream, padding included, beside the most samples, `batch`
+    batch    the most samples at once in training; without gradients a GPU has room for more, and fewer waits
+    tokens   the same for tokens of a stream, padding included
     """
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
     step.eval()
     where = torch.device(device)
     count = len(dataset) if limit is None else min(limit, len(dataset))
+    room = ROOM.get(where.type, 1)
+
+    def of(ids: Array) -> tuple[Arriving, Batch]:
+        chance = Chance(assembly.recipe.train.seed, -1, ids)
+        made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, chance, training=False)
+        with cast(where, precision):
+            loss, outputs = step(made.inputs().to(where), True)
+        return Arriving(outputs | {"": loss}), made
 
     def passes() -> Iterator[tuple[Arriving, Batch]]:
-        for ids in batches(dataset, count, batch, tokens):
+        for ids in batches(dataset, count, room * batch, tokens and room * tokens):
             alone = len(ids) < world  # too few to divide: all work on them, the first one counts
-            mine = ids if alone else share(ids, rank, world)
-            chance = Chance(assembly.recipe.train.seed, -1, mine)
-            made = prepare(dataset.batch(mine), assembly.tokens, assembly.objective, chance, training=False)
-            with cast(where, precision):
-                loss, outputs = step(made.inputs().to(where), True)
-            if not (alone and rank):
-                yield Arriving(outputs | {"": loss}), made
+            found = halved(of, ids if alone else share(ids, rank, world))
+            yield from (one for one in found if not (alone and rank))
 
     total = counted = 0.0
     kept: list[Part] = []
@@ -102,12 +107,15 @@ def answer(
     step.eval()
     where = torch.device(device)
 
+    def of(ids: Array) -> tuple[Arriving, dict[str, Array], Array]:
+        raw = dataset.batch(ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
+        outputs = assembly.objective.answer(step.model, made.inputs().to(where))
+        return Arriving(outputs), raw.samples, ids
+
     def passes() -> Iterator[tuple[Arriving, dict[str, Array], Array]]:
-        for ids in batches(dataset, len(dataset), batch):
-            raw = dataset.batch(ids)
-            made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
-            outputs = assembly.objective.answer(step.model, made.inputs().to(where))
-            yield Arriving(outputs), raw.samples, ids
+        for ids in batches(dataset, len(dataset), ROOM.get(where.type, 1) * batch):
+            yield from halved(of, ids)
 
     kept = []
     for arriving, samples, ids in later(passes()):
@@ -135,6 +143,21 @@ def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None)
             size = max(1, int((some * np.arange(1, size + 1) <= tokens).sum()))
         yield ids[start : start + size]
         start += size
+
+
+def halved(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
+    """call(ids); where memory runs out, that of one half and then of the other."""
+    try:
+        yield call(ids)
+        return
+    except torch.OutOfMemoryError:
+        if len(ids) == 1:
+            raise
+    # Outside the handler, so that what the failed attempt held is free.
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    for half in np.array_split(ids, 2):
+        yield from halved(call, half)
 
 
 def later(items: Iterable[Item]) -> Iterator[Item]:
