@@ -15,7 +15,7 @@ import torch
 
 from lightcurves_tasks import Group, Part
 from measure import KEPT, RESULTS, Row, record, renamed
-from pool import Result, Task, origins, seeds_row, side_by_side
+from pool import Result, Task, beyond, origins, seeds_row, side_by_side
 from sciformer.errors import UserError
 from sciformer.run import train
 
@@ -49,6 +49,7 @@ def options_of(
     numbers = lambda kind: lambda text: [kind(word) for word in text.split(",")]  # noqa: E731
     parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
     parser.add_argument("--rates", type=numbers(float), default=[3e-4, 1e-3, 3e-3])
+    parser.add_argument("--widen", type=int, default=0, help="rates that may be tried beyond each end of the grid")
     parser.add_argument("--pretrain-rate", type=float, default=1e-3)
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--folds", type=int, default=5, help=folds)
@@ -122,8 +123,20 @@ class Tuning:
 
     def grid(self, key: str) -> list[Result]:
         """The runs that decide the rate, once they are all there; else none."""
-        mine = [one for one in self.found[key] if one["seed"] == self.seeds[0] and one["fold"] == 0]
-        return mine if len({one["rate"] for one in mine}) == len(self.rates) else []
+        return [] if self.next(key) else self.tried(key)
+
+    def tried(self, key: str) -> list[Result]:
+        """What is known of the rates of a model."""
+        return [one for one in self.found[key] if one["seed"] == self.seeds[0] and one["fold"] == 0]
+
+    def next(self, key: str) -> list[float]:
+        """The rates that are still to be tried: the first ones, then the next beyond an end that is best."""
+        sign = 1 if self.part.higher else -1
+        tried = {one["rate"]: sign * one["valid"][self.part.choose] for one in self.tried(key)}
+        if left := [rate for rate in self.rates if rate not in tried]:
+            return left
+        more = beyond(tried, self.rates, self.options.widen)
+        return [] if more is None else [more]
 
     def best(self, key: str) -> float:
         """The rate best in validation."""
@@ -133,10 +146,13 @@ class Tuning:
     def then(self, name: str, result: Result) -> Mapping[str, Task]:
         """The other folds and seeds, when all rates of a model are tried."""
         key = self.keys[name]
-        before = bool(self.grid(key))
+        before = set(self.next(key))
         self.found[key].append(result)
-        if before or not self.grid(key) or not self.part.judged:
+        left = self.next(key)
+        if not before or not self.part.judged:
             return {}
+        if left:  # those of before are under way
+            return dict(self.task(key, 0, rate, self.seeds[0]) for rate in left if rate not in before)
         rate = self.best(key)
         return dict(self.task(key, fold, rate, seed) for fold, seed in self.runs(self.groups[key])[1:])
 

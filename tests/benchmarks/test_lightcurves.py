@@ -54,7 +54,7 @@ def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
     options = argparse.Namespace(rates=[1e-3], seeds=[0], folds=5, paired=False, tiny=False, out=tmp_path)
     options.sizes, options.ways, options.models = ["20", "all"], ["scratch", "folded", "pretrained"], ["transformer"]
     options.number = options.epochs = options.steps = options.workers = 0
-    options.compile, options.device = False, ""
+    options.compile, options.device, options.widen = False, "", 0
     few, whole = (Tuning(options, name, PARTS[name], "x").tasks() for name in ("fewshot", "asas"))
     assert "asas-all-transformer-scratch-0-0.001-0" in few
     assert few.keys() & whole.keys() == whole.keys()
@@ -70,7 +70,7 @@ def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     options = argparse.Namespace(rates=[1e-3], seeds=[0, 1], folds=5, paired=True, tiny=False, out=tmp_path)
     options.sizes, options.ways = ["20"], ["pretrained", "supervised", "folded_supervised"]
     options.number, options.epochs, options.steps, options.workers = 60_000, 2, 0, 0
-    options.compile, options.device, options.pretrain_rate = False, "", 1e-3
+    options.compile, options.device, options.pretrain_rate, options.widen = False, "", 1e-3, 0
     few = Tuning(options, "fewshot", PARTS["fewshot"], "x")
     bodies = Tuning(options, "pretrain", PARTS["pretrain"], "x").tasks()
     runs = few.runs(("20", "transformer", "pretrained"))
@@ -81,6 +81,24 @@ def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     assert begun == set(bodies)
     folded = PARTS["pretrain"].recipe(bodies["pretrain-all-folded-supervised-0"])
     assert (folded.tokens.periods, folded.data.number, folded.train.steps) == (2, 30_000, 30_000 * 4 // 256)
+
+
+@pytest.mark.parametrize("widen", [0, 1])
+def test_rates_are_tried_once_then_all_seeds_at_the_best(tmp_path, widen):
+    options = argparse.Namespace(rates=[1e-3, 1e-2], seeds=[0, 1], folds=2, paired=False, tiny=False, out=tmp_path)
+    options.models, options.compile, options.device, options.widen = ["gru"], False, "", widen
+    options.number = options.epochs = options.steps = options.workers = 0
+    tuning = Tuning(options, "asas", PARTS["asas"], "x")
+    scores = {1e-4: 0.5, 1e-3: 0.7, 1e-2: 0.6}
+    left, done = dict(tuning.tasks()), []
+    while left:
+        name, task = left.popitem()
+        done.append(name)
+        keys = ("fold", "rate", "seed")
+        left |= tuning.then(name, {key: task[key] for key in keys} | {"valid": {"macro_f1": scores[task["rate"]]}})
+    others = [f"asas-all-gru-scratch-{fold}-0.001-{seed}" for fold, seed in ((0, 1), (1, 0), (1, 1))]
+    grid = [f"asas-all-gru-scratch-0-{rate}-0" for rate in ("0.001", "0.01")]
+    assert sorted(done) == sorted([*grid, *others, *(["asas-all-gru-scratch-0-0.0001-0"] if widen else [])])
 
 
 @pytest.fixture(scope="module")
