@@ -96,7 +96,7 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
         return encode(stream)
 
     monkeypatch.setattr(step.model, "encode", small)
-    monkeypatch.setitem(evaluate.ROOM, "cpu", 4)  # as on a GPU: eight at once instead of two
+    monkeypatch.setattr(evaluate, "roomy", lambda *given: (4 * given[2], None))
     for call, expected in ((judge, plain), (answer, told)):
         found = call(step, parts, dataset, batch=2)
         assert sizes[:2] == [COUNT, 4]
@@ -109,6 +109,16 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
     with pytest.raises(torch.OutOfMemoryError):
         judge(step, parts, dataset, batch=2)
     assert sizes[-1] == 1
+
+
+def test_a_gpu_judges_more_at_once_but_not_more_long_ones():
+    gpu, widths = torch.device("cuda"), [20] * 90 + [200] * 10
+    assert evaluate.roomy(data_of(widths), torch.device("cpu"), 16) == (16, None)
+    assert evaluate.roomy(data_of(widths), gpu, 16, 500) == (64, 2000)
+    most = evaluate.roomy(data_of(widths), gpu, 10)
+    assert most == (40, 4 * 10 * 38)
+    assert [len(ids) for ids in batches(data_of(widths), 100, *most)] == [40, 40, 10, 7, 3]
+    assert evaluate.roomy(data_of([7] * 100), gpu, 10) == (40, None)
 
 
 def test_each_is_read_when_the_next_is_under_way():

@@ -63,7 +63,6 @@ def judge(
     step.eval()
     where = torch.device(device)
     count = len(dataset) if limit is None else min(limit, len(dataset))
-    room = ROOM.get(where.type, 1)
 
     def of(ids: Array) -> tuple[Arriving, Batch]:
         chance = Chance(assembly.recipe.train.seed, -1, ids)
@@ -73,7 +72,7 @@ def judge(
         return Arriving(outputs | {"": loss}), made
 
     def passes() -> Iterator[tuple[Arriving, Batch]]:
-        for ids in batches(dataset, count, room * batch, tokens and room * tokens):
+        for ids in batches(dataset, count, *roomy(dataset, where, batch, tokens)):
             alone = len(ids) < world  # too few to divide: all work on them, the first one counts
             found = halved(of, ids if alone else share(ids, rank, world))
             yield from (one for one in found if not (alone and rank))
@@ -114,7 +113,7 @@ def answer(
         return Arriving(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[Arriving, dict[str, Array], Array]]:
-        for ids in batches(dataset, len(dataset), ROOM.get(where.type, 1) * batch):
+        for ids in batches(dataset, len(dataset), *roomy(dataset, where, batch)):
             yield from halved(of, ids)
 
     kept = []
@@ -143,6 +142,14 @@ def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None)
             size = max(1, int((some * np.arange(1, size + 1) <= tokens).sum()))
         yield ids[start : start + size]
         start += size
+
+
+def roomy(dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None) -> tuple[int, int | None]:
+    """The most samples and tokens at once without gradients. Long samples, with their pairs, stay as few as before."""
+    room = ROOM.get(device.type, 1)
+    if room > 1 and tokens is None and dataset.width is None and len(dataset.widths):
+        tokens = round(batch * float(np.maximum(1, dataset.widths).mean()))
+    return room * batch, tokens and room * tokens
 
 
 def halved(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:

@@ -65,7 +65,7 @@ def introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller
         teller.say(assembly.start.words())
         if assembly.start.answers:
             teller.say(
-                "it answers already: judged before the first step, nothing worse is kept; try low train.rate, too"
+                "it answers already: judged before the first step, nothing worse is kept; a low train.rate spares it"
             )
 
 
