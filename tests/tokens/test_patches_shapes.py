@@ -27,10 +27,11 @@ def fitted(table, **options):
 
 
 def several(count=6, channels=2, dtype=np.uint8, low=5, high=14):
-    shapes = RNG.integers(low, high, (count, 2)).astype(np.int32)
+    rng = np.random.default_rng([low, high])  # its own: others draw as often as an example needs
+    shapes = rng.integers(low, high, (count, 2)).astype(np.int32)
     shapes[-1] = shapes[0]  # two are alike
     lengths = shapes.prod(1).astype(np.int64)
-    values = RNG.integers(0, 200, (int(lengths.sum()), channels)).astype(dtype)
+    values = rng.integers(0, 200, (int(lengths.sum()), channels)).astype(dtype)
     return {"image": Lists(values, lengths), "image_shape": shapes}
 
 
