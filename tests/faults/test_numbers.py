@@ -243,6 +243,26 @@ def test_out_of_memory(tmp_path, texts, monkeypatch):
     assert distance(left(run)[0], reference[0]) < 1e-6
 
 
+@fault("no memory where a model is judged", "judged in halves; the weights are the same")
+def test_out_of_memory_in_judging(tmp_path, texts, monkeypatch):
+    recipe, reference = texts
+    forward, sizes = Step.forward, []
+
+    def narrow(step, inputs, outputs=False):
+        size = len(next(iter(inputs.stream.columns.values())))
+        if not step.training:
+            sizes.append(size)
+            if size > 1:
+                raise torch.OutOfMemoryError("no memory")
+        return forward(step, inputs, outputs)
+
+    monkeypatch.setattr(Step, "forward", narrow)
+    run = go(recipe, tmp_path / "run")
+    assert max(sizes) > 1
+    assert sizes.count(1) % 3 == 0  # three evaluations of all
+    assert_near(run, reference, 1e-5)
+
+
 @fault("no memory for a single sample", "stops with advice")
 def test_out_of_memory_for_good(tmp_path, texts, monkeypatch):
     def full(step, inputs, outputs=False):
