@@ -30,7 +30,7 @@ from typing import Any
 import torch
 
 from jets_data import prepare, simulate
-from jets_tasks import LONG, MODELS, ON_JETCLASS, STEPS, as_it_is, built_in, starts, work
+from jets_tasks import LONG, MODELS, ON_JETCLASS, STEPS, as_it_is, built_in, official, starts, work
 from measure import KEPT, RESULTS, Row, record, renamed
 from pool import Result, Task, beyond, origins, seeds_row, side_by_side
 from sciformer.recipe import Recipe
@@ -213,7 +213,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=numbers(int), default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=8, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")
-    parser.add_argument("--compile", action="store_true", help=f"compile trainings of {LONG:,} updates and more")
+    parser.add_argument("--compile", action="store_true", help=f"compile trainings on {LONG:,} jets and more")
     parser.add_argument("--device", default="")
     parser.add_argument("--tiny", action="store_true", help="a version of seconds, to try the script")
     parser.add_argument("--out", type=Path, default=Path("runs/jets"))
@@ -221,6 +221,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.pythia is not None:
         prepare(options.pythia, options.out / "pythia")
+    official(options)  # now, for others may want it at the same time
     for part in options.parts:
         if part == "asis":
             record(options.results, asis(options))

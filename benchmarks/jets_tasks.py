@@ -41,7 +41,7 @@ COMMON: dict[str, Any] = {
 REJECT = {"objective.background": "QCD", "objective.efficiencies": {"Hqql": 0.99, "Tbl": 0.995}}
 STEPS = {"100": (300, 64), "1000": (800, 128), "all": (2000, 256)}  # updates and jets in each, by labelled jets
 CHOSEN, JUDGED = 20_000, 50_000  # built-in jets to choose with and to judge
-LONG = 1500  # updates from which compiling pays
+LONG = 200_000  # jets to train on from which compiling pays, and keeping what is half done
 TINY = {"train.steps": 6, "train.batch": 16, "train.warmup": 1, "train.evaluate_every": 3, "train.save_every": 6}
 
 
@@ -67,7 +67,7 @@ def budget(steps: int, batch: int, looks: int = 20) -> dict[str, Any]:
         "train.batch": batch,
         "train.warmup": steps // 20,
         "train.evaluate_every": often,
-        "train.save_every": often if steps >= LONG else steps,
+        "train.save_every": often if steps * batch >= LONG else steps,
     }
 
 
@@ -94,7 +94,7 @@ def changes_of(task: Task) -> dict[str, Any]:
         changes.pop("train.best")
     if task["start"]:
         changes |= {"train.start": task["start"]}
-    compiled = task["compile"] and changes["train.steps"] >= LONG
+    compiled = task["compile"] and changes["train.steps"] * changes["train.batch"] >= LONG
     changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": compiled}
     changes["train.workers"] = task["workers"]
     if task["device"]:
