@@ -12,6 +12,7 @@ Timed benchmarks (jets_speed.py, lightcurves_speed.py, images_speed.py) want a G
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import subprocess
@@ -52,7 +53,7 @@ STAGES = {
     "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile"),
     "jets-builtin": Stage(4, f"jets.py builtin --models part,part_plain,pcnn,lorentznet {JETS}", ("jets-pretrain",)),
     "galaxies": Stage(3, f"images.py galaxies --sizes 100000 {IMAGES} --compile", ("galaxies-few",)),
-    "mnist": Stage(3, f"images.py mnist {IMAGES} --compile"),
+    "mnist": Stage(3, f"images.py mnist {IMAGES} --compile", ("mnist-mae",)),
     "s82": Stage(2, f"lightcurves.py s82 {CURVES}"),
 }
 
@@ -112,6 +113,18 @@ class Sitting:
                 keep(folder, KEPT / f"{name}.json")
 
     def __call__(self) -> None:
+        try:
+            self.run()
+        finally:  # also after Ctrl-C: stages are not of this process's group
+            for process, _ in self.running.values():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            self.keep()
+            self.say("not done:", *(name for name in self.options.only if not self.done(name)))
+
+    def run(self) -> None:
+        """Until all is done, nothing more can be, or the time is over."""
         last = 0.0
         while time.monotonic() - self.began < self.options.seconds:
             self.reap()
@@ -123,10 +136,6 @@ class Sitting:
                 self.keep()
                 self.say("load", round(os.getloadavg()[0], 1), *self.running)
             time.sleep(1)
-        for process, _ in self.running.values():
-            os.killpg(process.pid, signal.SIGKILL)
-        self.keep()
-        self.say("not done:", *(name for name in self.options.only if not self.done(name)))
 
 
 def main() -> None:

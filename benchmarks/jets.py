@@ -22,7 +22,6 @@ judged on (jets_fit.py): no fitted constant has seen a jet of a test part.
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,24 +160,24 @@ class Tuning:
             unit = "1/eB" if metric.startswith("rejection") else "share"
             row = seeds_row(name, values, unit, "higher", command, device, **about)
             if unit == "1/eB":
-                row |= {
-                    "value": round(statistics.median(values), 2),
-                    "bound": any(metric in one["bounds"] for one in mine),
-                }
+                middle, bound = median(mine, metric)
+                row |= {"value": middle, "bound": bound}
             rows.append(row)
         return rows
 
     @staticmethod
     def rejections(mine: list[Result]) -> dict[str, Any]:
-        """Medians over the seeds, with the values; a lower bound is marked."""
+        """Medians over the seeds; a lower bound is marked."""
         names = [name for name in mine[0]["test"] if name.startswith("rejection")]
-        return {
-            name: {
-                "median": round(statistics.median(one["test"][name] for one in mine), 2),
-                "bound": any(name in one["bounds"] for one in mine),
-            }
-            for name in names
-        }
+        return {name: dict(zip(("median", "bound"), median(mine, name))) for name in names}
+
+
+def median(mine: list[Result], name: str) -> tuple[float, bool]:
+    """The middle of the seeds, of an even number the lower one, and whether that is a lower bound: of equal numbers a
+    bound is the larger."""
+    found = sorted((one["test"][name], name in one["bounds"]) for one in mine)
+    value, bound = found[(len(found) - 1) // 2]
+    return round(value, 2), bound
 
 
 def asis(options: argparse.Namespace) -> list[Row]:

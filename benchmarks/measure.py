@@ -10,7 +10,6 @@ import os
 import platform
 import statistics
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -129,13 +128,16 @@ def commit() -> str:
 
 def record(path: Path, rows: list[Row]) -> None:
     """Write rows into a results file; rows of the same id are replaced, the others stay. Processes take turns."""
-    with Path(tempfile.gettempdir(), f"{path.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    turn = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(turn, fcntl.LOCK_EX)
         kept = {row["id"]: row for row in json.loads(path.read_text())} if path.exists() else {}
         kept |= {row["id"]: row for row in rows}
         partial = path.with_suffix(".partial")
         partial.write_text(json.dumps(sorted(kept.values(), key=lambda row: str(row["id"])), indent=1) + "\n")
         partial.replace(path)
+    finally:
+        os.close(turn)
 
 
 def renamed(path: Path, ids: Mapping[str, str]) -> list[Row]:

@@ -1,5 +1,6 @@
 """Stages side by side: in order, within their slots, after what they need; failures stop what builds on them."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -44,6 +45,22 @@ def test_a_stage_that_fails_holds_back_what_builds_on_it(sit):
     assert "FAILED bad" in said
     assert "no such file" in said
     assert said.rstrip().endswith("not done: bad after")
+
+
+def test_what_is_under_way_ends_with_the_sitting(sit, tmp_path, monkeypatch):
+    long = f"import os, time; open(r'{tmp_path}/pid', 'w').write(str(os.getpid())); time.sleep(60)"
+    reap = everything.Sitting.reap
+
+    def interrupted(self):
+        reap(self)
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(everything.Sitting, "reap", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sit({"long": Stage(1, "long.py")}, long=long)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
 
 
 def test_every_stage_is_a_benchmark_that_exists_and_needs_another():
