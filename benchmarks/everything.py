@@ -36,15 +36,19 @@ class Stage(NamedTuple):
 JETS = "--pythia {data}/jets/toyjets_pythia8.npz --weights {data}/jets/ParticleNet_full.pt --epochs 1 --tune 0.25"
 JETS += " --compile --out {out}/jets"
 CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
+WAYS = "pretrained,scratch,astromer1,supervised,folded"
 IMAGES = "--data {data}/mnist --out {out}/images"
 STAGES = {
     "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
-    "jets-transfer-1000": Stage(4, f"jets.py transfer --sizes 100,1000 {JETS}", ("jets-pretrain",)),
+    "jets-transfer-1000": Stage(5, f"jets.py transfer --sizes 100,1000 {JETS}", ("jets-pretrain",)),
     "jets-transfer": Stage(3, f"jets.py transfer --sizes all {JETS}", ("jets-pretrain",)),
     "jets-tops": Stage(2, f"jets.py tops {JETS}", ("jets-pretrain",)),
-    "curves-pretrain": Stage(4, f"lightcurves.py pretrain {CURVES} --compile"),
-    "curves-few": Stage(4, f"lightcurves.py fewshot {CURVES} --widen 1", ("curves-pretrain",)),
     "jets-lorentznet": Stage(2, f"jets.py pythia --models lorentznet {JETS}", ("jets-pretrain",)),
+    "curves-pretrain": Stage(4, f"lightcurves.py pretrain {CURVES} --ways pretrained,supervised --compile"),
+    "curves-few": Stage(5, f"lightcurves.py fewshot {CURVES} --ways {WAYS} --widen 1", ("curves-pretrain",)),
+    "curves-folded": Stage(
+        3, f"lightcurves.py pretrain fewshot {CURVES} --ways folded_supervised --widen 1", ("curves-pretrain",)
+    ),
     "mnist-mae": Stage(2, f"images.py pretrain {IMAGES} --workers 2 --compile"),
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
     "series": Stage(3, f"lightcurves.py denoise signal logg {CURVES} --steps 5000"),

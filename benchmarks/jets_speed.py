@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 # Ways to compile the official model: as its authors do, for any length at once, and for each length.
 PEERS: dict[str, dict[str, Any]] = {"weaver": {}, "dynamic": {"dynamic": True}, "static": {"dynamic": False}}
 GPU = ("train", "compiled", "infer", "kernel")
+STEPS = {"infer": 16}  # in a call, where it is not 4 (CUDA) or 1: files to infer are long, and the first batch waits
 
 
 def sides(options: argparse.Namespace, device: str, compiled: dict[str, Any] | None = None) -> tuple[Any, Any, Times]:
@@ -196,7 +197,7 @@ def measure(options: argparse.Namespace, part: str) -> None:
     """One part: its processes, its rows, its table."""
     device = "cuda" if part in GPU and not options.tiny else "cpu"
     options = argparse.Namespace(**{**vars(options), "part": part})
-    options.steps = options.steps or (4 if device == "cuda" else 1)
+    options.steps = options.steps or STEPS.get(part, 1 if device == "cpu" else 4)
     if part == "kernel":
         process(options, part)
         return
@@ -248,7 +249,9 @@ def main() -> None:
     parser.add_argument("--peer", default="weaver", choices=PEERS, help=argparse.SUPPRESS)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=0, help="in a call; 4 on CUDA and 1 on the CPU unless given")
+    parser.add_argument(
+        "--steps", type=int, default=0, help="in a call; 4 on CUDA, 16 to infer and 1 on the CPU unless given"
+    )
     parser.add_argument("--batch", type=int, default=0, help="jets; 512 on CUDA and 64 on the CPU unless given")
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
     parser.add_argument("--patience", type=float, default=150, help="seconds for a way to compile the official model")

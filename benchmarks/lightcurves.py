@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder with the real curves")
     parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
     ways = ["pretrained", "scratch", "astromer1", "supervised", "folded", "folded_supervised"]
-    parser.add_argument("--ways", type=words, default=ways, help="of fewshot")
+    parser.add_argument("--ways", type=words, default=ways, help="of fewshot and pretrain")
     parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")
     parser.add_argument("--epochs", type=int, default=10, help="how often each of these is seen")

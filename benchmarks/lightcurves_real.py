@@ -81,13 +81,17 @@ class Pretrain(Part):
     def prepare(self, options: argparse.Namespace) -> None:
         Asas().prepare(options)
         number = 400 if options.tiny else options.number
-        keep(Recipe.load(BODY, stars(number)).data, options.out / "data" / f"stars-{number}")
+        trained = list((options.out / "results").glob("pretrain-all-transformer-masked-*.json"))
+        if "pretrained" in options.ways and len(trained) < (len(options.seeds) if options.paired else options.folds):
+            keep(Recipe.load(BODY, stars(number)).data, options.out / "data" / f"stars-{number}")
 
     def folds(self, group: Group) -> int:
         return FOLDS if group[2] == "masked" else 1
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        return [("all", "transformer", "masked"), ("all", "transformer", "supervised"), ("all", "folded", "supervised")]
+        made = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
+        made |= {"folded_supervised": ("folded", "supervised")}
+        return [("all", *made[way]) for way in options.ways if way in made]
 
     def recipe(self, task: Task) -> Recipe:
         number, batch = 400 if task["tiny"] else task["number"], 256
