@@ -39,6 +39,14 @@ def test_stages_wait_for_what_they_need_and_run_once(sit, tmp_path):
     assert len((tmp_path / "log").read_text().splitlines()) == 2
 
 
+def test_no_stage_is_overtaken_while_it_waits_for_slots(sit, tmp_path):
+    code = f"import sys, time; time.sleep(0.3); open(r'{tmp_path}/log', 'a').write(sys.argv[1] + chr(10))"
+    stages = {"quick": Stage(1, "one.py quick"), "wide": Stage(3, "one.py wide", ("quick",))}
+    stages |= {"broad": Stage(2, "one.py broad"), "small": Stage(1, "one.py small")}
+    sit(stages, one=code)
+    assert (tmp_path / "log").read_text().split()[:2] == ["quick", "wide"]
+
+
 def test_a_stage_that_fails_holds_back_what_builds_on_it(sit):
     stages = {"bad": Stage(1, "bad.py"), "after": Stage(1, "good.py", ("bad",)), "good": Stage(1, "good.py")}
     said = sit(stages, bad="raise SystemExit('no such file')", good="")

@@ -1,6 +1,8 @@
 """Observations: levels, times, errors, bands, limits, what is given beside, and windows."""
 
+import itertools
 import json
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from sciformer.data.source import Lists, select
 from sciformer.errors import UserError
 from sciformer.registry import find
 from sciformer.testing import check_tokens
+from sciformer.tokens import observation_values
 from sciformer.tokens.observation_values import level, medians, rates
 from sciformer.tokens.observations import Observations
 from tests.tokens.curves_table import curves, regular
@@ -241,11 +244,14 @@ def test_medians_are_those_of_numpy(lengths, seed, size):
     sample = np.repeat(np.arange(len(lengths)), lengths)
     values = rng.normal(size=(len(sample), size)).round(1)
     there = rng.random(values.shape) < 0.7
-    found, number = medians(values, there, sample, len(lengths))
-    for row in range(len(lengths)):
-        mine = values[sample == row][there[sample == row]]
-        assert number[row] == len(mine)
-        assert found[row] == pytest.approx(np.median(mine) if len(mine) else 0)
+    mixed = rng.permutation(len(sample))  # bands come in any order
+    for room, order in itertools.product((0, 8), (slice(None), mixed)):
+        with mock.patch.object(observation_values, "ROOM", room):
+            found, number = medians(values[order], there[order], sample[order], len(lengths))
+        for row in range(len(lengths)):
+            mine = values[sample == row][there[sample == row]]
+            assert number[row] == len(mine)
+            assert found[row] == pytest.approx(np.median(mine) if len(mine) else 0)
     about = level(values, there, sample, None, "mean", "deviation", (7.0, 3.0))
     for row in np.unique(sample):
         mine, here = values[sample == row][there[sample == row]], np.flatnonzero(sample == row)[0]
