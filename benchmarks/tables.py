@@ -124,7 +124,17 @@ def ising() -> str:
 
 
 # that recipes point into
-FILES = ("run", "text", "text-language", "text-why", "text-pretraining", "jets", "images", "lightcurves")
+FILES = (
+    "run",
+    "text",
+    "text-language",
+    "text-why",
+    "text-pretraining",
+    "jets",
+    "images",
+    "images-insight",
+    "lightcurves",
+)
 
 
 def measured() -> str:
