@@ -18,6 +18,7 @@ from sciformer.tokens.periodogram import periods
 BODY = "lightcurves/transformer"  # what is pretrained
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
 FOLDED = 30_000  # simulated stars to pretrain on where each has its periods found, some 7 ms a star
+HEADS = ("supervised_head", "folded_supervised")  # ways whose body learns at a tenth of the head's rate
 NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
 
 
@@ -90,8 +91,8 @@ class Pretrain(Part):
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
         made = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
-        made |= {"folded_supervised": ("folded", "supervised")}
-        return [("all", *made[way]) for way in options.ways if way in made]
+        made |= {"supervised_head": made["supervised"], "folded_supervised": ("folded", "supervised")}
+        return list(dict.fromkeys(("all", *made[way]) for way in options.ways if way in made))
 
     def recipe(self, task: Task) -> Recipe:
         number, batch = 400 if task["tiny"] else task["number"], 256
@@ -146,7 +147,9 @@ class FewShot(Classes):
             own |= {"objective.balance": "classes", "train.start": str(out / "astromer1")}
             return Recipe.load("lightcurves/astromer-classify", own)
         runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
-        runs |= {"supervised": "pretrain-all-transformer-supervised-0"}
+        runs |= dict.fromkeys(("supervised", "supervised_head"), "pretrain-all-transformer-supervised-0")
+        if way in HEADS:  # the head is new, the body knows what to look at
+            changes |= {"train.rate": task["rate"] / 10, "train.head_rate": 10}
         if way.startswith("folded"):
             if way == "folded_supervised":
                 changes["train.start"] = str(out / "runs" / "pretrain-all-folded-supervised-0")
