@@ -39,13 +39,14 @@ CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
 IMAGES = "--data {data}/mnist --out {out}/images"
 STAGES = {
     "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
-    "jets-lorentznet": Stage(4, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",)),
     "jets-transfer": Stage(4, f"jets.py transfer {JETS}", ("jets-pretrain",)),
+    "jets-lorentznet": Stage(4, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",)),
     "series": Stage(4, f"lightcurves.py denoise signal logg {CURVES} --steps 5000 --compile"),
     "mnist-mae": Stage(2, f"images.py pretrain {IMAGES} --workers 2 --compile"),
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
     "galaxies": Stage(4, f"images.py galaxies {IMAGES} --compile"),
     "curves": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --widen 1"),
+    "looks": Stage(3, "images_insight.py looks --out {out}/images --compile", ("galaxies",)),
     "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile"),
     "cues": Stage(2, "images_insight.py cues --out {out}/cues"),
     "jets-builtin": Stage(4, f"jets.py builtin {JETS}", ("jets-pretrain",)),

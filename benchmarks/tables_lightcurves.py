@@ -20,6 +20,7 @@ MODELS = {
 WAYS = {
     "pretrained": "pretrained, hidden observations",
     "supervised": "pretrained, classes of simulated stars",
+    "supervised_head": "the same, the body at a tenth of the head's rate",
     "scratch": "from random weights",
     "astromer1": "ASTROMER 1, published encoder",
     "folded": "from random weights, with periods",
