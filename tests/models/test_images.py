@@ -133,6 +133,8 @@ def test_places_begin_as_loud_as_patches(embed):
     lattice.state.update(tokens.state)
     model = Encoder(kind="encoder", dim=64, depth=1, heads=2).build({"tokens": lattice}, Objective())
     assert model.trunk.position.table.std() < 0.03
+    model = Encoder(kind="encoder", dim=64, depth=1, heads=2, position_scale=0.1).build({"tokens": tokens}, Objective())
+    assert 0.09 < model.trunk.position.table.std() < 0.11
 
 
 def test_where_a_patch_stands_is_soon_learned():

@@ -172,6 +172,13 @@ def test_batches_of_nothing(objective):
         (Decoder, {"trunk": "conformer"}, "text", "next_token", r"reads forwards.*found `model.trunk: conformer`"),
         (Encoder, {"trunk": "sets", "pool": "blocks"}, "text", "classify", "the width of its input"),
         (Encoder, {"position": "learned", "periods": (1, 9)}, "text", "classify", "sinusoidal, rotary, fourier, modul"),
+        (
+            Encoder,
+            {"position": "rotary", "position_scale": 0.1},
+            "text",
+            "classify",
+            "learned`, for model.position_scale",
+        ),
         (Encoder, {"rotary_values": True}, "text", "classify", r"`model.position: rotary`.*found `learned`"),
         (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", r"periods \(shortest, longest\)"),
         (Decoder, {}, "text", "classify", r"can encode, for `objective.kind: classify`; found `model.kind: m`"),

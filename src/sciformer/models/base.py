@@ -83,6 +83,9 @@ class Model(Section):
     """How the place of a token enters. auto: learned where places are counted, else sinusoidal; none for rivals.
     unpaired: sinusoidal with a frequency for each number (ASTROMER); modulation: tokens are scaled and shifted by
     learned waves (TimeModAttn)."""
+    position_scale: float | None = Field(default=None, gt=0)
+    """Of learned positions: the deviation of the numbers that they begin with (0.02 in the published ViT); that of the
+    embedded tokens unless given, or these drown them."""
     periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
     """Shortest and longest period of the waves of sinusoidal, rotary, fourier (where these are learned, the first ones)
     and modulation, in units of the coordinates. Periods are even in their logarithm; those of rotary are spread over

@@ -116,6 +116,8 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
         name = "sinusoidal" if places is None else "learned"
     if periods is not None and name not in WAVES:
         raise UserError(f"`model.position` to be one of {', '.join(WAVES)}, for model.periods", f"`{name}`")
+    if model.position_scale is not None and name != "learned":
+        raise UserError("`model.position: learned`, for model.position_scale", f"`{name}`")
     if model.rotary_values and name != "rotary" and model.trunk in ATTENDING:
         raise UserError("`model.position: rotary`, for model.rotary_values", f"`{name}`")
     if name == "none":
@@ -123,7 +125,7 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
     if name == "learned":
         if places is None:
             raise UserError("tokens with counted places for `model.position: learned`", "tokens without")
-        return Learned(model.dim, places, tokens.loudness)
+        return Learned(model.dim, places, model.position_scale or tokens.loudness)
     if name == "sinusoidal":
         return Sinusoidal(model.dim, axes, periods=periods)
     if name == "unpaired":
