@@ -46,7 +46,7 @@ STAGES = {
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
     "galaxies": Stage(4, f"images.py galaxies {IMAGES} --compile"),
     "curves": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --widen 1"),
-    "looks": Stage(3, "images_insight.py looks --out {out}/images --compile", ("galaxies",)),
+    "looks": Stage(3, "images_insight.py looks --places 0.02 --out {out}/images --compile", ("galaxies",)),
     "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile"),
     "cues": Stage(2, "images_insight.py cues --out {out}/cues"),
     "jets-builtin": Stage(4, f"jets.py builtin {JETS}", ("jets-pretrain",)),

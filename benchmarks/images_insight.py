@@ -43,7 +43,7 @@ def work(task: Task) -> Result:
     """Train one model and look at it."""
     torch.set_num_threads(1)
     run = train(recipe(task), Path(task["out"]) / "runs" / task["name"], report=False, show=False)
-    found: Result = {key: task[key] for key in ("part", "model", "seed")}
+    found: Result = {key: task[key] for key in ("part", "model", "seed", "places")}
     found |= {"parameters": run.about["parameters"], "training_s": round(run.about["seconds"], 1)}
     found |= {"device": run.device.type, "steps": run.recipe.train.total(1), "on": task["on"]}
     return found | (looks(run, task) if task["part"] == "looks" else cues(run, task))
@@ -57,11 +57,17 @@ def recipe(task: Task) -> Recipe:
         kept = Path(task["data"]) / "mnist"
         parts = ("train-10-0",) * 3 if task["tiny"] else ("train", "valid", "test")
         changes = files(kept, *parts) | settings(task, 1500, 64, best="accuracy")
-        return Recipe.load("images/mnist-vit", changes | ({"model.depth": 2} if task["tiny"] else {}))
+        return Recipe.load("images/mnist-vit", changes | places(task) | ({"model.depth": 2} if task["tiny"] else {}))
     if task["part"] == "looks":
+        changes |= places(task)
         changes |= ROUND | settings(task, 4000, 256, best="accuracy") | ({"model.depth": 2} if task["tiny"] else {})
         return Recipe.load("images/galaxies", changes)
     return Recipe.load(CUES[task["model"]], changes | settings(task, 2000, 128, best="accuracy"))
+
+
+def places(task: Task) -> dict[str, Any]:
+    """How loud the codes of places begin."""
+    return {"model.position_scale": task["places"]} if task["places"] else {}
 
 
 def looks(run: Run, task: Task) -> Result:
@@ -116,11 +122,13 @@ def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
     """The runs of a part."""
     made = {}
     for model in ("vit",) if part == "looks" else CUES:
+        quiet = f"-{options.places:g}" if options.places else ""
         for seed in options.seeds:
-            name = f"{part}-{model}-{seed}" if part == "cues" else f"{part}-{options.on}-{seed}"
+            name = f"{part}-{model}-{seed}" if part == "cues" else f"{part}-{options.on}{quiet}-{seed}"
             task = {"name": name, "part": part, "model": model, "seed": seed, "of": ("all", model, "scratch")}
             task |= {
-                key: getattr(options, key) for key in ("tiny", "compile", "device", "steps", "workers", "rate", "on")
+                key: getattr(options, key)
+                for key in ("tiny", "compile", "device", "steps", "workers", "rate", "on", "places")
             }
             number = 64 if options.tiny else options.galaxies if part == "looks" else options.cues
             pictures = str(options.pictures.resolve()) if seed == options.seeds[0] else ""
@@ -148,6 +156,7 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
     command = f"python benchmarks/images_insight.py {part}" + (
         " --on mnist" if part == "looks" and one["on"] == "mnist" else ""
     )
+    command += f" --places {one['places']:g}" if part == "looks" and one["places"] else ""
     common = (command, one["device"])
     if part == "cues":
         sums = {key: sum(each["counts"][key] for each in found) for key in ("first", "second", "neither")}
@@ -203,6 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--on", default="galaxies", choices=["galaxies", "mnist"], help="what the ViT of looks is about"
     )
+    parser.add_argument("--places", type=float, default=0, help="deviation that the codes of places begin with")
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--cues", type=int, default=20_000, help="images of shapes to train on")
     parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")

@@ -88,7 +88,7 @@ def test_lenses_count_coverage_over_all_values():
 
 def test_rows_of_what_models_look_at():
     common = {"parameters": 10, "steps": 3, "training_s": 1.0, "device": "cpu", "valid": {"accuracy": 0.9}}
-    common |= {"on": "mnist"}
+    common |= {"on": "mnist", "places": 0.02}
     looks = {"samples": 8, "removed": True, "reach": [[1.0]], "uniform_reach": 2.0, "accuracy": 0.8}
     looks |= {"positions": -0.6, "depth": 0.7, "faithfulness": {"attention": [1.5, 0.1], "rollout": [1.1, 0.1]}}
     found = {row["id"]: row for row in insight.rows("looks", [common | looks | {"model": "vit"}] * 3, 1e-3)}
@@ -97,7 +97,9 @@ def test_rows_of_what_models_look_at():
         "insight.attention_distance_depth_correlation": 0.7,
         "insight.faithfulness_ratio": 1.5,
     }
-    assert {row["command"] for row in found.values()} == {"python benchmarks/images_insight.py looks --on mnist"}
+    assert {row["command"] for row in found.values()} == {
+        "python benchmarks/images_insight.py looks --on mnist --places 0.02"
+    }
     counts = {"first": 6, "second": 2, "neither": 1, "classes": {}}
     (row,) = insight.rows("cues", [common | {"model": "cnn", "bias": 0.75, "counts": counts}] * 3, 1e-3)
     assert (row["id"], row["value"]) == ("insight.shape_bias.cnn", 0.75)
