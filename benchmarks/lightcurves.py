@@ -6,7 +6,8 @@
               test fold, without labels; on the classes of the simulated stars alone; and the same with periods, on
               30,000 of them, each seen twice as often
     fewshot   what that is worth with 20, 100 and all labels of each class, against random weights and the published
-              encoder of ASTROMER 1; what was pretrained on classes with a body at a tenth of the head's rate, too
+              encoder of ASTROMER 1; what was pretrained on classes also with a body
+              at a tenth of the head's rate, and with one that learns nothing more (probe)
     s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period, beside the peak of a periodogram
     ztf       the redshift of supernovae in two bands, with its uncertainty
     denoise   simulated transits and oscillators against median and biweight filters
@@ -54,7 +55,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the real curves")
     parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
-    ways = ["pretrained", "scratch", "astromer1", "supervised", "supervised_head", "folded", "folded_supervised"]
+    ways = ["pretrained", "scratch", "astromer1", "supervised", "supervised_head", "supervised_probe"]
+    ways += ["folded", "folded_supervised"]
     parser.add_argument("--ways", type=words, default=ways, help="of fewshot and pretrain")
     parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")

@@ -91,7 +91,11 @@ class Pretrain(Part):
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
         made = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
-        made |= {"supervised_head": made["supervised"], "folded_supervised": ("folded", "supervised")}
+        made |= {
+            "supervised_head": made["supervised"],
+            "supervised_probe": made["supervised"],
+            "folded_supervised": ("folded", "supervised"),
+        }
         return list(dict.fromkeys(("all", *made[way]) for way in options.ways if way in made))
 
     def recipe(self, task: Task) -> Recipe:
@@ -147,9 +151,13 @@ class FewShot(Classes):
             own |= {"objective.balance": "classes", "train.start": str(out / "astromer1")}
             return Recipe.load("lightcurves/astromer-classify", own)
         runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
-        runs |= dict.fromkeys(("supervised", "supervised_head"), "pretrain-all-transformer-supervised-0")
+        runs |= dict.fromkeys(
+            ("supervised", "supervised_head", "supervised_probe"), "pretrain-all-transformer-supervised-0"
+        )
         if way in HEADS:  # the head is new, the body knows what to look at
             changes |= {"train.rate": task["rate"] / 10, "train.head_rate": 10}
+        if way == "supervised_probe":
+            changes["train.freeze"] = True
         if way.startswith("folded"):
             if way == "folded_supervised":
                 changes["train.start"] = str(out / "runs" / "pretrain-all-folded-supervised-0")

@@ -21,6 +21,7 @@ WAYS = {
     "pretrained": "pretrained, hidden observations",
     "supervised": "pretrained, classes of simulated stars",
     "supervised_head": "the same, the body at a tenth of the head's rate",
+    "supervised_probe": "the same, the body as it is: a new head alone",
     "scratch": "from random weights",
     "astromer1": "ASTROMER 1, published encoder",
     "folded": "from random weights, with periods",
