@@ -55,7 +55,7 @@ def recovered(run: Run, table: Table) -> tuple[Array, dict[str, Any]]:
 class Denoise(Part):
     """Transits (fold 0) and oscillators (fold 1) without noise, against filters of the width best on other series."""
 
-    choose, higher = "loss", False
+    choose, higher, pairs = "loss", False, False
     kinds = ("transits", "oscillators")
 
     def groups(self, options: argparse.Namespace) -> list[Group]:

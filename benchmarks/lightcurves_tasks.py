@@ -45,6 +45,8 @@ class Part:
     higher: bool = True
     judged: bool = True
     """Whether runs are judged and then removed; else they are kept for other parts."""
+    pairs: bool = True
+    """Whether --paired may give every seed a fold of its own: not where folds are different questions."""
 
     def prepare(self, options: argparse.Namespace) -> None:
         """Make the files that all runs read."""

@@ -78,6 +78,7 @@ class Tuning:
         self.known = self.measured(RESULTS / f"{Path(script).stem}.json")
         self.rates = options.rates[:1] if options.tiny or not self.part.judged else options.rates
         self.seeds = options.seeds if self.part.judged else options.seeds[:1]
+        self.paired = options.paired and part.pairs
         self.found = defaultdict[str, list[Result]](list)
         self.keys = dict[str, str]()  # of the runs, the models that they belong to
 
@@ -92,13 +93,13 @@ class Tuning:
 
     def folds(self, group: Group) -> list[int]:
         """The folds that a model is judged in."""
-        most = len(self.options.seeds) if self.options.paired else self.options.folds
+        most = len(self.options.seeds) if self.paired else self.options.folds
         return list(range(min(self.part.folds(group), self.options.folds, most)))
 
     def runs(self, group: Group) -> list[tuple[int, int]]:
         """(fold, seed) of all runs that judge a model; the first one is that of the grid."""
         folds = self.folds(group)
-        if self.options.paired:
+        if self.paired:
             return [(folds[i % len(folds)], seed) for i, seed in enumerate(self.seeds)]
         return [(fold, seed) for fold in folds for seed in self.seeds]
 
@@ -171,7 +172,7 @@ class Tuning:
         one = mine[0]
         about: dict[str, Any] = {"folds": len(self.folds(group)), "rate": rate, "parameters": one["parameters"]}
         about |= origins([there[run] for run in self.runs(group)])
-        about |= {"paired": True} if self.options.paired else {}
+        about |= {"paired": True} if self.paired else {}
         about |= {"steps": one["steps"], "training_s": sorted(run["training_s"] for run in mine)[len(mine) // 2]}
         about |= {"grid": {f"{run['rate']:g}": round(run["valid"][self.part.choose], 5) for run in self.grid(key)}}
         about |= self.part.about(group, [[run["test"] for run in some] for some in by_seed])
@@ -179,7 +180,7 @@ class Tuning:
         for name, (_, unit, better) in scores[0].items():
             values = [score[name][0] for score in scores]
             command = f"python benchmarks/{self.script} {self.name}{self.part.words(self.options)}"
-            command += (" --paired" if self.options.paired else "") + (
+            command += (" --paired" if self.paired else "") + (
                 f" --steps {self.options.steps}" if self.options.steps else ""
             )
             where = "" if "hardware" in about else one["device"]

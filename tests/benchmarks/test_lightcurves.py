@@ -83,6 +83,15 @@ def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     assert (folded.tokens.periods, folded.data.number, folded.train.steps) == (2, 30_000, 30_000 * 4 // 256)
 
 
+def test_seeds_share_folds_but_not_questions(tmp_path):
+    options = argparse.Namespace(rates=[1e-3], seeds=[0, 1, 2], folds=5, paired=True, tiny=False, out=tmp_path)
+    options.sizes, options.ways, options.models = ["20"], ["scratch"], ["gru"]
+    by_fold = Tuning(options, "asas", PARTS["asas"], "x")
+    assert by_fold.runs(("all", "gru", "scratch")) == [(0, 0), (1, 1), (2, 2)]
+    denoise = Tuning(options, "denoise", PARTS["denoise"], "x")  # transits and oscillators: every seed has both
+    assert denoise.runs(("all", "denoiser", "both")) == [(fold, seed) for fold in (0, 1) for seed in (0, 1, 2)]
+
+
 @pytest.mark.parametrize("widen", [0, 1])
 def test_rates_are_tried_once_then_all_seeds_at_the_best(tmp_path, widen):
     options = argparse.Namespace(rates=[1e-3, 1e-2], seeds=[0, 1], folds=2, paired=False, tiny=False, out=tmp_path)
