@@ -1,18 +1,25 @@
 """The kernels `sets` and `flash` on packed sequences, forwards and backwards. `python benchmarks/packed.py`
 
-512 sequences of short, jet-like, middle and light-curve lengths, bfloat16, recorded as a CUDA graph. Prints
-microseconds; the choice between the two kernels (`flash.LONG`) follows from them.
+512 sequences of short, jet-like, middle and light-curve lengths, bfloat16, queries, keys and values side by side as a
+projection leaves them, recorded as a CUDA graph. Prints microseconds; the choice between the two kernels (`flash.LONG`)
+follows from them. With --layouts, how the programs of `sets` for sequences of several blocks are laid out: each in
+turn, the others as they are.
 """
 
 from __future__ import annotations
 
+import argparse
+from typing import Any
+
 import numpy as np
 import torch
 
-from sciformer.nn import Documents, Ragged, Sight, attend
+from sciformer.nn import Documents, Ragged, Sight
+from sciformer.nn.kernels import flash, sets
 
 CALLS = 5
 HEADS = ((4, 64), (8, 16), (4, 32))  # how many, how wide
+BLOCKS = ((64, 64, 4), (64, 32, 4), (128, 64, 8), (128, 32, 8), (32, 64, 4), (32, 32, 2))  # own, others, warps
 
 
 def lengths() -> dict[str, list[int]]:
@@ -25,17 +32,18 @@ def lengths() -> dict[str, list[int]]:
     return {name: np.clip(drawn.round().astype(int), 2, most[name]).tolist() for name, drawn in every.items()}
 
 
-def microseconds(kernel: str, drawn: list[int], heads: int, width: int) -> float:
-    """Time of one call with its gradient."""
+def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bool = True) -> float:
+    """Time of one call, with its gradient or without."""
     total = sum(drawn)
     ragged = Ragged(torch.tensor(drawn, device="cuda"), total, max(drawn))
-    x = torch.randn(1, total, 3, heads, width, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    x = torch.randn(1, total, 3 * heads * width, device="cuda", dtype=torch.bfloat16, requires_grad=back)
+    up = torch.randn(1, heads, total, width, device="cuda", dtype=torch.bfloat16)
 
     def once() -> None:
-        q, k, v = (x[:, :, i].transpose(1, 2) for i in range(3))
-        out = attend(q, k, v, Sight(Documents(ragged)), kernel=kernel)
-        out.backward(torch.ones_like(out))
-        x.grad = None
+        out = kernel.fused(x, heads, Sight(Documents(ragged)), width**-0.5, 0.0)
+        if back:
+            out.backward(up)
+            x.grad = None
 
     for _ in range(CALLS):
         once()
@@ -45,22 +53,59 @@ def microseconds(kernel: str, drawn: list[int], heads: int, width: int) -> float
         for _ in range(CALLS):
             once()
     graph.replay()
-    began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    began.record()
-    graph.replay()
-    ended.record()
-    torch.cuda.synchronize()
-    return float(began.elapsed_time(ended)) / CALLS * 1000
+    times = []
+    for _ in range(5):
+        began, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        began.record()
+        graph.replay()
+        ended.record()
+        torch.cuda.synchronize()
+        times.append(float(began.elapsed_time(ended)) / CALLS * 1000)
+    return float(np.median(times))
+
+
+def layouts(drawn: list[int], heads: int, width: int) -> None:
+    """Times by how programs are laid out."""
+    from sciformer.nn.kernels import sets_long_triton, sets_triton
+
+    def tried(name: str, table: dict[Any, Any], key: Any, way: dict[str, Any], back: bool) -> None:
+        before = table[key]
+        table[key] = way
+        try:
+            print(f"{name} {way}: {microseconds(sets, drawn, heads, width, back):.1f}", flush=True)
+        except Exception as error:  # too many registers or too much shared memory
+            print(f"{name} {way}: {type(error).__name__}", flush=True)
+        table[key] = before
+
+    for warps, stages in ((4, 1), (4, 2), (4, 3), (8, 2)):
+        way = {"num_warps": warps, "num_stages": stages}
+        tried("forward alone", sets_triton.LAYOUT["along"], sets_triton.BLOCK, way, False)
+    for name in ("queries", "keys"):
+        for rows, step, warps in BLOCKS:
+            for stages in (1, 2):
+                way = {"ROWS": rows, "STEP": step, "num_warps": warps, "num_stages": stages}
+                tried(name, sets_long_triton.LAYOUT, name, way, True)
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layouts", action="store_true")
+    options = parser.parse_args()
     if not torch.cuda.is_available():
         raise SystemExit("a CUDA device is needed")
+    if options.layouts:
+        layouts(lengths()["curves"], *HEADS[0])
+        return
     for name, drawn in lengths().items():
         for heads, width in HEADS:
-            times = {kernel: round(microseconds(kernel, drawn, heads, width), 1) for kernel in ("sets", "flash")}
+            times = {}
+            for kernel in (sets, flash):
+                alone, both = (microseconds(kernel, drawn, heads, width, back) for back in (False, True))
+                times[kernel.__name__.rpartition(".")[2]] = f"{alone:.0f} + {both - alone:.0f}"
             print(
-                f"{name}: {heads} heads of width {width}, {np.mean(drawn):.0f} tokens on average: {times}", flush=True
+                f"{name}: {heads} heads of width {width}, {np.mean(drawn):.0f} tokens on average, "
+                f"forwards + backwards: {times}",
+                flush=True,
             )
 
 

@@ -64,9 +64,18 @@ def test_it_agrees_with_the_definition(heads, width, bias):
 
 
 @pytest.mark.parametrize("lengths", [[130, 3], [64, 65], [16], [0, 0, 2], [256]], ids=str)
-def test_sets_of_several_blocks(lengths):
-    given = drawn(1, 16, lengths)
+@pytest.mark.parametrize("bias", [True, False])
+def test_sets_of_several_blocks(lengths, bias):
+    given = drawn(2, 16, lengths, bias=bias)
     assert_same(run("sets", torch.float32, *given, lengths), run("reference", torch.float64, *given, lengths))
+
+
+def test_scores_far_below_zero_in_sets_of_several_blocks():
+    """exp(-level) of a key that is not there would be infinite."""
+    q, k, v, _, up = drawn(1, 16, [70], bias=False)
+    given = (q.abs() * 8, -k.abs() * 8, v, None, up)
+    found, expected = run("sets", torch.float32, *given, [70]), run("reference", torch.float64, *given, [70])
+    assert_same(found, expected, 1e-4)
 
 
 def test_half_precision_is_near():
@@ -102,7 +111,7 @@ def test_a_bias_of_minus_infinity_hides():
     assert not found[4][:4].any()
 
 
-@pytest.mark.parametrize("asked", [[1] * 6, [3, 0, 40, 0, 1, 2]], ids=str)
+@pytest.mark.parametrize("asked", [[1] * 6, [3, 0, 40, 0, 1, 2], [0, 2, 70, 0, 9, 1]], ids=str)
 def test_queries_of_other_lengths(asked):
     q = torch.randn(1, 2, sum(asked) + 1, 16)
     _, k, v, _, _ = drawn(2, 16)
@@ -153,6 +162,24 @@ def test_dropout_is_the_same_backwards():
     out = ragged.flatten((weights @ v).transpose(1, 2)).flatten(1)
     results.append([out, *torch.autograd.grad(out, given, up.double())])
     assert_same(*results)
+
+
+def test_dropout_is_the_same_backwards_in_sets_of_several_blocks():
+    """What is kept follows from the bits alone, so the loss is a smooth function: its slopes are the gradient."""
+    ragged, heads, p = Ragged([70, 0, 9], 81, 70), 2, 0.3
+    bits, up = draw(heads, ragged), torch.randn(ragged.total, heads * 16)
+    x = torch.randn(ragged.total, 3 * heads * 16).requires_grad_()
+    out = call(x, None, ragged, None, bits, heads, p)
+    (gradient,) = torch.autograd.grad(out, x, up)
+    assert not gradient[79:].any()
+    plain = torch.autograd.grad(call(x, None, ragged, None, None, heads, 0.0), x, up)[0]
+    assert not torch.allclose(gradient, plain, atol=0.1)
+    for part in range(3):  # queries, keys, values
+        step = torch.zeros_like(x)
+        step[:, part * 32 : part * 32 + 32] = torch.randn(ragged.total, 32)
+        ends = [call(x.detach() + sign * 0.01 * step, None, ragged, None, bits, heads, p) for sign in (1, -1)]
+        slope = float(((ends[0] - ends[1]).double() * up).sum() / 0.02)
+        assert slope == pytest.approx(float((gradient.double() * step).sum()), rel=1e-2, abs=0.02), part
 
 
 def test_dropout_drops_its_share_everywhere():

@@ -11,8 +11,9 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 64  # the most rows of a block
-# By the rows of a block, how a program is laid out; most sets are one block, so there is nothing to fetch ahead.
+# By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
+    "along": {rows: {"num_warps": rows // 16, "num_stages": 2} for rows in (16, 32, 64)},
     "forward": {rows: {"num_warps": rows // 16, "num_stages": 1} for rows in (16, 32, 64)},
     "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
     "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
@@ -258,7 +259,7 @@ def forward(
         x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
         ends if starts is None else starts, ends if bits is None else bits, out, lse,
         x.stride(0), keys.stride(0), 0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
-        **options, **LAYOUT["forward"][rows],
+        **options, **LAYOUT["forward" if longest <= rows else "along"][rows],
     )  # fmt: skip
     return out, lse
 
@@ -276,6 +277,12 @@ def backward(
     keys, dkeys = (x[:, heads * width :], dx[:, heads * width :]) if memory is None else (memory, dmemory)
     options = _options(width, heads, longest, x, bias, dropout)
     rows = options["BLOCK"]
+    if bias is None and longest > rows:
+        from .sets_long_triton import gradients
+
+        sets = ends, lengths, memory_ends, memory_lengths
+        gradients(x, keys, sets, bits, out, lse, up, dx, dkeys, scale, _chance(dropout), longest, options)
+        return dx, dmemory, dbias
     for more in (False, True)[: 1 + (longest > rows)]:
         backward_kernel[(len(lengths) * heads, triton.cdiv(longest, rows))](
             x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
