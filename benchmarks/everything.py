@@ -4,8 +4,9 @@
 
 FOLDER holds `jets` (toyjets_pythia8.npz, ParticleNet_full.pt), `lightcurves` (see lightcurves.py) and `mnist` (see
 docs/images.md). A stage is one of the other benchmarks; it begins when the stages that it needs are done and enough of
---slots processes are free, in the order of the list. Figures go to benchmarks/results as they come, and single runs to
-benchmarks/kept: the same command goes on from there, and from the half-trained models in --out if that is still there.
+--slots processes are free, in the order of the list, heavy ones not beside light ones. Figures go to benchmarks/results
+as they come, and single runs to benchmarks/kept: the same command goes on from there, and from the half-trained models
+in --out if that is still there.
 Timed benchmarks (jets_speed.py, lightcurves_speed.py, images_speed.py) want a GPU of their own and are not among these.
 """
 
@@ -31,28 +32,33 @@ class Stage(NamedTuple):
     slots: int
     words: str
     needs: tuple[str, ...] = ()
+    heavy: bool = False
+    """Whether one training keeps a GPU busy: small ones beside it would wait for it at every one of their kernels."""
 
 
 JETS = "--pythia {data}/jets/toyjets_pythia8.npz --weights {data}/jets/ParticleNet_full.pt --epochs 1 --tune 0.25"
 JETS += " --compile --out {out}/jets"
 CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
 IMAGES = "--data {data}/mnist --out {out}/images"
+SERIES = f"{CURVES} --steps 5000 --compile"
 STAGES = {
     "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
     "jets-transfer": Stage(4, f"jets.py transfer {JETS}", ("jets-pretrain",)),
-    "jets-lorentznet": Stage(4, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",)),
-    "series": Stage(4, f"lightcurves.py denoise signal logg {CURVES} --steps 5000 --compile"),
+    "denoise": Stage(3, f"lightcurves.py denoise {SERIES}"),
+    "signal": Stage(3, f"lightcurves.py signal {SERIES}"),
+    "logg": Stage(3, f"lightcurves.py logg {SERIES}"),
     "mnist-mae": Stage(2, f"images.py pretrain {IMAGES} --workers 2 --compile"),
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
-    "galaxies": Stage(4, f"images.py galaxies {IMAGES} --compile"),
+    "jets-lorentznet": Stage(3, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",), heavy=True),
+    "galaxies": Stage(3, f"images.py galaxies {IMAGES} --compile", heavy=True),
+    "looks": Stage(3, "images_insight.py looks --places 0.02 --out {out}/images --compile", ("galaxies",), heavy=True),
     "curves": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --widen 1"),
-    "looks": Stage(3, "images_insight.py looks --places 0.02 --out {out}/images --compile", ("galaxies",)),
-    "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile"),
-    "cues": Stage(2, "images_insight.py cues --out {out}/cues"),
-    "jets-builtin": Stage(4, f"jets.py builtin {JETS}", ("jets-pretrain",)),
-    "jets-tops": Stage(2, f"jets.py tops {JETS}", ("jets-pretrain",)),
-    "mnist": Stage(3, f"images.py mnist {IMAGES} --compile", ("mnist-mae",)),
     "s82": Stage(2, f"lightcurves.py s82 {CURVES}"),
+    "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile", heavy=True),
+    "cues": Stage(2, "images_insight.py cues --out {out}/cues", heavy=True),
+    "jets-builtin": Stage(4, f"jets.py builtin {JETS}", ("jets-pretrain",), heavy=True),
+    "jets-tops": Stage(2, f"jets.py tops {JETS}", ("jets-pretrain",), heavy=True),
+    "mnist": Stage(3, f"images.py mnist {IMAGES} --compile", ("mnist-mae",), heavy=True),
 }
 SOON = 60  # seconds that the slots of a stage are kept free while one that it needs is under way: it may be done before
 
@@ -86,7 +92,7 @@ class Sitting:
                 free -= stage.slots if soon else 0
                 continue
             free -= stage.slots
-            if free < 0:
+            if free < 0 or any(STAGES[other].heavy != stage.heavy for other in self.running):
                 break
             self.begin(name, stage)
 

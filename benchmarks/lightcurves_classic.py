@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -127,16 +128,16 @@ def matched(data: Array, template: Array) -> Array:
 def bank(data: Array, templates: Array, shifts: bool = True, block: int = 64) -> Array:
     """(B,) the largest |<d|h>| over unit templates (K, N), at every shift in time unless told otherwise."""
     unit = templates / np.maximum(np.linalg.norm(templates, axis=1, keepdims=True), 1e-12)
-    best = np.zeros(len(data))
     if not shifts:
         return np.asarray(np.abs(data @ unit.T).max(1))
-    size = 2 * data.shape[1]
-    spectra = np.fft.rfft(data, size, axis=1)
-    for low in range(0, len(unit), block):
-        some = np.conj(np.fft.rfft(unit[low : low + block], size, axis=1))
-        for row, spectrum in enumerate(spectra):
-            best[row] = max(best[row], np.abs(np.fft.irfft(spectrum * some, size, axis=1)).max())
-    return best
+    device, size = "cuda" if torch.cuda.is_available() else "cpu", 2 * data.shape[1]
+    some, rows = (torch.as_tensor(x, dtype=torch.float32, device=device) for x in (unit, data))
+    answers = torch.fft.rfft(some, size).conj()
+    found = []
+    for spectrum in torch.fft.rfft(rows, size):
+        pieces = [torch.fft.irfft(spectrum * piece, size).abs().max() for piece in answers.split(block)]
+        found.append(torch.stack(pieces).max())
+    return np.asarray(torch.stack(found).cpu().numpy(), np.float64) if found else np.zeros(0)
 
 
 def overlap(found: Array, truth: Array) -> Array:

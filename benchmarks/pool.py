@@ -25,6 +25,7 @@ from measure import Row, commit, hardware, versions
 
 Task = dict[str, Any]
 Result = dict[str, Any]
+COMPILING = 60.0  # seconds
 ASKED = ("number", "epochs", "steps")  # what else tells one run from another of the same name
 
 
@@ -40,7 +41,8 @@ def side_by_side(
     """(name, work(task)) of all tasks as they come, so many at a time; with 0 jobs one after the other, here.
 
     then     more tasks that follow from a result
-    alike    a word for tasks that compile the same: all wait for the first of them, which leaves it in the cache
+    alike    a word for tasks that compile the same: all wait for the first of them, which leaves it in the cache; not
+             where one is done already in `out`, and for COMPILING seconds at most, for that is over before the training
     before   a file with results that are taken as they are, if as much was asked of them
 
     Results are kept in `out`/NAME.json and taken from there the next time, so that what was interrupted goes on. What
@@ -60,8 +62,12 @@ def side_by_side(
         waiting: dict[str, dict[str, Task]] = {}  # by their word, those that wait for the first
         warm: set[str] = set()
 
+        first: dict[str, float] = {}  # when the first of a word began
+
         def submit(more: Mapping[str, Task]) -> None:
             known.update(more)
+            if alike:
+                warm.update(alike(task) for name, task in more.items() if (out / f"{name}.json").exists())
             for name, task in more.items():
                 kept, word = out / f"{name}.json", alike(task) if alike else ""
                 if kept.exists():
@@ -72,7 +78,14 @@ def side_by_side(
                     waiting[word][name] = task
                 else:
                     waiting.setdefault(word, {})
+                    first.setdefault(word, time.monotonic())
                     running[pool.submit(_try, work, task)] = name
+
+        def go_on(words: list[str]) -> None:
+            """Those of these words wait no longer."""
+            warm.update(words)
+            for word in words:
+                submit(waiting.pop(word, {}))
 
         submit(tasks)
         while running or ready or again:
@@ -85,11 +98,10 @@ def side_by_side(
                 result = ready.pop(name)
                 submit(then(name, result))
                 yield name, result
-            for done in wait(running, return_when=FIRST_COMPLETED)[0] if running else ():
+            for done in wait(running, 1.0, return_when=FIRST_COMPLETED)[0] if running else ():
                 name, (found, seconds) = running.pop(done), done.result()
                 if alike:
-                    warm.add(word := alike(known[name]))
-                    submit(waiting.pop(word, {}))
+                    go_on([alike(known[name])])
                 if isinstance(found, str):
                     print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
                     if name not in lost:
@@ -99,6 +111,7 @@ def side_by_side(
                 (out / f"{name}.json").write_text(json.dumps(found))
                 print(f"{name}: {seconds:.0f} s", flush=True)
                 ready[name] = found
+            go_on([word for word in waiting if time.monotonic() - first[word] > COMPILING and word not in warm])
     if lost:
         print(f"{len(lost)} failed twice: {', '.join(sorted(lost))}", file=sys.stderr, flush=True)
 

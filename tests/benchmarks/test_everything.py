@@ -47,6 +47,15 @@ def test_no_stage_is_overtaken_while_it_waits_for_slots(sit, tmp_path):
     assert (tmp_path / "log").read_text().split()[:2] == ["quick", "wide"]
 
 
+def test_heavy_and_light_stages_do_not_run_beside_each_other(sit, tmp_path):
+    code = f"import sys, time; name = sys.argv[1]; log = open(r'{tmp_path}/log', 'a', buffering=1)"
+    code += "; log.write(name + chr(10)); time.sleep(0.4); log.write(name + chr(10))"
+    stages = {"light": Stage(1, "one.py light"), "heavy": Stage(1, "one.py heavy", heavy=True)}
+    stages |= {"light too": Stage(1, "one.py too")}
+    sit(stages, one=code)
+    assert (tmp_path / "log").read_text().split() == ["light", "light", "heavy", "heavy", "too", "too"]
+
+
 def test_a_stage_that_fails_holds_back_what_builds_on_it(sit):
     stages = {"bad": Stage(1, "bad.py"), "after": Stage(1, "good.py", ("bad",)), "good": Stage(1, "good.py")}
     said = sit(stages, bad="raise SystemExit('no such file')", good="")

@@ -1,10 +1,15 @@
 """Trainings side by side: each once, kept, tried again; those that compile the same wait for the first of them."""
 
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
+import pool
 from pool import beyond, keep, origins, seeds_row, side_by_side
 
 
@@ -29,6 +34,24 @@ def test_tasks_that_compile_the_same_wait_for_the_first(tmp_path):
     began.clear()
     assert dict(side_by_side(work, tasks, 0, tmp_path, then, lambda task: task["name"][0])) == found
     assert not began  # all were kept
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_they_wait_no_longer_than_compiling_takes_nor_where_one_is_done(tmp_path, monkeypatch, done):
+    monkeypatch.setattr(pool, "_Here", lambda: ThreadPoolExecutor(2))
+    monkeypatch.setattr(pool, "COMPILING", 1e9 if done else 0.0)
+    second, tasks = threading.Event(), named("a0", "a1")
+    if done:
+        (tmp_path / "a2.json").write_text("{}")
+        tasks |= named("a2")
+
+    def work(task):
+        if task["name"] == "a1":
+            second.set()
+        return {"beside": second.wait(20)}
+
+    found = dict(side_by_side(work, tasks, 0, tmp_path, alike=lambda task: "a"))
+    assert found["a0"]["beside"]
 
 
 def test_what_fails_is_tried_again_and_holds_nobody_up(tmp_path, capsys):
