@@ -8,7 +8,8 @@
 One model (--recipe) with the same weights on both sides: curves laid end to end as `train.packed` does, and curves
 padded to 200 observations with a mask, as ASTROMER has them. Lengths are those of the ZTF supernovae (--ztf), and
 log-normal ones of median 120; longer curves are cut at 200. Both sides begin with the same ragged arrays on the host,
-lay them out within the time, must agree, take turns call by call, and run in three fresh processes (--processes).
+lay them out within the time, must agree, take turns call by call, and run in three fresh processes (--processes), each
+with all parts; rows are written after each of them.
 """
 
 from __future__ import annotations
@@ -159,24 +160,33 @@ def once(options: argparse.Namespace, part: str, kind: str) -> Times:
         getattr(side, name)(BATCHES)  # every shape is compiled
         if options.profile:
             profile(lambda side=side: getattr(side, name)(2))  # type: ignore[misc]
-    calls = {key: (lambda side=side: getattr(side, name)(options.steps)) for key, side in made.items()}
+    count = steps(options, part)
+    calls = {key: (lambda side=side: getattr(side, name)(count)) for key, side in made.items()}
     times = interleave(calls, options.repeats, device)
     batches = made["ragged"].batches
-    times |= {"curves": [float(len(batches[0]) * options.steps)], "difference": [difference]}
+    times |= {"curves": [float(len(batches[0]) * count)], "difference": [difference]}
     return times | {"tokens": [float(np.mean([batch.tokens / len(batch) for batch in batches]))]}
 
 
-def rows(samples: dict[str, list[Times]], part: str, options: argparse.Namespace) -> list[Row]:
+def steps(options: argparse.Namespace, part: str) -> int:
+    """How many steps are a call."""
+    return int(options.steps) or (1 if part.endswith("cpu") or options.tiny else BATCHES)
+
+
+def rows(samples: dict[str, list[Times]], part: str, options: argparse.Namespace, processes: int) -> list[Row]:
     """Ratios and curves/s for every kind of lengths, and the smaller ratio."""
     device = "cpu" if part.endswith("cpu") else "cuda"
     prefix = f"ragged_{part.removesuffix('-cpu')}_{'cpu' if device == 'cpu' else 'gpu'}"
     said = {"recipe": options.recipe, "objective": "classify" if options.classify else "masked", "padded_to": WIDTH}
-    said |= {"processes": options.processes, "repeats": options.repeats, "steps": options.steps}
+    said |= {"processes": processes, "repeats": options.repeats, "steps": steps(options, part)}
     made: list[Row] = []
     ratios: dict[str, list[float]] = {}
     for kind, some in samples.items():
         ratios[kind] = [b / a for one in some for a, b in zip(one["ragged"], one["padded"], strict=True)]
-        more = said | {"batch": round(some[0]["curves"][0] / options.steps), "difference": some[0]["difference"][0]}
+        more = said | {
+            "batch": round(some[0]["curves"][0] / steps(options, part)),
+            "difference": some[0]["difference"][0],
+        }
         more |= {"mean_length": round(some[0]["tokens"][0], 1), "bar": BAR}
         made.append(row(f"{prefix}.{kind}.ratio_padded", ratios[kind], "x", part, device, **more))
         for side in ("ragged", "padded"):
@@ -195,16 +205,28 @@ def row(name: str, values: list[float], unit: str, part: str, device: str, **mor
     return found | {"versions": versions(), "commit": commit()} | more
 
 
-def process(options: argparse.Namespace, part: str, kind: str) -> Times:
-    """One part in a process of its own."""
-    words = [sys.executable, __file__, part, "--once", kind, "--repeats", str(options.repeats)]
+def process(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
+    """All parts and lengths, in one process of their own."""
+    words = [sys.executable, __file__, *options.parts, "--once", "--repeats", str(options.repeats)]
     words += ["--steps", str(options.steps), "--batch", str(options.batch), "--recipe", options.recipe]
     words += ["--threads", str(options.threads)] + (["--ztf", str(options.ztf)] if options.ztf else [])
     words += [f"--{name}" for name in ("tiny", "classify", "profile") if getattr(options, name)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
-    times: Times = json.loads(done.stdout.splitlines()[-1])
-    print(part, kind, {name: round(statistics.median(taken), 6) for name, taken in times.items()}, flush=True)
-    return times
+    found: dict[str, dict[str, Times]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def here(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
+    """The same in this one."""
+    found: dict[str, dict[str, Times]] = {}
+    for part in options.parts:
+        for kind in ("ztf", "lognormal") if options.ztf else ("lognormal",):
+            torch.compiler.reset()
+            times = once(options, part, kind)
+            said = {name: round(statistics.median(taken), 6) for name, taken in times.items()}
+            print(part, kind, said, file=sys.stderr, flush=True)
+            found.setdefault(part, {})[kind] = times
+    return found
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -220,26 +242,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, default=0, help="of the CPU; as PyTorch has it unless given")
     parser.add_argument("--profile", action="store_true", help="tell the kernels of both sides")
     parser.add_argument("--tiny", action="store_true", help="on the CPU and much smaller, to try the script")
-    parser.add_argument("--once", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--results", type=Path, default=RESULTS / "lightcurves-speed.json")
     options = parser.parse_args(arguments)
     if options.once:
         if options.threads:
             torch.set_num_threads(options.threads)
-        print(json.dumps(once(options, options.parts[0], options.once)))
+        print(json.dumps(here(options)))
         return
-    given = options.steps
-    for part in options.parts:
-        options.steps = given or (1 if part.endswith("cpu") or options.tiny else BATCHES)
-        samples: dict[str, list[Times]] = {}
-        for _ in range(options.processes):
-            for kind in ("ztf", "lognormal") if options.ztf else ("lognormal",):
-                samples.setdefault(kind, []).append(process(options, part, kind))
-        found = rows(samples, part, options)
-        if not options.tiny:
-            record(options.results, found)
-        for one in found:
-            print(f"{one['id']:40} {one['value']} {one['unit']}  spread {one['spread']}", flush=True)
+    samples: dict[str, dict[str, list[Times]]] = {}
+    for done in range(1, options.processes + 1):
+        for part, by_kind in process(options).items():
+            for kind, times in by_kind.items():
+                samples.setdefault(part, {}).setdefault(kind, []).append(times)
+            found = rows(samples[part], part, options, done)
+            if not options.tiny:
+                record(options.results, found)
+            for one in found:
+                print(f"{one['id']:40} {one['value']} {one['unit']}  spread {one['spread']}", flush=True)
 
 
 if __name__ == "__main__":
