@@ -78,9 +78,11 @@ def test_scores_far_below_zero_in_sets_of_several_blocks():
     assert_same(found, expected, 1e-4)
 
 
-def test_half_precision_is_near():
-    given = drawn(2, 16)
-    assert_same(run("sets", torch.float16, *given), run("reference", torch.float64, *given), 3e-3)
+@pytest.mark.parametrize(("lengths", "bias"), [(LENGTHS, True), ([130, 3], False)], ids=str)
+def test_half_precision_is_near(lengths, bias):
+    given = drawn(2, 16, lengths, bias=bias)
+    found, expected = (run(*how, *given, lengths) for how in (("sets", torch.float16), ("reference", torch.float64)))
+    assert_same(found, expected, 3e-3)
 
 
 def test_shared_heads_and_no_sets_at_all():

@@ -18,8 +18,10 @@ from torch import Tensor
 
 from .sets_triton import _kept, _tile
 
-# Rows of a program's own block, rows of those that it goes along, and how it is laid out.
+# Rows of a program's own block, rows of those that it goes along, and how it is laid out; `exact` in single precision.
+# In half precision they have 128 registers or fewer (64 wide, without dropout): four programs on a processor of an H200.
 LAYOUT: dict[str, dict[str, int]] = {
+    "exact": {"ROWS": 32, "STEP": 32, "num_warps": 4, "num_stages": 1},
     "queries": {"ROWS": 64, "STEP": 64, "num_warps": 4, "num_stages": 2},
     "keys": {"ROWS": 64, "STEP": 32, "num_warps": 4, "num_stages": 1},
 }
@@ -134,14 +136,14 @@ def gradients(
     drawn = sets[0] if bits is None else bits
     options = {name: options[name] for name in ("H", "E", "WIDE", "DROP", "PRECISION")}
 
-    def grid(name: str) -> tuple[int, int]:
-        return len(sets[1]) * options["H"], triton.cdiv(longest, LAYOUT[name]["ROWS"])
-
-    queries_kernel[grid("queries")](
+    exact = options["PRECISION"] == "ieee"
+    ways = {name: LAYOUT["exact" if exact else name] for name in ("queries", "keys")}
+    grids = {name: (len(sets[1]) * options["H"], triton.cdiv(longest, way["ROWS"])) for name, way in ways.items()}
+    queries_kernel[grids["queries"]](
         x, keys, *sets, drawn, out, lse, up, dx, delta, x.stride(0), keys.stride(0), dx.stride(0), total, scale,
-        *chance, **options, **LAYOUT["queries"],
+        *chance, **options, **ways["queries"],
     )  # fmt: skip
-    keys_kernel[grid("keys")](
+    keys_kernel[grids["keys"]](
         x, keys, *sets, drawn, lse, up, dkeys, delta, x.stride(0), keys.stride(0), dkeys.stride(0), total, scale,
-        *chance, **options, **LAYOUT["keys"],
+        *chance, **options, **ways["keys"],
     )  # fmt: skip

@@ -11,9 +11,10 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 64  # the most rows of a block
+EXACT = 32  # the same in single precision, whose products take many registers, where pairs have no bias
 # By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
-    "along": {rows: {"num_warps": rows // 16, "num_stages": 2} for rows in (16, 32, 64)},
+    "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 2}},
     "forward": {rows: {"num_warps": rows // 16, "num_stages": 1} for rows in (16, 32, 64)},
     "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
     "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
@@ -226,11 +227,12 @@ def backward_kernel(
 
 
 def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | None, dropout: float) -> dict[str, Any]:
+    most = EXACT if x.dtype == torch.float32 and bias is None else BLOCK
     return {
         "H": heads,
         "E": width,
         "WIDE": max(16, triton.next_power_of_2(width)),
-        "BLOCK": max(16, min(BLOCK, triton.next_power_of_2(longest))),
+        "BLOCK": max(16, min(most, triton.next_power_of_2(longest))),
         "LEAN": bias is not None,
         "DROP": dropout > 0,
         "PRECISION": "ieee" if x.dtype == torch.float32 else "tf32",
@@ -259,7 +261,7 @@ def forward(
         x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
         ends if starts is None else starts, ends if bits is None else bits, out, lse,
         x.stride(0), keys.stride(0), 0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
-        **options, **LAYOUT["forward" if longest <= rows else "along"][rows],
+        **options, **LAYOUT["along" if bias is None and longest > rows else "forward"][rows],
     )  # fmt: skip
     return out, lse
 
