@@ -19,7 +19,7 @@ from torch import Tensor
 from .sets_triton import _kept, _tile
 
 # Rows of a program's own block, rows of those that it goes along, and how it is laid out; `exact` in single precision.
-# In half precision they have 128 registers or fewer (64 wide, without dropout): four programs on a processor of an H200.
+# In half precision they have at most 128 registers (64 wide, no dropout): four programs on a processor of an H200.
 LAYOUT: dict[str, dict[str, int]] = {
     "exact": {"ROWS": 32, "STEP": 32, "num_warps": 4, "num_stages": 1},
     "queries": {"ROWS": 64, "STEP": 64, "num_warps": 4, "num_stages": 2},
