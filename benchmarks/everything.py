@@ -40,7 +40,7 @@ JETS = "--pythia {data}/jets/toyjets_pythia8.npz --weights {data}/jets/ParticleN
 JETS += " --compile --out {out}/jets"
 CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
 IMAGES = "--data {data}/mnist --out {out}/images"
-SERIES = f"{CURVES} --steps 5000 --compile"
+SERIES = f"{CURVES} --steps 5000 --workers 1 --compile"
 STAGES = {
     "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
     "jets-transfer": Stage(4, f"jets.py transfer {JETS}", ("jets-pretrain",)),

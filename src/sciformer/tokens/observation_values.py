@@ -23,9 +23,9 @@ class Level(NamedTuple):
 
 def means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
     """The mean of the values (T, P) that are `seen` in each of `count` groups (0 where there is none), and how many."""
-    which = np.repeat(group, values.shape[1])
-    number = np.bincount(which, seen.ravel(), count)
-    total = np.bincount(which, np.where(seen, values, 0.0).ravel(), count)
+    whole = bool(seen.all())
+    number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
+    total = np.bincount(group, (values if whole else np.where(seen, values, 0.0)).sum(1), count)
     return total / np.maximum(number, 1), number
 
 
@@ -35,6 +35,10 @@ def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array
     number = np.bincount(which, minlength=count)
     if not len(flat):
         return np.zeros(count), number
+    if (number == number[0]).all() and np.all(which[1:] >= which[:-1]):  # a table already
+        half = int(number[0]) // 2
+        middle = sorted({half, (int(number[0]) - 1) // 2})
+        return np.partition(flat.reshape(count, -1), middle, 1)[:, middle].mean(1), number
     if np.any(which[1:] < which[:-1]):
         order = np.argsort(which, kind="stable")
         which, flat = which[order], flat[order]
