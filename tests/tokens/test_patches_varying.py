@@ -13,7 +13,7 @@ from sciformer.data.source import Lists
 from sciformer.errors import UserError
 from sciformer.objectives.masked import Masked
 from sciformer.tokens.patch_values import raw, stretched, unstretched
-from sciformer.tokens.patch_varying import resample
+from sciformer.tokens.patch_varying import Variation, resample
 from sciformer.tokens.patches import Patches
 
 RNG = np.random.default_rng(0)
@@ -75,6 +75,21 @@ def test_variations_are_pure_and_differ(vary):
     np.testing.assert_array_equal(tokens.image(again), found[some])
     assert not np.array_equal(varied(images, ids, epoch=1, patch=3, vary=vary), found)
     assert (found != images).any((1, 2, 3)).mean() > 0.7
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "float32", "float64"])
+@pytest.mark.parametrize("channels", [1, 2, 3, 5])
+@pytest.mark.parametrize(("shape", "vary"), [((6, 9), ("flip",)), ((6, 6), ("turn",)), ((6, 6), ("flip", "turn"))])
+def test_pixels_that_only_change_places_are_moved_in_the_patches(monkeypatch, dtype, channels, shape, vary):
+    images = RNG.integers(0, 255, (30, *shape, channels)).astype(dtype)
+    tokens, chance = fitted(images, patch=3, vary=vary), Chance(0, 0, np.arange(30))
+    stream = tokens.tokenize({"image": images})
+    found = tokens.augment(stream, chance).columns["patch"]
+    monkeypatch.setattr(Variation, "whole", lambda self, shape: False)
+    expected = tokens.augment(stream, chance).columns["patch"]
+    assert found.dtype == expected.dtype == images.dtype
+    np.testing.assert_array_equal(found, expected)
+    assert not np.array_equal(found, stream.columns["patch"])
 
 
 def test_how_far_they_go():

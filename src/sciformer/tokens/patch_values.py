@@ -74,13 +74,15 @@ def normalised(section: Patches, stream: Stream) -> dict[str, Array]:
 def by_channel(section: Patches, values: Array) -> Array:
     """New patches (T, pixels of a channel, channels), stretched and scaled by what was learned from all images."""
     exact, channels = np.result_type(values, np.float32), section.shape[2]  # the mean goes before anything is rounded
-    values = stretched(values.reshape(len(values), section.pixels // channels, channels), section.stretch, section.soft)
+    each = section.pixels // channels
+    values = stretched(values.reshape(len(values), section.pixels), section.stretch, section.soft)
     if section.scale == "none":
-        return values.astype(np.float32)
-    mean, deviation = (np.asarray(section.state[key], exact) for key in ("mean", "deviation"))
-    values = np.subtract(values, mean, dtype=exact)
-    values /= np.where(deviation > 0, deviation, 1)
-    return values
+        values = values.astype(np.float32)
+    else:  # for all pixels of a patch at once: a loop over three channels is slow
+        mean, deviation = (np.tile(np.asarray(section.state[key], exact), each) for key in ("mean", "deviation"))
+        values = np.subtract(values, mean, dtype=exact)
+        values /= np.where(deviation > 0, deviation, 1)
+    return values.reshape(len(values), each, channels)
 
 
 def levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:

@@ -205,7 +205,9 @@ class Patches(Tokens):
         if not self.vary or not len(stream):
             return stream
         patches: Array | None = None
-        variation = Variation(self)
+        variation, (height, width, channels) = Variation(self), self.shape
+        if "size" not in stream.columns and variation.whole((height, width)):
+            return stream.but(patch=variation.moved(stream.columns["patch"], (height, width), channels, chance))
         for rows, images in self.pictures(stream):
             some = Chance(chance.seed, chance.epoch, np.asarray(chance.ids)[rows])
             made = self.cutting.cut(variation(images, some), self._fill)
