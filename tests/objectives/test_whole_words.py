@@ -1,5 +1,7 @@
 """What is asked for: shares, whole words, never special tokens; and only that is read out."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from sciformer.data.batch import Batch, Stream
 from sciformer.data.chance import Chance
 from sciformer.errors import UserError
 from sciformer.models.encoder import Encoder
+from sciformer.objectives import masked
 from sciformer.objectives.base import Step, prepare
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.base import Readout
@@ -49,6 +52,21 @@ def corrupted(stream, objective, seed=0):
 
 
 samples = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(samples, st.floats(0.01, 1.0), st.integers(0, 5))
+def test_tokens_are_asked_for_in_a_table_as_in_a_list(words, share, seed):
+    """Without words, a table gives the same as the order of all tokens does; so does a sample alone."""
+    stream, objective = stream_of(words), Masked(kind="masked", share=share)
+    found = []
+    for room in (1 << 40, -1):
+        with mock.patch.object(masked, "TABLE", room):
+            found.append(corrupted(stream, objective, seed)[0].stream.columns["asked"])
+    assert np.array_equal(*found)
+    may = np.bincount(stream.sample[stream.columns["word"] >= 0], minlength=len(stream))
+    wanted = np.where(may > 0, np.maximum(1, np.round(share * may)), 0)
+    assert np.array_equal(np.bincount(stream.sample, found[0], len(stream)), wanted)
 
 
 @settings(max_examples=150, deadline=None)

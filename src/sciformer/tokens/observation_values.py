@@ -23,10 +23,10 @@ class Level(NamedTuple):
 
 def means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
     """The mean of the values (T, P) that are `seen` in each of `count` groups (0 where there is none), and how many."""
-    whole = bool(seen.all())
+    some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
+    of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
     number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
-    total = np.bincount(group, (values if whole else np.where(seen, values, 0.0)).sum(1), count)
-    return total / np.maximum(number, 1), number
+    return np.bincount(group, of_token, count) / np.maximum(number, 1), number
 
 
 def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
