@@ -41,18 +41,20 @@ JETS += " --compile --out {out}/jets"
 CURVES = "--data {data}/lightcurves --out {out}/lightcurves --paired --epochs 5"
 IMAGES = "--data {data}/mnist --out {out}/images"
 SERIES = f"{CURVES} --steps 5000 --workers 1 --compile"
+HEADS = "pretrained_head,pretrained_probe,supervised_head,supervised_probe"
 STAGES = {
     "jets-pretrain": Stage(3, f"jets.py pretrain {JETS}"),
     "jets-transfer": Stage(4, f"jets.py transfer {JETS}", ("jets-pretrain",)),
     "denoise": Stage(3, f"lightcurves.py denoise {SERIES}"),
     "signal": Stage(3, f"lightcurves.py signal {SERIES}"),
     "logg": Stage(3, f"lightcurves.py logg {SERIES}"),
+    "curves": Stage(3, f"lightcurves.py pretrain fewshot {CURVES} --ways {HEADS} --widen 1"),
     "mnist-mae": Stage(2, f"images.py pretrain {IMAGES} --workers 2 --compile"),
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
     "jets-lorentznet": Stage(3, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",), heavy=True),
     "galaxies": Stage(3, f"images.py galaxies {IMAGES} --widen 1 --workers 1 --compile", heavy=True),
     "looks": Stage(3, "images_insight.py looks --places 0.02 --out {out}/images --compile", ("galaxies",), heavy=True),
-    "curves": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --widen 1"),
+    "folded": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --ways folded_supervised --widen 1"),
     "s82": Stage(2, f"lightcurves.py s82 {CURVES}"),
     "lenses": Stage(2, f"images.py lenses --steps 2500 {IMAGES} --compile", heavy=True),
     "cues": Stage(2, "images_insight.py cues --out {out}/cues", heavy=True),

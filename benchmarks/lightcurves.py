@@ -6,8 +6,8 @@
               test fold, without labels; on the classes of the simulated stars alone; and the same with periods, on
               30,000 of them, each seen twice as often
     fewshot   what that is worth with 20, 100 and all labels of each class, against random weights and the published
-              encoder of ASTROMER 1; what was pretrained on classes also with a body
-              at a tenth of the head's rate, and with one that learns nothing more (probe)
+              encoder of ASTROMER 1; what was pretrained also with a body at a tenth of the head's rate, and with one
+              that learns nothing more (probe)
     s82       RR Lyrae of Stripe 82 in five bands: ab against c, and the period, beside the peak of a periodogram
     ztf       the redshift of supernovae in two bands, with its uncertainty
     denoise   simulated transits and oscillators against median and biweight filters
@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lightcurves_real import Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae
+from lightcurves_real import WAYS, Asas, FewShot, Pretrain, StripeEightyTwo, Supernovae
 from lightcurves_series import Denoise, Gravity, Signal
 from lightcurves_tasks import Part
 from pool import Result, Task
@@ -55,8 +55,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the real curves")
     parser.add_argument("--models", type=words, default=["transformer", "folded", "gru", "lstm", "cnn"], help="of asas")
-    ways = ["pretrained", "scratch", "astromer1", "supervised", "supervised_head", "supervised_probe"]
-    ways += ["folded", "folded_supervised"]
+    ways = ["scratch", "astromer1", "folded", *WAYS]
     parser.add_argument("--ways", type=words, default=ways, help="of fewshot and pretrain")
     parser.add_argument("--sizes", type=words, default=["20", "100", "all"], help="labels of each class, of fewshot")
     parser.add_argument("--number", type=int, default=200_000, help="simulated curves to train on")

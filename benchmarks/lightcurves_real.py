@@ -18,7 +18,11 @@ from sciformer.tokens.periodogram import periods
 BODY = "lightcurves/transformer"  # what is pretrained
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class
 FOLDED = 30_000  # simulated stars to pretrain on where each has its periods found, some 7 ms a star
-HEADS = ("supervised_head", "folded_supervised")  # ways whose body learns at a tenth of the head's rate
+BODIES = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
+HOWS = ("head", "probe")  # a body that learns at a tenth of the head's rate, one that learns nothing more
+WAYS = BODIES | {f"{way}_{how}": body for way, body in BODIES.items() for how in HOWS}  # what was pretrained, and how
+WAYS |= {"folded_supervised": ("folded", "supervised")}
+HEADS = ("pretrained_head", "supervised_head", "folded_supervised")
 NOT_ASTROMER = ("model.dim", "model.depth", "model.heads")  # its sizes are those of its weights
 
 
@@ -83,20 +87,15 @@ class Pretrain(Part):
         Asas().prepare(options)
         number = 400 if options.tiny else options.number
         trained = list((options.out / "results").glob("pretrain-all-transformer-masked-*.json"))
-        if "pretrained" in options.ways and len(trained) < (len(options.seeds) if options.paired else options.folds):
+        wanted = len(options.seeds) if options.paired else options.folds
+        if any(way.startswith("pretrained") for way in options.ways) and len(trained) < wanted:
             keep(Recipe.load(BODY, stars(number)).data, options.out / "data" / f"stars-{number}")
 
     def folds(self, group: Group) -> int:
         return FOLDS if group[2] == "masked" else 1
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        made = {"pretrained": ("transformer", "masked"), "supervised": ("transformer", "supervised")}
-        made |= {
-            "supervised_head": made["supervised"],
-            "supervised_probe": made["supervised"],
-            "folded_supervised": ("folded", "supervised"),
-        }
-        return list(dict.fromkeys(("all", *made[way]) for way in options.ways if way in made))
+        return list(dict.fromkeys(("all", *WAYS[way]) for way in options.ways if way in WAYS))
 
     def recipe(self, task: Task) -> Recipe:
         number, batch = 400 if task["tiny"] else task["number"], 256
@@ -150,21 +149,14 @@ class FewShot(Classes):
             own = {key: value for key, value in changes.items() if key not in NOT_ASTROMER}
             own |= {"objective.balance": "classes", "train.start": str(out / "astromer1")}
             return Recipe.load("lightcurves/astromer-classify", own)
-        runs = {"pretrained": f"pretrain-all-transformer-masked-{task['fold']}"}
-        runs |= dict.fromkeys(
-            ("supervised", "supervised_head", "supervised_probe"), "pretrain-all-transformer-supervised-0"
-        )
         if way in HEADS:  # the head is new, the body knows what to look at
             changes |= {"train.rate": task["rate"] / 10, "train.head_rate": 10}
-        if way == "supervised_probe":
+        if way.endswith("_probe"):
             changes["train.freeze"] = True
-        if way.startswith("folded"):
-            if way == "folded_supervised":
-                changes["train.start"] = str(out / "runs" / "pretrain-all-folded-supervised-0")
-            return Recipe.load("lightcurves/folded", changes)
-        if way in runs:
-            changes["train.start"] = str(out / "runs" / runs[way])
-        return Recipe.load(BODY, changes)
+        if way in WAYS:
+            body, how = WAYS[way]
+            changes["train.start"] = str(out / "runs" / f"pretrain-all-{body}-{how}-{task['fold'] * (how == 'masked')}")
+        return Recipe.load("lightcurves/folded" if way.startswith("folded") else BODY, changes)
 
     def words(self, options: argparse.Namespace) -> str:
         return f" --epochs {options.epochs}"

@@ -19,6 +19,8 @@ MODELS = {
 }
 WAYS = {
     "pretrained": "pretrained, hidden observations",
+    "pretrained_head": "the same, the body at a tenth of the head's rate",
+    "pretrained_probe": "the same, the body as it is: a new head alone",
     "supervised": "pretrained, classes of simulated stars",
     "supervised_head": "the same, the body at a tenth of the head's rate",
     "supervised_probe": "the same, the body as it is: a new head alone",

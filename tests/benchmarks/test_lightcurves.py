@@ -193,9 +193,10 @@ def test_the_smaller_ratio_is_the_one_that_counts():
     common = {"curves": [8.0], "difference": [0.0], "tokens": [100.0]}
     samples = {"ztf": [{"ragged": [1.0, 1.0], "padded": [3.0, 3.0], **common}]}
     samples["lognormal"] = [{"ragged": [1.0, 2.0], "padded": [2.0, 4.0], **common}]
-    found = {row["id"]: row for row in speed.rows(samples, "train-cpu", options)}
+    found = {row["id"]: row for row in speed.rows(samples, "train-cpu", options, 2)}
     assert found["ragged_train_cpu.ratio_padded"]["value"] == 2
     assert found["ragged_train_cpu.ratio_padded"]["lengths"] == "lognormal"
+    assert found["ragged_train_cpu.ratio_padded"]["processes"] == 2
     assert found["ragged_train_cpu.ztf.ragged_per_s"]["value"] == 8
     keys = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
     assert all(row.keys() >= keys for row in found.values())
