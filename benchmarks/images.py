@@ -17,10 +17,15 @@ apart. Runs are trained side by side (--jobs); what is done is kept in --out, an
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
+
+import matplotlib
 
 from images_tasks import STEPS, Digits, FewShot, Galaxies, Lenses, Mnist, Pretrain
 from lightcurves_tasks import Part
+from measure import ROOT
+from pictures import STYLE, draw_hunger
 from pool import Result, Task
 from tuning import Tuning, measure, options_of, trained
 
@@ -46,12 +51,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(STEPS), help="galaxies to train on")
     parser.add_argument("--number", type=int, default=50_000, help="lenses to train on")
     parser.add_argument("--epochs", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures", help="of galaxies")
     options = options_of(parser, arguments, "images", "so many of the five, of digits", jobs=10)
     if unknown := sorted(set(options.sizes) - set(STEPS)):
         parser.error(f"sizes are {', '.join(STEPS)}; found {', '.join(unknown)}")
     for name in options.parts:
         PARTS[name].prepare(options)
         measure(Tuning(options, name, PARTS[name], "images.py"), work)
+        if name == "galaxies":
+            draw(options.results, options.out / "pictures" if options.tiny else options.pictures)
+
+
+def draw(results: Path, folder: Path) -> None:
+    """The picture of the galaxies, if there is anything to draw."""
+    rows = {row["id"]: row for row in json.loads(results.read_text())} if results.exists() else {}
+    with matplotlib.rc_context(STYLE):
+        if figure := draw_hunger(rows):
+            folder.mkdir(parents=True, exist_ok=True)
+            figure.savefig(folder / "images-hunger.png", facecolor="white")
 
 
 if __name__ == "__main__":

@@ -11,6 +11,11 @@ from matplotlib.figure import Figure
 STYLE: Any = {"font.size": 8.0, "savefig.dpi": 110, "savefig.bbox": "tight"}
 NAMES = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM", "attention": "with attention", "transformer": "Transformer"}
 COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "#4477aa", "transformer": "#228833"}
+GALAXIES = {
+    "resnet18": ("ResNet-18", "#ee6677"),
+    "vit": ("Vision Transformer", "#4477aa"),
+    "linformer": ("the same, Linformer", "#66ccee"),
+}
 FLOOR = 1e-16  # of gradients in the picture
 Rows = dict[str, dict[str, Any]]
 
@@ -73,6 +78,29 @@ def draw_pronouns(rows: Rows) -> Figure | None:
     axes.set(ylim=(0, 1.03), xlabel="words between noun and «it»", ylabel="er, sie or es: right")
     axes.set_title("after the right German words, and (dashed) in its own translation", fontsize=8)
     axes.legend(frameon=False, fontsize=7, loc="lower left")
+    return figure
+
+
+def draw_hunger(rows: Rows) -> Figure | None:
+    """Share of galaxies that are told right, against the number of galaxies to learn from; bands are of seeds."""
+    figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+    axes, lines = figure.subplots(), 0
+    for model, (name, colour) in GALAXIES.items():
+        line = sorted(
+            (int(key.split(".")[1]), row["value"], row["spread"] or 0)
+            for key, row in rows.items()
+            if key.startswith("galaxies.") and key.endswith(f".{model}.accuracy")
+        )
+        if len(line) > 1:
+            lines += 1
+            number, value, spread = map(np.array, zip(*line))
+            axes.plot(number, 100 * value, color=colour, marker="o", markersize=3, label=name)
+            axes.fill_between(number, *(100 * (value + side * spread) for side in (-1, 1)), color=colour, alpha=0.2)
+    if not lines:
+        return None
+    axes.set(xscale="log", xlabel="galaxies to learn from", ylabel="told right, %")
+    axes.xaxis.set_major_formatter(lambda number, _: f"{number:,.0f}")
+    axes.legend(frameon=False, fontsize=7, loc="lower right")
     return figure
 
 
