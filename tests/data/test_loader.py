@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
+from sciformer.data import loader
 from sciformer.data.batch import join
 from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
@@ -197,3 +198,31 @@ def test_ranks_share_batches_of_tokens_and_some_have_nothing(world):
         assert [part.count for part in parts if not len(part)] == [0.0] * sum(not len(part) for part in parts)
         idle += sum(not len(part) for part in parts)
     assert idle > 0
+
+
+@pytest.mark.parametrize(("prepares", "computes", "expected"), [(4, 1, True), (1, 4, False)])
+def test_slow_preparing_is_told_once_and_only_where_it_is_worth_it(monkeypatch, prepares, computes, expected):
+    clock = [0.0]
+    monkeypatch.setattr(loader.time, "monotonic", lambda: clock[0])
+
+    class Slow:
+        dataset = fetch_of().dataset
+
+        def __getitem__(self, step):
+            clock[0] += prepares
+            return step
+
+    def told(first, last):
+        said, seen = [], []
+        for step in load(Slow(), first, last, say=said.append):
+            clock[0] += computes
+            seen.append(step)
+        assert seen == list(range(first, last))
+        return said
+
+    said = told(7, 1000)
+    assert len(said) == expected
+    if expected:
+        assert said[0].startswith("batches take 4000 of the 5000 ms of a step to prepare: train.workers: ")
+    monkeypatch.setattr(loader, "WORTH", 1e9)
+    assert not told(0, 200)

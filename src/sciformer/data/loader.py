@@ -6,9 +6,11 @@ host has time for anyway while a GPU works. One that reads pieces of large data 
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from ..tokens.base import Tokens
 
 RETRIES = 3  # times in a row that lost workers are started again
+WATCHED = 30  # steps over which the time is taken
+WORTH = 60.0  # seconds of preparing that are left, from which it is worth a word
 
 
 class Fetch(TorchDataset[Batch]):
@@ -83,7 +87,7 @@ def load(
     """
     if workers == 0:
         with fetch.dataset.reading():
-            yield from (fetch[step] for step in range(first, last))
+            yield from _here(fetch, first, last, say)
         return
     step, failures = first, 0
     while step < last:
@@ -104,6 +108,27 @@ def load(
                     "Often memory ran out: try fewer train.workers, or 0.",
                 ) from error
             say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
+
+
+def _here(fetch: Fetch, first: int, last: int, say: Callable[[str], None]) -> Generator[Batch]:
+    """Batches prepared in this process; where most of the time goes to that, it is said once."""
+    watched = range(first + WATCHED, first + 2 * WATCHED)  # those before are slow for other reasons
+    began = preparing = 0.0
+    for step in range(first, last):
+        now = time.monotonic()
+        if step == watched.start:
+            began, preparing = now, 0.0
+        elif step == watched.stop:
+            each, whole = preparing / WATCHED, (now - began) / WATCHED
+            if each > whole / 2 and each * (last - step) > WORTH:
+                beside = min(max(1, (os.cpu_count() or 2) - 1), 8, round(each / max(whole - each, each / 8)) or 1)
+                say(
+                    f"batches take {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step to prepare: "
+                    f"train.workers: {beside} would do it in processes of their own"
+                )
+        batch = fetch[step]
+        preparing += time.monotonic() - now
+        yield batch
 
 
 def _lost(error: Exception) -> bool:
