@@ -84,10 +84,24 @@ def test_too_few_and_bad_ones(tmp_path):
     with pytest.raises(UserError, match="10 images or more to train on; found 4"):
         new("images", ["pets"])
     (tmp_path / "pets" / "cat" / "0.png").write_bytes(b"no")
-    with pytest.raises(UserError, match=r"0.png; found no picture.*Mend or remove .* `bad_files: skip` of a recipe"):
+    with pytest.raises(UserError, match="10 images or more to train on; found 3"):
+        new("images", ["pets"])
+    for path in (tmp_path / "pets").rglob("*.png"):
+        path.write_bytes(b"no")
+    with pytest.raises(UserError, match=r"can be read in data.files; found none. left out pets/cat/0.png: no picture"):
         new("images", ["pets"])
     with pytest.raises(UserError, match=r"the kind of your files to be one of .*; found 'nothing'"):
         new("nothing", [])
+
+
+def test_bad_pictures_are_left_out_and_named(tmp_path):
+    classes(tmp_path / "pets", 12)
+    assert passes(new("images", ["pets"]))[0].data.bad_files == "stop"
+    (tmp_path / "pets" / "cat" / "0.png").write_bytes(b"no")
+    recipe, text = passes(new("images", ["pets"], "again.yaml"))
+    assert recipe.data.bad_files == "skip"
+    assert "# Found: 23 images to train on" in text
+    assert "# left out pets/cat/0.png: no picture: it begins with b'no'." in text
 
 
 def test_from_a_folder_to_answers_with_names(tmp_path, capsys):

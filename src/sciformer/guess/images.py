@@ -37,6 +37,7 @@ class Seen(NamedTuple):
     columns: dict[str, Array]
     varying: bool
     blank: bool
+    skips: bool
 
 
 def images(names: list[str], paths: list[Path]) -> str:
@@ -71,6 +72,7 @@ def images(names: list[str], paths: list[Path]) -> str:
         Line("kind", "images", "", 2),
         Line("files", parts["train"], RELATIVE, 2),
         *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
+        *([Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)] if seen.skips else []),
         *_sizes(seen, size),
         *([Line("channels", channels, CHANNELS[channels], 2)] if channels in CHANNELS else []),
         *([Line("blank", 0.0, "for pixels that are not finite", 2)] if seen.blank else []),
@@ -104,7 +106,7 @@ CHANNELS = {1: "grey; colours become grey", 3: "colours; grey becomes colour"}
 def look(parts: dict[str, list[str]]) -> Seen:
     """The images of the files to train on, of which headers tell the shapes."""
     given: dict[str, Any] = {"files": parts["train"], "valid": parts.get("valid", []), "test": parts.get("test", [])}
-    opened = _opened(ImageFiles(kind="images", split=NONE, **given))
+    opened, skips = _opened(ImageFiles(kind="images", split=NONE, **given))
     source = opened.sources["train"]
     assert isinstance(source, ImagePieces)
     every = [found for found in opened.sources.values() if isinstance(found, ImagePieces)]
@@ -114,7 +116,7 @@ def look(parts: dict[str, list[str]]) -> Seen:
     shapes = np.concatenate([source.form.fit.of(one.shapes) for one in source.sets])
     columns = {name: found for name in source.columns if (found := source.known(name)) is not None}
     varying = any(one.form.varying for one in every)
-    return Seen(opened, count, shapes, columns, varying, _blank(source))
+    return Seen(opened, count, shapes, columns, varying, _blank(source), skips)
 
 
 def _blank(source: ImagePieces) -> bool:
@@ -128,14 +130,14 @@ def _blank(source: ImagePieces) -> bool:
     return False
 
 
-def _opened(section: ImageFiles) -> Splits:
+def _opened(section: ImageFiles) -> tuple[Splits, bool]:
+    """The files, and whether some are left out, for they cannot be read."""
     try:
-        return section.open()
+        return section.open(), False
     except UserError as error:
         if "--data.bad_files" not in error.advice:
             raise
-        way = "Mend or remove them first; the key `bad_files: skip` of a recipe leaves such files out."
-        raise UserError(error.expected, error.found, way) from error
+        return section.model_copy(update={"bad_files": "skip"}).open(), True
 
 
 def _named(names: list[str]) -> str:
