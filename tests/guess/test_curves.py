@@ -94,6 +94,39 @@ def test_an_object_in_each_file(tmp_path):
     assert recipe.objective.kind == "classify"
 
 
+def write_stars(folder, count):
+    """A file for each star, and a table that tells their classes and brightness."""
+    folder.mkdir()
+    rng, lines = np.random.default_rng(0), ["name,type,bright"]
+    for place in range(count):
+        times = np.sort(rng.uniform(58000, 58300, 12))
+        rows = [f"{time:.4f},{15 + place % 2 * np.sin(time):.3f},0.02" for time in times]
+        (folder / f"star{place}.csv").write_text("\n".join(["MJD,mag,mag_err", *rows]))
+        lines.append(f"star{place},{('CEP', 'RRAB')[place % 2]},{place / 7}")
+    (folder.parent / "labels.csv").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("names", [["stars/*.csv", "labels.csv"], ["labels.csv", "stars/*.csv"]], ids=str)
+def test_a_table_of_objects_beside_the_curves(tmp_path, names):
+    write_stars(tmp_path / "stars", 24)
+    recipe, page = passes(new("lightcurves", names, "stars.yaml"))
+    assert (recipe.data.files, recipe.data.objects) == (["stars/*.csv"], "labels.csv")
+    assert recipe.objective.kind == "classify"
+    assert "Classes in the curves looked at: CEP (12), RRAB (12)." in page
+    assert "labels.csv" not in page.splitlines()[0]
+    assert recipe.data.bad_files == "stop"
+    with pytest.raises(UserError, match=r"a column with times in labels.csv"):
+        new("lightcurves", ["labels.csv"])
+
+
+def test_bad_files_are_left_out_and_named(tmp_path):
+    write_stars(tmp_path / "stars", 24)
+    (tmp_path / "stars" / "star99.csv").write_text("MJD,mag,mag_err\n")
+    recipe, page = passes(new("lightcurves", ["stars/*.csv", "labels.csv"], "stars.yaml"))
+    assert (recipe.data.bad_files, recipe.data.objects) == ("skip", "labels.csv")
+    assert "# left out stars/star99.csv: expected observations" in page
+
+
 def test_parts_by_their_names_and_the_command(tmp_path, capsys):
     for name in ("train", "test"):
         examples.write_lists(tmp_path / f"{name}.parquet", ROWS)

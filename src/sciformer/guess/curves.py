@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,13 +12,14 @@ import numpy as np
 
 from ..data.readers.curve_files import CurveFile, open_curves
 from ..data.readers.curve_names import LABEL, QUALITY, Names, hits, plain
+from ..data.readers.curve_plan import Objects
 from ..data.readers.curves import Curves
 from ..data.source import Array, Lists, Splits, Table
 from ..data.split import Split
 from ..errors import UserError
 from .forms import by_part
 from .page import Line, named, put, write
-from .tasks import RELATIVE, WHY, files_of
+from .tasks import RELATIVE, SKIPS, WHY, files_of, readable
 
 TARGETS = ("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y")
 LEAST, RARE, MOST = 10, 10, 200  # objects worth training on; of a class; classes
@@ -35,12 +37,15 @@ class Seen(NamedTuple):
     file: CurveFile
     opened: Splits
     lengths: Array
+    skips: bool
 
 
 def lightcurves(names: list[str], paths: list[Path]) -> str:
     """A transformer on the light curves of the files."""
+    names, objects = apart(names)
+    paths = [path for path in paths if not objects or path != Path(objects).expanduser()]
     parts = by_part(names)
-    seen = look(parts["train"])
+    seen = look(parts["train"], objects)
     own, ask, middle = seen.file.names, _ask(seen), int(np.median(seen.lengths))
     given = {field.name: getattr(own, field.name) for field in fields(own)}
     given |= {"label": own.label if ask.label == "label" and own.label else "", "quality": _flags(seen.file)}
@@ -61,6 +66,8 @@ def lightcurves(names: list[str], paths: list[Path]) -> str:
         Line("data"),
         Line("kind", "curves", "", 2),
         *(files_of(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE, 2)]),
+        *([Line("objects", objects, "a row for each object, found by its name", 2)] if objects else []),
+        *([SKIPS] if seen.skips else []),
         *(line for role, why in COLUMNS.items() for line in put(given, role, why)),
         *_split(parts, seen.objects, ask),
         Line("tokens"),
@@ -90,12 +97,27 @@ COLUMNS = {
 }
 
 
-def look(names: Sequence[str]) -> Seen:
+def apart(names: list[str]) -> tuple[list[str], str]:
+    """The names of curves, and that of a table of objects beside them, if there is one: without times."""
+    for name in names if len(names) <= FILES else (names[0], names[-1]):
+        path = Path(name).expanduser()
+        if len(names) == 1 or not path.is_file():
+            continue
+        try:
+            open_curves(path, Names())
+        except UserError:
+            with suppress(UserError):
+                if len(Objects(path, Names()).columns) > 1:
+                    return [other for other in names if other != name], name
+    return names, ""
+
+
+def look(names: Sequence[str], objects: str = "") -> Seen:
     """The curves of the files to train on, or of some of many."""
     places = np.unique(np.linspace(0, len(names) - 1, FILES).astype(int))
     some = [names[place] for place in places]
-    section = Curves(kind="curves", files=some, split=Split(valid=0, test=0))
-    opened = section.open()
+    section = Curves(kind="curves", files=some, objects=objects, split=Split(valid=0, test=0))
+    opened, skips = readable(section)
     source: Any = opened.sources["train"]
     count = round(sum(source.sizes) * len(names) / len(some))
     if count < LEAST:
@@ -104,7 +126,7 @@ def look(names: Sequence[str]) -> Seen:
     time = table["time"]
     assert isinstance(time, Lists)
     file = open_curves(scans[0].path, Names())
-    return Seen(table, count, file, opened, time.lengths)
+    return Seen(table, count, file, opened, time.lengths, skips)
 
 
 def _form(file: CurveFile) -> str:

@@ -17,7 +17,7 @@ from ..errors import UserError
 from .forms import by_part
 from .page import Line, write
 from .patches import objective
-from .tasks import NONE, RELATIVE, WHY
+from .tasks import NONE, RELATIVE, SKIPS, WHY, readable
 
 LEAST = 10  # images worth training on
 LARGEST = 224  # side of images, of which more would take long
@@ -72,7 +72,7 @@ def images(names: list[str], paths: list[Path]) -> str:
         Line("kind", "images", "", 2),
         Line("files", parts["train"], RELATIVE, 2),
         *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
-        *([Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)] if seen.skips else []),
+        *([SKIPS] if seen.skips else []),
         *_sizes(seen, size),
         *([Line("channels", channels, CHANNELS[channels], 2)] if channels in CHANNELS else []),
         *([Line("blank", 0.0, "for pixels that are not finite", 2)] if seen.blank else []),
@@ -106,7 +106,7 @@ CHANNELS = {1: "grey; colours become grey", 3: "colours; grey becomes colour"}
 def look(parts: dict[str, list[str]]) -> Seen:
     """The images of the files to train on, of which headers tell the shapes."""
     given: dict[str, Any] = {"files": parts["train"], "valid": parts.get("valid", []), "test": parts.get("test", [])}
-    opened, skips = _opened(ImageFiles(kind="images", split=NONE, **given))
+    opened, skips = readable(ImageFiles(kind="images", split=NONE, **given))
     source = opened.sources["train"]
     assert isinstance(source, ImagePieces)
     every = [found for found in opened.sources.values() if isinstance(found, ImagePieces)]
@@ -128,16 +128,6 @@ def _blank(source: ImagePieces) -> bool:
             raise
         return True
     return False
-
-
-def _opened(section: ImageFiles) -> tuple[Splits, bool]:
-    """The files, and whether some are left out, for they cannot be read."""
-    try:
-        return section.open(), False
-    except UserError as error:
-        if "--data.bad_files" not in error.advice:
-            raise
-        return section.model_copy(update={"bad_files": "skip"}).open(), True
 
 
 def _named(names: list[str]) -> str:

@@ -22,6 +22,17 @@ LEAST = 10  # samples worth training on
 MOST = 1000  # classes
 WHY = "Every choice below is a guess from that, with its reason; change what you know better."
 NONE = Split(valid=0, test=0)
+SKIPS = Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)
+
+
+def readable(section: Any) -> tuple[Splits, bool]:
+    """What the files of a section hold, and whether some of them are left out, for they cannot be read."""
+    try:
+        return section.open(), False
+    except UserError as error:
+        if "--data.bad_files" not in error.advice:
+            raise
+        return section.model_copy(update={"bad_files": "skip"}).open(), True
 
 
 def files_of(parts: Mapping[str, list[str]]) -> list[Line]:
