@@ -106,7 +106,7 @@ def usage(error: CycloptsError) -> str:
     more = f"`sciformer {verb} --help`" if verb else "`sciformer --help`"
     error.verbose = False
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        name = error.argument.name
+        name = "OUT" if error.argument.name == "--out" else error.argument.name  # it may stand without that word
         if not name.startswith("-"):
             return f"`sciformer {verb}` needs {name}. {_missing(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):

@@ -17,11 +17,12 @@ from ..errors import UserError
 from .forms import by_part
 from .layouts import LABEL, VECTOR, Layout, by_class, classes, formulas, label, observers, particles, useful, weight
 from .page import Line, named, put, write
-from .tasks import RELATIVE, WHY, files_of
+from .tasks import RELATIVE, SKIPS, WHY, files_of
 
 BACKGROUND = ("qcd", "background", "bkg")
 MASS = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
 LEAST = 10  # jets worth training on
+SHOWN = 8  # bad files that are named
 RARE = 10  # jets of a class
 KEPT = 24  # observers at most
 ROWS, PLACES, FILES = 400, 3, 8  # that are looked at: so many rows at so many places of so many files
@@ -44,6 +45,7 @@ class Seen(NamedTuple):
     layout: Layout
     features: str
     new: dict[str, str]
+    bad: list[str]
 
 
 def jets(names: list[str], paths: list[Path]) -> str:
@@ -63,6 +65,8 @@ def jets(names: list[str], paths: list[Path]) -> str:
         f"A Particle Transformer for {named(paths)}, written by `sciformer new jets`.",
         f"Found: {seen.jets:,} entries; {seen.layout.name}; momenta in {', '.join(seen.layout.parts.values())}.",
         *seen.layout.notes,
+        *seen.bad[:SHOWN],
+        *([f"... and {len(seen.bad) - SHOWN:,} more files like that."] if len(seen.bad) > SHOWN else []),
         *ask.notes,
         *([f"No weights: {why}."] if why else []),
         "",
@@ -77,6 +81,7 @@ def jets(names: list[str], paths: list[Path]) -> str:
         Line("data"),
         Line("kind", "events", "", 2),
         *_files(ask.parts),
+        *([SKIPS] if seen.bad else []),
         *put({"tree": seen.form.tree}, "tree", "of several in the file"),
         *put({"axes": seen.form.axes}, "axes", "what the numbers of the array mean"),
         *put({"new": seen.new}, "new", "columns by formulas, under the names of JetClass"),
@@ -117,24 +122,39 @@ def look(paths: Sequence[Path]) -> Seen:
 
 
 def _looked(paths: Sequence[Path]) -> Seen:
-    form = _form(paths[0])
-    kinds = _kinds(opened(paths[0], form))
+    some, form, bad = _readable(paths[:: max(1, len(paths) // COUNTED)])
+    kinds = _kinds(opened(some[0], form))
     layout = particles(kinds)
     wanted = [*layout.columns, *useful(kinds)]
     tables: list[Table] = []
     count = 0
-    step = max(1, len(paths) // FILES)
-    some = paths[:: max(1, len(paths) // COUNTED)]
+    step = max(1, len(some) // FILES)
     for number, path in enumerate(some):
         file = opened(path, form)
         count += file.rows
         if number % step == 0 and len(tables) < FILES * PLACES:
             tables += _rows(file, wanted)
-    count = round(count * len(paths) / len(some))
+    count = round(count * len(paths) / (len(some) + len(bad)))
     if count < LEAST:
         raise UserError(f"{LEAST} jets or more to train on", f"{count}", "Bring more of them.")
     table = joined(tables)
-    return Seen(table, count, form, layout, *formulas(layout, table))
+    return Seen(table, count, form, layout, *formulas(layout, table), bad)
+
+
+def _readable(paths: Sequence[Path]) -> tuple[list[Path], Form, list[str]]:
+    """The files that can be read, the form of the first of them, and what is wrong with the others."""
+    form: Form | None = None
+    good, wrong = list[Path](), dict[Path, UserError]()
+    for path in paths:
+        try:
+            form = form or _form(path)
+            opened(path, form)
+            good.append(path)
+        except UserError as error:
+            wrong[path] = error
+    if form is None or not good:
+        raise next(iter(wrong.values()))
+    return good, form, [f"left out {path}: expected {e.expected}; found {e.found}." for path, e in wrong.items()]
 
 
 def _kinds(file: EventFile) -> dict[str, str]:

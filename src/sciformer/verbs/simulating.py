@@ -44,7 +44,7 @@ def simulate(
 
 
 @simulator.command(help_epilogue="Keys: `sciformer recipes spins/ising-vit` lists them under `data`.")
-def lattices(out: Path, /) -> None:
+def lattices(out: Path) -> None:
     """States of the 2-D Ising model, with the keys of the reader: `--data.size 16 --data.number 20`.
 
     Parameters
@@ -59,8 +59,8 @@ def lattices(out: Path, /) -> None:
 
 @simulator.command(help_epilogue="")
 def jets(
-    *,
     out: Path | None = None,
+    *,
     by_class: Path | None = None,
     number: int = 100_000,
     seed: int = 0,
@@ -98,7 +98,6 @@ def jets(
 @simulator.command(help_epilogue="")
 def lightcurves(
     out: Path,
-    /,
     *,
     what: str = "stars",
     number: int = 10_000,
@@ -153,7 +152,6 @@ def lightcurves(
 @simulator.command(help_epilogue="")
 def galaxies(
     out: Images,
-    /,
     *,
     number: Number = 10_000,
     seed: int = 0,
@@ -195,7 +193,6 @@ def galaxies(
 @simulator.command(help_epilogue="")
 def lenses(
     out: Images,
-    /,
     *,
     number: Number = 10_000,
     seed: int = 0,
@@ -233,7 +230,6 @@ def lenses(
 @simulator.command(help_epilogue="")
 def cues(
     out: Images,
-    /,
     *,
     number: Number = 10_000,
     seed: int = 0,

@@ -1,0 +1,45 @@
+"""Files that cannot be read: a recipe is written for the others, leaves them out and names them."""
+
+import pytest
+
+from sciformer.check import check
+from sciformer.cli import main
+from sciformer.errors import UserError
+from sciformer.new import new
+from sciformer.recipe import Recipe
+from sciformer.simulate.jet_files import simulate_jets
+
+SMALL = {"model.dim": 8, "model.heads": 2, "model.depth": 1, "model.class_depth": 1}
+SMALL |= {"train.steps": 2, "train.batch": 4, "train.warmup": 0, "train.device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    simulate_jets(tmp_path / "a.npz", 30, 0, ("QCD", "Hbb"), show=False)
+
+
+def test_jets(tmp_path, capsys):
+    assert main(["new", "jets", "a.npz", "--out", "good.yaml"]) == 0
+    assert "cannot be read" not in capsys.readouterr().out
+    assert Recipe.load("good.yaml").data.bad_files == "stop"
+    (tmp_path / "0.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:3000])
+    (tmp_path / "c.npz").write_text("hello")
+    assert main(["new", "jets", "*.npz", "--out", "jets.yaml"]) == 0
+    assert "some files cannot be read and are left out: the head of jets.yaml names them" in capsys.readouterr().out
+    recipe, page = Recipe.load("jets.yaml"), (tmp_path / "jets.yaml").read_text("utf-8")
+    assert recipe.data.bad_files == "skip"
+    assert "# Found: 30 entries" in page
+    assert "# left out 0.npz: expected" in page
+    assert "# left out c.npz: expected" in page
+    checked = check(recipe.change(SMALL))
+    assert checked.problems == []
+    assert sum(note.startswith("left out ") for note in checked.notes) == 2
+
+
+def test_where_none_can_be_read_the_first_is_told(tmp_path):
+    for name in ("c", "d"):
+        (tmp_path / f"{name}.npz").write_text("hello")
+    with pytest.raises(UserError, match=r"c.npz; found one that begins with"):
+        new("jets", ["c.npz", "d.npz"])
+    assert not list(tmp_path.glob("*.yaml"))
