@@ -5,7 +5,7 @@
     path = new("patches", ["galaxies.npz"])         writes galaxies.yaml
     path = new("jets", ["top.root", "qcd.root"])    writes top.yaml
     path = new("lightcurves", ["asas.parquet"])     writes asas.yaml
-    path = new("images", ["galaxies"])              writes galaxies.yaml, for a folder
+    path = new("images", ["galaxies"])              writes galaxies.yaml, for a folder; so for jets and lightcurves
 
 The files are read by the readers that the training will use, so what they refuse is refused here.
 """
@@ -13,6 +13,7 @@ The files are read by the readers that the training will use, so what they refus
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -54,8 +55,9 @@ def new(
     one_of("the kind of your files", kind, KINDS)
     if not files:
         raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
+    given, files = files, _opened(files) if kind in TAGGED else files
     found = _found(kind, list(files))
-    path = Path(out).expanduser() if out is not None else Path(f"{_stem(kind, files, found)}.yaml")
+    path = Path(out).expanduser() if out is not None else Path(f"{_stem(given, found)}.yaml")
     check_name(path, (".yaml", ".yml"), "a recipe")
     if path.exists() and not overwrite:
         raise UserError(f"no file at {path} yet", "one", "Name another with --out, or replace it with --overwrite.")
@@ -83,10 +85,20 @@ def _found(kind: str, files: list[str | Path]) -> list[Path]:
     return find_files([untagged(str(file)) for file in files] if kind in TAGGED else files, "files")
 
 
-def _stem(kind: str, files: Sequence[str | Path], found: Sequence[Path]) -> str:
+def _opened(files: Sequence[str | Path]) -> list[str | Path]:
+    """The same with a glob in place of a folder: its files with the commonest ending, a class before it stays."""
+    names: list[str | Path] = []
+    for file in files:
+        folder = Path(untagged(str(file))).expanduser()
+        kinds = Counter(path.suffix for path in folder.iterdir() if path.is_file()) if folder.is_dir() else Counter()
+        names.append(f"{str(file).rstrip('/')}/*{kinds.most_common(1)[0][0]}" if kinds else file)
+    return names
+
+
+def _stem(files: Sequence[str | Path], found: Sequence[Path]) -> str:
     """The name of a recipe: that of the first file, or of the folder that was named."""
     folder = Path(untagged(str(files[0]))).expanduser()
-    name = folder.resolve().name if kind == "images" and folder.is_dir() else found[0].name
+    name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"
 
 

@@ -1,4 +1,4 @@
-"""Files that cannot be read: a recipe is written for the others, leaves them out and names them."""
+"""Files that cannot be read: a recipe is written for the others, leaves them out and names them; and whole folders."""
 
 import pytest
 
@@ -43,3 +43,19 @@ def test_where_none_can_be_read_the_first_is_told(tmp_path):
     with pytest.raises(UserError, match=r"c.npz; found one that begins with"):
         new("jets", ["c.npz", "d.npz"])
     assert not list(tmp_path.glob("*.yaml"))
+
+
+def test_a_folder_stands_for_its_files(tmp_path):
+    for name in ("b", "h"):
+        (tmp_path / name).mkdir()
+        (tmp_path / "a.npz").rename(tmp_path / name / "a.npz")
+        (tmp_path / name / "README.md").write_text("mine")
+        simulate_jets(tmp_path / "a.npz", 30, 1, ("QCD", "Hbb"), show=False)
+        simulate_jets(tmp_path / name / "more.npz", 30, 2, ("QCD", "Hbb"), show=False)
+    path = new("jets", ["b"])
+    assert str(path) == "b.yaml"
+    assert Recipe.load(path).data.files == ["b/*.npz"]
+    assert Recipe.load(new("jets", ["QCD:b", "Hbb:h/"], "two.yaml")).data.files == ["QCD:b/*.npz", "Hbb:h/*.npz"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match=r"a file at empty; found a folder"):
+        new("jets", ["empty"])

@@ -41,7 +41,7 @@ def new(kind: str, files: tuple[str, ...] = (), /, *, out: Path | None = None, o
         (particles in ROOT, HDF5, Parquet), or lightcurves (Parquet, CSV, ECSV, FITS). Pictures and folders of them
         need no such word.
     files
-        Their names, also of folders of images; most may have their class before them, QCD:qcd.root.
+        Their names, or those of folders; most may have their class before them, QCD:qcd.root.
     out
         Where to write the recipe; here, named after the first file, unless given.
     overwrite
