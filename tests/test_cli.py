@@ -155,6 +155,8 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("new text a.txt", "files named 'a.txt'; found no such file"),
         ("simulate", "needs WHAT. There are: cues, galaxies, jets, lattices, lenses, lightcurves."),
         ("simulate latices a.npz", "Did you mean 'lattices'?"),
+        ("simulate galaxies", "`sciformer simulate galaxies` needs OUT."),
+        ("simulate jets a.npz b.npz", "'b.npz' is one name too many."),
         ("simulate lattices a.txt", "a file named .npz; found a.txt. Call it a.npz"),
         ("simulate lattices a.npz --model.depth 3", "such as --data.size 16; found --model.depth"),
         ("simulate lattices a.npz --data.sise 3", "did you mean data.size?"),

@@ -106,7 +106,8 @@ def usage(error: CycloptsError) -> str:
     more = f"`sciformer {verb} --help`" if verb else "`sciformer --help`"
     error.verbose = False
     if isinstance(error, MissingArgumentError) and error.argument is not None:
-        name = "OUT" if error.argument.name == "--out" else error.argument.name  # it may stand without that word
+        stands = error.argument.index is not None  # it may stand without a word before it
+        name = error.argument.name.lstrip("-").upper() if stands else error.argument.name
         if not name.startswith("-"):
             return f"`sciformer {verb}` needs {name}. {_missing(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
