@@ -6,10 +6,12 @@ benchmark that made them takes them from there, and trains only what is missing.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import multiprocessing
 import os
+import signal
 import statistics
 import sys
 import time
@@ -53,7 +55,7 @@ def side_by_side(
     if jobs:
         os.environ |= {"OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "4"}
     spawn = multiprocessing.get_context("spawn")  # CUDA does not survive a fork
-    with ProcessPoolExecutor(jobs, spawn) if jobs else _Here() as pool:
+    with ProcessPoolExecutor(jobs, spawn, _end_with, (os.getpid(),)) if jobs else _Here() as pool:
         running: dict[Future[tuple[Result | str, float]], str] = {}
         ready: dict[str, Result] = {}
         known: dict[str, Task] = {}
@@ -114,6 +116,14 @@ def side_by_side(
             go_on([word for word in waiting if time.monotonic() - first[word] > COMPILING and word not in warm])
     if lost:
         print(f"{len(lost)} failed twice: {', '.join(sorted(lost))}", file=sys.stderr, flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is killed, which cannot tell it: else it would go on, and slow down others."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        if os.getppid() != parent:  # it was gone before
+            os._exit(1)
 
 
 class _Here(Executor):

@@ -1,7 +1,10 @@
 """Trainings side by side: each once, kept, tried again; those that compile the same wait for the first of them."""
 
+import os
+import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,6 +55,40 @@ def test_they_wait_no_longer_than_compiling_takes_nor_where_one_is_done(tmp_path
 
     found = dict(side_by_side(work, tasks, 0, tmp_path, alike=lambda task: "a"))
     assert found["a0"]["beside"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
+def test_runs_end_with_the_benchmark_that_began_them(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "from pathlib import Path\n"
+        "from pool import side_by_side\n"
+        "def work(task):\n"
+        "    Path(task['pid']).write_text(str(os.getpid()))\n"
+        "    time.sleep(60)\n"
+        "if __name__ == '__main__':\n"
+        "    here = Path(sys.argv[1])\n"
+        "    list(side_by_side(work, {'a': {'pid': str(here / 'pid')}}, 1, here))\n"
+    )
+    folders = os.pathsep.join([str(Path(pool.__file__).parent), str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    main = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=os.environ | {"PYTHONPATH": folders})
+    began = time.monotonic()
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() - began < 60
+        time.sleep(0.05)
+    child = int((tmp_path / "pid").read_text())
+    main.kill()
+    main.wait()
+    while time.monotonic() - began < 90:
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if state == "Z":  # dead, and nobody has asked
+            return
+        time.sleep(0.05)
+    pytest.fail("it went on")
 
 
 def test_what_fails_is_tried_again_and_holds_nobody_up(tmp_path, capsys):
