@@ -78,6 +78,30 @@ def test_dropout_is_the_same_backwards():
         assert (mine - definition).norm() < 5e-3 * definition.norm()
 
 
+@pytest.mark.parametrize(("dtype", "width"), [(torch.float32, 16), (torch.float32, 64), (torch.bfloat16, 64)], ids=str)
+def test_sets_of_several_blocks_with_dropout(dtype, width):
+    """Every time the same to the last bit, and in single precision the slopes of the loss are the gradient."""
+    heads, p, ragged = 2, 0.3, layout("cuda", [200, 3, 0, 65, 64])
+    bits = torch.randint(2**31 - 1, (heads, ragged.total), dtype=torch.int32, device="cuda")
+    x = torch.randn(ragged.total, 3 * heads * width, device="cuda", dtype=dtype, requires_grad=True)
+    up = torch.randn(ragged.total, heads * width, device="cuda", dtype=dtype)
+    both = (ragged.ends, ragged.lengths) * 2
+
+    def call(x):
+        return sets.attend_sets(x, None, *both, None, None, bits, heads, width**-0.5, p, ragged.longest)[0]
+
+    first, again = (torch.autograd.grad(call(x), x, up)[0] for _ in range(2))
+    assert torch.equal(first, again)
+    assert not first[332:].any()
+    if dtype == torch.float32:
+        for part in range(3):  # queries, keys, values
+            step = torch.zeros_like(x)
+            step[:, part * heads * width : (part + 1) * heads * width].normal_()
+            ends = [call(x.detach() + sign * 0.01 * step) for sign in (1, -1)]
+            slope = float(((ends[0] - ends[1]).double() * up).sum() / 0.02)
+            assert slope == pytest.approx(float((first.double() * step).sum()), rel=2e-2, abs=0.1), part
+
+
 def test_it_is_chosen_and_compiles_whole():
     ragged = layout("cuda")
     q = torch.zeros(1, 8, ragged.total, 16, device="cuda", dtype=torch.bfloat16)
