@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.chance import Chance
 from sciformer.errors import UserError
 from sciformer.models.encoder import Encoder
-from sciformer.objectives import masked
 from sciformer.objectives.base import Step, prepare
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.base import Readout
@@ -61,7 +61,7 @@ def test_tokens_are_asked_for_in_a_table_as_in_a_list(words, share, seed):
     stream, objective = stream_of(words), Masked(kind="masked", share=share)
     found = []
     for room in (1 << 40, -1):
-        with mock.patch.object(masked, "TABLE", room):
+        with mock.patch.object(batches, "ROOM", room):
             found.append(corrupted(stream, objective, seed)[0].stream.columns["asked"])
     assert np.array_equal(*found)
     may = np.bincount(stream.sample[stream.columns["word"] >= 0], minlength=len(stream))

@@ -10,13 +10,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.chance import Chance
 from sciformer.data.source import Lists, select
 from sciformer.errors import UserError
 from sciformer.registry import find
 from sciformer.testing import check_tokens
-from sciformer.tokens import observation_values
 from sciformer.tokens.observation_values import level, medians, rates
 from sciformer.tokens.observations import Observations
 from tests.tokens.curves_table import curves, regular
@@ -246,7 +246,7 @@ def test_medians_are_those_of_numpy(lengths, seed, size):
     there = rng.random(values.shape) < 0.7
     mixed = rng.permutation(len(sample))  # bands come in any order
     for room, order in itertools.product((0, 8), (slice(None), mixed)):
-        with mock.patch.object(observation_values, "ROOM", room):
+        with mock.patch.object(batches, "ROOM", room):
             found, number = medians(values[order], there[order], sample[order], len(lengths))
         for row in range(len(lengths)):
             mine = values[sample == row][there[sample == row]]

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs, Stream, View
+from ..data.batch import Batch, Inputs, Stream, View, sorted_rows
 from ..data.chance import Chance
 from ..errors import UserError
 from ..nn.ragged import Ragged
@@ -18,7 +18,6 @@ from ..tokens.base import Tokens
 from .base import PREFIX, Array, Objective, Outputs
 
 PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
-TABLE = 8  # places of a table for each token, up to which it is worth its room
 ROOM = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
 
@@ -84,8 +83,9 @@ class Masked(Objective):
         count = np.bincount(sample, minlength=len(stream))
         wanted = np.maximum(1, np.round(self.share * count)).astype(np.int64)
         asked = np.zeros(len(first), bool)
-        if not self.whole and count.max(initial=0) * len(stream) <= TABLE * len(here):
-            asked[here] = lowest(drawn[here], sample, count, wanted)
+        if not self.whole and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
+            last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]
+            asked[here] = drawn[here] <= last[sample]  # as many of each sample as are wanted of it, without words
             return asked
         order = np.lexsort((here, first[here], drawn[first[here]], sample))
         # Along the tokens in their random order: where a word begins, how long it is, and what was asked for before it.
@@ -127,19 +127,6 @@ class Masked(Objective):
             found["correct"] = torch.stack(right).all(0) & wanted
         shape = (len(places), len(index) // max(1, len(places)))
         return loss.sum(), {name: part.view(shape).sum(1) for name, part in found.items()}
-
-
-def lowest(values: Array, sample: Array, count: Array, wanted: Array) -> Array:
-    """(n,) True for the `wanted` (B,) lowest of the values of each sample, which come sample by sample, so many each.
-
-    Rows of a table are sorted many times faster than all values by two keys."""
-    if not len(values):
-        return np.zeros(0, bool)
-    table = np.full((len(count), count.max()), np.inf)
-    table[sample, np.arange(len(values)) - (count.cumsum() - count)[sample]] = values
-    table.sort(1)
-    last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]
-    return np.asarray(values <= last[sample])
 
 
 def first_of(stream: Stream) -> Array:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.batch import sorted_rows
 from ..errors import UserError
 
 Array = NDArray[Any]
 SPARSE = 200  # places of a regular series for each point that is there, above which it is none
-ROOM = 8  # places of a table for each value, up to which it is worth its room
 
 
 class Level(NamedTuple):
@@ -42,16 +42,12 @@ def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array
     if np.any(which[1:] < which[:-1]):
         order = np.argsort(which, kind="stable")
         which, flat = which[order], flat[order]
-    start, most = number.cumsum() - number, int(number.max())
     middles = np.maximum(np.stack([(number - 1) // 2, number // 2]), 0)
-    if count * most <= ROOM * len(flat):  # rows of a table are sorted many times faster than by two keys
-        table = np.full((count, most), np.nan)
-        table[which, np.arange(len(flat)) - start[which]] = flat
-        table.sort(1)
+    if (table := sorted_rows(flat, which, number)) is not None:
         low, high = np.take_along_axis(table, middles.T, 1).T
     else:
         flat = flat[np.lexsort((flat, which))]
-        low, high = flat[np.minimum(start + middles, len(flat) - 1)]
+        low, high = flat[np.minimum(number.cumsum() - number + middles, len(flat) - 1)]
     return np.where(number > 0, (low + high) / 2, 0.0), number
 
 
