@@ -84,7 +84,9 @@ def test_too_few_and_bad_ones(tmp_path):
     with pytest.raises(UserError, match="10 images or more to train on; found 4"):
         new("images", ["pets"])
     (tmp_path / "pets" / "cat" / "0.png").write_bytes(b"no")
-    with pytest.raises(UserError, match="10 images or more to train on; found 3"):
+    with pytest.raises(
+        UserError, match=r"to train on; found 3. Bring more of them. left out pets/cat/0.png: no picture"
+    ):
         new("images", ["pets"])
     for path in (tmp_path / "pets").rglob("*.png"):
         path.write_bytes(b"no")

@@ -112,7 +112,8 @@ def look(parts: dict[str, list[str]]) -> Seen:
     every = [found for found in opened.sources.values() if isinstance(found, ImagePieces)]
     count = sum(source.sizes)
     if count < LEAST:
-        raise UserError(f"{LEAST} images or more to train on", f"{count}", "Bring more of them.")
+        advice = " ".join(["Bring more of them.", *opened.notes[:4]])
+        raise UserError(f"{LEAST} images or more to train on", f"{count}", advice)
     shapes = np.concatenate([source.form.fit.of(one.shapes) for one in source.sets])
     columns = {name: found for name in source.columns if (found := source.known(name)) is not None}
     varying = any(one.form.varying for one in every)

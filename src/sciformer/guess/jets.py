@@ -136,7 +136,7 @@ def _looked(paths: Sequence[Path]) -> Seen:
             tables += _rows(file, wanted)
     count = round(count * len(paths) / (len(some) + len(bad)))
     if count < LEAST:
-        raise UserError(f"{LEAST} jets or more to train on", f"{count}", "Bring more of them.")
+        raise UserError(f"{LEAST} jets or more to train on", f"{count}", " ".join(["Bring more of them.", *bad[:4]]))
     table = joined(tables)
     return Seen(table, count, form, layout, *formulas(layout, table), bad)
 

@@ -51,7 +51,7 @@ def new(kind: str, files: tuple[str, ...] = (), /, *, out: Path | None = None, o
     from ..new import new as write
 
     path = write(kind, list(files), out, overwrite=overwrite)
-    if "bad_files" in path.read_text("utf-8"):
+    if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are left out: the head of {path} names them")
     print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
 
