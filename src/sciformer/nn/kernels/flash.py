@@ -16,7 +16,7 @@ from ..ragged import Ragged
 from ..scores import Score
 from .reference import repeat_heads
 
-LONG = 64  # tokens of a sequence, on average, from which this kernel is the faster one
+LONG = 256  # tokens of a sequence, on average, from which this kernel is the faster one
 WIDEST = 256
 
 

@@ -22,7 +22,7 @@ from .sets_triton import _kept, _tile
 # In half precision they have at most 128 registers (64 wide, no dropout): four programs on a processor of an H200.
 LAYOUT: dict[str, dict[str, int]] = {
     "exact": {"ROWS": 32, "STEP": 32, "num_warps": 4, "num_stages": 1},
-    "queries": {"ROWS": 64, "STEP": 64, "num_warps": 4, "num_stages": 2},
+    "queries": {"ROWS": 64, "STEP": 32, "num_warps": 4, "num_stages": 2},
     "keys": {"ROWS": 64, "STEP": 32, "num_warps": 4, "num_stages": 1},
 }
 

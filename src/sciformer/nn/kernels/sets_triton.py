@@ -14,7 +14,7 @@ BLOCK = 64  # the most rows of a block
 EXACT = 32  # the same in single precision, whose products take many registers, where pairs have no bias
 # By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
-    "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 2}},
+    "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 3}},
     "forward": {rows: {"num_warps": rows // 16, "num_stages": 1} for rows in (16, 32, 64)},
     "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
     "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
