@@ -53,6 +53,7 @@ STAGES = {
     "mnist-few": Stage(3, f"images.py fewshot {IMAGES} --widen 1", ("mnist-mae",)),
     "jets-lorentznet": Stage(3, f"jets.py pythia builtin --models lorentznet {JETS}", ("jets-pretrain",), heavy=True),
     "galaxies": Stage(6, f"images.py galaxies {IMAGES} --widen 1 --workers 1 --compile", heavy=True),
+    "galaxies-fine": Stage(3, f"images.py galaxies {IMAGES} --models vit4 --workers 1 --compile", heavy=True),
     "looks": Stage(3, "images_insight.py looks --places 0.02 --out {out}/images --compile", ("galaxies",), heavy=True),
     "folded": Stage(4, f"lightcurves.py pretrain fewshot {CURVES} --ways folded_supervised --widen 1"),
     "s82": Stage(2, f"lightcurves.py s82 {CURVES}"),

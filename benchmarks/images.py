@@ -5,7 +5,8 @@
     pretrain  a masked autoencoder on the images of MNIST that are trained on, without labels
     fewshot   what that is worth with 10 and 100 labels of each class: fine-tuned, with a linear layer on top (probe),
               and against random weights; as few labels are used to choose
-    galaxies  ViT, Linformer ViT and ResNet-18 on 1,000, 10,000 and 100,000 simulated galaxies (--sizes)
+    galaxies  ViT, Linformer ViT and ResNet-18 on 1,000, 10,000 and 100,000 simulated galaxies (--sizes); with --models
+              vit4 the ViT on patches of 4 pixels in place of 8, four times as many tokens
     lenses    ViT and ResNet-18 on simulated lenses (--number): values with uncertainty
 
 FOLDER holds the four idx files of MNIST, and digits.npz (image, label) where scikit-learn is not installed. All models
@@ -22,7 +23,7 @@ from pathlib import Path
 
 import matplotlib
 
-from images_tasks import STEPS, Digits, FewShot, Galaxies, Lenses, Mnist, Pretrain
+from images_tasks import MODELS, STEPS, Digits, FewShot, Galaxies, Lenses, Mnist, Pretrain
 from lightcurves_tasks import Part
 from measure import ROOT
 from pictures import STYLE, draw_hunger
@@ -49,12 +50,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=list(PARTS))
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--sizes", type=lambda text: text.split(","), default=list(STEPS), help="galaxies to train on")
+    parser.add_argument("--models", type=lambda text: text.split(","), default=list(MODELS)[:3], help="of galaxies")
     parser.add_argument("--number", type=int, default=50_000, help="lenses to train on")
     parser.add_argument("--epochs", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--pictures", type=Path, default=ROOT / "docs" / "pictures", help="of galaxies")
     options = options_of(parser, arguments, "images", "so many of the five, of digits", jobs=10)
     if unknown := sorted(set(options.sizes) - set(STEPS)):
         parser.error(f"sizes are {', '.join(STEPS)}; found {', '.join(unknown)}")
+    if unknown := sorted(set(options.models) - set(MODELS)):
+        parser.error(f"models are {', '.join(MODELS)}; found {', '.join(unknown)}")
     for name in options.parts:
         PARTS[name].prepare(options)
         measure(Tuning(options, name, PARTS[name], "images.py"), work)

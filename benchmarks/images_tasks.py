@@ -32,10 +32,20 @@ TINY |= {"train.save_every": 3}
 SMALL = {"model.dim": 16, "model.depth": 1, "model.heads": 2}  # of a transformer
 VARIED = {"tokens.vary": ["shift", "rotate"], "tokens.shift": 2, "tokens.rotate": 15}  # of digits
 ROUND = {"tokens.vary": ["flip", "turn"]}  # of the sky
-MODELS = {"vit": "images/galaxies", "linformer": "images/galaxies-linformer", "resnet18": "images/galaxies-resnet"}
+MODELS = {
+    "vit": "images/galaxies",
+    "linformer": "images/galaxies-linformer",
+    "resnet18": "images/galaxies-resnet",
+    "vit4": "images/galaxies",
+}
 LENSES = {"vit": "images/lenses", "resnet18": "images/lenses-resnet"}
 STEPS = {"1000": (1500, 64), "10000": (3000, 128), "100000": (3000, 256)}  # updates and galaxies in each
-SEEN = {"vit": {"tokens.patch": 8}, "linformer": {"tokens.patch": 8, "model.compress": 16}, "resnet18": {}}
+SEEN: dict[str, dict[str, Any]] = {
+    "vit": {"tokens.patch": 8},
+    "linformer": {"tokens.patch": 8, "model.compress": 16},
+    "resnet18": {},
+    "vit4": {"tokens.patch": 4},
+}
 CHOSEN = 4000  # galaxies to choose by, at most as many as there are to train on
 JUDGED = 10_000  # galaxies or lenses that are judged
 
@@ -181,7 +191,8 @@ class Galaxies(Classes):
         images_data.simulated(section, options.out / "data" / "galaxies", sizes, options.jobs, ("label", "snr"))
 
     def groups(self, options: argparse.Namespace) -> list[Group]:
-        return [(size, model, "scratch") for size in options.sizes[: 1 if options.tiny else None] for model in MODELS]
+        sizes = options.sizes[: 1 if options.tiny else None]
+        return [(size, model, "scratch") for size in sizes for model in options.models]
 
     def prefix(self, group: Group) -> str:
         return f"galaxies.{group[0]}.{group[1]}"

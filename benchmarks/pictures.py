@@ -14,6 +14,7 @@ COLOURS = {"rnn": "#bbbbbb", "gru": "#ccbb44", "lstm": "#ee6677", "attention": "
 GALAXIES = {
     "resnet18": ("ResNet-18", "#ee6677"),
     "vit": ("Vision Transformer", "#4477aa"),
+    "vit4": ("the same, patches of 4", "#228833"),
     "linformer": ("the same, Linformer", "#66ccee"),
 }
 FLOOR = 1e-16  # of gradients in the picture

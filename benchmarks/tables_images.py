@@ -5,7 +5,12 @@ from __future__ import annotations
 from measure import Row
 from table import UNKNOWN, figure, markdown, rows
 
-MODELS = {"vit": "Vision Transformer", "linformer": "the same, Linformer", "resnet18": "ResNet-18"}
+MODELS = {
+    "vit": "Vision Transformer, patches of 8",
+    "linformer": "the same, Linformer",
+    "vit4": "Vision Transformer, patches of 4",
+    "resnet18": "ResNet-18",
+}
 WAYS = {
     "mae": "masked autoencoder, fine-tuned",
     "probe": "the same, a linear layer on top",

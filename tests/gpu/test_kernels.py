@@ -93,15 +93,15 @@ def test_flash_agrees(name):
         assert_same(*both("flash", PATTERNS[name], torch.bfloat16, groups, False, False), torch.bfloat16)
 
 
-def test_flash_is_chosen_for_long_packed_sequences_without_a_bias():
+def test_flash_is_chosen_for_packed_sequences_that_are_too_long_for_sets():
     q = torch.zeros(1, 2, N, 32, device="cuda", dtype=torch.bfloat16)
     long, short = (
-        Documents(Ragged(torch.tensor(lengths, device="cuda"), N, max(lengths))) for lengths in ([150, 100], [50] * 6)
+        Documents(Ragged(torch.tensor(lengths, device="cuda"), N, max(lengths))) for lengths in ([290, 10], [150, 100])
     )
     assert choose(q, q, Sight(long), ScaledDot()) == "flash"
     assert choose(q, q, Sight(short), ScaledDot()) == "sets"
-    assert choose(q, q, Sight(long), ScaledDot(), dropout=0.1) == "sets"
-    assert choose(q.float(), q.float(), Sight(long), ScaledDot()) == "sets"
+    assert choose(q, q, Sight(long), ScaledDot(), dropout=0.1) != "flash"
+    assert choose(q.float(), q.float(), Sight(short), ScaledDot()) == "sets"
 
 
 def test_chunked_agrees_on_cuda_too():

@@ -161,10 +161,10 @@ class Attention(nn.Module):
         """A kernel that takes queries, keys and values as the projection made them, in one."""
         if not self.plain or self.groups != self.heads:
             return None
-        if flash.better(qkv, self.head_dim, sight, dropout):
-            return flash.fused
         if sets.suits(qkv, self.heads, sight):
             return sets.fused
+        if flash.better(qkv, self.head_dim, sight, dropout):
+            return flash.fused
         if grouped.unsuited(qkv, self.heads, sight) is None and grouped.saves(sight, dropout):
             return grouped.fused
         return None

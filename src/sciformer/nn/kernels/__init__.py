@@ -106,10 +106,10 @@ def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.
     if isinstance(sight.pattern, (Full, Causal)):
         return "sdpa"
     n, m = q.shape[2], k.shape[2]
-    if flash.better(q, q.shape[3], sight, dropout):
-        return "flash"
     if sets.refuse(q, k, sight, score, dropout) is None:
         return "sets"
+    if flash.better(q, q.shape[3], sight, dropout):
+        return "flash"
     if grouped.refuse(q, k, sight, score, dropout) is None and grouped.saves(sight, dropout):
         return "grouped"
     if q.is_cuda:

@@ -1,9 +1,9 @@
 """FlashAttention of packed sequences (PyTorch's `varlen_attn`), on CUDA in half precision: no bias, no dropout.
 
-`sets` goes over the scores of a block once more in its backward pass for each role of a token, and is made for sets of
-one block: 0.15 ms forward and backward for 512 sets of 30 tokens on an H200, where this needs 0.45. With 100 tokens it
-is 0.81 and 0.67 ms, with 125 of up to 200 tokens 1.29 and 1.05 (8 heads of width 16; alike with 4 of 64), by
-`python benchmarks/packed.py`.
+For sequences that are longer than `sets` takes, or have wider heads. Where both can do it, `sets` is the faster one on
+an H200 at all lengths that were tried: 512 sequences forwards and backwards in 0.08 against 0.40 ms with 30 tokens, 0.30
+against 0.53 with 100 and 0.46 against 0.88 with 125 of up to 200 (8 heads of width 16; with 4 of 64 in 0.11 against
+0.35, 0.36 against 0.55 and 0.51 against 0.83), by `python benchmarks/packed.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..ragged import Ragged
 from ..scores import Score
 from .reference import repeat_heads
 
-LONG = 256  # tokens of a sequence, on average, from which this kernel is the faster one
+LONG = 64  # tokens of a sequence, on average, from which this kernel is taken where `sets` cannot
 WIDEST = 256
 
 
@@ -44,7 +44,7 @@ def unsuited(x: Tensor, width: int, sight: Sight, dropout: float) -> str | None:
 
 
 def better(x: Tensor, width: int, sight: Sight, dropout: float) -> bool:
-    """Whether this kernel can do it, and faster than the others."""
+    """Whether this kernel can do it, and faster than those that are for all patterns."""
     pattern = sight.pattern
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full):
         return False
