@@ -34,6 +34,7 @@ from sides import Times, profile, switched
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "no-graph": {"recipe": {"train.graphs": False}},
+    "whole": {"recipe": {"train.graphs": "whole"}},
     "eager": {"recipe": {"train.compile": False}},
     "tuned": {"switch": {"coordinate_descent_tuning": True}},
     "tanh": {"recipe": {"model.activation": "gelu_tanh"}},

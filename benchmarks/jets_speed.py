@@ -36,6 +36,7 @@ from sides import Times, profile, switched
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
     "no-graph": {"recipe": {"train.graphs": False}},
+    "whole": {"recipe": {"train.graphs": "whole"}},
     "eager": {"recipe": {"train.compile": False}},
     "tuned": {"switch": {"coordinate_descent_tuning": True}},
     "block-32": {"kernel": {"BLOCK": 32}},

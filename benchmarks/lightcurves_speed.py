@@ -132,6 +132,7 @@ def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str
     changes |= {"train.schedule": "constant", "train.rate": 1e-4, "tokens.window": WIDTH}
     if options.tiny:
         changes |= {"model.dim": 16, "model.depth": 1, "model.heads": 2}
+    changes |= {"train.graphs": "whole"} if options.whole else {}
     changes["objective.kind"] = "classify" if options.classify else "masked"
     ragged = Recipe.load(options.recipe, changes | {"train.packed": True})
     opened = Assembly.open(ragged)
@@ -178,6 +179,7 @@ def rows(samples: dict[str, list[Times]], part: str, options: argparse.Namespace
     device = "cpu" if part.endswith("cpu") else "cuda"
     prefix = f"ragged_{part.removesuffix('-cpu')}_{'cpu' if device == 'cpu' else 'gpu'}"
     said = {"recipe": options.recipe, "objective": "classify" if options.classify else "masked", "padded_to": WIDTH}
+    said |= {"graphs": "whole"} if options.whole else {}
     said |= {"processes": processes, "repeats": options.repeats, "steps": steps(options, part)}
     made: list[Row] = []
     ratios: dict[str, list[float]] = {}
@@ -210,7 +212,7 @@ def process(options: argparse.Namespace) -> dict[str, dict[str, Times]]:
     words = [sys.executable, __file__, *options.parts, "--once", "--repeats", str(options.repeats)]
     words += ["--steps", str(options.steps), "--batch", str(options.batch), "--recipe", options.recipe]
     words += ["--threads", str(options.threads)] + (["--ztf", str(options.ztf)] if options.ztf else [])
-    words += [f"--{name}" for name in ("tiny", "classify", "profile") if getattr(options, name)]
+    words += [f"--{name}" for name in ("tiny", "classify", "profile", "whole") if getattr(options, name)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     found: dict[str, dict[str, Times]] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -235,6 +237,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ztf", type=Path, help="the ZTF supernovae, for their lengths; without it log-normal ones")
     parser.add_argument("--recipe", default="lightcurves/astromer")
     parser.add_argument("--classify", action="store_true", help="train classes instead of hidden observations")
+    parser.add_argument("--whole", action="store_true", help="both sides with train.graphs: whole")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--steps", type=int, default=0, help="in a call; 8 on CUDA and 1 on the CPU unless given")

@@ -42,6 +42,7 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "chunk-8k": {"ours": {"chunk": 8192}},
         "chunk-32k": {"ours": {"chunk": 32768}},
         "no-graph": {"recipe": {"train.graphs": False}},
+        "whole": {"recipe": {"train.graphs": "whole"}},
     },
     "decode": {
         "plain": {"ours": {"compiled": True}},

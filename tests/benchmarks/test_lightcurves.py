@@ -189,7 +189,7 @@ def test_lengths_are_as_said():
 
 
 def test_the_smaller_ratio_is_the_one_that_counts():
-    options = type("Options", (), {"recipe": "r", "classify": False, "processes": 1, "repeats": 2, "steps": 1})
+    options = argparse.Namespace(recipe="r", classify=False, whole=False, processes=1, repeats=2, steps=1)
     common = {"curves": [8.0], "difference": [0.0], "tokens": [100.0]}
     samples = {"ztf": [{"ragged": [1.0, 1.0], "padded": [3.0, 3.0], **common}]}
     samples["lognormal"] = [{"ragged": [1.0, 2.0], "padded": [2.0, 4.0], **common}]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch, Stream, describe, join
-from sciformer.data.inputs import _parts, _run
+from sciformer.data.inputs import parts, run_of
 from sciformer.data.source import Lists
 from sciformer.errors import UserError
 
@@ -228,17 +228,17 @@ def test_columns_that_no_model_reads_stay_behind():
 
 def test_tensors_travel_as_one_run_of_bytes():
     inputs = Batch({"a": stream_of([3, 0, 7])}, {"y": np.array([1.5, 2, 3])}).inputs(width=8, rows=4)
-    tensors = list(inputs._tensors())
-    run, starts = _run(tensors, pinned=False)
-    parts = _parts(run.clone(), tensors, starts)
+    tensors = list(inputs.tensors())
+    run, starts = run_of(tensors, pinned=False)
+    there = parts(run.clone(), tensors, starts)
     assert len(tensors) == 4 + 1 + 1 + 1  # columns, valid, y, real
-    for part, tensor in zip(parts, tensors):
+    for part, tensor in zip(there, tensors):
         assert part.dtype == tensor.dtype
         assert torch.equal(part, tensor)
         assert part.data_ptr() % 16 == 0  # wide loads
         assert part._base is None
-    assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
-    assert _run([], pinned=False)[0].numel() == 0
+    assert len({part.untyped_storage().data_ptr() for part in there}) == 1
+    assert run_of([], pinned=False)[0].numel() == 0
 
 
 def test_what_moves_is_laid_out_where_it_goes():

@@ -7,6 +7,8 @@ import torch
 from sciformer.nn.losses import IGNORED, total_cross_entropy
 from sciformer.recipe import Recipe
 from sciformer.run import train
+from sciformer.train import recorded
+from sciformer.train.update import Updater
 
 pytestmark = pytest.mark.gpu
 
@@ -47,11 +49,13 @@ def on_cpu(text, tmp_path_factory):
         ({"train.compile": False, "train.precision": "float32"}, 2e-3),
         ({"train.graphs": False, "train.precision": "float32"}, 2e-3),
         ({"train.precision": "float32"}, 2e-3),
+        ({"train.precision": "float32", "train.graphs": "whole"}, 2e-3),
+        ({"train.precision": "float32", "train.graphs": "whole", "train.packed": True}, 2e-3),
         ({"train.precision": "float32", "train.micro": 5}, 2e-3),
         ({"train.compile": False, "train.precision": "float32", "train.packed": True}, 2e-3),
         ({}, 3e-2),
     ],
-    ids=["eager", "compiled", "recorded", "micro", "packed", "half"],
+    ids=["eager", "compiled", "recorded", "whole", "whole-packed", "micro", "packed", "half"],
 )
 def test_every_way_learns_the_same(text, on_cpu, tmp_path, changes, tolerance):
     found = losses(train(recipe(text, **changes), tmp_path / "run", show=False, report=False))
@@ -66,6 +70,21 @@ def test_a_run_goes_on_where_it_was_left(text, tmp_path):
     train(recipe(text, **exact), tmp_path / "parts", show=False, report=False, stop_after=17)
     parts = train(recipe(text, **exact), tmp_path / "parts", show=False, report=False)
     assert losses(parts) == pytest.approx(losses(whole), abs=1e-3)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_step_recorded_whole_is_the_step(text, tmp_path, monkeypatch, packed):
+    """With dropout: what is random is the same, kernel by kernel and recorded."""
+    both = {"train.precision": "float32", "model.dropout": 0.1, "train.packed": packed, "train.log_every": 1}
+    expected = train(recipe(text, **both, **{"train.graphs": False}), tmp_path / "not", show=False, report=False)
+    taken, capture = [], recorded.capture
+    monkeypatch.setattr(recorded, "capture", lambda work, pool: taken.append(work) or capture(work, pool))
+    monkeypatch.setattr(Updater, "_record_halves", lambda self: pytest.fail("it cannot be recorded"))
+    found = train(recipe(text, **both, **{"train.graphs": "whole"}), tmp_path / "whole", show=False, report=False)
+    losses = [[line["loss"] for line in run.records if "loss" in line] for run in (expected, found)]
+    assert len(losses[0]) == 40
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert 0 < len(taken) < 10
 
 
 def test_a_bad_sample_changes_no_weight(tmp_path):

@@ -43,7 +43,10 @@ class Inputs:
         """The same on another device: in one piece, and the host does not wait for a GPU."""
         if device.type == "cpu":
             return self
-        moved = iter(_sent(list(self._tensors()), device))
+        return self.placed(iter(_sent(list(self.tensors()), device)))
+
+    def placed(self, moved: Iterator[Tensor]) -> Inputs:
+        """The same made of other tensors, in the order of `tensors`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
@@ -53,7 +56,18 @@ class Inputs:
         samples = {name: next(moved) for name in self.samples}
         return Inputs(views, samples, None if self.real is None else next(moved))
 
-    def _tensors(self) -> Iterator[Tensor]:
+    def shape(self) -> tuple[Any, ...]:
+        """What two batches have in common for which the same kernels run."""
+        names = tuple((name, *view.columns) for name, view in self.streams.items())
+        every = [view.valid for view in self.streams.values()]
+        laid = tuple(
+            (valid.total, valid.longest, valid.pairs) if isinstance(valid, Ragged) else valid is None for valid in every
+        )
+        sizes = tuple((tensor.dtype, tensor.shape) for tensor in self.tensors())
+        return names, laid, sizes, tuple(self.samples), self.real is None
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All of them, those of a packed layout without what follows from its lengths."""
         for view in self.streams.values():
             yield from view.columns.values()
             if view.valid is not None:
@@ -104,23 +118,23 @@ def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
     """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
     if device.type != "cuda":
         return [tensor.to(device) for tensor in tensors]
-    run, starts = _run(tensors, pinned=True)
-    return _parts(run.to(device, non_blocking=True), tensors, starts)
+    run, starts = run_of(tensors, pinned=True)
+    return parts(run.to(device, non_blocking=True), tensors, starts)
 
 
-def _run(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
+def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
     """The bytes of tensors, each at a place that kernels can read in wide steps."""
     starts, end = [], 0
     for tensor in tensors:
         starts.append(end)
         end += -(-tensor.nbytes // 256) * 256
     run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
-    for there, tensor in zip(_parts(run, tensors, starts), tensors):
+    for there, tensor in zip(parts(run, tensors, starts), tensors):
         there.numpy()[...] = tensor.numpy()  # PyTorch would wake all cores for it, and wait for the last of them
     return run, starts
 
 
-def _parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
+def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
     """Tensors in a run of bytes; none is a view of another, for a compiler would look at the whole."""
     storage = run.untyped_storage()
     return [

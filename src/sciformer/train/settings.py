@@ -103,8 +103,9 @@ class Train(Section):
     digits in place of 24, on CUDA alone. Weights and sums stay in float32."""
     compile: bool | None = None
     """Whether to compile the step; on CUDA unless given."""
-    graphs: bool | None = None
-    """Whether to replay a compiled step as a CUDA graph; on one GPU without micro-batches unless given."""
+    graphs: bool | Literal["whole"] | None = None
+    """Whether to replay a compiled step as a CUDA graph; on one GPU without micro-batches unless given. whole: loss and
+    gradient as one graph for each shape of a batch, with less work for the host, which small models wait for."""
     workers: int = Field(default=0, ge=0)
     """Processes that prepare batches; 0: this one does."""
     bucket: bool | None = None

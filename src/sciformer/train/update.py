@@ -23,6 +23,7 @@ from ..evaluate import cast
 from ..objectives.base import prepare
 from .optimizers import rate
 from .parallel import Ranks, divided
+from .recorded import Recorded
 from .settings import Train
 
 SHAPES = 512  # of batches that a step may be compiled for
@@ -76,9 +77,14 @@ class Updater:
         # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
         # host between the parts of a step, so they go without.
         graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.graphs is not False
-        self.whole_call: Any = torch.compile(wrapped, dynamic=False, mode="reduce-overhead") if graphs else self.call
+        self.whole_call: Any = self.call
         self.sharded = settings.shard == "full" and ranks.world > 1
         self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
+        self.recorded: Recorded | None = None
+        if graphs and settings.graphs == "whole" and self.weights:
+            self.recorded = Recorded(self.call, self.weights, lambda: cast(self.device, self.precision))
+        elif graphs:
+            self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> Updated:
         """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
@@ -107,8 +113,13 @@ class Updater:
             self.optimizer.step()
         return Updated(loss, norm)
 
+    def _record_halves(self) -> None:
+        """Leave it to the compiler to record what it makes: the forward and the backward half."""
+        self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
+
     def end(self) -> None:
         """Forget what was compiled: recorded steps hold memory, and would stand in the way of the next training's."""
+        self.recorded = None
         if self.compiled:
             torch.compiler.reset()
 
@@ -141,7 +152,10 @@ class Updater:
         scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
         for i, rows in enumerate(pieces):
             piece = batch if len(pieces) == 1 else batch.take(rows)
-            inputs = self.inputs(piece, batch.room).to(self.device)
+            inputs = self.inputs(piece, batch.room)
+            if len(pieces) == 1 and (loss := self._replayed(inputs, scale)) is not None:
+                return loss
+            inputs = inputs.to(self.device)
             with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
                 loss, _ = call(inputs)
                 loss = loss * scale
@@ -149,6 +163,20 @@ class Updater:
             total = loss.detach() if total is None else total + loss.detach()
         assert total is not None
         return total if self.ranks.world == 1 else total / self.ranks.world
+
+    def _replayed(self, inputs: Inputs, scale: float) -> Tensor | None:
+        """The loss by a recording of the whole step, where there is one; its gradient is left at the weights."""
+        if self.recorded is None:
+            return None
+        try:
+            return self.recorded(inputs, scale)
+        except (
+            RuntimeError
+        ) as error:  # something in the step waits for the GPU, or no memory is left for one more shape
+            self.recorded = None
+            self._record_halves()
+            self.say(f"the step cannot be recorded whole, so its halves are ({str(error).splitlines()[0]})")
+            return None
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> Inputs:
         """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
