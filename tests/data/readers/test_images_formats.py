@@ -204,3 +204,39 @@ def test_fits_cubes_and_extensions(tmp_path, dtype):
     np.testing.assert_array_equal(read([tmp_path], image="err")["image"], cube[:, :2] * 0)
     fits.HDUList([fits.PrimaryHDU(), fits.CompImageHDU(cube[0].astype(np.int32))]).writeto(tmp_path / "b.fits.fz")
     np.testing.assert_array_equal(read([tmp_path / "b.fits.fz"])["image"][0], cube[0])
+
+
+@pytest.mark.parametrize("form", ["npy", "fits"])
+def test_short_stacks_of_several_files_are_channels(tmp_path, form):
+    images = [number + pixels(3, 12, 13).astype(np.float32) for number in range(4)]
+    for number, image in enumerate(images):
+        folder = tmp_path / "ab"[number % 2]
+        folder.mkdir(exist_ok=True)
+        write_image(folder / f"{number}.{form}", image)
+    found = ImageFiles(kind="images", split={"valid": 0.0, "test": 0.0}).read([tmp_path])
+    table = found.load(0)
+    assert table["image"].shape == (4, 12, 13, 3)
+    assert sorted(table["label"]) == ["a", "a", "b", "b"]
+    rows = "".join(f"{'ab'[number % 2]}/{number}.{form},{number}\n" for number in range(4))
+    (tmp_path / "list.csv").write_text("file,mass\n" + rows)
+    table = ImageFiles(kind="images").read([tmp_path / "list.csv"]).load(0)
+    for mass, image in zip(table["mass"], table["image"]):
+        np.testing.assert_array_equal(image, np.moveaxis(images[int(mass)], 0, -1))
+
+
+def write_image(path, image):
+    if path.suffix == ".npy":
+        np.save(path, image)
+        return
+    fits = pytest.importorskip("astropy.io.fits")
+    fits.PrimaryHDU(image).writeto(path)
+
+
+def test_stacks_that_are_long_or_labelled_stay_images(tmp_path):
+    for number in range(2):
+        np.savez(tmp_path / f"{number}.npz", image=pixels(5, 12, 13), label=np.arange(5) % 2)
+    assert read([tmp_path])["image"].shape == (10, 12, 13)
+    np.save(tmp_path / "long.npy", pixels(30, 12, 13))
+    (tmp_path / "list.csv").write_text("file,mass\nlong.npy,1\n0.npz,2\n")
+    with pytest.raises(UserError, match="30 images in one file"):
+        ImageFiles(kind="images").read([tmp_path / "list.csv"])

@@ -127,6 +127,8 @@ def _within(folder: Path) -> list[Path]:
 def gather(entries: Sequence[Entry], rules: Rules, bad: Bad) -> list[tuple[str, Images]]:
     """Sets of images in the order of the files, each with its part where that is told; files that cannot be read are
     put among the bad."""
+    arrays = sum(not is_table(entry.path) and not pictured(entry.path) for entry in entries)
+    rules = replace(rules, alone=arrays > 1)
     made: list[tuple[str, Images]] = []
     run: list[Entry] = []  # pictures that follow each other
     for entry in entries:
@@ -210,9 +212,9 @@ def _pictures(name: str, paths: Sequence[Path], columns: dict[str, Array], rules
 
 def _single(path: Path, rules: Rules, cards: dict[str, list[Any]]) -> Look:
     """The one image of a file of arrays; what its header says of it goes to the cards."""
-    ((_, cube),) = cubes(open_arrays(path), rules)
+    ((_, cube),) = cubes(open_arrays(path), replace(rules, alone=True))
     if not cube.single:
-        raise UserError(f"one image in {path}, as in the files beside it", f"{len(cube):,}")
+        raise UserError(f"one image in {path}, as in the files beside it", f"{len(cube):,} images in one file")
     if rules.deep:
         cube.file.get(cube.array)
     for name, column in cube.columns.items():

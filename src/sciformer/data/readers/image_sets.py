@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -44,6 +44,8 @@ class Rules:
     pixels: int = 1 << 26
     deep: bool = False
     wanted: tuple[str, ...] = ()
+    alone: bool = False
+    """Whether a file is one of several, so that a short stack in it is of the channels of one image."""
 
 
 @dataclass(eq=False)
@@ -114,7 +116,7 @@ class Pictures(Images):
             try:
                 if pictured(path):
                     return image_files.decode(path, self.rules.pixels, fit)
-                ((_, cube),) = cubes(open_arrays(path), self.rules)
+                ((_, cube),) = cubes(open_arrays(path), replace(self.rules, alone=True))
                 return next(cube.read(np.zeros(1, np.int64), fit))
             except UserError as error:
                 return error
@@ -233,6 +235,10 @@ def _part(name: str) -> str:
 def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
     shape = file.arrays[name].shape
     axes = rules.axes or guessed(shape)
+    stack = not rules.axes and axes == "nhw" and shape[0] <= FEW
+    each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
+    if rules.alone and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
+        axes = "chw"
     if len(axes) != len(shape):
         raise UserError(f"`{name}` of {file.path} with the axes {axes} (data.axes)", f"shape {shape}")
     columns = _columns(file, name, axes, rules)
@@ -241,7 +247,7 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
         raise UserError(f"images (n, height, width) in `{name}` of {file.path}", f"shape {shape}", advice)
     made = Cube(file, name, axes, rules, columns)
     made.notes += _left(file, len(made)) if "label" not in columns and not made.single else []
-    if not rules.axes and axes == "nhw" and shape[0] <= FEW and not columns:
+    if stack and axes == "nhw" and not columns:
         sides = f"{shape[1]} x {shape[2]}"
         made.notes.append(
             f"{file.path} has {shape[0]} images of {sides}; if these are channels of one: --data.axes chw"
