@@ -80,7 +80,7 @@ def predict(
     check_table(out)
     opened = open_run(run, plugin)
     count = write_predictions(opened, files, out, overwrite, not quiet)
-    print(f"wrote {count:,} answers to {out}")
+    print(f"wrote {count:,} answer{'' if count == 1 else 's'} to {out}")
 
 
 @app.command(sort_key=7, help_epilogue="")

@@ -134,6 +134,7 @@ def test_npy_of_any_axes(tmp_path):
     assert found.load(0)["image"].shape == (4, 12, 13)
     assert "4 images of 12 x 13; if these are channels of one: --data.axes chw" in found.notes[0]
     assert read([tmp_path], axes="chw")["image"].shape == (1, 12, 13, 4)
+    assert read([tmp_path], channels=4)["image"].shape == (1, 12, 13, 4)
     with pytest.raises(UserError, match=r"with the axes nhwc \(data.axes\)"):
         read([tmp_path], axes="nhwc")
 

@@ -44,6 +44,7 @@ class Rules:
     pixels: int = 1 << 26
     deep: bool = False
     wanted: tuple[str, ...] = ()
+    channels: int | None = None
     alone: bool = False
     """Whether a file is one of several, so that a short stack in it is of the channels of one image."""
 
@@ -237,7 +238,8 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
     axes = rules.axes or guessed(shape)
     stack = not rules.axes and axes == "nhw" and shape[0] <= FEW
     each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
-    if rules.alone and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
+    known = rules.alone or 1 < shape[0] == rules.channels
+    if known and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
         axes = "chw"
     if len(axes) != len(shape):
         raise UserError(f"`{name}` of {file.path} with the axes {axes} (data.axes)", f"shape {shape}")

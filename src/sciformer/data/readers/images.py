@@ -55,7 +55,8 @@ class ImageFiles(TaggedFiles):
     label: str = ""
     """Array, column of a table or keyword of a FITS header that has the class; found by a usual name unless given."""
     axes: Axes = ""
-    """The axes of arrays, in order: n images, height h, width w, c channels; guessed by their lengths unless given."""
+    """The axes of arrays, in order: n images, height h, width w, c channels; guessed by their lengths unless given (a
+    few planes in one of several files, or as many as `channels`, are one image)."""
     meta: list[str] = Field(default_factory=list)
     """Keywords of FITS headers that are carried along to the answers; those that are learned need not be named."""
     size: int | tuple[int, int] | None = None
@@ -117,7 +118,8 @@ class ImageFiles(TaggedFiles):
     def _rules(self) -> Rules:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
         deep = self.bad_files == "skip"
-        return Rules(self.image, self.label, self.axes, self.pixels, deep, tuple(filter(None, wanted)))
+        words = tuple(filter(None, wanted))
+        return Rules(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
     def _gathered(
         self, found: Listing, whose: str, notes: list[str], training: bool = True
