@@ -114,6 +114,7 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
     assert recipe.objective.kind == "classify"
     assert "Classes in the curves looked at: CEP (12), RRAB (12)." in page
     assert "labels.csv" not in page.splitlines()[0]
+    assert "there are bright\n" in page  # neither the name nor the class enters as a token
     assert recipe.data.bad_files == "stop"
     with pytest.raises(UserError, match=r"a column with times in labels.csv"):
         new("lightcurves", ["labels.csv"])

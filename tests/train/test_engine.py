@@ -98,13 +98,20 @@ def test_best_and_last(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("best", "scores", "kept"),
-    [("loss", [math.nan, 2.0, math.nan, 3.0], 1), ("token_accuracy", [0.1, 0.4, 0.4, 0.2], 1)],
+    [
+        ("loss", [(math.nan,), (2.0,), (math.nan,), (3.0,), (2.0,)], 1),
+        ("token_accuracy", [(2.0, 0.1), (1.0, 0.4), (1.0, 0.4), (0.5, 0.2), (1.1, 0.4)], 1),
+        ("token_accuracy", [(2.0, 0.4), (1.0, 0.4), (0.5, 0.3), (0.9, 0.4), (0.9, math.nan)], 3),
+        ("perplexity", [(0.7, 3.0), (0.6, 3.0), (0.5, 4.0)], 1),
+    ],
 )
 def test_what_is_better(tmp_path, best, scores, kept):
+    """Of two that are as good, the one with the lower loss."""
     made = engine(text_recipe(tmp_path, train__best=best), tmp_path / "run")
     for number, score in enumerate(scores):
-        if made._better({best: score}):
-            made.best = {"step": number, "scores": {best: score}}
+        found = dict(zip(("loss", best), score))
+        if made._better(found):
+            made.best = {"step": number, "scores": found}
     assert made.best["step"] == kept
 
 

@@ -198,6 +198,10 @@ def _classes(label: str, names: Array, counts: Array, also: str) -> Ask:
     return Ask("classify", label, lines, notes)
 
 
+def _alike(column: Array, other: Any) -> bool:
+    return isinstance(other, np.ndarray) and bool((column.astype(str) == other.astype(str)).all())
+
+
 def _real(column: Array) -> bool:
     return column.dtype.kind == "f" and bool(np.isfinite(column).mean() > 0.9) and len(np.unique(column)) > MOST // 10
 
@@ -205,7 +209,12 @@ def _real(column: Array) -> bool:
 def _among(seen: Seen, ask: Ask) -> str:
     """Further columns of objects, in a few words."""
     taken = {"id", "label", ask.label, *(line.value[0] for line in ask.lines if line.key == "targets")}
-    found = [name for name, column in seen.table.items() if isinstance(column, np.ndarray) and name not in taken]
+    known = [seen.table[name] for name in ("id", "label") if name in seen.table]  # a table of objects has them again
+    found = [
+        name
+        for name, column in seen.table.items()
+        if isinstance(column, np.ndarray) and name not in taken and not any(_alike(column, one) for one in known)
+    ]
     return f"; there are {', '.join(found[:8])}" if found else ""
 
 

@@ -281,13 +281,12 @@ class Engine:
         return had
 
     def _better(self, scores: dict[str, float]) -> bool:
-        name = self.settings.best
-        if not self.best:
-            return True
-        new, old = scores[name], self.best["scores"][name]
-        if math.isnan(old):
-            return not math.isnan(new)
-        return new < old if lower_is_better(name) else new > old
+        """Whether no model was better so far; of two that are as good, that with the lower loss is."""
+        name, before = self.settings.best, self.best.get("scores")
+        if not before or math.isnan(before[name]):
+            return not before or not math.isnan(scores[name])
+        sign = -1 if lower_is_better(name) else 1
+        return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor]:
         """The weights that are judged: averaged where asked for, whole whatever the ranks hold."""

@@ -92,7 +92,7 @@ class Train(Section):
     patience: int = Field(default=0, ge=0)
     """Evaluations without a better one before the training stops; 0: never."""
     best: str = "loss"
-    """What decides which model is best: the loss or a metric."""
+    """What decides which model is best: the loss, or a metric (where that is the same, the loss)."""
     bad_steps: int = Field(default=5, ge=1)
     """Updates in a row that may be left out because a gradient was not finite, before the training stops."""
 
