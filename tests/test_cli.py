@@ -22,6 +22,7 @@ VERBS = [
     "finetune",
     "compare",
     "evaluate",
+    "calibrate",
     "predict",
     "translate",
     "embed",

@@ -27,7 +27,7 @@ from .train import checkpoint
 from .train.account import account, introduce, note
 from .train.changes import located, same_data, same_recipe
 from .train.engine import Engine
-from .train.folder import Folder
+from .train.folder import Folder, remove
 from .train.parallel import Ranks, find_device, place
 from .train.progress import Teller, duration
 from .train.start import begin
@@ -46,6 +46,7 @@ OURS = (
     "checkpoints/.partial-step-*",
     "model/weights.safetensors",
     "model/statistics.json",
+    "model/calibration.json",
     "tensorboard/events.out.tfevents.*",
 )
 
@@ -76,8 +77,17 @@ class Run:
 
     @cached_property
     def assembly(self) -> Assembly:
-        """Tokens and objective with what they learned, without the data."""
-        return Assembly.stored(self.recipe, _json(self.folder.model / "statistics.json"))
+        """Tokens and objective with what they learned, without the data; calibrated, where that was done."""
+        made = Assembly.stored(self.recipe, _json(self.folder.model / "statistics.json"))
+        made.objective.state.update(self.calibration.get("state", {}))
+        return made
+
+    @property
+    def calibration(self) -> dict[str, Any]:
+        """What `sciformer calibrate` found, and by which part; empty unless it was done."""
+        path = self.folder.calibration
+        found: dict[str, Any] = _json(path) if path.exists() else {}
+        return found
 
     @cached_property
     def step(self) -> Step:
@@ -225,6 +235,8 @@ def _train(
         folder.write("run.json", json.dumps(about, indent=1))
         folder.write("recipe.yaml", recipe.text())
         folder.write("model/statistics.json", json.dumps(assembly.state()))
+        if not engine.complete and folder.calibration.exists():
+            remove(folder.calibration)  # of another model than the one that is to come
         folder.rewind(engine.number or -1)
 
     ranks.lead(write)

@@ -37,6 +37,7 @@ def test_the_tutorial_runs(tmp_path):
         "check",
         "train",
         "evaluate",
+        "calibrate",
         "report",
         "inspect",
         "predict",

@@ -40,7 +40,7 @@ def test_the_guide_runs(tmp_path):
     assert [result.problem for result in results if result.problem] == []
     assert len(results) == len(runner.BLOCK.findall(text)) >= 15
     wanted = {"simulate", "new", "check", "train", "evaluate", "predict", "compare", "pretrain", "finetune", "embed"}
-    assert wanted | {"inspect", "report"} == set(seen)
+    assert wanted | {"inspect", "report", "calibrate"} == set(seen)
     made = {path.name for path in tmp_path.iterdir()}
     assert {"first.yaml", "answers.csv", "vectors.parquet", "supernovae.parquet"} <= made
 

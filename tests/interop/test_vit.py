@@ -148,9 +148,13 @@ def made(folder, tokens=(), **model):
     return run
 
 
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("model", [{"bias": False, "norm_epsilon": 1e-6}, {"position": "sinusoidal"}], ids=str)
-def test_a_run_of_ours_there(model, tmp_path):
+def test_a_run_of_ours_there(model, temperature, tmp_path):
     run = made(tmp_path, **model)
+    if temperature != 1:
+        (run.folder.calibration).write_text(f'{{"state": {{"temperature": {temperature}}}}}')
+        run = Run(run.path)
     notes = export_model(run, tmp_path / "out")
     assert bool(notes) == ("position" in model)
     theirs = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "out").eval()

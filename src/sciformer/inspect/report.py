@@ -191,6 +191,10 @@ def _training(page: Page, run: Run) -> None:
     page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
 
 
+def _plain(value: float | list[float]) -> str:
+    return ", ".join(f"{one:.4g}" for one in (value if isinstance(value, list) else [value]))
+
+
 def _scores(page: Page, found: Found) -> None:
     page.section("Scores")
     if not found.judged:
@@ -203,6 +207,9 @@ def _scores(page: Page, found: Found) -> None:
     names = [name for name in names if not name.startswith(REJECTION)]  # those have a table of their own
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
     page.table(["part", "samples", *map(word, names)], rows, "The model on each part")
+    if kept := found.run.calibration:
+        numbers = ", ".join(f"{name} {_plain(value)}" for name, value in kept["state"].items())
+        page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None

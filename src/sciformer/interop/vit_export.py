@@ -43,6 +43,8 @@ def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Writte
     }
     if whole:
         classes = run.assembly.objective.answers
+        cooled = run.assembly.objective.state.get("temperature", 1.0)  # of a calibrated run
+        named |= {name: named[name] / cooled for name in named if name.startswith(HUGGINGFACE.head)}
         config["id2label"] = {str(i): name for i, name in enumerate(classes)}
         config["label2id"] = {name: i for i, name in enumerate(classes)}
     return Written(config, named, notes), about_pixels(tokens, found)

@@ -16,7 +16,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .calibration import Reliability, calibration_error, reliability
+from .calibration import Reliability, calibration_error, reliability, spread, stretch, temperature
 from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
 from .entities import entities, entity_f1, entity_precision, entity_recall
@@ -65,6 +65,9 @@ __all__ = [
     "roc",
     "scatter",
     "sculpting",
+    "spread",
+    "stretch",
+    "temperature",
     "token_accuracy",
     "tradeoff",
 ]

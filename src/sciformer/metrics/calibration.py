@@ -1,4 +1,4 @@
-"""Whether a classifier is as sure as it is right."""
+"""Whether a model is as sure as it is right, and by what its certainty is to be changed to be so."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from numpy.typing import ArrayLike
 
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
+
+HOTTEST = 50.0  # temperatures are looked for from 1 / HOTTEST to HOTTEST
+TINY = 1e-37  # probabilities below are not told from zero in single precision
 
 
 class Reliability(NamedTuple):
@@ -49,3 +52,56 @@ def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> R
     full = np.where(count > 0, count, np.nan)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (confidence, right)]
     return Reliability(edges, sums[0] / full, sums[1] / full, count)
+
+
+def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
+    """The T for which softmax(ln p / T) gives the truth the highest likelihood: above 1 where answers are too sure.
+
+    One number for all classes and samples (1706.04599), so that no answer changes, only how sure it is. The slope of
+    the loss along 1 / T rises, so that its zero is unique.
+    """
+    p, truth = classes(probabilities, label)
+    demand_numbers("a temperature", p)
+    logits = np.log(np.maximum(p.astype(np.float64), TINY))
+    right = np.take_along_axis(logits, truth[:, None], 1)[:, 0]
+    weights = None if weight is None else np.asarray(weight, np.float64)
+
+    def slope(inverse: float) -> float:
+        scaled = inverse * logits
+        scaled = np.exp(scaled - scaled.max(1, keepdims=True))
+        mean = (scaled * logits).sum(1) / scaled.sum(1)
+        return float(np.average(mean - right, weights=weights))
+
+    low, high = 1 / HOTTEST, HOTTEST
+    if not np.average(p.argmax(1) != truth, weights=weights):
+        found = f"{len(p):,} samples that are all told right: no certainty would be too much"
+        raise UserError("some wrong answers, which tell how sure a model may be", found, "Bring more samples.")
+    if slope(low) > 0:
+        raise UserError("answers that are better than guessing", f"none such in {len(p):,} samples")
+    for _ in range(60):
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return 1 / float(np.sqrt(low * high))
+
+
+def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
+    """√⟨((target − mean) / std)²⟩: by this deviations are to be multiplied to have the highest likelihood."""
+    off = (np.asarray(target, np.float64) - np.asarray(mean, np.float64)) / np.asarray(std, np.float64)
+    demand_numbers("a factor of deviations", off)
+    found = float(np.sqrt(np.mean(off**2)))
+    if not found:
+        raise UserError("values that are off, which tell how sure a model may be", "none: all are exact")
+    return found
+
+
+def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -> float:
+    """By this the distances of quantiles (n, levels) from the middle one are to be multiplied so that a `share` of the
+    targets (n,) is between quantile number `place` and its partner above."""
+    levels, truth = np.asarray(quantiles, np.float64), np.asarray(target, np.float64)
+    demand_numbers("a factor of quantiles", levels)
+    middle = levels[:, levels.shape[1] // 2]
+    wide = np.where(truth < middle, middle - levels[:, place], levels[:, -1 - place] - middle)
+    found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))
+    if not 0 < found < np.inf:
+        raise UserError("quantiles that lie apart, and targets beside the middle one", f"a factor of {found:g}")
+    return found

@@ -81,6 +81,11 @@ class Objective(Section):
     def fit(self, train: Dataset) -> None:
         """Learn from the training data what the question is (the classes, the scale of a value)."""
 
+    def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
+        """What is to be added to the state so that answers are as sure as they are right, by judged samples."""
+        what = "an objective with probabilities or deviations (classify, regress), to calibrate"
+        raise UserError(what, f"objective.kind: {self.kind}")
+
     @property
     def mixing(self) -> float:
         """How much training samples are mixed with others (`shares`); 0: they are not."""

@@ -15,7 +15,7 @@ from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
 from ..errors import UserError, nearest, one_of
-from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting
+from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting, temperature
 from ..nn import ClassHead
 from ..tokens.base import Tokens
 from .base import ANSWER, Array, Objective, Outputs, Widths, known
@@ -244,9 +244,17 @@ class Classify(Objective):
         """A linear layer, or an MLP."""
         return {"class": ClassHead(dim, len(self.classes), self.hidden, self.dropout, self.activation)}
 
+    def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
+        """The temperature."""
+        return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
+
+    def _logits(self, model: Any, inputs: Inputs) -> Tensor:
+        logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
+        return logits / self.state.get("temperature", 1.0)
+
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""
-        logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
+        logits = self._logits(model, inputs)
         loss, found = self.judged(logits, inputs)
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
@@ -269,8 +277,7 @@ class Classify(Objective):
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Probabilities of the classes."""
-        logits = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
-        return {"probabilities": logits.softmax(-1)}
+        return {"probabilities": self._logits(model, inputs).softmax(-1)}
 
 
 def _names(labels: Any) -> list[str]:

@@ -15,7 +15,7 @@ from ..data.batch import Batch, Inputs
 from ..data.chance import Chance
 from ..data.dataset import Dataset
 from ..errors import UserError
-from ..metrics import METRICS
+from ..metrics import METRICS, spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
 from .base import ANSWER, Array, Objective, Outputs, Widths, known
@@ -123,9 +123,31 @@ class Regress(Objective):
             found["target"] = np.stack([np.asarray(samples[name], np.float64) for name in self.targets], 1)
         return found
 
+    def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
+        """A factor of the deviations of each value, or of the distances of its quantiles from the middle one."""
+        target = outputs["target"]
+        if "quantiles" not in outputs:
+            factors = [
+                spread(outputs["mean"][:, i], outputs["std"][:, i], target[:, i]) for i in range(target.shape[1])
+            ]
+        else:
+            place = self._below()
+            share = self.quantiles[-1 - place] - self.quantiles[place]
+            factors = [stretch(outputs["quantiles"][:, i], target[:, i], place, share) for i in range(target.shape[1])]
+        return {"spread": factors}
+
+    def _value(self, model: Any, inputs: Inputs) -> Gaussian | Tensor:
+        value: Gaussian | Tensor = model.heads["value"](model.pool(model.encode(inputs.stream)))
+        if "spread" not in self.state:
+            return value
+        if isinstance(value, Gaussian):
+            return Gaussian(value.mean, value.std * value.std.new_tensor(self.state["spread"]))
+        middle = value[..., len(self.quantiles) // 2, None]
+        return middle + (value - middle) * value.new_tensor(self.state["spread"])[:, None]
+
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of the scaled values, summed over values and samples."""
-        value = model.heads["value"](model.pool(model.encode(inputs.stream)))
+        value = self._value(model, inputs)
         target = known(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):
             loss = Gaussian(value.mean.float(), value.std).loss(target)
@@ -136,16 +158,19 @@ class Regress(Objective):
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Means, deviations and quantiles, scaled; `units` gives them their units."""
-        return self._answers(model.heads["value"](model.pool(model.encode(inputs.stream))))
+        return self._answers(self._value(model, inputs))
 
     def _answers(self, value: Gaussian | Tensor) -> Outputs:
         if isinstance(value, Gaussian):
             return {"mean": value.mean.float(), "std": value.std}
-        middle = len(self.quantiles) // 2
-        below = int(np.abs(np.array(self.quantiles[:middle]) - 0.16).argmin())
+        middle, below = len(self.quantiles) // 2, self._below()
         wide = NormalDist().inv_cdf(self.quantiles[-1 - below])
         std = (value[..., -1 - below] - value[..., below]) / (2 * wide)
         return {"mean": value[..., middle], "std": std, "quantiles": value}
+
+    def _below(self) -> int:
+        """The number of the quantile a deviation below the middle one, or of that next to it."""
+        return int(np.abs(np.array(self.quantiles[: len(self.quantiles) // 2]) - 0.16).argmin())
 
     def _pair(self, share: int) -> int | None:
         """The number of the quantile below an interval with so many per cent; None where there is none."""

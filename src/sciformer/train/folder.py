@@ -139,6 +139,11 @@ class Folder:
         return self.path / "model"
 
     @property
+    def calibration(self) -> Path:
+        """How sure the best model may be, where that was fitted."""
+        return self.model / "calibration.json"
+
+    @property
     def report(self) -> Path:
         """The report, a page to look at."""
         return self.path / "report.html"

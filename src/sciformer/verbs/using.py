@@ -1,4 +1,4 @@
-"""Verbs that use a trained model: evaluate, predict, translate, embed, generate."""
+"""Verbs that use a trained model: evaluate, calibrate, predict, translate, embed, generate."""
 
 from __future__ import annotations
 
@@ -49,6 +49,32 @@ def evaluate(
     from ..shelf import evaluate_run
 
     evaluate_run(opened, part, files, console())
+
+
+@app.command(sort_key=6.5, help_epilogue="")
+def calibrate(
+    run: RunName,
+    /,
+    *,
+    part: str = "valid",
+    undo: bool = False,
+    plugin: Plugins = (),
+) -> None:
+    """Make answers as sure as they are right: one temperature of all probabilities, or one factor of deviations.
+
+    It is fitted to a part that was not trained on and kept beside the weights; evaluate, predict, report and the ONNX
+    export then have it. Which class is likeliest, and which value is expected, does not change.
+
+    Parameters
+    ----------
+    part
+        What it is fitted to; valid unless given.
+    undo
+        Take it back.
+    """
+    from ..calibrate import calibrate_run
+
+    calibrate_run(open_run(run, plugin), part, undo, console())
 
 
 @app.command(sort_key=7, help_epilogue="")
