@@ -16,6 +16,7 @@ import tables_jets
 import tables_lightcurves
 import tables_text
 from measure import ROOT, Row
+from table import figure as exactly
 from table import markdown, rows
 
 MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- /table -->)", re.DOTALL)
@@ -137,6 +138,23 @@ FILES = (
 )
 
 
+def calibration() -> str:
+    """How sure models are, before and after `calibrate`."""
+    found = rows("calibration")
+    wanted = {
+        "jets.error": "ten classes of jets: calibration error",
+        "jets.loss": "their loss, nats",
+        "redshift.coverage68": "redshifts: share within the central 68 %",
+        "redshift.coverage95": "within 95 %",
+        "redshift.loss": "their loss, nats",
+    }
+    lines = [
+        [name, *(exactly(found.get(f"calibration.{key}.{when}"), 3) for when in ("before", "after"))]
+        for key, name in wanted.items()
+    ]
+    return markdown(["on samples that were kept apart", "as trained", "calibrated"], lines)
+
+
 def measured() -> str:
     """What `sciformer recipes` shows: the figures that recipes point to."""
     keys = ("value", "unit", "spread", "seeds", "hardware")
@@ -201,6 +219,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "galaxies": tables_images.galaxies,
     "lenses": tables_images.lenses,
     "insight": tables_images.insight,
+    "calibration": calibration,
     "images_speed": tables_images.speed,
     "attention_cpu": kernels("cpu"),
     "attention_gpu": kernels("gpu"),
