@@ -169,7 +169,7 @@ def test_epochs_of_tokens(tmp_path):
     assert all(line["epoch"] == line["step"] / batches for line in run.records if "epoch" in line)
 
 
-DIVIDED = {"train__micro": 1, "train__shard": "full", "train__packed": True}
+DIVIDED = {"train__micro": 1, "train__shard": "full", "train__packed": True, "train__steps": 5}
 
 
 @pytest.mark.parametrize("changes", [{}, DIVIDED], ids=["whole", "divided"])
