@@ -63,10 +63,10 @@ def test_spectra_before_and_after(classes, bins):
         draw_sculpting({"s": []})
 
 
-def recipe(folder, **objective):
+def recipe(folder, signal=1.5, **objective):
     rng = np.random.default_rng(0)
     label = rng.integers(3, size=240)
-    image = rng.normal(size=(240, 4, 4)) + 1.5 * np.eye(4)[label][:, None]
+    image = rng.normal(size=(240, 4, 4)) + signal * np.eye(4)[label][:, None]
     columns = {
         "label": np.array(["noise", "one", "two"])[label],
         "mass": rng.exponential(40, 240),
@@ -122,6 +122,14 @@ def test_the_report_has_a_table_and_pictures(run):
     rows = run.assembly.objective.details(judged.outputs, judged.samples)
     assert [row["class"] for row in rows] == ["one", "two", "two"]
     assert all((row["rejection"][0] == "≥") is (row["noise left"] == 0) for row in rows)
+
+
+def test_where_no_background_is_left_the_report_says_so(tmp_path):
+    made = recipe(tmp_path, signal=6, spectrum="mass").change({"train.steps": 30})
+    run = train(made, tmp_path / "run", show=False)
+    scores = run.evaluate("test").scores
+    assert all(isinstance(value, AtLeast) for name, value in scores.items() if name.startswith("rejection"))
+    assert "not drawn; expected samples of noise among those that are kept; found none" in run.folder.report.read_text()
 
 
 def test_without_a_background_there_is_nothing_of_it(run):

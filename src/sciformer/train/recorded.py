@@ -1,7 +1,7 @@
 """Loss and gradient of a step as one CUDA graph for each shape of its inputs, started by the host with one call.
 
 The compiler's own recording leaves the host with work in every step: it checks the inputs, and hands some hundred
-tensors from the forward to the backward half. For a small model that takes longer than the GPU needs for both.
+tensors from the forward to the backward half. Small models may wait for that (decision 041 says what is known of it).
 """
 
 from __future__ import annotations
