@@ -2,15 +2,18 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from sciformer.data.batch import View
+from sciformer.generate import _precision
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
 from sciformer.sampling import Sampling, uniforms
 from sciformer.stepping import Beams, Stepper, compiled_step, write
+from sciformer.train.settings import Train
 
 from .nn.parity import shake
 
@@ -167,3 +170,21 @@ def test_a_wide_beam_finds_the_likeliest_text_of_a_length():
     assert found == [list(best)]
     assert all(len(ids) == length for ids in narrow)
     assert math.isfinite(likelihood(made, prompt, narrow[0]))
+
+
+@pytest.mark.parametrize(
+    ("trained", "asked", "device", "expected"),
+    [
+        ("float32", "auto", "cuda", None),
+        ("auto", "auto", "cuda", torch.bfloat16),
+        ("bfloat16", "auto", "cuda", torch.bfloat16),
+        ("bfloat16", "auto", "cpu", None),  # trained elsewhere
+        ("tensorfloat32", "auto", "cuda", None),
+        ("float32", "bfloat16", "cuda", torch.bfloat16),
+        ("bfloat16", "float32", "cuda", None),
+    ],
+)
+def test_writing_is_as_precise_as_training_was_unless_asked_for(trained, asked, device, expected):
+    settings = Train(precision=trained)
+    run = SimpleNamespace(recipe=SimpleNamespace(train=settings), device=torch.device(device))
+    assert _precision(run, asked) is expected

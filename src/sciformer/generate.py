@@ -137,7 +137,7 @@ class Author:
         if self.end is not None:
             allowed[self.end] = True
         self.allowed = torch.as_tensor(allowed, device=run.device)
-        self.precision = working_precision(run.recipe.train.model_copy(update={"precision": precision}), run.device)
+        self.precision = _precision(run, precision)
         self.compiled = length * texts >= PAYS if compiled is None else compiled
 
     # The prompt
@@ -241,6 +241,16 @@ class Author:
             compiled=self.compiled,
             kept=RECORDED.setdefault(self.run, {}),
         )
+
+
+def _precision(run: Run, asked: str) -> torch.dtype | None:
+    """The precision of the products in writing: as asked for, or as in training where there is such a device."""
+    settings = run.recipe.train
+    if asked != "auto":
+        settings = settings.model_copy(update={"precision": asked})
+    elif run.device.type != "cuda":
+        return None
+    return working_precision(settings, run.device)
 
 
 def _text(run: Run) -> Any:
