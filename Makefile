@@ -47,7 +47,7 @@ unit: $(STAMP) ## the tests alone
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-gpu: ## the tests that need a GPU, with the Python at hand (PYTHON=...)
-	PYTHONPATH=src:.gpu-site $(PYTHON) -m pytest tests/gpu -W default --record benchmarks/results/core.json
+	PYTHONPATH=src:.gpu-site $(PYTHON) -m pytest tests/gpu --record benchmarks/results/core.json
 
 pictures: $(STAMP) ## run the guides and redraw the pictures in docs/
 	$(BIN)/python docs/run.py docs/attention.md

@@ -1,4 +1,5 @@
-"""What ran on which device is recorded: `pytest tests/gpu --record FILE`."""
+"""What ran on which device is recorded: `pytest tests/gpu --record FILE`. Warnings are told and are no errors here: the
+compiler has some of its own."""
 
 import sys
 from pathlib import Path
@@ -11,6 +12,12 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 def pytest_addoption(parser):
     parser.addoption("--record", type=Path, help="write a row of results: how many tests passed, and where")
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("default"))
 
 
 PASSED = []
