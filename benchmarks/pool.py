@@ -105,7 +105,7 @@ def side_by_side(
                 if alike:
                     go_on([alike(known[name])])
                 if isinstance(found, str):
-                    print(f"{name} failed after {seconds:.0f} s:\n{found}", file=sys.stderr, flush=True)
+                    print(f"{name} failed after {seconds:.0f} s: see above", file=sys.stderr, flush=True)
                     if name not in lost:
                         again.append(name)
                     continue
@@ -141,7 +141,9 @@ def _try(work: Callable[[Task], Result], task: Task) -> tuple[Result | str, floa
         found = work(task)
         return found | {"asked": _asked(task)} | origin(found.get("device", "cpu")), time.monotonic() - began
     except Exception:
-        return traceback.format_exc()[-3000:], time.monotonic() - began
+        said = traceback.format_exc()[-3000:]
+        print(said, file=sys.stderr, flush=True)  # at once: what the exception holds may end the process when it goes
+        return said, time.monotonic() - began
     finally:
         gc.collect()
         if torch.cuda.is_initialized():  # a GPU is shared with other processes

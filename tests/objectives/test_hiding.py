@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import Batch, Stream
+from sciformer.data.batch import Batch, Stream, View
 from sciformer.data.chance import Chance
 from sciformer.errors import UserError
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
+from sciformer.nn.ragged import Ragged
 from sciformer.objectives.base import Step, prepare
-from sciformer.objectives.masked import Masked
+from sciformer.objectives.masked import Masked, _rows
 from sciformer.objectives.next_token import NextToken
 from sciformer.tokens.base import Tokens
 
@@ -169,6 +170,29 @@ def test_next_token_against_a_shift():
     torch.testing.assert_close(found["loss"], expected.masked_fill(~real, 0).sum(1))
     assert found["count"].tolist() == batch.stream.lengths.tolist()
     assert found["correct"].tolist() == ((logits.argmax(-1) == target) & real).sum(1).tolist()
+
+
+@pytest.mark.parametrize("layout", ["packed", "padded", "full"])
+def test_slots_without_a_place_point_at_the_sample_in_turn(layout):
+    lengths = torch.tensor([6, 6, 6]) if layout == "full" else torch.tensor([5, 2, 0, 6, 0])
+    places = torch.zeros(len(lengths), 4, dtype=torch.long)
+    places[0, :2], places[1, 0] = torch.tensor([5, 2]), 2
+    start = torch.arange(len(lengths)) * 6
+    valid, columns = None, {"x": torch.zeros(len(lengths), 6)}
+    if layout == "padded":
+        valid = torch.arange(6) < lengths[:, None]
+    elif layout == "packed":
+        valid, columns = Ragged(lengths, total=int(lengths.sum())), {"x": torch.zeros(13)}
+        start = lengths.cumsum(0) - lengths
+    found = _rows(places, View(columns, valid), columns["x"].numel()).view(places.shape)
+    assert found[0, :2].tolist() == [4, 1]
+    assert found[1, 0] == start[1] + 1
+    assert int(found.max()) < columns["x"].numel()
+    for row, length in enumerate(lengths.tolist()):
+        free = (found[row] - start[row])[places[row] == 0]
+        if length:
+            assert ((free >= 0) & (free < length)).all()
+            assert torch.bincount(free).max() <= -(-len(free) // length)
 
 
 def test_mistakes():

@@ -106,8 +106,9 @@ class Masked(Objective):
         """The loss of the tokens asked for; only for those is anything read out."""
         view, places = inputs.stream, inputs.samples[PLACES]
         hidden = model.tokens(model.encode(view))
-        index, wanted = _rows(places, view), (places > 0).flatten()
-        if not hidden.numel():  # no tokens at all
+        total = hidden.shape[:-1].numel()
+        index, wanted = _rows(places, view, total), (places > 0).flatten()
+        if not total:  # no tokens at all
             index, wanted = index[:0], wanted[:0]
         elif not outputs and hidden.device.type == "cpu" and not torch.compiler.is_compiling():
             index, wanted = index[wanted], wanted[wanted]  # where shapes need not be fixed, nothing is read in vain
@@ -148,11 +149,18 @@ def _places(stream: Stream, asked: Array) -> Array:
     return places
 
 
-def _rows(places: Tensor, view: View) -> Tensor:
-    """Where the places are among all tokens of a view, end to end."""
+def _rows(places: Tensor, view: View, total: int) -> Tensor:
+    """Where the places are among all tokens of a view, end to end.
+
+    What is no place points at the tokens of its sample in turn: nothing comes of it, but were it always the first, a
+    GPU would have thousands of gradients to add there, one after the other, though all are nil.
+    """
     if isinstance(view.valid, Ragged):
-        start = view.valid.ends - view.valid.lengths
+        lengths = view.valid.lengths
+        start = view.valid.ends - lengths
     else:
         wide = next(iter(view.columns.values())).shape[1]
+        lengths = places.new_full((len(places),), wide) if view.valid is None else view.valid.sum(1)
         start = torch.arange(len(places), device=places.device) * wide
-    return torch.where(places > 0, start[:, None] + places - 1, 0).flatten()
+    turn = torch.arange(places.shape[1], device=places.device) % lengths.clamp(min=1)[:, None]
+    return (start[:, None] + torch.where(places > 0, places - 1, turn)).clamp(max=total - 1).flatten()
