@@ -1,8 +1,8 @@
 """What trained vision transformers look at. `python benchmarks/images_insight.py PART ...`
 
-    looks   of the ViT on simulated galaxies, or on MNIST (--on mnist --data FOLDER): are codes of near places alike, do
-            later blocks look further, does leaving out what attention points at change the answer more than leaving out
-            as many random patches?
+    looks   of the ViT on simulated galaxies, on MNIST (--on mnist --data FOLDER) or on the digits of scikit-learn, a
+            token for each pixel (--on digits): are codes of near places alike, do later blocks look further, does
+            leaving out what attention points at change the answer more than leaving out as many random patches?
     cues    ViT and CNN trained on images whose shape and texture agree, asked where the two disagree
 
 Three seeds each, trained side by side (--jobs), at one rate for all; figures of the first seed go to --pictures. What
@@ -21,7 +21,7 @@ import torch
 from matplotlib.figure import Figure
 
 import images_data
-from images_tasks import CHOSEN, JUDGED, ROUND, Galaxies, Mnist, files, settings
+from images_tasks import CHOSEN, JUDGED, ROUND, Digits, Galaxies, Mnist, files, settings
 from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
@@ -53,6 +53,10 @@ def recipe(task: Task) -> Recipe:
     """What is trained."""
     data = Path(task["data"]) / ("galaxies" if task["part"] == "looks" else "cues")
     changes = files(data, f"train-{task['number']}", "valid", "test")
+    if task["part"] == "looks" and task["on"] == "digits":
+        whole = Digits().recipe(task | {"fold": task["seed"]})
+        changes = {"tokens.patch": 1} | settings(task, 4000, 64, best="loss") | places(task)
+        return whole.change(changes | ({"model.depth": 2} if task["tiny"] else {}))
     if task["part"] == "looks" and task["on"] == "mnist":
         kept = Path(task["data"]) / "mnist"
         parts = ("train-10-0",) * 3 if task["tiny"] else ("train", "valid", "test")
@@ -93,6 +97,7 @@ def looks(run: Run, task: Task) -> Result:
         "valid": run.scores,
         "accuracy": float(run.evaluate("test").scores["accuracy"]),
         "positions": codes.correlation,
+        "neighbours": list(codes.neighbours),
         "depth": deeper.correlation,
         "reach": deeper.heads.round(2).tolist(),
         "uniform_reach": round(float(np.mean(blind)), 2),
@@ -140,7 +145,7 @@ def tasks(options: argparse.Namespace, part: str) -> dict[str, Task]:
 def prepare(options: argparse.Namespace, part: str) -> None:
     """Make the images."""
     if part == "looks":
-        (Mnist() if options.on == "mnist" else Galaxies()).prepare(options)
+        {"mnist": Mnist, "digits": Digits, "galaxies": Galaxies}[options.on]().prepare(options)
         return
     number = 64 if options.tiny else options.cues
     few = {"data.valid": 16, "data.test": 16} if options.tiny else {"data.valid": CHOSEN, "data.test": JUDGED}
@@ -154,7 +159,7 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
     about: dict[str, Any] = {key: one[key] for key in ("parameters", "steps")}
     about |= {"rate": rate, "training_s": [each["training_s"] for each in found]}
     command = f"python benchmarks/images_insight.py {part}" + (
-        " --on mnist" if part == "looks" and one["on"] == "mnist" else ""
+        f" --on {one['on']}" if part == "looks" and one["on"] != "galaxies" else ""
     )
     command += f" --places {one['places']:g}" if part == "looks" and one["places"] else ""
     common = (command, one["device"])
@@ -166,6 +171,9 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
         return [seeds_row(f"insight.shape_bias.{one['model']}", values, "share", "higher", *common, **about)]
     about |= {key: one[key] for key in ("on", "samples", "removed", "reach", "uniform_reach")}
     about |= {"accuracy": [round(each["accuracy"], 5) for each in found]}
+    if "neighbours" in one:  # how alike codes of neighbours are, and of others
+        about["neighbours"] = np.mean([each["neighbours"] for each in found], 0).round(4).tolist()
+    name_of = "insight" if one["on"] == "digits" else f"insight_{one['on']}"
     ways = {
         way: [round(float(np.mean([each["faithfulness"][way][i] for each in found])), 4) for i in (0, 1)]
         for way in one["faithfulness"]
@@ -176,7 +184,7 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
         "faithfulness_ratio": ([each["faithfulness"]["attention"][0] for each in found], "higher"),
     }
     return [
-        seeds_row(f"insight.{name}", values, "x" if "ratio" in name else "", better, *common, **about, ways=ways)
+        seeds_row(f"{name_of}.{name}", values, "x" if "ratio" in name else "", better, *common, **about, ways=ways)
         for name, (values, better) in made.items()
     ]
 
@@ -210,7 +218,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("parts", nargs="+", choices=["looks", "cues"])
     parser.add_argument("--galaxies", type=int, default=100_000, choices=[1000, 10_000, 100_000], help="to train on")
     parser.add_argument(
-        "--on", default="galaxies", choices=["galaxies", "mnist"], help="what the ViT of looks is about"
+        "--on", default="galaxies", choices=["galaxies", "mnist", "digits"], help="what the ViT of looks is about"
     )
     parser.add_argument("--places", type=float, default=0, help="deviation that the codes of places begin with")
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")

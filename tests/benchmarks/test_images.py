@@ -115,9 +115,9 @@ def test_rows_of_what_models_look_at():
     looks |= {"positions": -0.6, "depth": 0.7, "faithfulness": {"attention": [1.5, 0.1], "rollout": [1.1, 0.1]}}
     found = {row["id"]: row for row in insight.rows("looks", [common | looks | {"model": "vit"}] * 3, 1e-3)}
     assert {name: row["value"] for name, row in found.items()} == {
-        "insight.position_similarity_correlation": -0.6,
-        "insight.attention_distance_depth_correlation": 0.7,
-        "insight.faithfulness_ratio": 1.5,
+        "insight_mnist.position_similarity_correlation": -0.6,
+        "insight_mnist.attention_distance_depth_correlation": 0.7,
+        "insight_mnist.faithfulness_ratio": 1.5,
     }
     assert {row["command"] for row in found.values()} == {
         "python benchmarks/images_insight.py looks --on mnist --places 0.02"

@@ -37,6 +37,16 @@ def test_the_correlation_by_hand():
     assert np.isnan(compare(np.ones((6, 6)), line).correlation)
 
 
+def test_neighbours_by_hand():
+    far = np.linalg.norm(np.argwhere(np.ones((3, 3)))[:, None] - np.argwhere(np.ones((3, 3))), axis=-1)
+    like = np.where(far < 1.5, 0.5, np.where(far > 2.5, 0.25, -0.25))  # the far corners are alike, too
+    found = compare(like, far, (3, 3))
+    assert found.neighbours == pytest.approx((0.5, (2 * 0.25 - 14 * 0.25) / 16))
+    near, others = compare(np.ones((2, 2)), np.array([[0, 1], [1, 0]])).neighbours
+    assert near == 1
+    assert np.isnan(others)
+
+
 @pytest.mark.parametrize("code", [Fourier(16, 2), Sinusoidal(16, 2), Learned(16, (3, 4)), Rotary(16, 2)])
 def test_codes_of_a_grid(code):
     found = similarity(code, grid((3, 4)))
@@ -62,7 +72,9 @@ def test_patches_on_their_grid(position):
     assert figure.axes[-1].get_xlabel() == "distance of two places in pixels"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list("12345678")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list("123")
-    assert figure.axes[-1].get_title() == f"correlation {two(found.correlation)}"
+    near, others = map(two, found.neighbours)
+    told = f"correlation {two(found.correlation)}; neighbours {near}, others {others}"
+    assert figure.axes[-1].get_title() == told
 
 
 def test_images_of_several_sizes_have_the_distances_of_the_largest():

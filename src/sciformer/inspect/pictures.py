@@ -78,7 +78,9 @@ def _attended(
     if (seen := hidden.draw_hidden(run.step, data, batch)) is not None:
         yield "hidden", partial(_as_drawn, seen), "What was hidden, and what the model says of it."
     if (codes := positions.position_similarity(run.step, data, batch)) is not None:
+        near, others = codes.neighbours
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
+        numbers["positions"] |= {"neighbours": near, "others": others}
         draw = partial(positions.draw_positions, codes, unit)
         yield "positions", draw, "How alike the codes of two positions are."
     if not look.watch.attention:

@@ -2,6 +2,7 @@
 
     found = position_similarity(step, assembly, batch)
     found.correlation             of the similarity of two codes with the distance of their places
+    found.neighbours              how alike the codes of neighbours are, and those of all others
 
 Where places are counted, the codes of all of them; else those at the tokens of a sample.
 """
@@ -30,6 +31,7 @@ Floats = NDArray[np.float64]
 MOST = 160  # places on a line, or tokens of a sample, at most
 PANELS = 8  # places of a grid that are shown, in each direction
 BINS = 24
+NEXT = 1.5  # times the smallest distance of two places: so far neighbours are
 
 
 class Similarity(NamedTuple):
@@ -42,6 +44,17 @@ class Similarity(NamedTuple):
     distance: Floats
     correlation: float
     shape: tuple[int, ...] | None = None
+
+    @property
+    def neighbours(self) -> tuple[float, float]:
+        """The mean similarity of places next to each other, on a grid those at a corner too, and of all others.
+
+        Codes may be alike nearby and, where edges of images are alike, far away: no correlation shows that.
+        """
+        pairs = np.triu_indices(len(self.values), 1)
+        far, like = self.distance[pairs], self.values[pairs]
+        near = far <= NEXT * far.min()
+        return float(like[near].mean()), float(like[~near].mean()) if not near.all() else float("nan")
 
 
 def similarity(position: Position, at: Tensor) -> Floats | None:
@@ -149,4 +162,8 @@ def _against(axes: Axes, found: Similarity) -> None:
     axes.plot(x, [group.mean() for group in groups], color=LINES[0], marker="o", markersize=3, linewidth=1.4)
     frame.quiet(axes)
     axes.set_ylabel("similarity of their codes", fontsize=FONT)
-    axes.set_title(f"correlation {frame.two(found.correlation)}", fontsize=FONT)
+    near, others = map(frame.two, found.neighbours)
+    axes.set_title(
+        f"correlation {frame.two(found.correlation)}; neighbours {near}, others {others}",
+        fontsize=FONT,
+    )
