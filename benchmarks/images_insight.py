@@ -37,6 +37,7 @@ from sciformer.run import Run, train
 CUES = {"vit": "images/cues-vit", "cnn": "images/cues-cnn"}
 SAMPLES = 256  # images that are looked at
 DOTS = 110
+RATE = 5e-4
 
 
 def work(task: Task) -> Result:
@@ -89,9 +90,7 @@ def looks(run: Run, task: Task) -> Result:
         save(draw_reach(far), task, "reach")
         save(draw_faithfulness(faith), task, "faithfulness")
         few = dataset.batch(even(len(dataset), 4))
-        ways = scored(run.step, data, few)
-        for row in range(len(few)):
-            save(draw_reasons(data, few, ways, row), task, f"reasons-{row + 1}")
+        save(draw_reasons(data, few, scored(run.step, data, few), 1), task, "reasons")
     blind = [float(one.uniform.mean()) for one in far.values()]
     return {
         "valid": run.scores,
@@ -162,6 +161,7 @@ def rows(part: str, found: list[Result], rate: float) -> list[Row]:
         f" --on {one['on']}" if part == "looks" and one["on"] != "galaxies" else ""
     )
     command += f" --places {one['places']:g}" if part == "looks" and one["places"] else ""
+    command += f" --rate {rate:g}" if rate != RATE else ""
     common = (command, one["device"])
     if part == "cues":
         sums = {key: sum(each["counts"][key] for each in found) for key in ("first", "second", "neither")}
@@ -224,7 +224,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--data", type=Path, help="folder with the idx files of MNIST")
     parser.add_argument("--cues", type=int, default=20_000, help="images of shapes to train on")
     parser.add_argument("--steps", type=int, default=0, help="updates, instead of those of the part")
-    parser.add_argument("--rate", type=float, default=5e-4)
+    parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[0, 1, 2])
     parser.add_argument("--jobs", type=int, default=6, help="runs at a time; 0: in this process")
     parser.add_argument("--workers", type=int, default=0, help="processes that prepare the batches of a run")

@@ -120,7 +120,7 @@ def test_rows_of_what_models_look_at():
         "insight_mnist.faithfulness_ratio": 1.5,
     }
     assert {row["command"] for row in found.values()} == {
-        "python benchmarks/images_insight.py looks --on mnist --places 0.02"
+        "python benchmarks/images_insight.py looks --on mnist --places 0.02 --rate 0.001"
     }
     counts = {"first": 6, "second": 2, "neither": 1, "classes": {}}
     (row,) = insight.rows("cues", [common | {"model": "cnn", "bias": 0.75, "counts": counts}] * 3, 1e-3)
