@@ -42,6 +42,9 @@ def test_neighbours_by_hand():
     like = np.where(far < 1.5, 0.5, np.where(far > 2.5, 0.25, -0.25))  # the far corners are alike, too
     found = compare(like, far, (3, 3))
     assert found.neighbours == pytest.approx((0.5, (2 * 0.25 - 14 * 0.25) / 16))
+    at = np.array([0.0, 0.1, 50, 51, 52.2])  # days: the night's pair and the later three, though far less close
+    apart = np.abs(np.subtract.outer(at, at))
+    assert compare(np.where(apart < 1.3, 0.5, -0.5), apart).neighbours == (0.5, -0.5)
     near, others = compare(np.ones((2, 2)), np.array([[0, 1], [1, 0]])).neighbours
     assert near == 1
     assert np.isnan(others)

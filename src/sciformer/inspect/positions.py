@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 MOST = 160  # places on a line, or tokens of a sample, at most
 PANELS = 8  # places of a grid that are shown, in each direction
 BINS = 24
-NEXT = 1.5  # times the smallest distance of two places: so far neighbours are
+NEXT = 1.5  # times the distance of the nearest place: so far neighbours are
 
 
 class Similarity(NamedTuple):
@@ -49,11 +49,13 @@ class Similarity(NamedTuple):
     def neighbours(self) -> tuple[float, float]:
         """The mean similarity of places next to each other, on a grid those at a corner too, and of all others.
 
-        Codes may be alike nearby and, where edges of images are alike, far away: no correlation shows that.
+        Codes may be alike nearby and, where edges of images are alike, far away: no correlation shows that. Where
+        places are not even, two are neighbours that are nearly as close as the nearest of each.
         """
         pairs = np.triu_indices(len(self.values), 1)
         far, like = self.distance[pairs], self.values[pairs]
-        near = far <= NEXT * far.min()
+        nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
+        near = far <= NEXT * np.minimum(nearest[pairs[0]], nearest[pairs[1]])
         return float(like[near].mean()), float(like[~near].mean()) if not near.all() else float("nan")
 
 
