@@ -4,7 +4,6 @@ import json
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -16,36 +15,13 @@ from sciformer.recipe import Recipe, describe, recipes
 from sciformer.run import Run, train
 from sciformer.tokens.text import Text
 
+from .golden import NAMES as GOLDEN
+from .golden import REWRITE, batch_ids, compare, facts, write
+from .shipped import small, tiny
+
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
 COUNT = 80
-TEXT = "To be, or not to be, that is the question: whether 'tis nobler in the mind to suffer\n" * 12
-PAIRS = {"en": "a dog plays in the snow\ntwo cats sleep\n", "de": "ein hund spielt im schnee\nzwei katzen schlafen\n"}
-LABELLED = "".join(f"{'good' if i % 2 else 'bad'}\tthis film number {i} is {i % 2}\n" for i in range(24))
-TAGGED = "".join(f"Anna{i} B-person\nlives O\nin O\nBerlin B-location\n\nI O\nrun O\n{i} O\n\n" for i in range(8))
-IMAGES = np.random.default_rng(0).integers(0, 256, (40, 28, 28, 3), np.uint8)
-SMALL = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.batch": 4, "train.device": "cpu"}
-SMALL |= {"train.tokens": None, "train.start": "", "train.multiple": None}
-FIVE = {"train.steps": 5, "train.epochs": None, "train.evaluate_every": 5, "train.log_every": 1, "train.warmup": 1}
-# What makes the data of a reader small, or is needed to have any.
-DATA = {
-    "lattices": {"size": 8, "number": 6, "chains": 6, "samples": 1, "cache": ""},
-    "text": {"files": ["{folder}/text.txt"]},
-    "parallel": {"files": ["{folder}/pairs.{{}}"], "split": {"valid": 0.2}},
-    "lines": {"files": ["{folder}/labelled.tsv"], "columns": ["label", "text"]},
-    "columns": {"files": ["{folder}/tagged.conll"], "split": {"valid": 0.2}},
-    "recall": {"lag": 4, "number": 40},
-    "pronouns": {"number": 60},
-    "jets": {"number": 60, "valid": 20, "test": 20},
-    "lightcurves": {"number": 60, "valid": 20, "test": 20},
-    "images": {"files": ["{folder}/images.npz"], "split": {"valid": 0.2}},
-    **{kind: {"number": 24, "valid": 8, "test": 8} for kind in ("galaxies", "lenses", "cues")},
-}
-# The images of these are small and grey; those of the others are of the size that their recipe asks for.
-GREY = {"digits": 8, "mnist": 28}
-# What a recipe to fine-tune leaves to the run it starts from.
-OPEN = {name: {"tokens.unit": "words", "model.dim": 64} for name in ("text/sentiment", "text/tagging")}
-OPEN["images/mae-classify"] = {"tokens.patch": 16, "model.dim": 192}
 WORDS = 33_278  # of WikiText-2
 # Parameters of the presets at full size, in millions.
 MILLIONS = {
@@ -152,57 +128,12 @@ def measured() -> set[str]:
     return ids
 
 
-def small(name, folder):
-    """The recipe with data of its own kind, as few as it takes."""
-    (folder / "text.txt").write_text(TEXT)
-    (folder / "labelled.tsv").write_text(LABELLED)
-    (folder / "tagged.conll").write_text(TAGGED)
-    for column, text in PAIRS.items():
-        (folder / f"pairs.{column}").write_text(
-            "".join(f"{line} {i}\n" for i in range(10) for line in text.split("\n")[:2])
-        )
-    np.savez(folder / "images.npz", image=IMAGES, label=np.arange(len(IMAGES)) % 10)
-    kind = Recipe.load(name).data.kind
-    assert kind in DATA, f"say here what makes the data of `{kind}` small"
-    data = {
-        f"data.{key}": [word.format(folder=folder) for word in value] if isinstance(value, list) else value
-        for key, value in DATA[kind].items()
-    }
-    grey = next((size for word, size in GREY.items() if f"/{word}-" in name), None)
-    if grey is not None:
-        data |= {"data.size": grey, "data.channels": 1}
-    return Recipe.load(name, data | {"train.start": ""} | OPEN.get(name, {}))
-
-
-def short(recipe):
-    """Few tokens at once, of few kinds."""
-    parts = recipe.tokens if isinstance(recipe.tokens, dict) else {"": recipe.tokens}
-    changes = {}
-    for name, tokens in parts.items():
-        key = f"tokens.{name}." if name else "tokens."
-        if tokens.kind == "particles":
-            changes |= {f"{key}most": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
-        if tokens.kind == "patches" and recipe.data.kind != "lattices":
-            changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
-            changes |= {"model.compress": 3} if recipe.model.compress else {}
-            if recipe.model.kind == "masked_autoencoder":
-                changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}
-        if tokens.kind == "observations":
-            changes[f"{key}window"] = 40
-            if recipe.data.what != "supernovae":  # their number follows from the survey
-                changes["data.points"] = 640 if tokens.patch > 1 else 60
-        if tokens.kind == "text":
-            changes[f"{key}context"] = 48
-            if tokens.unit not in ("characters", "bytes"):
-                changes |= {f"{key}vocabulary": 300 if tokens.unit != "words" else None, f"{key}tokenizer": ""}
-    return changes
-
-
 def test_the_sweep_sees_all_of_them():
     files = sorted((ROOT / "src/sciformer/recipes").glob("**/*.yaml"))
     assert sorted(f"{file.parent.name}/{file.stem}" for file in files) == NAMES
     assert len(NAMES) == COUNT
     assert sorted(MILLIONS) == NAMES
+    assert REWRITE or sorted(GOLDEN) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -241,11 +172,10 @@ def test_what_it_prints_loads_to_the_same(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_trains_five_steps_is_judged_and_reported(name, tmp_path):
-    recipe = small(name, tmp_path)
-    widths = {"model.widths": [8] * len(recipe.model.widths), "model.neighbours": 3} if recipe.model.widths else {}
-    recipe = recipe.change({**SMALL, **FIVE, **short(recipe), **widths})
+def test_it_trains_as_recorded_is_judged_and_reported(name, tmp_path, monkeypatch):
+    recipe = tiny(name, tmp_path)
     drawn = name in DRAWN.values()
+    ids = batch_ids(monkeypatch)
     run = train(recipe, tmp_path / "run", show=False, report=drawn)
     records = [record for record in run.records if "loss" in record]
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5]
@@ -259,6 +189,10 @@ def test_it_trains_five_steps_is_judged_and_reported(name, tmp_path):
     again = Run(run.path)
     assert again.recipe == run.recipe
     assert again.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-4)
+    found = facts(again, ids)
+    if REWRITE:
+        write(name, found)
+    compare(found, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
