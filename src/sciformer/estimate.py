@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,12 @@ def try_training(
 ) -> None:
     """One step on a real batch; what it shows, what is measured and what follows from it are kept in `checked`."""
     engine = Engine(assembly, Folder(run / "never-written"), ranks, Teller(show=False))
-    settings = assembly.recipe.train
+    with closing(engine), engine.own_state():
+        _try_engine(checked, engine, run, deep, say)
+
+
+def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, say: Callable[[str], None]) -> None:
+    settings, ranks = engine.settings, engine.ranks
     checked.fact("Model", "device", _device(ranks.device))
     batch = engine.fetch[0]
     expected = _expected(engine)

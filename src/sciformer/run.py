@@ -248,6 +248,7 @@ def _train(
         try:
             engine.run(stop_after)
         finally:
+            engine.close()
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
                 note(folder, about, teller)

@@ -1,5 +1,7 @@
 """The engine on a GPU: compiled, recorded, in half precision, it learns what it learns on the CPU."""
 
+import gc
+
 import numpy as np
 import pytest
 import torch
@@ -70,6 +72,27 @@ def test_a_run_goes_on_where_it_was_left(text, tmp_path):
     train(recipe(text, **exact), tmp_path / "parts", show=False, report=False, stop_after=17)
     parts = train(recipe(text, **exact), tmp_path / "parts", show=False, report=False)
     assert losses(parts) == pytest.approx(losses(whole), abs=1e-3)
+
+
+@pytest.mark.parametrize("graphs", [True, "whole"])
+def test_a_training_frees_its_memory_and_keeps_what_others_compiled(text, tmp_path, graphs):
+    compiled = []
+
+    def backend(graph, examples):
+        compiled.append(graph)
+        return graph.forward
+
+    mine = torch.compile(lambda x: 2 * x, backend=backend)
+    mine(torch.ones(3, device="cuda"))
+    free = []
+    for number in range(3):
+        train(recipe(text, **{"train.graphs": graphs}), tmp_path / f"run{number}", show=False, report=False)
+        gc.collect()
+        torch.cuda.empty_cache()
+        free.append(torch.cuda.memory_reserved())
+    mine(torch.ones(3, device="cuda"))
+    assert len(compiled) == 1
+    assert free[2] <= free[0] + (1 << 21)  # a training leaves nothing behind that the next one adds to
 
 
 @pytest.mark.parametrize("packed", [False, True])

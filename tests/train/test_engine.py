@@ -1,8 +1,11 @@
 """The loop: what is logged, judged, kept, averaged and stopped early."""
 
 import dataclasses
+import gc
 import json
 import math
+import weakref
+from functools import partial
 
 import pytest
 import torch
@@ -12,7 +15,7 @@ from sciformer.assembly import Assembly
 from sciformer.errors import UserError
 from sciformer.models.decoder import Decoder, DecoderNetwork
 from sciformer.recipe import Recipe
-from sciformer.run import Run
+from sciformer.run import Run, train
 from sciformer.tokens.patches import Patches
 from sciformer.train import checkpoint
 from sciformer.train.engine import Engine
@@ -201,18 +204,56 @@ def test_norms_over_a_batch_see_samples_of_all_lengths(tmp_path):
     assert found == {"without": True, "with": False, "forced": True}
 
 
-def test_what_was_compiled_is_forgotten_at_the_end(tmp_path, monkeypatch):
-    ends = []
-    monkeypatch.setattr(torch.compiler, "reset", lambda: ends.append(1))
-    made = engine(text_recipe(tmp_path), tmp_path / "plain")
-    made.run()
-    assert not ends  # nothing was compiled
-    made = engine(text_recipe(tmp_path), tmp_path / "compiled")
-    made.updater.compiled = True
-    monkeypatch.setattr(made.updater, "gradient", lambda *arguments: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        made.run()
-    assert ends == [1]
+def counting(monkeypatch):
+    """Let the compiler call functions as they are; a list of the functions it compiled that are alive."""
+    alive = []
+
+    class Compiled:
+        def __init__(self, graph):
+            self.graph = graph
+
+        def __call__(self, *arguments):
+            return self.graph.forward(*arguments)
+
+    def backend(graph, examples):
+        found = Compiled(graph)
+        alive.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    return alive
+
+
+def count(alive):
+    gc.collect()
+    return sum(one() is not None for one in alive)
+
+
+def test_a_training_frees_what_it_compiled_and_nothing_else(tmp_path, monkeypatch):
+    alive = counting(monkeypatch)
+    mine = torch.compile(lambda x: 2 * x)
+    mine(torch.ones(3))
+    monkeypatch.setattr(torch.compiler, "reset", lambda: pytest.fail("forgets what others compiled"))
+    made = engine(text_recipe(tmp_path, train__compile=True), tmp_path / "run")
+    made.run(stop_after=2)
+    compiled = len(alive)
+    assert compiled > 1
+    made.run(stop_after=4)
+    assert len(alive) == compiled  # the second block compiles nothing anew
+    made.close()
+    assert count(alive) == 1
+    mine(torch.ones(3))
+    assert len(alive) == compiled
+
+
+def test_a_training_changes_no_state_of_the_process(tmp_path):
+    from torch._dynamo import config
+
+    torch.manual_seed(7)
+    before = torch.get_rng_state(), config.recompile_limit, torch.get_float32_matmul_precision()
+    train(text_recipe(tmp_path, model__dropout=0.5), tmp_path / "run", show=False, report=False)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert (config.recompile_limit, torch.get_float32_matmul_precision()) == before[1:]
 
 
 def test_settings():

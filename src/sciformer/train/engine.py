@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
 from .start import freeze
-from .update import Updated, Updater, bad_samples, bad_samples_of, products
+from .update import Updated, Updater, bad_samples, bad_samples_of, many_shapes, products
 from .weights import mean_of, named, put, save_weights
 
 MANY = 24  # shapes of batches, each of which takes a compiler half a minute
@@ -94,8 +94,7 @@ class Engine:
         self.since = (0, time.monotonic())
         stop = Stop()
         try:
-            fewer = products(self.settings, self.ranks.device)
-            with stop.listening(), fewer, closing(self._batches(last)) as batches:
+            with self.own_state(), stop.listening(), closing(self._batches(last)) as batches:
                 start = self.assembly.start
                 if self.number == 0 and start is not None and start.answers:
                     self._judge(board)  # what is begun with answers already: nothing worse is kept
@@ -124,10 +123,25 @@ class Engine:
                     if done:
                         break
         finally:
-            self.updater.end()
             self.teller.end()
             if board is not None:
                 board.end()
+
+    def close(self) -> None:
+        """Free what the training compiled; `run` may be called again, and would compile it again."""
+        self.updater.close()
+
+    @contextmanager
+    def own_state(self) -> Generator[None]:
+        """Settings of the whole process that a training changes, put back at its end: random states and precision."""
+        device = self.ranks.device
+        devices = [device.index or 0] if device.type == "cuda" else []
+        with (
+            torch.random.fork_rng(devices=devices),
+            products(self.settings, device),
+            many_shapes(self.updater.compiled),
+        ):
+            yield
 
     def _batches(self, last: int) -> Generator[Batch]:
         return load(

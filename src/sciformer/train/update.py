@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import math
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,11 +70,8 @@ class Updater:
         compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
         self.compiled = compiled
         self.multiple = settings.multiple or (32 if compiled else 1)
-        if compiled:  # beyond a number of shapes the compiler would give up without a word
-            import torch._dynamo as compiler
-
-            compiler.config.recompile_limit = max(compiler.config.recompile_limit, SHAPES)
-            compiler.config.accumulated_recompile_limit = max(compiler.config.accumulated_recompile_limit, 4 * SHAPES)
+        if compiled:
+            give_own_code(step)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
         # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
         # host between the parts of a step, so they go without.
@@ -117,11 +116,17 @@ class Updater:
         """Leave it to the compiler to record what it makes: the forward and the backward half."""
         self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
 
-    def end(self) -> None:
-        """Forget what was compiled: recorded steps hold memory, and would stand in the way of the next training's."""
+    def close(self) -> None:
+        """Free the compiled step and its CUDA graphs, and nothing else that this process compiled.
+
+        The next call would compile the step again.
+        """
         self.recorded = None
         if self.compiled:
-            torch.compiler.reset()
+            import torch._dynamo as compiler
+
+            compiler.reset_code(self.step.forward.__code__)
+            gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""
@@ -207,6 +212,33 @@ class Updater:
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
             return self.wrapped.no_sync()
         return contextlib.nullcontext()
+
+
+def give_own_code(module: nn.Module) -> None:
+    """Give a module a `forward` with a code object of its own.
+
+    The compiler keeps what it made of a function at the function's code object. With a code object for each training,
+    what was compiled for one can be freed, and another training does not count towards its limit of recompilations.
+    """
+    forward: Any = type(module).forward
+    own = types.FunctionType(
+        forward.__code__.replace(), forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
+    )
+    module.forward = types.MethodType(own, module)
+
+
+@contextlib.contextmanager
+def many_shapes(compiled: bool) -> Iterator[None]:
+    """Allow `SHAPES` compilations of a function inside; beyond its own limit the compiler would stop without a word."""
+    if not compiled:
+        yield
+        return
+    from torch._dynamo import config
+
+    limit = max(config.recompile_limit, SHAPES)
+    total = max(config.accumulated_recompile_limit, 4 * SHAPES)
+    with config.patch(recompile_limit=limit, accumulated_recompile_limit=total):
+        yield
 
 
 def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
