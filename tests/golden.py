@@ -66,16 +66,23 @@ def facts(run, ids):
         outputs |= answer(run.step, run.assembly, samples, torch.device("cpu"), 8).outputs
     digest, shown = hashlib.sha256(), []
     for value in outputs.values():
-        parts = [np.asarray(part) for part in value] if value.dtype == object else [value]  # ragged: a part per sample
-        for part in parts:
+        numbers = []
+        for part in leaves(value):
             digest.update(f"{part.dtype.str} {part.shape}".encode() + np.ascontiguousarray(part).tobytes())
-        array = np.concatenate([part.ravel() for part in parts])
-        shown.append([float(number) for number in array.ravel()[:SHOWN]] if array.dtype.kind in "fiub" else [])
+            if part.dtype.kind in "fiub":
+                numbers += part.ravel()[: SHOWN - len(numbers)].tolist()
+        shown.append([float(number) for number in numbers])
     return {
         "batches": list(ids),
         "losses": [record["loss"] for record in run.records if "loss" in record],
         "predictions": {"sha256": digest.hexdigest(), "first": shown},
     }
+
+
+def leaves(value):
+    """The arrays of numbers or of text in an output; ragged outputs are arrays of arrays."""
+    array = np.asarray(value)
+    return [leaf for part in array.ravel() for leaf in leaves(part)] if array.dtype == object else [array]
 
 
 def write(name, found):
