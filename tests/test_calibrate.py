@@ -7,10 +7,10 @@ import pytest
 
 from sciformer.calibrate import calibrate, forget
 from sciformer.cli import main
-from sciformer.errors import UserError
 from sciformer.metrics import spread, stretch, temperature
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
+from tests.errors import refuses
 
 from .train.tiny import go
 
@@ -46,11 +46,12 @@ def test_weights_of_samples_count():
 
 def test_what_has_no_temperature():
     right = softmax(np.eye(3)[np.arange(30) % 3])
-    with pytest.raises(UserError, match="some wrong answers"):
+    with refuses(30) as flawless:
         temperature(right, np.arange(30) % 3)
-    with pytest.raises(UserError, match="better than guessing"):
+    with refuses(30) as guessed:
         temperature(right, (np.arange(30) + 1) % 3)
-    with pytest.raises(UserError):
+    assert flawless.value.message != guessed.value.message
+    with refuses():
         temperature(np.full((2, 2), np.nan), [0, 1])
 
 
@@ -62,7 +63,7 @@ def test_factors_of_deviations_and_quantiles():
     factor = stretch(levels, target, 1, 0.68)
     inside = np.abs(target - mean) < factor
     assert inside.mean() == pytest.approx(0.68, abs=0.01)
-    with pytest.raises(UserError, match="all are exact"):
+    with refuses():
         spread([1.0], [1.0], [1.0])
 
 
@@ -172,13 +173,11 @@ def test_training_on_takes_it_back(tmp_path):
 
 def test_wrong_wishes(tmp_path):
     made = go(images(tmp_path, "classify"), tmp_path / "run")
-    with pytest.raises(UserError, match="to calibrate with to be one of valid, test; found 'train'"):
+    with refuses("valid, test", "'train'", key="--part"):
         calibrate(made, "train")
     bare = images(tmp_path, "classify").change({"data.split": {"valid": 0.0, "test": 0.0}})
-    with pytest.raises(UserError, match="a part `valid` that was not trained on"):
+    with refuses("`valid`", key="data.split", hint="data.split"):
         calibrate(go(bare, tmp_path / "bare"))
     hidden = images(tmp_path, "classify").change({"objective": {"kind": "masked"}})
-    with pytest.raises(
-        UserError, match=r"an objective with probabilities or deviations .* found objective.kind: masked"
-    ):
+    with refuses("masked", "classify", "regress", key="objective.kind"):
         calibrate(go(hidden, tmp_path / "hidden"))

@@ -101,24 +101,24 @@ def test_a_classifier_starts_at_the_logarithm_of_its_classes(images):
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"),
+    ("changes", "mentions"),
     [
-        ({"data.files": ["stroy.txt"]}, "the data: expected text files named 'stroy.txt'"),
-        ({"model.heads": 3}, "a step of the training: expected model.dim as a multiple of model.heads"),
-        ({"train.best": "auc"}, "train.best"),
-        ({"train.device": "cuda:99"}, "CUDA device"),
-        ({"tokens.vocabulary": 3}, "tokens.vocabulary"),
+        ({"data.files": ["stroy.txt"]}, ["the data: ", "'stroy.txt'"]),
+        ({"model.heads": 3}, ["a step of the training: ", "model.dim", "model.heads"]),
+        ({"train.best": "auc"}, ["train.best", "'auc'"]),
+        ({"train.device": "cuda:99"}, ["train.device", "cuda:99"]),
+        ({"tokens.vocabulary": 3}, ["tokens.vocabulary"]),
     ],
 )
-def test_what_is_wrong_is_a_sentence(changes, problem):
+def test_what_is_wrong_is_a_sentence(changes, mentions):
     checked = check(text(**changes))
-    assert any(problem in sentence for sentence in checked.problems), checked.problems
+    assert any(all(word in sentence for word in mentions) for sentence in checked.problems), checked.problems
     assert "to mend" in shown(checked)
 
 
 def test_a_wrong_key_is_found_without_an_exception(tmp_path):
     (tmp_path / "my.yaml").write_text("base: text/gpt-char\nmodel:\n  dept: 3\n")
-    assert "did you mean model.depth?" in " ".join(check(tmp_path / "my.yaml").problems)
+    assert "model.depth" in " ".join(check(tmp_path / "my.yaml").problems)
 
 
 def test_samples_that_are_not_finite_are_counted_and_tried(images, monkeypatch):

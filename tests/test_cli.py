@@ -6,12 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from sciformer import __version__
+from sciformer import __version__, cli
+from sciformer.by_line import check_place, check_prompts
 from sciformer.cli import app, main
+from sciformer.errors import UserError
 from sciformer.recipe import recipes
+from sciformer.terminal import check_run
+from tests.errors import refuses
 
 VERBS = [
     "recipes",
@@ -122,54 +127,80 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "mentions"),
     [
-        ("trian", 'Unknown command "trian". Did you mean "train"?'),
-        ("--versoin", "Unknown option: --versoin. Did you mean --version?"),
-        ("train text/gpt-char --rum x", "Unknown option: --rum. Did you mean --run?"),
-        ("train text/gpt-char --depth 3", "Unknown option: --depth. Did you mean --model.depth?"),
-        ("train text/gpt-char --learning-rate 3", "Unknown option: --learning-rate. See `sciformer train --help`."),
-        ("train text/gpt-char more", "'more' is one name too many."),
-        ("train gpt-cha", "did you mean text/gpt-char, text/gpt-char-large"),
-        ("train qqqqq", "`sciformer recipes` lists them; a file ends in .yaml"),
-        ("train mine.yaml", "mine.yaml does not exist"),
-        ("train text/gpt-char --model.dept 3", "model.dept is not known; did you mean model.depth?"),
-        ("train text/gpt-char --modle.depth 3", "modle is not known; did you mean model?"),
-        ("train text/gpt-char --train.depth 3", "`depth` belongs to model"),
-        ("train text/gpt-char --model.depth x", "expected a whole number, at least 0; found"),
-        ("train text/gpt-char --model.depth 1 --model.depth 2", "--model.depth once; found it twice"),
-        ("train --model.depth 8 text/gpt-char", "All that follows --model.depth belongs to it, so write RECIPE before"),
-        ("train text/gpt-char", "expected names of text files; found none. Give some with --data.files NAME"),
-        ("train text/gpt-char --data.files input.txt", "text files named 'input.txt'; found no such file"),
-        ("train text/gpt-char --plugin no.py", "--plugin to name a Python file; found"),
-        ("check text/gpt-chr", "did you mean text/gpt-char"),
-        ("recipes text/gpt-chr", "did you mean text/gpt-char"),
-        ("recipes --data.size 3", "no changes of keys here; found --data.size. Name a recipe to change."),
-        ("compare text/gpt-chr", "did you mean text/gpt-char"),
-        ("compare spins/ising-vit --seeds x", 'unable to convert "x" into int'),
-        ("compare spins/ising-vit --seeds 0", "one recipe and one seed or more"),
-        ("compare spins/ising-vit --grid rate", "a grid such as train.rate=1e-3,3e-4"),
-        ("compare spins/ising-vit --grid train.rats=1,2", "did you mean train.rate?"),
-        ("new", "needs KIND. There are: text, images, patches, jets, lightcurves."),
-        ("new txt a.txt", "Did you mean 'text'?"),
-        ("new text", "expected the names of your files; found none. sciformer new text FILE"),
-        ("new text a.txt", "files named 'a.txt'; found no such file"),
-        ("simulate", "needs WHAT. There are: cues, galaxies, jets, lattices, lenses, lightcurves."),
-        ("simulate latices a.npz", "Did you mean 'lattices'?"),
-        ("simulate galaxies", "`sciformer simulate galaxies` needs OUT."),
-        ("simulate jets a.npz b.npz", "'b.npz' is one name too many."),
-        ("simulate lattices a.txt", "a file named .npz; found a.txt. Call it a.npz"),
-        ("simulate lattices a.npz --model.depth 3", "such as --data.size 16; found --model.depth"),
-        ("simulate lattices a.npz --data.sise 3", "did you mean data.size?"),
-        ("generate", "needs RUN. Train one first: `sciformer train RECIPE`."),
-        ("generate runs/x", "a run at runs/x; found no such folder. Train one:"),
-        ("predict runs/x a.npz --out a.txt", "named .csv, .npz, .parquet or .root; found a.txt. Call it a.csv"),
-        ("report model.pt", "the folder of a run; found model.pt. Such files can run code"),
-        ("report .", "a run at .; found a folder without one"),
+        ("trian", ['"trian"', 'Did you mean "train"?']),
+        ("--versoin", ["--versoin", "Did you mean --version?"]),
+        ("train text/gpt-char --rum x", ["--rum", "Did you mean --run?"]),
+        ("train text/gpt-char --depth 3", ["--depth", "Did you mean --model.depth?"]),
+        ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
+        ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
+        ("new", ["KIND", "text, images, patches, jets, lightcurves"]),
+        ("simulate", ["WHAT", "cues, galaxies, jets, lattices, lenses, lightcurves"]),
+        ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
+        ("simulate jets a.npz b.npz", ["'b.npz'"]),
+        ("generate", ["RUN", "`sciformer train RECIPE`"]),
+        ("train --model.depth 8 text/gpt-char", ["--model.depth", "RECIPE"]),
+        ("compare spins/ising-vit --seeds x", ["--seeds", '"x"', "int"]),
     ],
 )
-def test_mistakes_are_answered_with_what_was_meant(capsys, line, message):
-    assert message in refused(capsys, *line.split())
+def test_mistakes_in_the_line_itself_are_answered_with_what_was_meant(capsys, line, mentions):
+    text = refused(capsys, *line.split())
+    assert [mention for mention in mentions if mention not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "mentions"),
+    [
+        ("train gpt-cha", None, ["gpt-cha", "Did you mean text/gpt-char, text/gpt-char-large"]),
+        ("train qqqqq", None, ["qqqqq", "`sciformer recipes`", ".yaml"]),
+        ("train mine.yaml", None, ["mine.yaml"]),
+        ("train text/gpt-char --model.dept 3", "model.dept", ["Did you mean model.depth?"]),
+        ("train text/gpt-char --modle.depth 3", "modle", ["Did you mean model?"]),
+        ("train text/gpt-char --train.depth 3", "train.depth", ["`depth` belongs to model"]),
+        ("train text/gpt-char --model.depth x", "model.depth", ["a whole number, at least 0", '"x"']),
+        ("train text/gpt-char --model.depth 1 --model.depth 2", "model.depth", ["--model.depth a b"]),
+        ("train text/gpt-char", None, ["--data.files"]),
+        ("train text/gpt-char --data.files input.txt", None, ["'input.txt'"]),
+        ("train text/gpt-char --plugin no.py", "--plugin", ["--plugin", "no.py"]),
+        ("check text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("recipes text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("recipes --data.size 3", "data.size", ["--data.size", "Name a recipe"]),
+        ("compare text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("compare spins/ising-vit --seeds 0", None, ["seed"]),
+        ("compare spins/ising-vit --grid rate", None, ["train.rate=1e-3,3e-4"]),
+        ("compare spins/ising-vit --grid train.rats=1,2", "train.rats", ["Did you mean train.rate?"]),
+        ("new txt a.txt", None, ["'txt'", "Did you mean 'text'?"]),
+        ("new text", None, ["sciformer new text FILE"]),
+        ("new text a.txt", None, ["'a.txt'"]),
+        ("simulate latices a.npz", None, ["'latices'", "Did you mean 'lattices'?"]),
+        ("simulate lattices a.txt", None, [".npz", "a.txt", "Call it a.npz"]),
+        ("simulate lattices a.npz --model.depth 3", "model.depth", ["--model.depth", "--data.size 16"]),
+        ("simulate lattices a.npz --data.sise 3", "data.sise", ["Did you mean data.size?"]),
+        ("generate runs/x", None, ["runs/x", "sciformer train RECIPE"]),
+        ("predict runs/x a.npz --out a.txt", None, [".csv, .npz, .parquet or .root", "a.txt", "Call it a.csv"]),
+        ("report model.pt", None, ["model.pt", "run code"]),
+        ("report .", None, ["no run at .", "folder"]),
+    ],
+)
+def test_mistakes_are_answered_with_what_was_meant(capsys, monkeypatch, line, key, mentions):
+    raised, status = [], cli.status
+
+    def watched(work):
+        def watch():
+            try:
+                work()
+            except UserError as error:
+                raised.append(error)
+                raise
+
+        return status(watch)
+
+    monkeypatch.setattr(cli, "status", watched)
+    text = refused(capsys, *line.split())
+    assert [mention for mention in mentions if mention not in text] == []
+    (error,) = raised
+    assert key is None or error.key == key
 
 
 def test_a_missing_recipe_is_answered_with_those_there_are(capsys):
@@ -186,11 +217,35 @@ def test_a_missing_run_is_answered_with_those_there_are(capsys, tmp_path):
     (tmp_path / "runs" / "gpt-char" / "weights.bin2").write_text("")
     assert "needs RUN. Runs here: runs/compare/a/seed-0, runs/gpt-char." in refused(capsys, "evaluate")
     assert "Did you mean runs/gpt-char?" in refused(capsys, "report", "runs/gpt-chr")
-    assert "a file. Its run is" in refused(capsys, "report", "runs/gpt-char/weights.bin2")
+    text = refused(capsys, "report", "runs/gpt-char/weights.bin2")
+    assert "runs/gpt-char/weights.bin2" in text
+    assert f"Its run is {tmp_path / 'runs/gpt-char'}." in text
 
 
 def test_keys_of_a_run_are_not_changed(capsys, tmp_path):
-    assert "found --model.depth. A run has its own recipe." in refused(capsys, "report", "x", "--model.depth", "8")
+    text = refused(capsys, "report", "x", "--model.depth", "8")
+    assert "--model.depth" in text
+    assert "A run has its own recipe." in text
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("model.pt", "run code"), ("a.txt", ""), ("folder", "sciformer train"), ("nothing", "sciformer train")],
+)
+def test_what_is_not_the_folder_of_a_run_is_named(path, hint):
+    Path("folder").mkdir()
+    Path("a.txt").write_text("")
+    with refuses(path, file=path, hint=hint):
+        check_run(Path(path))
+
+
+def test_prompts_and_their_places(tmp_path):
+    with refuses("--prompt", "--file", key="--prompt"):
+        check_prompts("a", Path("b"), None)
+    with refuses("--out", key="--out", hint="--file"):
+        check_prompts("a", None, Path("b"))
+    with refuses(tmp_path, file=tmp_path):
+        check_place(tmp_path)
 
 
 # Exit statuses, pipes, colours

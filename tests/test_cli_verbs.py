@@ -187,7 +187,7 @@ def test_a_plugin_is_named_and_asked_for_again(told, refused, tmp_path, monkeypa
     assert "cli_letters.py" in told("check", *plugin, *line)  # a plugin does not swallow the recipe behind it
     monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
     told("train", *plugin, *line, "--run", "own", "--quiet")
-    assert "the plugin cli_letters.py with which this run was made" in refused("evaluate", "own")
+    assert "--plugin cli_letters.py" in refused("evaluate", "own")
     assert told("evaluate", "own", *plugin).startswith("scores on the part valid")
 
 
@@ -195,39 +195,43 @@ def test_a_plugin_is_named_and_asked_for_again(told, refused, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "mentions"),
     [
-        ("generate {texts} --prompt=", "one character or more; found an empty one"),
-        ("generate {texts} --prompt aΩ", "that the model has seen; found 'Ω'"),
-        ("generate {texts} --length -3", "one token or more; found -3"),
-        ("generate {texts} --top-p 7", "top_p above 0 and at most 1; found 7.0"),
-        ("generate {texts} --temperature -1", "temperature of 0 or more"),
-        ("generate {images}", "tokens are text; found `tokens.kind: patches`"),
-        ("evaluate {texts} --part tests", "to be one of train, valid; found 'tests'"),
-        ("evaluate {texts} --part test", "to be one of train, valid; found 'test'"),
-        ("evaluate {texts} nothing.txt", "found no such file"),
-        ("predict {texts} {folder}/lines.txt", "an objective with an answer for each sample"),
-        ("predict {images} {folder}/lines.txt", "lines.txt"),
-        ("predict {images} {folder}/nothing.npz", "found no such file in {folder}"),
-        ("predict {images}", "needs FILES"),
-        ("predict {images} {folder}/images.npz --out {folder}/lines.txt/a.csv", "found a file of that name"),
-        ("predict {images} {folder}/images.npz --out {folder}/images/a.xlsx", "named .csv, .npz, .parquet or .root"),
-        ("inspect {images} --out {folder}/lines.txt", "found a file of that name"),
-        ("inspect {images} --samples 0", "one sample or more; found 0"),
-        ("inspect {images} --part scan", "to be one of train, valid; found 'scan'"),
-        ("report {folder}/lines.txt", "lines.txt, a file"),
-        ("report {folder}/images/model/weights.safetensors", "Its run is {images}."),
-        ("report {folder}", "Did you mean"),
-        ("train {folder}/lines.txt", "is not a recipe: its name should end in .yaml"),
-        ("train spins/ising-vit --run {folder}/lines.txt", "lines.txt; found Not a directory"),
-        ("train {folder}/images --run {folder}/images --train.batch 3", "train.batch: 4 -> 3"),
-        ("simulate lattices {folder}/lines.txt/a.npz", "found a file of that name"),
-        ("simulate lattices a.npz --data.lowest 4", "data.highest above data.lowest"),
+        ("generate {texts} --prompt=", ["prompt"]),
+        ("generate {texts} --prompt aΩ", ["'Ω'"]),
+        ("generate {texts} --length -3", ["length", "-3"]),
+        ("generate {texts} --top-p 7", ["top_p", "7.0"]),
+        ("generate {texts} --temperature -1", ["temperature", "-1"]),
+        ("generate {images}", ["tokens.kind", "patches"]),
+        ("evaluate {texts} --part tests", ["train, valid", "'tests'"]),
+        ("evaluate {texts} --part test", ["train, valid", "'test'"]),
+        ("evaluate {texts} nothing.txt", ["nothing.txt"]),
+        ("predict {texts} {folder}/lines.txt", ["objective.kind", "next_token"]),
+        ("predict {images} {folder}/lines.txt", ["lines.txt"]),
+        ("predict {images} {folder}/nothing.npz", ["nothing.npz", "{folder}"]),
+        ("predict {images}", ["FILES"]),
+        ("predict {images} {folder}/images.npz --out {folder}/lines.txt/a.csv", ["{folder}/lines.txt", "--out"]),
+        (
+            "predict {images} {folder}/images.npz --out {folder}/images/a.xlsx",
+            [".csv, .npz, .parquet or .root", "a.xlsx", "{folder}/images/a.csv"],
+        ),
+        ("inspect {images} --out {folder}/lines.txt", ["{folder}/lines.txt", "--out"]),
+        ("inspect {images} --samples 0", ["sample", "0"]),
+        ("inspect {images} --part scan", ["train, valid", "'scan'"]),
+        ("report {folder}/lines.txt", ["{folder}/lines.txt"]),
+        ("report {folder}/images/model/weights.safetensors", ["Its run is {images}."]),
+        ("report {folder}", ["{folder}", "Did you mean"]),
+        ("train {folder}/lines.txt", ["{folder}/lines.txt", ".yaml"]),
+        ("train spins/ising-vit --run {folder}/lines.txt", ["{folder}/lines.txt", "Not a directory"]),
+        ("train {folder}/images --run {folder}/images --train.batch 3", ["train.batch: 4 -> 3"]),
+        ("simulate lattices {folder}/lines.txt/a.npz", ["{folder}/lines.txt", "--out"]),
+        ("simulate lattices a.npz --data.lowest 4", ["data.highest", "data.lowest", "4"]),
     ],
 )
-def test_wrong_inputs_are_answered(runs, refused, line, message):
+def test_wrong_inputs_are_answered(runs, refused, line, mentions):
     names = {"folder": runs, "texts": runs / "texts", "images": runs / "images"}
-    assert message.format(**names) in refused(*(word.format(**names) for word in line.split(" ")))
+    text = refused(*(word.format(**names) for word in line.split(" ")))
+    assert [mention for mention in mentions if mention.format(**names) not in text] == []
 
 
 def test_a_run_without_its_model_is_answered(runs, refused, tmp_path):
@@ -235,14 +239,17 @@ def test_a_run_without_its_model_is_answered(runs, refused, tmp_path):
     (tmp_path / "run/model/weights.safetensors").unlink(missing_ok=True)
     (tmp_path / "run/model/weights.pt").write_bytes(b"")
     for line in ("evaluate run", "predict run images.npz", "inspect run"):
-        assert "weights.safetensors in run/model; found none. weights.pt is not opened" in refused(*line.split())
+        text = refused(*line.split())
+        assert "weights.safetensors" in text
+        assert "run/model" in text
+        assert "weights.pt" in text
 
 
 def test_places_that_may_not_be_written(runs, refused, tmp_path):
     (tmp_path / "a.csv").mkdir()
-    assert "found the folder 'a.csv'" in refused(
-        "predict", str(runs / "images"), str(runs / "images.npz"), "--out", "a.csv"
-    )
+    text = refused("predict", str(runs / "images"), str(runs / "images.npz"), "--out", "a.csv")
+    assert "'a.csv'" in text
+    assert "a.csv/NAME.csv" in text
     (tmp_path / "b.npz").mkdir()
     assert "b.npz" in refused("simulate", "lattices", "b.npz", *LATTICES)
 
@@ -252,7 +259,8 @@ def test_a_recipe_with_problems_fails_the_check(capsys, tmp_path):
     assert main(["check", "text/gpt-char", "--data.files", "fox.txt", "--model.dim", "30", *SMALL[1:]]) == 0
     assert main(["check", "text/gpt-char"]) == 2
     found = capsys.readouterr().out.replace(" \n", " ")
-    assert "problem: the data: expected names of text files; found none. Give some with --data.files" in found
+    assert "problem: the data: " in found
+    assert "--data.files" in found
     assert found.endswith("1 problem to mend\n")
 
 

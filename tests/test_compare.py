@@ -12,8 +12,9 @@ from rich.console import Console
 from sciformer import compare as module
 from sciformer.compare import compare, number, parse_grid, show_comparison
 from sciformer.comparison import Comparison, Figure, Row, Trial, choose, verdict
-from sciformer.errors import Stopped, UserError
+from sciformer.errors import Stopped
 from sciformer.recipe import Recipe, RecipeError
+from tests.errors import refuses
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def test_of_a_grid_the_best_by_validation_is_compared_and_one_failure_loses_noth
     assert (tmp_path / "runs/b/model.heads=2/seed-5/model/weights.safetensors").exists()
     good, bad = found.rows
     assert (good.chosen, bad.chosen) == (True, False)
-    assert "model.dim as a multiple of model.heads" in bad.trials[0].error
+    assert "model.heads" in bad.trials[0].error
     assert "1 of 2 runs failed" in " ".join(found.warnings)
     text = printed(found)
     assert "point of the grid with the best validation loss" in text
@@ -117,15 +118,15 @@ def test_a_stop_is_a_stop(recipe, tmp_path, monkeypatch):
 
 
 def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
-    with pytest.raises(RecipeError, match=r"model.dept.*did you mean model.depth"):
+    with refuses(key="model.dept", hint="model.depth", error=RecipeError):
         compare([recipe()], 1, tmp_path / "no", {"model.dept": [1]}, show=False)
-    with pytest.raises(UserError, match=r"train\.seed"):
+    with refuses(key="train.seed", hint="--seeds"):
         compare([recipe()], 1, tmp_path / "no", {"train.seed": [1]}, show=False)
-    with pytest.raises(UserError, match="one recipe and one seed"):
+    with refuses("0 and 1"):
         compare([], 1, tmp_path / "no")
     assert not (tmp_path / "no").exists()
     for word in ("rate=1", "train.rate", "train.rate="):
-        with pytest.raises(UserError, match="a grid such as"):
+        with refuses(repr(word), key="--grid"):
             parse_grid([word])
     assert parse_grid(["train.rate=1e-3,3e-4,1e-3", "model.depth=2"]) == {
         "train.rate": ["1e-3", "3e-4"],

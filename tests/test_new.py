@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from sciformer.check import check
-from sciformer.errors import UserError
 from sciformer.guess.patches import _side
 from sciformer.new import new
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 RANDOM = np.random.default_rng(0)
 TINY = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "train.steps": 3, "train.warmup": 1, "train.device": "cpu"}
@@ -117,7 +117,7 @@ def test_nothing_is_overwritten_unless_told(tmp_path):
     name = story(tmp_path / "story.txt")
     path = new("text", [name])
     path.write_text("mine")
-    with pytest.raises(UserError, match=r"no file at story.yaml yet.*--overwrite"):
+    with refuses(file="story.yaml", hint="--overwrite"):
         new("text", [name])
     assert path.read_text() == "mine"
     assert "base:" in new("text", [name], overwrite=True).read_text()
@@ -132,49 +132,43 @@ def test_odd_names_stay_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "content", "words"),
+    ("kind", "name", "content", "mentions", "hint"),
     [
-        (
-            "txt",
-            "a.txt",
-            b"x" * 900,
-            "patches, arrays, jets, lightcurves, images; found 'txt'. Did you mean 'text'",
-        ),
-        ("text", "a.txt", "café ".encode("latin1") * 200, "UTF-8 text in a.txt"),
-        ("text", "a.txt", b"\0\1" * 900, "a binary file"),
-        ("text", "a.txt", b"short", "500 characters or more; found 5"),
-        ("text", "a.txt", b"", "an empty file"),
-        ("patches", "a.txt", b"x" * 900, "a file named .npz or .npy"),
-        ("patches", "a.npz", b"x" * 900, "a.npz"),
+        ("txt", "a.txt", b"x" * 900, ("patches, arrays, jets, lightcurves, images", "'txt'"), "'text'"),
+        ("text", "a.txt", "café ".encode("latin1") * 200, ("UTF-8", "a.txt"), "--data.errors replace"),
+        ("text", "a.txt", b"\0\1" * 900, ("a.txt", "binary"), ""),
+        ("text", "a.txt", b"short", (500, "not 5"), ""),
+        ("text", "a.txt", b"", ("a.txt", "empty"), ""),
+        ("patches", "a.txt", b"x" * 900, ("a.txt", ".npz", ".npy"), ""),
+        ("patches", "a.npz", b"x" * 900, ("a.npz",), ""),
     ],
 )
-def test_wrong_files_give_the_errors_of_the_readers(tmp_path, kind, name, content, words):
+def test_wrong_files_give_the_errors_of_the_readers(tmp_path, kind, name, content, mentions, hint):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError) as caught:
+    with refuses(*mentions, hint=hint):
         new(kind, [name])
-    assert words in str(caught.value)
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize(
-    ("column", "words"),
+    ("column", "mentions", "hint"),
     [
-        (np.zeros((9, 3, 8, 8)), "channels last in `x`"),
-        (np.zeros((9, 3)), "a column of images"),
-        (np.full((9, 8, 8), np.nan), "finite pixels"),
+        (np.zeros((9, 3, 8, 8)), ("`x`", (9, 3, 8, 8)), "numpy.moveaxis(x, 1, -1)"),
+        (np.zeros((9, 3)), ("`x`", (9, 3)), ""),
+        (np.full((9, 8, 8), np.nan), ("pixels",), ""),
     ],
 )
-def test_images_that_cannot_be_cut_are_refused(tmp_path, column, words):
+def test_images_that_cannot_be_cut_are_refused(tmp_path, column, mentions, hint):
     np.savez(tmp_path / "a.npz", x=column)
-    with pytest.raises(UserError, match=words):
+    with refuses(*mentions, hint=hint):
         new("patches", ["a.npz"])
 
 
 def test_names_are_needed_and_a_recipe_is_a_yaml_file(tmp_path):
-    with pytest.raises(UserError, match="the names of your files"):
+    with refuses(hint="sciformer new text FILE"):
         new("text", [])
     story(tmp_path / "story.txt")
-    with pytest.raises(UserError, match=r"stroy.*story.txt is there"):
+    with refuses("stroy", "story.txt"):
         new("text", ["stroy.txt"])
-    with pytest.raises(UserError, match=r"Call it a.yaml"):
+    with refuses("a.txt", hint="a.yaml"):
         new("text", ["story.txt"], "a.txt")

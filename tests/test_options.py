@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sciformer.errors import UserError
-from sciformer.options import options, parse_arguments, shown, typed, words
+from sciformer.options import mismatch, options, parse_arguments, shown, typed, words
+from tests.errors import refuses
 
 
 @settings(deadline=None, max_examples=50)
@@ -45,7 +45,7 @@ def test_arguments_by_example():
         "x.y": ["-1", "-2"],
         "a.b": "c",
     }
-    with pytest.raises(UserError, match=r"expected --a\.b once; found it twice"):
+    with refuses("--a.b", key="a.b", hint="--a.b a b"):
         parse_arguments(["--a.b", "1", "--a.b=2"])
 
 
@@ -130,6 +130,13 @@ def test_types_in_words(annotation, text):
         value: annotation
 
     assert options(Holder)[0].type == text
+
+
+def test_a_value_of_another_type_is_told_with_what_may_be_meant():
+    assert mismatch(int | Literal["full"], "fulll")[1] == "Did you mean full?"
+    assert '"8"' in mismatch(str | None, 8)[1]
+    assert mismatch(int, 2.5) == ("must be a whole number, not 2.5", "")
+    assert mismatch(dict[str, float], 3) == ("must have keys with numbers, not 3", "")
 
 
 def test_long_values_are_cut():

@@ -10,6 +10,7 @@ from sciformer import registry
 from sciformer.errors import UserError
 from sciformer.plugin import Plugin, load, recorded, required
 from sciformer.recipe import options
+from tests.errors import refuses
 
 BEADS = '''\
 from sciformer.registry import Section, register
@@ -43,12 +44,13 @@ def write(tmp_path):
     return write_file
 
 
-def refusal(path) -> str:
+def refusal(path) -> UserError:
     registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     with pytest.raises(UserError) as caught:
         load(path)
     assert registered == registry.REGISTERED  # nothing of a broken file stays
-    return str(caught.value)
+    assert (caught.value.key, caught.value.file) == ("--plugin", str(path))
+    return caught.value
 
 
 def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
@@ -71,41 +73,45 @@ def test_the_same_file_twice_is_one_plugin(write):
 
 
 def test_two_files_of_one_name_or_one_file_of_two_contents_are_refused(write):
-    load(write(BEADS))
-    assert "expected one plugin called test_beads.py; found two" in refusal(write(BEADS + "\n", "b/test_beads.py"))
-    assert "Start Python anew" in refusal(write(BEADS + "# changed\n"))
-    message = refusal(write(BEADS, "other.py"))
-    assert "found tokens test-own-beads, which another plugin registered" in message
+    first = load(write(BEADS))
+    second = write(BEADS + "\n", "b/test_beads.py")
+    error = refusal(second)
+    assert f"{first.path} and {second}" in error.message
+    assert "Rename" in error.hint
+    error = refusal(write(BEADS + "# changed\n"))
+    assert "test_beads.py" in error.message
+    assert "Start Python anew" in error.hint
+    assert "tokens test-own-beads" in refusal(write(BEADS, "other.py")).message
 
 
 def test_files_that_cannot_be_plugins(write, tmp_path):
-    assert "does not exist" in refusal(tmp_path / "no.py")
-    assert "is not a file" in refusal(tmp_path)
-    assert "a.txt, which does not end in .py" in refusal(write(BEADS, "a.txt"))
-    assert "expected a.py to register something; found nothing" in refusal(write("x = 1\n", "a.py"))
-    assert '@register("tokens"' in refusal(write("x = 1\n", "a.py"))
+    assert str(tmp_path / "no.py") in refusal(tmp_path / "no.py").message
+    assert str(tmp_path) in refusal(tmp_path).message
+    message = refusal(write(BEADS, "a.txt")).message
+    assert "a.txt" in message
+    assert ".py" in message
+    error = refusal(write("x = 1\n", "a.py"))
+    assert "a.py" in error.message
+    assert '@register("tokens"' in error.hint
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    ("text", "line", "reason"),
     [
-        ("\nhelp_me = 1 / 0\n", ["ZeroDivisionError: division by zero", "a.py, line 2: help_me = 1 / 0"]),
-        ("import json\njson.loads('x')\n", ["JSONDecodeError", "a.py, line 2: json.loads('x')"]),
-        ("x = 1\ndef f(:\n", ["SyntaxError", "a.py, line 2: def f(:"]),
-        ("import no_such_package\n", ["No module named 'no_such_package'", "line 1: import no_such_package"]),
-        ("raise SystemExit(3)\n", ["SystemExit: 3", "line 1: raise SystemExit(3)"]),
-        (
-            BEADS.replace("test-own-beads", "text"),
-            ["'text', which Sciformer has already", 'line 3: @register("tokens"'],
-        ),
-        (BEADS + "raise KeyError\n", ["KeyError", "line 7: raise KeyError"]),
-        ("x = '\0'\n", ["null bytes"]),
+        ("\nhelp_me = 1 / 0\n", 2, ["ZeroDivisionError: division by zero", "a.py, line 2: help_me = 1 / 0"]),
+        ("import json\njson.loads('x')\n", 2, ["JSONDecodeError", "a.py, line 2: json.loads('x')"]),
+        ("x = 1\ndef f(:\n", 2, ["SyntaxError", "a.py, line 2: def f(:"]),
+        ("import no_such_package\n", 1, ["No module named 'no_such_package'", "line 1: import no_such_package"]),
+        ("raise SystemExit(3)\n", 1, ["SystemExit: 3", "line 1: raise SystemExit(3)"]),
+        (BEADS.replace("test-own-beads", "text"), 3, ["UserError", "Beads", "'text'", 'line 3: @register("tokens"']),
+        (BEADS + "raise KeyError\n", 7, ["KeyError", "line 7: raise KeyError"]),
+        ("x = '\0'\n", None, ["null bytes"]),
     ],
 )
-def test_an_error_at_import_shows_the_users_own_line(write, text, reason):
-    message = refusal(write(text, "a.py"))
-    assert message.startswith("expected a.py to import; found ")
-    assert [part for part in reason if part not in message] == []
+def test_an_error_at_import_shows_the_users_own_line(write, text, line, reason):
+    error = refusal(write(text, "a.py"))
+    assert error.line == line
+    assert [part for part in reason if part not in error.message] == []
     assert "sciformer_plugin_a" not in sys.modules
     assert load(write(BEADS, "a.py")).name == "a.py"  # mended
 
@@ -118,11 +124,11 @@ def test_a_run_asks_for_its_plugins_again(tmp_path):
     required(None, [other])
     required(then.record(), [other, then])
     required(recorded([then, other]), [other, then])
-    with pytest.raises(UserError, match=r"plugin beads\.py .* found none\. Pass --plugin beads\.py"):
+    with refuses("beads.py", key="--plugin", hint="--plugin beads.py"):
         required(then.record(), [])
-    with pytest.raises(UserError, match=r"found only other\.py\. Pass --plugin beads\.py"):
+    with refuses("beads.py", "other.py", key="--plugin", hint="--plugin beads.py"):
         required(recorded([then, other]), [other])
-    with pytest.raises(UserError, match=r"sha256 aaaaaaaaaaaa\); found .*new/beads\.py with another content"):
+    with refuses("sha256 aaaaaaaaaaaa", "sha256 bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
         required(then.record(), [now])
     required(then.record(), [now], accepted=True)
 

@@ -1,14 +1,14 @@
 """Mistakes that nobody would notice: each was made once."""
 
 import numpy as np
-import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.errors import UserError, one_of
+from sciformer.errors import one_of
 from sciformer.evaluate import answer, judge
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 TRAIN = {"steps": 2, "batch": 4, "warmup": 0, "device": "cpu"}
 MODEL = {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2}
@@ -76,7 +76,7 @@ def test_a_class_that_only_others_have_is_found_before_training(tmp_path):
     label[::3] = 1
     rows = assembled(tmp_path, {"kind": "classify"}, image=images(30), label=label).splits.sources["valid"].rows[0]
     label[rows[0]] = 7
-    with pytest.raises(UserError, match=r"in the part `valid` only classes .*found 7"):
+    with refuses("`valid`", 7):
         assembled(tmp_path, {"kind": "classify"}, image=images(30), label=label)
 
 
@@ -84,14 +84,14 @@ def test_negative_weights_are_refused(tmp_path):
     weight = np.where(np.arange(20) % 2, 1.0, -1.0)
     columns = {"image": images(20), "label": np.arange(20) % 2, "w": weight}
     made = assembled(tmp_path, {"kind": "classify", "weight": "w"}, **columns)
-    with pytest.raises(UserError, match="weights of 0 or more in column `w`"):
+    with refuses("`w`"):
         judge(step_of(made), made, made.dataset("train"))
 
 
 def test_a_column_called_answer_is_no_truth(tmp_path):
     made = assembled(tmp_path, {"kind": "classify"}, image=images(20), label=np.arange(20) % 2)
     others = made.samples({"image": images(5), "answer": np.zeros(5, int)})
-    with pytest.raises(UserError, match="label"):
+    with refuses("label"):
         judge(step_of(made), made, others)
 
 
@@ -104,7 +104,7 @@ def test_whole_numbers_are_classes_whatever_their_type(tmp_path):
 def test_two_kinds_of_tokens_are_refused_in_words(tmp_path):
     tokens = {"a": {"kind": "patches", "patch": 2}, "b": {"kind": "patches", "patch": 4}}
     made = assembled(tmp_path, {"kind": "classify"}, tokens, image=images(20), label=np.arange(20) % 2)
-    with pytest.raises(UserError, match=r"one kind of tokens for `model.kind: encoder`; found 2: a, b"):
+    with refuses("encoder", 2, "a, b", key="tokens"):
         made.network()
 
 
@@ -119,5 +119,5 @@ def test_no_part_to_choose_on_is_said(tmp_path):
 
 
 def test_the_nearest_name_is_found_whatever_its_letters():
-    with pytest.raises(UserError, match=r"found 'Qcd'. Did you mean 'QCD'"):
+    with refuses("QCD, Top", "'Qcd'", hint="'QCD'"):
         one_of("a class", "Qcd", ["QCD", "Top"])

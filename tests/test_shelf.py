@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from sciformer import shelf
-from sciformer.errors import UserError
 from sciformer.recipe import recipes
+from tests.errors import refuses
 
 MADE_UP = {
     "a.number": {"value": 1.46912, "unit": "nats", "spread": 0.0123, "seeds": 3, "hardware": "2 CPU cores, x86"},
@@ -77,5 +77,5 @@ def test_scores_are_listed():
 
 def test_a_folder_that_cannot_be_made_is_answered(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="found a file of that name"):
+    with refuses(tmp_path / "file", file=tmp_path / "file", hint="--out"):
         shelf.make_folder(tmp_path / "file")

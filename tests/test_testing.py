@@ -9,11 +9,11 @@ from torch import nn
 
 from sciformer.data.batch import Stream
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
 from sciformer.registry import BUILT_IN, find
 from sciformer.testing import check_tokens
 from sciformer.tokens.base import Readout, Tokens
 from sciformer.tokens.text import as_table
+from tests.errors import refuses
 from tests.tokens.curves_table import curves
 from tests.tokens.jets_table import jets
 
@@ -287,5 +287,5 @@ def test_missing_values_are_allowed_where_they_are_named():
 
 
 def test_one_sample_is_too_few():
-    with pytest.raises(UserError, match="two samples or more"):
+    with refuses(1):
         check_tokens(Beads(kind="beads"), {"bead": Lists(np.ones(2), np.array([2]))})

@@ -16,13 +16,13 @@ from sciformer import by_line
 from sciformer.assembly import Assembly
 from sciformer.cli import main
 from sciformer.data.batch import View
-from sciformer.errors import UserError
 from sciformer.inspect.alignment import align
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from sciformer.search import beam_search, normalised
 from sciformer.tokens.text import Text
 from sciformer.translate import translate_with
+from tests.errors import refuses
 
 CPU = torch.device("cpu")
 CHANGES: dict[str, Any] = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.device": "cpu"}
@@ -66,7 +66,7 @@ def test_lines_come_through_a_pipe(
 
 def test_broken_bytes_in_a_pipe_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     piped(monkeypatch, b"one\ntwo \xff\n")
-    with pytest.raises(UserError, match="line 2"):
+    with refuses("line 2", hint="iconv"):
         by_line.lines_of(Path("-"))
 
 
@@ -80,7 +80,7 @@ def test_a_place_is_refused_before_the_work(
     (tmp_path / "a.txt").write_text("one\n", "utf-8")
     (tmp_path / "a.png").mkdir()
     for out, picture in ((tmp_path, None), (None, tmp_path / "a.png"), (tmp_path / "a.txt" / "b", None)):
-        with pytest.raises(UserError, match="folder"):
+        with refuses(out.parent if out and out.parent.is_file() else out or picture):
             by_line.translate_file(runs["both"], tmp_path / "a.txt", out, None, None, picture, 1)
 
 
@@ -104,13 +104,13 @@ def test_a_large_penalty_does_not_overflow(runs: dict[str, Run]) -> None:
     assert normalised(-2.0, 7, 0.6) == pytest.approx(-2 / 2**0.6)
     run = runs["both"]
     assert len(translate_with(run.model, run.assembly, CPU, ["one"], beam=2, penalty=1e4)) == 1
-    with pytest.raises(UserError, match="length penalty"):
+    with refuses("inf", key="--penalty"):
         translate_with(run.model, run.assembly, CPU, ["one"], penalty=float("inf"))
 
 
 def test_a_broken_model_is_said_to_be_broken() -> None:
     broken = torch.full((1, 4), torch.nan)
-    with pytest.raises(UserError, match="NaN"):
+    with refuses("NaN"):
         beam_search(lambda last: broken, lambda rows: None, broken, 0, torch.tensor([3]))
 
 
@@ -124,32 +124,32 @@ def test_an_alignment_is_of_what_was_read(runs: dict[str, Run]) -> None:
     found = align(runs["both"], "one " * 30, "eins " * 30)
     assert len(found.source) == 8
     assert len(found.target) == 7
-    with pytest.raises(UserError, match="room for its translation"):
+    with refuses(runs["prompt"].recipe.tokens.context):
         align(runs["prompt"], "one " * 30, "eins")
 
 
 @pytest.mark.parametrize("role", ["begin", "end"])
 def test_what_is_written_has_a_frame_from_the_start(tmp_path: Path, role: str) -> None:
-    with pytest.raises(UserError, match=f"a token for the {role}"):
+    with refuses(f"`{role}: false`", key=f"tokens.{role}"):
         Assembly.open(recipe(tmp_path, **{f"tokens.target.{role}": False})).network()
 
 
 def test_a_prompted_decoder_needs_an_end(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a token for the end"):
+    with refuses("`end: false`", key="tokens.end"):
         Assembly.open(recipe(tmp_path, "text/gpt-translate", **{"tokens.end": False})).network()
 
 
 @pytest.mark.parametrize(
-    ("changes", "complaint"),
+    ("changes", "key", "mentions"),
     [
-        ({"model.depth": 0}, "model.depth of 1 or more"),
-        ({"model.score": "location", "model.longest": 9}, "model.longest of 512 or more"),
+        ({"model.depth": 0}, "model.depth", [1, 0]),
+        ({"model.score": "location", "model.longest": 9}, "model.longest", [512, 9]),
     ],
 )
 def test_sizes_of_a_recurrent_decoder_are_looked_at_first(
-    tmp_path: Path, changes: dict[str, Any], complaint: str
+    tmp_path: Path, changes: dict[str, Any], key: str, mentions: list[int]
 ) -> None:
-    with pytest.raises(UserError, match=complaint):
+    with refuses(*mentions, key=key):
         Assembly.open(recipe(tmp_path, "text/seq2seq-gru", **changes)).network()
 
 

@@ -47,7 +47,8 @@ def write_predictions(
             sheet.add(run.predict(table))
             meter.add(rows_of(table))
         if not sheet.count:
-            raise UserError("at least one sample in the files", "none")
+            named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
+            raise UserError(f"there are no samples in {named}", file=files[0] if len(files) == 1 else None)
     return sheet.count
 
 
@@ -70,7 +71,11 @@ class Sheet:
     def __init__(self, path: Path, objective: Any = None, overwrite: bool = False) -> None:
         check_table(path)
         if path.exists() and not overwrite:
-            raise UserError(f"no file at {path} yet", "one", "Name another with --out, or replace it with --overwrite.")
+            raise UserError(
+                f"{path} exists already",
+                hint="Name another file with --out, or replace it with --overwrite.",
+                file=path,
+            )
         make_folder(path.parent)
         self.path, self.objective, self.count = path, objective, 0
         self.partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
@@ -90,7 +95,8 @@ class Sheet:
         self.names = self.names or set(columns)
         if odd := sorted(self.names ^ set(columns)):
             raise UserError(
-                "the same columns in all files", f"`{odd[0]}` in some of them alone", "Ask for these apart."
+                f"the column `{odd[0]}` is in some of the files only",
+                hint="Ask for these files apart.",
             )
         try:
             if self.form is None:
@@ -119,7 +125,11 @@ class Sheet:
             self.partial.unlink(missing_ok=True)
 
     def _refused(self, error: OSError) -> UserError:
-        return UserError(f"to write {self.path}", f"{error.strerror or error}", "Name another place with --out.")
+        return UserError(
+            f"{self.path} cannot be written: {error.strerror or error}",
+            hint="Name another place with --out.",
+            file=self.path,
+        )
 
 
 def flat(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:

@@ -68,7 +68,7 @@ class Assembly:
         data = wanted(recipe)
         splits = data.open(say) if write else data.reopen(say)
         if "train" not in splits.sources:
-            raise UserError("a part of the data to train on", f"only {', '.join(splits.sources)}")
+            raise UserError(f"the data have no part to train on, only {', '.join(splits.sources)}", key="data")
         made = cls(recipe, splits)
         if state is not None:
             made.restore(state)
@@ -116,7 +116,7 @@ class Assembly:
 
     def _restore_tokens(self, state: Mapping[str, Any]) -> None:
         for name, tokens in self.tokens.items():
-            one_of("a stream of tokens in the stored state", name, state["tokens"])
+            one_of("the stream of tokens in the stored state", name, state["tokens"])
             tokens.state.update(copy.deepcopy(state["tokens"][name]))
 
     @property
@@ -131,7 +131,7 @@ class Assembly:
         """The samples of a part of the data; windows of the training may overlap, others follow each other."""
         assert self.splits is not None
         if part not in self._datasets:
-            one_of("a part of the data", part, self.splits.sources)
+            one_of("the part of the data", part, self.splits.sources)
             self._datasets[part] = self.samples(self.splits.sources[part], training=part == "train")
         return self._datasets[part]
 

@@ -26,13 +26,15 @@ def translate_file(
     from .translate import translate
 
     if picture is not None and picture.suffix not in PICTURES:
-        raise UserError(f"a picture named {', '.join(PICTURES)}", f"{picture}")
+        raise UserError(
+            f"the name of a picture must end in {', '.join(PICTURES)}, not {picture}", key="--alignment", file=picture
+        )
     for place in (out, picture):
         if place is not None:
             check_place(place)
     lines = lines_of(file)
     if picture is not None and not 1 <= line <= len(lines):
-        raise UserError(f"a line of {file}, 1 to {len(lines)}", f"--line {line}")
+        raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
     with counting("translating") as tell:
         answers = translate(run, lines, beam=beam, penalty=penalty, tell=tell)
     if out is None:
@@ -55,9 +57,10 @@ def translate_file(
 def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
     """Refuse what does not go together, before anything is read."""
     if prompt is not None and file is not None:
-        raise UserError("--prompt or --file", "both")
+        raise UserError("--prompt and --file cannot be given together", hint="Give one of them.", key="--prompt")
     if out is not None and file is None:
-        raise UserError("--file with the prompts for --out", "--out alone", "Without it the text is printed.")
+        hint = "Name the file of prompts with --file; without --out the text is printed."
+        raise UserError("--out needs --file, with the prompts", hint=hint, key="--out")
 
 
 def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes: Any) -> None:
@@ -98,19 +101,22 @@ def _standard_input() -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
-        found = f"{raw[place : place + 4].hex(' ')} in line {raw[:place].count(10) + 1}"
+        line = raw[:place].count(10) + 1
         raise UserError(
-            "UTF-8 text on the standard input", found, "Send it through: iconv -f latin1 -t utf-8"
+            f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}",
+            hint="Send it through: iconv -f latin1 -t utf-8",
+            line=line,
         ) from error
 
 
 def check_place(path: Path) -> None:
     """Refuse a place where no file can be written, before the work of filling it."""
     if path.is_dir():
-        raise UserError(f"the name of a file to write, not of a folder: {path}", "a folder")
+        raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
     make_folder(path.parent)
     if not os.access(path.parent, os.W_OK):
-        raise UserError(f"a folder {path.parent} to write into", "no right to", "Name another place.")
+        message = f"there is no permission to write into the folder {path.parent}"
+        raise UserError(message, hint="Name another place.", file=path.parent)
 
 
 def write_text(path: Path, text: str) -> None:

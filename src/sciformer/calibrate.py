@@ -52,9 +52,13 @@ def calibrate(run: Run, part: str = "valid") -> Calibration:
     deviations of each value. Which answer is given does not change. Anew each time, from the model as it was trained.
     """
     parts = run.data().parts()
-    one_of("a part of the data to calibrate with", part, [name for name in parts if name != "train"] or ["valid"])
+    one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")
     if part not in parts:
-        raise UserError(f"a part `{part}` that was not trained on", "none", "Keep one apart: see data.split.")
+        raise UserError(
+            f"the data have no part `{part}` that was not trained on",
+            hint="Keep a part of the data apart: see data.split.",
+            key="data.split",
+        )
     objective = run.assembly.objective
     for key in run.calibration.get("state", {}):
         objective.state.pop(key, None)

@@ -68,7 +68,7 @@ def compare(
     """
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
     if not recipes or not numbers:
-        raise UserError("one recipe and one seed or more", f"{len(recipes)} and {len(numbers)}")
+        raise UserError(f"a comparison needs at least one recipe and one seed, not {len(recipes)} and {len(numbers)}")
     tell = say or (print if show else lambda text: None)
     where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
     rows: dict[tuple[str, str, str], Row] = {}

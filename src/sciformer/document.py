@@ -16,11 +16,12 @@ from typing import Any
 import yaml
 
 from .errors import UserError
-from .yaml_text import Keys, Loader, Tree, bracketed, dotted, on_one_line, scalar, syntax
+from .yaml_text import Keys, Loader, Place, Tree, bracketed, dotted, on_one_line, scalar, syntax
 
 __all__ = [
     "Document",
     "Keys",
+    "Place",
     "RecipeError",
     "bracketed",
     "differences",
@@ -39,43 +40,61 @@ CODE = ("plugin", "import", "_target_", "class_path")  # keys by which other lib
 
 
 class RecipeError(UserError):
-    """All mistakes found in a recipe, one line each."""
+    """All mistakes found in a recipe, one line each.
 
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = list(problems)
-        super().__init__("a recipe without mistakes", f"{len(self.problems)}")
+    errors      each mistake with its own message, hint, key, file and line
+    problems    the same as texts
+    The key, file, line and hint of the whole are those of the first mistake.
+    """
+
+    def __init__(self, problems: Iterable[UserError | str]) -> None:
+        self.errors = [UserError(problem) if isinstance(problem, str) else problem for problem in problems]
+        self.problems = [str(error) for error in self.errors]
+        first = self.errors[0].fields if self.errors else {}
+        super().__init__(**{**first, "message": "\n".join(error.message for error in self.errors)})
         self.args = ("\n".join(self.problems),)
 
 
 @dataclass(frozen=True)
 class Document:
-    """A tree of plain values, the place of each key in words ('my.yaml line 7'), and the name of the whole."""
+    """A tree of plain values, the place of each key ('my.yaml line 7'), and that of the whole."""
 
     values: dict[str, Any]
-    places: dict[Keys, str]
-    label: str
+    places: dict[Keys, Place]
+    whole: Place
 
-    def where(self, keys: Keys) -> str:
+    @property
+    def label(self) -> str:
+        """What the whole is called."""
+        return self.whole.name
+
+    def where(self, keys: Keys) -> Place:
         """The place of a key, or of the nearest key around it."""
         around = (keys[:end] for end in range(len(keys), -1, -1))
-        return next((self.places[part] for part in around if part in self.places), self.label)
+        return next((self.places[part] for part in around if part in self.places), self.whole)
+
+    def error(self, keys: Keys, message: str, hint: str = "") -> UserError:
+        """What is wrong with a key, said with its place."""
+        return self.where(keys).error(message, keys, hint)
 
 
 def of_mapping(mapping: Mapping[str, Any], label: str) -> Document:
     """A document from Python, or the dotted keys of a change: {"model.depth": 8} is {"model": {"depth": 8}}."""
     values: dict[str, Any] = {}
-    problems = []
+    problems: list[UserError] = []
+    whole = Place(label)
     for name, value in mapping.items():
         *around, last = str(name).split(".")
         if not all((*around, last)):
-            problems.append(f"{label}: {name} is not a key; keys are words with dots between, as in model.depth")
+            hint = "Keys are words with dots between them, as in model.depth."
+            problems.append(whole.error(f"{name} is not a key", (str(name),), hint))
         inner = values
         for key in around:
             if not isinstance(inner.get(key), dict):
                 inner[key] = {}
             inner = inner[key]
         inner[last] = _merged(inner.get(last), plain(value), (), set())
-    document = Document(values, {keys: label for keys, _ in flat(values)}, label)
+    document = Document(values, {keys: whole for keys, _ in flat(values)}, whole)
     if problems := problems + _naming_code(document):
         raise RecipeError(problems)
     return document
@@ -108,7 +127,7 @@ def lay_over(base: Document, child: Document) -> Document:
         for keys, place in base.places.items()
         if not any(keys[:end] in replaced for end in range(1, len(keys) + 1))
     }
-    return Document(values, {**kept, **dict.fromkeys(replaced, child.label), **child.places}, child.label)
+    return Document(values, {**kept, **dict.fromkeys(replaced, child.whole), **child.places}, child.whole)
 
 
 def differences(
@@ -130,35 +149,39 @@ def differences(
 
 def read(file: Path | Traversable, label: str) -> Document:
     """The document in a YAML file; everything that is wrong with the file as such is refused here."""
+    whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:
             raw = stream.read(BYTES + 1)
     except OSError as error:
-        raise RecipeError([f"{label}: cannot be read ({error.strerror})"]) from error
+        raise RecipeError([whole.error(f"the file cannot be read ({error.strerror})")]) from error
     if len(raw) > BYTES:
-        raise RecipeError([f"{label}: larger than 1 MB; a recipe is a short text, data belong in files of their own"])
+        hint = "A recipe is a short text; data belong in files of their own."
+        raise RecipeError([whole.error("the file is larger than 1 MB", hint=hint)])
     try:
         text = raw.decode("utf-8-sig")
         if "\0" in text:
             raise UnicodeError
         node = Loader(text).get_single_node()
     except UnicodeError as error:
-        raise RecipeError([f"{label}: not UTF-8 text; a recipe is a YAML text file"]) from error
+        hint = "A recipe is a YAML text file."
+        raise RecipeError([whole.error("the file is not UTF-8 text", hint=hint)]) from error
     except yaml.YAMLError as error:
-        raise RecipeError([f"{label} {syntax(error, text)}"]) from error
+        raise RecipeError([syntax(error, text, whole)]) from error
     if node is None:
-        raise RecipeError([f"{label}: empty; expected sections such as `model:` or a `base:`"])
+        raise RecipeError([whole.error("the file is empty", hint="Write sections such as `model:`, or a `base:`.")])
     if not isinstance(node, yaml.MappingNode):
-        found = text.splitlines()[node.start_mark.line].strip()
+        line = node.start_mark.line
+        found = text.splitlines()[line].strip()
         raise RecipeError(
-            [f"{label} line {node.start_mark.line + 1}: expected a section such as `model:`; found `{found}`"]
+            [whole.at(line + 1).error(f"a recipe must be made of sections such as `model:`, not `{found}`")]
         )
-    tree = Tree(label, scalar)
+    tree = Tree(whole, scalar)
     try:
         values = tree.build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise RecipeError([f"{label} {syntax(error, text)}"]) from error
-    document = Document(values, tree.places, label)
+        raise RecipeError([syntax(error, text, whole)]) from error
+    document = Document(values, tree.places, whole)
     if problems := tree.problems + _naming_code(document):
         raise RecipeError(problems)
     return document
@@ -199,7 +222,7 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
     return (not child and len(keys) > 1) or ("kind" in base and child.get("kind", base["kind"]) != base["kind"])
 
 
-def _naming_code(document: Document) -> list[str]:
+def _naming_code(document: Document) -> list[UserError]:
     """The keys by which a file would choose what is imported."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
@@ -209,5 +232,7 @@ def _naming_code(document: Document) -> list[str]:
             elif isinstance(inner, dict | list):
                 yield from search(inner, (*keys, key))
 
-    advice = "a recipe cannot name code; pass --plugin FILE on the command line"
-    return [f"{document.where(keys)}: {dotted(keys)}: {advice}" for keys in search(document.values, ())]
+    hint = "Pass --plugin FILE on the command line."
+    return [
+        document.error(keys, f"{dotted(keys)}: a recipe cannot name code", hint) for keys in search(document.values, ())
+    ]

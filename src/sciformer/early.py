@@ -40,7 +40,9 @@ def parse_far(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not 0 <= found[0] <= found[-1] < float("inf"):
-        raise UserError("distances of 0 or more such as --until 10,20,50", repr(text))
+        raise UserError(
+            f"--until must be distances of 0 or more, for example --until 10,20,50, not {text!r}", key="--until"
+        )
     return found
 
 

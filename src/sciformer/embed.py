@@ -56,11 +56,11 @@ def embed(
     A sample longer than the context is read in windows: the mean over all its tokens, or the largest, or what the last
     window gives; with other poolings the mean over the windows, each counted by its tokens.
     """
-    one_of("the pooling", pool, POOLS)
+    one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
     name, tokens = next(iter(run.assembly.tokens.items()))  # of source and target, the source
     if not (hasattr(model, "encode") or len(run.assembly.tokens) == 1):
-        raise UserError("a model that encodes", f"`model.kind: {run.recipe.model.kind}`")
+        raise UserError(f"the model cannot encode: `model.kind: {run.recipe.model.kind}`", key="model.kind")
     if isinstance(what, Mapping):
         source: Any = Memory(what)
     else:
@@ -90,7 +90,7 @@ def _pooling(model: Any, pool: str) -> nn.Module:
     """The module that makes a vector of tokens."""
     own = getattr(model, "pooling", None)
     if pool == "class_token" and not isinstance(own, ClassToken):
-        raise UserError("a model with a class token for --pool class_token", "one without", "Try mean.")
+        raise UserError("--pool class_token needs a model with a class token", hint="Try --pool mean.", key="--pool")
     if pool in ("model", "class_token"):
         return MeanPool() if own is None else own
     return {"mean": MeanPool, "max": MaxPool, "last": LastPool}[pool]()
@@ -168,5 +168,5 @@ def _arrow() -> tuple[Any, Any]:
         import pyarrow.parquet  # type: ignore[import-untyped]
     except ImportError as error:
         advice = "Install it: pip install 'sciformer[text]', or write .npy."
-        raise UserError("the package `pyarrow` for .parquet", "none installed", advice) from error
+        raise UserError("the package `pyarrow` for .parquet is not installed", hint=advice) from error
     return pyarrow, pyarrow.parquet

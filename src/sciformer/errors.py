@@ -1,37 +1,82 @@
-"""The user's mistakes, answered with what was expected, what was found and what to do next."""
+"""Errors that a user can correct: what is wrong, where, and what to do."""
 
+from __future__ import annotations
+
+import difflib
+import os
+import re
 from collections.abc import Iterable
+from typing import Any
+
+DOTTED_KEY = re.compile(r"[a-z_]+(\.[a-z_]+)+")
 
 
 class UserError(ValueError):
-    """A mistake the user can mend; mistakes of the library itself are assertions."""
+    """A mistake that the user can correct; mistakes of the library itself are assertions.
 
-    def __init__(self, expected: str, found: str, advice: str = "") -> None:
-        self.expected, self.found, self.advice = expected, found, advice
-        gap = "\n" if "\n" in found else ". "
-        super().__init__(f"expected {expected}; found {found}" + (f"{gap}{advice}" if advice else ""))
+    message   what is wrong, in one plain sentence without a full stop
+    hint      what to do, in one or more sentences; may be empty
+    key       the recipe key or option concerned, dotted: `data.split.stratify`
+    file      the file or folder concerned
+    line      the line in that file
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        key: str | None = None,
+        file: str | os.PathLike[str] | None = None,
+        line: int | None = None,
+    ) -> None:
+        self.message = message
+        self.hint = hint
+        self.key = key
+        self.file = None if file is None else os.fspath(file)
+        self.line = line
+        gap = "\n" if "\n" in self.message else ". "
+        super().__init__(self.message + (f"{gap}{self.hint}" if self.hint else ""))
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Message and fields as keyword arguments of another `UserError`: `UserError(**error.fields)`."""
+        names = ("message", "hint", "key", "file", "line")
+        return {name: getattr(self, name) for name in names}
+
+    def with_fields(self, **fields: Any) -> UserError:
+        """Return a copy with other fields: `error.with_fields(hint="...")`."""
+        return UserError(**{**self.fields, **fields})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restore, (type(self), self.args, self.__dict__)
 
 
-def one_of(what: str, value: object, names: object) -> None:
-    """Refuse a `value` that is not among the `names`, naming the nearest."""
-    import difflib
+def _restore(cls: type[UserError], args: tuple[Any, ...], state: dict[str, Any]) -> UserError:
+    """Unpickle an error of any subclass, for errors that cross processes."""
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
-    known = [str(name) for name in names]  # type: ignore[attr-defined]
+
+def one_of(what: str, value: object, names: Iterable[object], *, key: str | None = None) -> None:
+    """Raise a `UserError` that names the nearest choice if `value` is not one of `names`."""
+    known = [str(name) for name in names]
     if value in known:
         return
     folded = {name.lower(): name for name in reversed(known)}
     near = [folded[name] for name in difflib.get_close_matches(str(value).lower(), folded, n=1)]
+    plain = what.strip("`")
     raise UserError(
-        f"{what} to be one of {', '.join(known)}",
-        repr(value),
-        f"Did you mean {near[0]!r}?" if near else "",
+        f"{what} must be one of {', '.join(known)}, not {value!r}",
+        hint=f"Did you mean {near[0]!r}?" if near else "",
+        key=key or (plain if DOTTED_KEY.fullmatch(plain) else None),
     )
 
 
 def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
-    """Advice for a name that is not there: those most like it, or some of all."""
-    import difflib
-
+    """Hint for an unknown name: the most similar known names, or the first of all."""
     known = list(names)
     folded = {name.lower(): name for name in reversed(known)}
     near = [folded[name] for name in difflib.get_close_matches(value.lower(), folded, n=3)]
@@ -42,7 +87,7 @@ def nearest(value: str, names: Iterable[str], most: int = 8) -> str:
 
 
 class Stopped(Exception):
-    """The training was asked to stop by a signal, and did so after saving."""
+    """A signal asked the training to stop, and it did so after saving."""
 
     def __init__(self, signal: int, name: str, step: int) -> None:
         self.signal = signal

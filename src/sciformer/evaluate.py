@@ -89,7 +89,9 @@ def judge(
         total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
         kept = [part for found in gathered for part in found[2]]
     if not counted:  # a loss of nothing would be the best of all
-        raise UserError(f"{assembly.objective.unit} to judge by", "none", "Keep a larger part of the data apart.")
+        raise UserError(
+            f"there are no {assembly.objective.unit} to judge by", hint="Keep a larger part of the data apart."
+        )
     outputs, samples = _by_sample(*_in_order(kept), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:

@@ -24,9 +24,8 @@ Operation = Callable[..., Any]
 def _bits(operation: Operation, sign: str) -> Operation:
     def apply(a: Any, b: Any) -> Any:
         if np.result_type(a, b).kind not in "biu":
-            raise UserError(
-                f"conditions or whole numbers on both sides of `{sign}`", "real numbers", "Compare them: x > 0"
-            )
+            message = f"both sides of `{sign}` must be conditions or whole numbers, not real numbers"
+            raise UserError(message, hint="Compare them: x > 0")
         return operation(a, b)
 
     return apply
@@ -34,7 +33,7 @@ def _bits(operation: Operation, sign: str) -> Operation:
 
 def _inverse(a: Any) -> Any:
     if np.result_type(a).kind != "b":
-        raise UserError("a condition after `~`", "numbers", "Compare them: ~(x > 0)")
+        raise UserError("`~` must stand before a condition, not before numbers", hint="Compare them: ~(x > 0)")
     return np.logical_not(a)
 
 
@@ -98,7 +97,8 @@ class Formula:
         """The column that the formula makes of a table."""
         for name in self.names:
             if name not in table:
-                raise UserError(f"a column of the data {self.places[name]}", repr(name), nearest(name, table))
+                message = f"the data have no column {name!r} ({self.places[name]})"
+                raise UserError(message, hint=nearest(name, table))
         with np.errstate(all="ignore"):
             found = self._value(self.tree, table)
         if isinstance(found, (Lists, np.ndarray)):
@@ -140,7 +140,8 @@ class Formula:
         found = table[name]
         values = found.values if isinstance(found, Lists) else np.asarray(found)
         if values.dtype.kind not in "biuf":
-            raise UserError(f"numbers in the column `{name}`, for the formula {self.text!r}", f"{values.dtype}")
+            message = f"the column `{name}` must hold numbers for the formula {self.text!r}, not {values.dtype}"
+            raise UserError(message)
         return found if isinstance(found, Lists) else values
 
     def _joined(self, operation: Operation, values: list[Value], node: ast.expr) -> Value:
@@ -181,9 +182,9 @@ class Formula:
         try:
             found = operation(*plain)
         except UserError as error:
-            raise UserError(f"{error.expected} {place(node, self.text)}", error.found, error.advice) from error
+            raise error.with_fields(message=f"{error.message} ({place(node, self.text)})") from error
         except (TypeError, ValueError, OverflowError) as error:
-            raise UserError(f"values that go together {place(node, self.text)}", str(error)) from error
+            raise UserError(f"the values cannot be combined: {error} ({place(node, self.text)})") from error
         if scalar:
             return np.asarray(found).item()
         return Lists(found, lengths) if lists else found
@@ -192,12 +193,15 @@ class Formula:
         if isinstance(value, Lists):
             if value.lengths is not lengths and not np.array_equal(value.lengths, lengths):
                 raise UserError(
-                    f"lists that are as long as each other {place(node, self.text)}", "others in some samples"
+                    f"the lists must be as long as each other, but differ in some samples ({place(node, self.text)})"
                 )
             return value.values
         if isinstance(value, np.ndarray):
             if value.ndim > 1:
-                raise UserError(f"a number for each sample {place(node, self.text)}", f"an array {value.shape[1:]}")
+                raise UserError(
+                    f"beside lists there must be a number for each sample, not an array {value.shape[1:]} "
+                    f"({place(node, self.text)})"
+                )
             return np.repeat(value, lengths)
         return value
 
@@ -206,7 +210,7 @@ class Formula:
         if isinstance(value, np.ndarray) and value.ndim == 2:
             value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
         if not isinstance(value, Lists):
-            raise UserError(f"a list for each sample in {name}(...) {place(node, self.text)}", "one number for each")
+            raise UserError(f"{name}(...) needs a list for each sample, not a single number ({place(node, self.text)})")
         if name == "first":
             return self._entry(value, 0, node)
         lengths, count = value.lengths, len(value)
@@ -235,10 +239,10 @@ class Formula:
         """The entry of each list, counted from its end where negative."""
         if isinstance(value, np.ndarray) and value.ndim == 2:
             if not -value.shape[1] <= index < value.shape[1]:
-                raise UserError(f"an index below {value.shape[1]} {place(node, self.text)}", f"{index}")
+                raise UserError(f"the index must be below {value.shape[1]}, not {index} ({place(node, self.text)})")
             return value[:, index]
         if not isinstance(value, Lists):
-            raise UserError(f"a list for each sample {place(node, self.text)}", "one number for each")
+            raise UserError(f"an index needs a list for each sample, not a single number ({place(node, self.text)})")
         lengths = value.lengths
         there = lengths > index if index >= 0 else lengths >= -index
         stops = lengths.cumsum()

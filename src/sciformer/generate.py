@@ -94,7 +94,7 @@ def generate_many(
     sampling = Sampling(temperature, top_k, top_p, repetition)
     author = Author(run, length, sampling, stop, precision, compiled, say, texts=-(-len(prompts) // max(1, batch)))
     if batch < 1:
-        raise UserError("one prompt at once or more", f"{batch}")
+        raise UserError(f"batch must be one prompt or more at once, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
     uniform = uniforms(seed, len(prompts), length)
     answers, done = [""] * len(prompts), 0
@@ -123,8 +123,8 @@ class Author:
         texts: int = 1,
     ) -> None:
         if length < 1:
-            raise UserError("a length of one token or more", f"{length}")
-        one_of("the precision", precision, ["auto", "float32", "bfloat16"])
+            raise UserError(f"the length must be one token or more, not {length}", key="--length")
+        one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.say = run, length, sampling, say
         self.tokens = tokens = _text(run)
         self.model: Any = run.model
@@ -153,7 +153,7 @@ class Author:
             return first + last if first else self._line()
         ids = tokens.encode(prompt).tolist()
         if not ids:
-            raise UserError("a prompt of one character or more", "an empty one", "Without --prompt a line is begun.")
+            raise UserError("the prompt is empty", hint="Without --prompt a line is begun.", key="--prompt")
         if specials.get("unknown", -1) in ids:
             self._unknown(prompt, specials["unknown"])
         return [*first, *ids, *last]
@@ -172,7 +172,9 @@ class Author:
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
-            raise UserError("a prompt of characters that the model has seen", f"{''.join(strange)!r}")
+            raise UserError(
+                f"the prompt has characters that the model has never seen: {''.join(strange)!r}", key="--prompt"
+            )
         self.say(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
 
     # The text
@@ -195,9 +197,13 @@ class Author:
     def search(self, ids: list[list[int]], beam: int) -> list[str]:
         """The likeliest texts after prompts of equal length, found with a beam."""
         if beam < 1:
-            raise UserError("a beam of one hypothesis or more", f"{beam}")
+            raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
         if self.sampling != Sampling():
-            raise UserError("a beam, or wishes about drawing tokens", "both", "Leave out temperature, top_k and so on.")
+            raise UserError(
+                "a beam draws no tokens, so it cannot follow wishes about drawing them",
+                hint="Leave out the beam, or temperature, top_k, top_p and repetition.",
+                key="--beam",
+            )
         ids = [one if len(one) < self.window else one[-max(1, self.window // 2) :] for one in ids]
         longest = min(self.length, max(1, self.window - len(ids[0])))
         if longest < self.length:
@@ -257,8 +263,12 @@ def _text(run: Run) -> Any:
     """The tokens of a run that can write text."""
     tokens, *others = run.assembly.tokens.values()
     if not hasattr(tokens, "encode"):
-        raise UserError("a run whose tokens are text", f"`tokens.kind: {tokens.kind}`")
+        raise UserError(f"the tokens of the run are not text: `tokens.kind: {tokens.kind}`", key="tokens.kind")
     if others or not hasattr(run.model, "decode"):
         advice = "Use `sciformer translate`." if others else ""
-        raise UserError("a run of a decoder, to go on from a text", f"`model.kind: {run.recipe.model.kind}`", advice)
+        raise UserError(
+            f"only a decoder can go on from a text, not `model.kind: {run.recipe.model.kind}`",
+            hint=advice,
+            key="model.kind",
+        )
     return tokens

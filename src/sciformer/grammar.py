@@ -33,16 +33,16 @@ SAME |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cos
 def parsed(text: str) -> ast.expr:
     """The tree of a formula; it may still hold what is not allowed."""
     if not text:
-        raise UserError("a formula", "nothing")
+        raise UserError("the formula is empty")
     if len(text) > LONGEST:
-        raise UserError(f"a formula of at most {LONGEST:,} characters", f"{len(text):,}")
+        raise UserError(f"a formula can have {LONGEST:,} characters at most, not {len(text):,}")
     try:
         return ast.parse(text.replace("\n", " "), mode="eval").body
     except SyntaxError as error:
         where = f" at character {error.offset}" if error.offset else ""
-        raise UserError(f"a formula, but {text!r} cannot be read{where}", str(error.msg)) from error
+        raise UserError(f"the formula {text!r} cannot be read{where}: {error.msg}") from error
     except (RecursionError, MemoryError, ValueError) as error:
-        raise UserError("a formula", f"one that cannot be read: {error or 'it is nested too deeply'}") from error
+        raise UserError(f"the formula cannot be read: {error or 'it is nested too deeply'}") from error
 
 
 def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
@@ -51,7 +51,7 @@ def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
     while todo:
         node, depth = todo.pop()
         if depth > DEEPEST:
-            raise UserError(f"a formula nested at most {DEEPEST} deep", repr(text[:60]))
+            raise UserError(f"a formula can be nested {DEEPEST} deep at most: {text[:60]!r} is deeper")
         name = column_of(node)
         if name is not None:
             yield name, place(node, text)
@@ -66,7 +66,7 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
     match node:
         case ast.Constant(value=bool() | int() | float() as value):
             if isinstance(value, int) and abs(value) >= 1 << 63:
-                raise UserError(f"numbers below 2**63 {place(node, text)}", "a larger one")
+                raise UserError(f"whole numbers must be below 2**63 ({place(node, text)})")
             return []
         case (
             ast.Name(id="pi")
@@ -85,36 +85,36 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
             return [left, *others]
         case ast.Subscript(value=value):
             if index_of(node) is None:
-                raise UserError(f"an entry such as x[:, 0] {place(node, text)}", "another index")
+                raise UserError(f"an index must be of the form x[:, 0] ({place(node, text)})")
             return [value]
         case ast.Call(func=func, args=given, keywords=words):
             name = function(func)
             if name not in FUNCTIONS and name not in OVER:
                 raise UserError(
-                    f"a known function {place(node, text)}",
-                    f"{ast.unparse(func)[:40]!r}",
-                    nearest(name, [*FUNCTIONS, *OVER], 100),
+                    f"{ast.unparse(func)[:40]!r} is not a known function ({place(node, text)})",
+                    hint=nearest(name, [*FUNCTIONS, *OVER], 100),
                 )
             axes = [word.value for word in words if word.arg == "axis"]
             if len(axes) != len(words) or (words and (name not in OVER or ast.unparse(axes[0]) not in ("1", "-1"))):
-                raise UserError(f"{name}(...) without keywords {place(node, text)}", f"{words[0].arg}=")
+                raise UserError(f"{name}(...) cannot have the keyword {words[0].arg}= ({place(node, text)})")
             count = 1 if name in OVER else FUNCTIONS[name]
             if len(given) != count:
-                advice = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
-                expected = f"{count} value{'s' * (count > 1)} in {name}(...) {place(node, text)}"
-                raise UserError(expected, f"{len(given)}", advice)
+                hint = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
+                needed = f"{count} value{'s' * (count > 1)}"
+                raise UserError(f"{name}(...) needs {needed}, not {len(given)} ({place(node, text)})", hint=hint)
             if name == "power":
                 _exponent(given[1], text)
             return given
     what = {ast.Attribute: "a part of an object", ast.Starred: "*"}.get(type(node), type(node).__name__.lower())
-    advice = "Choose by where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
-    raise UserError(f"names of columns, numbers, operators and known functions {place(node, text)}", what, advice)
+    hint = "Choose by where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
+    allowed = "names of columns, numbers, operators and known functions"
+    raise UserError(f"a formula can have {allowed}, not {what} ({place(node, text)})", hint=hint)
 
 
 def _exponent(node: ast.expr, text: str) -> None:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > STEEPEST:
-        raise UserError(f"exponents of at most {STEEPEST} {place(node, text)}", f"{inner.value:g}")
+        raise UserError(f"an exponent can be {STEEPEST} at most, not {inner.value:g} ({place(node, text)})")
 
 
 def function(node: ast.expr) -> str:

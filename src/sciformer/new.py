@@ -51,16 +51,18 @@ def new(
         kind, files = "images", [kind, *files]
     if kind not in KINDS and Path(kind).expanduser().exists():
         way = f"sciformer new KIND {kind}, where KIND is one of {', '.join(KINDS)}"
-        raise UserError("what your files hold, before their names", f"'{kind}'", way)
+        raise UserError(f"what your files hold must be named before '{kind}'", hint=way, file=kind)
     one_of("the kind of your files", kind, KINDS)
     if not files:
-        raise UserError("the names of your files", "none", f"sciformer new {kind} FILE ...")
+        raise UserError("the names of your files are missing", hint=f"sciformer new {kind} FILE ...")
     given, files = files, _opened(files) if kind in TAGGED else files
     found = _found(kind, list(files))
     path = Path(out).expanduser() if out is not None else Path(f"{_stem(given, found)}.yaml")
     check_name(path, (".yaml", ".yml"), "a recipe")
     if path.exists() and not overwrite:
-        raise UserError(f"no file at {path} yet", "one", "Name another with --out, or replace it with --overwrite.")
+        raise UserError(
+            f"{path} exists already", hint="Name another file with --out, or replace it with --overwrite.", file=path
+        )
     page = KINDS[kind]([str(file) for file in files], found)
     beside = path.with_name(f".{path.stem}.{os.getpid()}.yaml")
     try:
@@ -70,7 +72,7 @@ def new(
         beside.replace(path)
     except OSError as error:
         raise UserError(
-            f"to write a recipe at {path}", f"{error.strerror}", "Name another place with --out."
+            f"a recipe cannot be written at {path}: {error.strerror}", hint="Name another place with --out.", file=path
         ) from error
     finally:
         with suppress(OSError):

@@ -54,7 +54,7 @@ class NGram:
 
     def __init__(self, order: int = 5, size: int = 0) -> None:
         if order < 1 or size < 1:
-            raise UserError("an order and a vocabulary of 1 or more", f"{order} and {size}")
+            raise UserError(f"order and size of the vocabulary must be 1 or more, not {order} and {size}")
         self.order, self.size = order, size
         self.levels: list[Level] = []
 
@@ -64,7 +64,7 @@ class NGram:
         ids, place = _end_to_end(parts)
         self._check(ids)
         if not len(ids):
-            raise UserError("some tokens to count", "none")
+            raise UserError("there are no tokens to count")
         here, keys, shorter = ids, [np.arange(self.size)], []
         for length in range(2, self.order + 1):
             ends = np.flatnonzero(place >= length - 1)  # where an n-gram of that length ends
@@ -129,12 +129,12 @@ class NGram:
     @property
     def _fitted(self) -> list[Level]:
         if not self.levels:
-            raise UserError("n-grams that were counted", "none yet", "Call fit.")
+            raise UserError("no n-grams were counted yet", hint="Call fit.")
         return self.levels
 
     def _check(self, ids: Integers) -> None:
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.size:
-            raise UserError(f"ids from 0 to {self.size - 1}", f"{ids.min()} to {ids.max()}")
+            raise UserError(f"ids must be from 0 to {self.size - 1}, not {ids.min()} to {ids.max()}")
 
 
 def discounts(counts: Any) -> Floats:
@@ -166,22 +166,25 @@ def judge(what: Run | Recipe | str, part: str = "test", order: int = 5, assembly
         else:
             assembly = Assembly.open(what if isinstance(what, Recipe) else Recipe.load(what), write=False)
     if assembly.objective.kind != "next_token":
-        raise UserError("a recipe that asks for the next token", f"`objective.kind: {assembly.objective.kind}`")
+        raise UserError(
+            f"the recipe must ask for the next token, not `objective.kind: {assembly.objective.kind}`",
+            key="objective.kind",
+        )
     (tokens,) = assembly.tokens.values()
     if not hasattr(tokens, "size"):
-        raise UserError("tokens with a vocabulary", f"`tokens.kind: {tokens.kind}`")
+        raise UserError(f"the tokens have no vocabulary: `tokens.kind: {tokens.kind}`", key="tokens.kind")
     model = NGram(order, tokens.size).fit(texts_of(assembly, "train"))
     found = [model.log_probabilities(ids, start=1) for ids in texts_of(assembly, part)]
     count = sum(len(values) for values in found)
     if not count:
-        raise UserError("tokens to judge by", "none")
+        raise UserError(f"the part {part} of the data has no tokens to judge by")
     loss = -sum(float(values.sum()) for values in found) / count
     return {"loss": loss, "perplexity": math.exp(loss), "tokens": float(count), "order": float(order)}
 
 
 def texts_of(assembly: Any, part: str) -> list[Integers]:
     """The ids of every text of a part of the data, as the recipe's tokens have them."""
-    one_of("a part of the data", part, assembly.parts())
+    one_of("the part of the data", part, assembly.parts())
     dataset = Dataset(assembly.splits.sources[part], assembly.tokens)
     found: list[Integers] = []
     for stop, size in zip(dataset.stops, dataset.sizes):

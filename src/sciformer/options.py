@@ -84,7 +84,8 @@ def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         while not equals and queue and not queue[0].startswith("--"):
             values.append(queue.pop(0))
         if name in changes:
-            raise UserError(f"--{name} once", "it twice on the command line", f"Several values: --{name} a b.")
+            message = f"--{name} is given twice on the command line"
+            raise UserError(message, hint=f"Write several values after it once: --{name} a b.", key=name)
         changes[name] = True if not values else values[0] if len(values) == 1 else values
     return rest, changes
 
@@ -134,7 +135,7 @@ def inside(annotation: Any, key: str | int) -> Any:
         elif _is_list(leaf) and arguments and isinstance(key, int):
             fixed = get_origin(leaf) is tuple and arguments[-1] is not ...
             found += arguments[key : key + 1] if fixed else arguments[:1]
-        elif isinstance(get_origin(leaf), type) and issubclass(get_origin(leaf), Mapping) and len(arguments) == 2:
+        elif _is_mapping(leaf) and len(arguments) == 2:
             found.append(arguments[1])
     return Union[tuple(found)] if found else Any  # noqa: UP007
 
@@ -168,7 +169,7 @@ def words(annotation: Any, several: bool = False) -> str:
         if fixed and not same:
             return f"a list of {', '.join(words(part) for part in arguments)}"
         return f"a list of {f'{len(arguments)} ' if fixed else ''}{words(arguments[0] if arguments else Any, True)}"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
+    if _is_mapping(annotation):
         return f"keys with {words(arguments[1], True)}"
     if is_section(annotation):
         return f"the keys {', '.join(annotation.model_fields)}"
@@ -179,16 +180,17 @@ def words(annotation: Any, several: bool = False) -> str:
     return str(getattr(annotation, "__name__", annotation))
 
 
-def expected(annotation: Any, value: Any) -> str:
-    """What was expected, what was found, and what may have been meant."""
-    text = f"expected {words(annotation)}; found {shown(value)}"
+def mismatch(annotation: Any, value: Any) -> tuple[str, str]:
+    """What a value must be and is not, as the end of a sentence; and a hint at what may have been meant."""
     leaves = kinds(annotation)
+    verb = "have" if all(is_section(leaf) or _is_mapping(leaf) for leaf in leaves) else "be"
+    text = f"must {verb} {words(annotation)}, not {shown(value)}"
     choices = [str(choice) for leaf in leaves if get_origin(leaf) is Literal for choice in get_args(leaf)]
     if near := difflib.get_close_matches(str(value), choices, n=1):
-        return f"{text}; did you mean {near[0]}?"
+        return text, f"Did you mean {near[0]}?"
     if str in leaves and isinstance(value, int | float) and not isinstance(value, bool):
-        return f'{text}; in quotes it is text: "{value}"'
-    return text
+        return text, f'In quotes it is text: "{value}"'
+    return text, ""
 
 
 def shown(value: Any) -> str:
@@ -241,6 +243,11 @@ def _is_list(leaf: Any) -> bool:
         and issubclass(origin, Sequence | set | frozenset)
         and not issubclass(origin, str | bytes)
     )
+
+
+def _is_mapping(leaf: Any) -> bool:
+    origin = get_origin(leaf)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
 
 
 def _is_text(leaf: Any) -> bool:

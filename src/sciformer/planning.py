@@ -21,7 +21,10 @@ def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
-            raise UserError("a grid such as train.rate=1e-3,3e-4, each key once", repr(word))
+            raise UserError(
+                f"the grid must be KEY=VALUE,VALUE, for example train.rate=1e-3,3e-4, each key once, not {word!r}",
+                key="--grid",
+            )
         grid[key.removeprefix("--")] = found
     return grid
 
@@ -30,7 +33,10 @@ def parse_labels(text: str) -> list[int | None]:
     """Numbers of labels from `20,100,all`."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     if any(word != "all" and not (word.isdecimal() and int(word)) for word in words):
-        raise UserError("numbers of labels of each class, and `all`: --labels 20,100,all", repr(text))
+        raise UserError(
+            f"--labels must be numbers of labels of each class, or `all`, for example 20,100,all, not {text!r}",
+            key="--labels",
+        )
     return [None if word == "all" else int(word) for word in dict.fromkeys(words)]
 
 
@@ -45,7 +51,7 @@ def plan(
     planned = []
     for key, option in (("train.seed", "--seeds"), ("data.labels", "--labels"), ("data.split.fold", "--folds")):
         if key in grid:
-            raise UserError(f"{option} beside the grid", f"{key} in it", f"Say how many with {option}.")
+            raise UserError(f"{key} cannot stand in the grid", hint=f"Say how many with {option}.", key=key)
     counts: list[Any] = list(dict.fromkeys(labels)) or [...]
     turns = range(folds) if folds is not None else [None]
     for name, recipe in zip(_names(recipes), recipes):
@@ -67,11 +73,16 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
         if "labels" not in fields:
-            raise UserError("data of which few labels can be taken, for --labels", f"`data.kind: {kind}`")
+            raise UserError(
+                f"--labels needs data from which few labels can be taken, not `data.kind: {kind}`", key="data.kind"
+            )
         changes["data.labels"] = count
     if folds is not None:
         if "split" not in fields:
-            raise UserError("data that are divided, for --folds", f"`data.kind: {kind}`, whose parts are made apart")
+            raise UserError(
+                f"--folds needs data that are divided, not `data.kind: {kind}`, whose parts are made apart",
+                key="data.kind",
+            )
         changes |= {"data.split.folds": folds, "data.split.fold": fold}
         if "{fold}" in recipe.train.start:
             changes["train.start"] = recipe.train.start.replace("{fold}", str(fold))

@@ -44,18 +44,22 @@ def load(path: str | Path) -> Plugin:
     """
     path = Path(path).expanduser().resolve()
     if not path.is_file():
-        raise UserError("--plugin to name a Python file", f"{path}, which does not exist or is not a file")
+        why = "is not a file" if path.exists() else "does not exist"
+        raise UserError(f"--plugin must name a Python file, but {path} {why}", key="--plugin", file=path)
     if path.suffix != ".py":
-        raise UserError("--plugin to name a Python file", f"{path.name}, which does not end in .py")
+        message = f"--plugin must name a Python file, but {path.name} does not end in .py"
+        raise UserError(message, key="--plugin", file=path)
     code = path.read_bytes()
     plugin = Plugin(path.name, path, hashlib.sha256(code).hexdigest())
     known = LOADED.get(plugin.name)
     if known and known.sha256 == plugin.sha256:
         return known
     if known and known.path == path:
-        raise UserError(f"{path.name} as it was when it was loaded", "another content", "Start Python anew.")
+        message = f"{path.name} has changed since it was loaded"
+        raise UserError(message, hint="Start Python anew.", key="--plugin", file=path)
     if known:
-        raise UserError(f"one plugin called {path.name}", f"two: {known.path} and {path}", "Rename one of them.")
+        message = f"two plugins are called {path.name}: {known.path} and {path}"
+        raise UserError(message, hint="Rename one of the two files.", key="--plugin", file=path)
     before = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     try:
         _import(f"sciformer_plugin_{path.stem}", path, code)
@@ -84,17 +88,19 @@ def required(
     for entry in [record] if isinstance(record, Mapping) else record or ():
         plugin = now.get(entry["name"])
         if plugin is None:
-            others = f"only {', '.join(sorted(now))}" if now else "none"
+            others = f"only {', '.join(sorted(now))}" if now else "no plugin"
             raise UserError(
-                f"the plugin {entry['name']} with which this run was made",
-                others,
-                f"Pass --plugin {entry['name']}, with the path to that file.",
+                f"this run was made with the plugin {entry['name']}, but {others} was given",
+                hint=f"Pass --plugin {entry['name']}, with the path to that file.",
+                key="--plugin",
             )
         if plugin.sha256 != entry["sha256"] and not accepted:
             raise UserError(
-                f"{plugin.name} as it was when this run was made (sha256 {entry['sha256'][:12]})",
-                f"{plugin.path} with another content (sha256 {plugin.sha256[:12]})",
-                "Pass the file of then, or accept the changed one explicitly.",
+                f"{plugin.path} (sha256 {plugin.sha256[:12]}) is not the {plugin.name} with which this run was made "
+                f"(sha256 {entry['sha256'][:12]})",
+                hint="Pass the file as it was then, or accept the changed file explicitly.",
+                key="--plugin",
+                file=plugin.path,
             )
 
 
@@ -108,17 +114,20 @@ def _import(name: str, path: Path, code: bytes) -> ModuleType:
         exec(compile(code, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UserError(f"{path.name} to import", _reason(error, path), "Mend the file and try again.") from error
+        reason, line = _reason(error, path)
+        message = f"{path.name} cannot be imported: {reason}"
+        hint = "Correct the file and try again."
+        raise UserError(message, hint=hint, key="--plugin", file=path, line=line) from error
     return module
 
 
-def _reason(error: BaseException, path: Path) -> str:
-    """The error and the line of the user's own file that led to it."""
+def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
+    """The error and the line of the user's own file that led to it, with its number."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{text}\n  in {path}, line {error.lineno}: {(error.text or '').strip()}"
+        return f"{text}\n  in {path}, line {error.lineno}: {(error.text or '').strip()}", error.lineno
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f"{text}\n  in {path}, line {own[-1].lineno}: {own[-1].line}" if own else text
+    return (f"{text}\n  in {path}, line {own[-1].lineno}: {own[-1].line}", own[-1].lineno) if own else (text, None)
 
 
 def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]]) -> None:
@@ -131,10 +140,12 @@ def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]
     ]
     taken = [f"{section} {name}" for section, name in new if name in before[section]]
     if taken:
-        raise UserError(f"names of its own in {path.name}", f"{', '.join(taken)}, which another plugin registered")
+        message = f"{path.name} registers {', '.join(taken)}, which another plugin has registered already"
+        raise UserError(message, hint="Choose other names.", key="--plugin", file=path)
     if not new:
         raise UserError(
-            f"{path.name} to register something",
-            "nothing",
-            'Write @register("tokens", "my-tokens") above a class; `from sciformer.registry import register`.',
+            f"{path.name} registers nothing",
+            hint='Write @register("tokens", "my-tokens") above a class; `from sciformer.registry import register`.',
+            key="--plugin",
+            file=path,
         )

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from . import document
-from .document import Document, Keys, RecipeError, differences
+from .document import Document, Keys, Place, RecipeError, differences
+from .errors import UserError
 from .options import Option, field_at, follow, options, parse_arguments, shown, typed
 from .sections import SECTIONS, About, classes_of, section_of, unknown, value_at
 
@@ -104,7 +105,7 @@ def recipes() -> list[str]:
 def describe(name: str | Path) -> About:
     """The `about:` of a recipe, without looking at its other sections."""
     source = _with_bases(name)
-    problems: list[str] = []
+    problems: list[UserError] = []
     about = section_of(source, ("about",), {("about",): About}, problems)
     if problems:
         raise RecipeError(problems)
@@ -118,36 +119,45 @@ def _shipped() -> Traversable:
     return importlib.resources.files("sciformer") / "recipes"
 
 
-def _with_bases(name: str | Path, folder: Path = Path(), place: str = "", chain: tuple[str, ...] = ()) -> Document:
+def _with_bases(
+    name: str | Path, folder: Path = Path(), place: Place | None = None, chain: tuple[str, ...] = ()
+) -> Document:
     """The document of a name or path, laid over its bases."""
     try:
-        file, label = _file(name, folder, f"{place}: base: " if place else "")
+        file, label = _file(name, folder, place)
     except OSError as error:
-        raise RecipeError([f"{str(name)[:80]} cannot be read ({error.strerror})"]) from error
+        raise _nowhere(place, f"{str(name)[:80]} cannot be read ({error.strerror})", file=name) from error
     identity = str(file.resolve()) if isinstance(file, Path) else label
     if identity in chain:
-        raise RecipeError([f"{place}: base: {name} leads back to itself"])
+        raise _nowhere(place, f"{name} leads back to itself")
     if len(chain) == BASES:
-        raise RecipeError([f"{place}: base: {name} is number {BASES + 1} in a row; {BASES} are the most"])
+        raise _nowhere(place, f"{name} is number {BASES + 1} in a row of bases; {BASES} is the most")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
 def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Document:
     values = dict(child.values)
     base = values.pop("base", None)
-    child = Document(values, child.places, child.label)
+    child = Document(values, child.places, child.whole)
     if base is None:
         return child
     place = child.where(("base",))
     if not isinstance(base, str):
-        raise RecipeError([f"{place}: base: expected the name of a recipe or a path; found {shown(base)}"])
+        raise RecipeError([place.error(f"base must be the name of a recipe or a path, not {shown(base)}", ("base",))])
     below = _with_bases(base, folder, place, chain)
     # A measured figure belongs to the run that gave it, not to the runs made from its recipe.
     about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED}
-    return document.lay_over(Document({**below.values, "about": about}, below.places, below.label), child)
+    return document.lay_over(Document({**below.values, "about": about}, below.places, below.whole), child)
 
 
-def _file(name: str | Path, folder: Path, place: str) -> tuple[Path | Traversable, str]:
+def _nowhere(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
+    """A name that leads to no recipe: that of a base, with the place where it stands, or of the recipe itself."""
+    if place is not None:
+        return RecipeError([place.error(f"base: {message}", ("base",), hint)])
+    return RecipeError([UserError(message, hint=hint, file=file)])
+
+
+def _file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
     """The file that a name or path means, and what to call it."""
     shipped = recipes()
     if isinstance(name, str) and name in shipped:
@@ -156,20 +166,18 @@ def _file(name: str | Path, folder: Path, place: str) -> tuple[Path | Traversabl
     path = folder / Path(name).expanduser()
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
-            raise RecipeError([f"{place}{path} is a folder without recipe.yaml, so it is not a run"])
+            raise _nowhere(place, f"{path} is a folder without recipe.yaml, so it is not a run", file=path)
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            raise RecipeError(
-                [f"{place}{path} does not exist" if not path.exists() else f"{place}{path} is not a file"]
-            )
+            raise _nowhere(place, f"{path} is not a file" if path.exists() else f"{path} does not exist", file=path)
         return path, str(path)
     if path.is_file():
-        raise RecipeError([f"{place}{path} is not a recipe: its name should end in .yaml"])
+        raise _nowhere(place, f"{path} is not a recipe: its name should end in .yaml", file=path)
     families = {key: shipped_name for shipped_name in shipped for key in (shipped_name.partition("/")[2], shipped_name)}
     near = dict.fromkeys(families[key] for key in difflib.get_close_matches(str(name), families, n=5, cutoff=0.5))
-    advice = f"did you mean {', '.join(near)}?" if near else "`sciformer recipes` lists them; a file ends in .yaml"
-    raise RecipeError([f"{place}{name} is not a recipe that comes with Sciformer; {advice}"])
+    hint = f"Did you mean {', '.join(near)}?" if near else "`sciformer recipes` lists them; a file ends in .yaml."
+    raise _nowhere(place, f"{name} is not a recipe that comes with Sciformer", hint)
 
 
 # From a document to sections
@@ -178,7 +186,7 @@ def _file(name: str | Path, folder: Path, place: str) -> tuple[Path | Traversabl
 def _validated(source: Document, changes: Mapping[str, Any] | None, where: str) -> Recipe:
     if changes:
         wanted = document.of_mapping(changes, where)
-        source = replace(document.lay_over(source, wanted), label=source.label)
+        source = replace(document.lay_over(source, wanted), whole=source.whole)
         classes, _ = classes_of(source)
         for keys, value in document.flat(wanted.values):
             inner = value_at(source.values, keys[:-1])
@@ -196,7 +204,7 @@ def _validated(source: Document, changes: Mapping[str, Any] | None, where: str) 
         else:
             found.setdefault("tokens", {})[keys[1]] = section
     if problems:
-        raise RecipeError(dict.fromkeys(problems))
+        raise RecipeError({str(problem): problem for problem in problems}.values())
     return Recipe(name=source.label, source=source, **found)
 
 

@@ -93,7 +93,8 @@ def register(section: str, name: str) -> Callable[[Class], Class]:
 
     def keep(found: Class) -> Class:
         if name in BUILT_IN[section]:
-            raise UserError(f"a name of your own for {found.__name__}", f"{name!r}, which Sciformer has already")
+            message = f"{found.__name__} cannot be registered as {name!r} because Sciformer has a kind of that name"
+            raise UserError(message, hint="Choose another name.", key=f"{section}.kind")
         REGISTERED[section][name] = found
         return found
 

@@ -58,7 +58,11 @@ class Run:
         self.folder = Folder(path)
         self.path, self.accept_changes = self.folder.path, accept_changes
         if not self.folder.recipe.exists():
-            raise UserError(f"a run folder at {self.path}", "none", "Train one: sciformer train RECIPE --run FOLDER")
+            raise UserError(
+                f"{self.path} is not the folder of a run",
+                hint="Train one: sciformer train RECIPE --run FOLDER",
+                file=self.path,
+            )
         self.about: dict[str, Any] = _json(self.path / "run.json")
         plugin.required(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
@@ -94,7 +98,7 @@ class Run:
         """The best model with its objective, ready to judge."""
         weights, self.kept = load_weights(self.folder.model)
         step = Step(self.assembly.network(), self.assembly.objective)
-        put(step.model, weights, place, f"a model in {self.folder.model}")
+        put(step.model, weights, place, f"the model in {self.folder.model}", self.folder.model)
         return step.to(self.device).eval()
 
     @property
@@ -124,8 +128,11 @@ class Run:
         Other data are refused: what was trained on would be judged as if it had been kept apart.
         """
         if "imported" in self.about and not self.about["data"]:
-            advice = "Name files to judge, or import it again with --data.files FILE."
-            raise UserError(f"data of the run {self.path}", "none: it was imported", advice)
+            raise UserError(
+                f"the run {self.path} has no data: it was imported",
+                hint="Name files to judge, or import it again with --data.files FILE.",
+                file=self.path,
+            )
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
@@ -166,7 +173,9 @@ class Run:
             return self.assembly.samples(what)
         files = [what] if isinstance(what, (str, Path)) else what
         if not all(isinstance(file, (str, Path)) for file in files):
-            raise UserError("names of files, or columns by name: {NAME: array}", f"{type(what).__name__}")
+            raise UserError(
+                f"the samples must be names of files, or columns by name: {{NAME: array}}, not {type(what).__name__}"
+            )
         return self.assembly.read([Path(file) for file in files])
 
     def report(self) -> Path:
@@ -266,13 +275,15 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
     """Make the folder and keep others out of it."""
     if folder.recipe.exists() and not (folder.path / "run.json").exists():
         raise UserError(
-            "a folder of its own for the run", f"{folder.path} with a recipe.yaml of yours in it", "Use another --run."
+            f"a run needs a folder of its own, and {folder.path} has a recipe.yaml of yours in it",
+            hint="Use another --run.",
+            file=folder.path,
         )
     if folder.recipe.exists() and "imported" in _json(folder.path / "run.json"):
         raise UserError(
-            "a folder of its own for the run",
-            f"{folder.path} with an imported model",
-            f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
+            f"a run needs a folder of its own, and {folder.path} has an imported model in it",
+            hint=f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
+            file=folder.path,
         )
     folder.create()
     held.enter_context(folder.lock())
@@ -325,9 +336,9 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"a file {path}", "none", "Is the run folder whole?") from error
+        raise UserError(f"{path} is missing", hint="Is the run folder whole?", file=path) from error
     except ValueError as error:
-        raise UserError(f"plain JSON in {path}", f"{error}", "Is the run folder whole?") from error
+        raise UserError(f"{path} is not plain JSON: {error}", hint="Is the run folder whole?", file=path) from error
 
 
 def load_plugins(paths: Iterable[str | Path]) -> list[plugin.Plugin]:

@@ -37,13 +37,15 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not (self.temperature >= 0 and math.isfinite(self.temperature)):
-            raise UserError("a temperature of 0 or more", f"{self.temperature}")
+            raise UserError(f"temperature must be 0 or more and finite, not {self.temperature}", key="--temperature")
         if self.top_k is not None and self.top_k < 1:
-            raise UserError("top_k of 1 or more", f"{self.top_k}")
+            raise UserError(f"top_k must be 1 or more, not {self.top_k}", key="--top-k")
         if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise UserError("top_p above 0 and at most 1", f"{self.top_p}")
+            raise UserError(f"top_p must be above 0 and at most 1, not {self.top_p}", key="--top-p")
         if not (self.repetition > 0 and math.isfinite(self.repetition)):
-            raise UserError("a repetition penalty above 0 (1: none)", f"{self.repetition}")
+            raise UserError(
+                f"repetition must be above 0 (1: no penalty) and finite, not {self.repetition}", key="--repetition"
+            )
 
     @property
     def remembers(self) -> bool:

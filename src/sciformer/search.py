@@ -70,7 +70,9 @@ def beam_search(
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
         if best.isnan().any():
-            raise UserError("probabilities of tokens from the model", "NaN", "Its weights are broken; train it again.")
+            raise UserError(
+                "the model gives NaN for the probabilities of tokens", hint="Its weights are broken; train it again."
+            )
         parent, token = place // size, place % size
         ends = (token == end) & torch.isfinite(best)
         _put_aside(put_aside, active, written, parent, best, ends, beam, penalty)

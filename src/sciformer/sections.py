@@ -11,7 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from . import document
 from .document import Document, Keys, dotted
-from .options import expected, field_at, follow, keys_of, kinds, shown, words
+from .errors import UserError
+from .options import field_at, follow, keys_of, kinds, mismatch, shown, words
 from .registry import BUILT_IN, find, names
 
 SECTIONS = ("about", *BUILT_IN, "train")
@@ -48,28 +49,30 @@ def train_class() -> type[BaseModel]:
     return found
 
 
-def classes_of(source: Document) -> tuple[Classes, list[str]]:
+def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
     """The class of every section that names a known kind, and what is wrong with the others."""
     classes: Classes = {("about",): About}
-    problems: list[str] = []
+    problems: list[UserError] = []
     for section in BUILT_IN:
         value: Any = source.values.get(section)
         parts: dict[Keys, Any] = {(section,): value}
         if section == "tokens" and _are_streams(value):
             parts = {(section, name): stream for name, stream in value.items()}
         for keys, part in parts.items():
-            place, known = source.where(keys), ", ".join(names(section))
+            name, known, kind = dotted(keys), ", ".join(names(section)), (*keys, "kind")
             if part is None:
-                problems.append(f"{source.label}: {dotted(keys)} is missing; it needs a `kind`, one of {known}")
+                hint = f"It needs a `kind`, which is one of {known}."
+                problems.append(source.whole.error(f"{name} is missing", keys, hint))
             elif not isinstance(part, dict):
-                problems.append(f"{place}: {dotted(keys)}: expected keys under it, with a `kind`; found {shown(part)}")
+                problems.append(source.error(keys, f"{name} must have keys under it, with a `kind`, not {shown(part)}"))
             elif "kind" not in part:
-                problems.append(f"{place}: {dotted(keys)}.kind is missing; expected one of {known}")
+                problems.append(source.error(kind, f"{name}.kind is missing", f"It is one of {known}."))
             elif part["kind"] not in names(section):
                 near = difflib.get_close_matches(str(part["kind"]), names(section), n=1)
-                advice = f"did you mean {near[0]}?" if near else "a kind of your own needs --plugin FILE"
-                place, found = source.where((*keys, "kind")), shown(part["kind"])
-                problems.append(f"{place}: {dotted(keys)}.kind: expected one of {known}; found {found}; {advice}")
+                hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
+                problems.append(
+                    source.error(kind, f"{name}.kind must be one of {known}, not {shown(part['kind'])}", hint)
+                )
             else:
                 classes[keys] = find(section, part["kind"])
     classes[("train",)] = train_class()
@@ -81,22 +84,22 @@ def _are_streams(tokens: Any) -> bool:
     return mapping and all(isinstance(stream, dict) for stream in tokens.values())
 
 
-def section_of(source: Document, keys: Keys, classes: Classes, problems: list[str]) -> Any:
+def section_of(source: Document, keys: Keys, classes: Classes, problems: list[UserError]) -> Any:
     """The validated section, or None and its problems."""
     values = value_at(source.values, keys)
     values = {} if values is None else values
-    found: dict[Keys, str] = {}
+    found: dict[Keys, UserError] = {}
     section = None
     try:
         section = classes[keys].model_validate(values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             at = (*keys, *_present(values, detail["loc"], detail["type"] == "missing"))
-            found.setdefault(at, _problem(at, detail, source, classes))
+            found.setdefault(at, _problem(at, keys, detail, source, classes))
     for at, value in document.flat(values, keys):
         wanted = kinds(follow(classes, at))
         if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
-            found[at] = f"{source.where(at)}: {dotted(at)}: {expected(follow(classes, at), value)}"
+            found[at] = _unfit(at, value, source, classes)
     problems += found.values()
     return section
 
@@ -121,29 +124,45 @@ def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
     return values
 
 
-def _problem(at: Keys, detail: Any, source: Document, classes: Classes) -> str:
+def _problem(at: Keys, section: Keys, detail: Any, source: Document, classes: Classes) -> UserError:
     if detail["type"] == "extra_forbidden":
         return unknown(at, source, classes)
-    place = f"{source.where(at)}: {dotted(at)}"
     if detail["type"] == "missing" and value_at(source.values, at, ABSENT) is ABSENT:
         info = field_at(follow(classes, at[:-1]), at[-1])
-        meaning = f": {' '.join(info.description.split())}" if info and info.description else ""
-        return f"{place} is missing; expected {words(follow(classes, at))}{meaning}"
+        meaning = f": {' '.join(info.description.split())}" if info and info.description else "."
+        return source.error(at, f"{dotted(at)} is missing", f"Give {words(follow(classes, at))}{meaning}")
     if detail["type"] in ("value_error", "assertion_error"):
-        return f"{place}: {detail['ctx']['error']}"
-    return f"{place}: {expected(follow(classes, at), value_at(source.values, at))}"
+        return _refused(at, section, detail["ctx"]["error"], source)
+    return _unfit(at, value_at(source.values, at), source, classes)
 
 
-def unknown(at: Keys, source: Document, classes: Classes) -> str:
+def _unfit(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
+    """A value of another type than its key has."""
+    text, hint = mismatch(follow(classes, at), value)
+    return source.error(at, f"{dotted(at)} {text}", hint)
+
+
+def _refused(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
+    """What a section itself says of its values, with their place; the key it names may be that of one of several."""
+    if not isinstance(error, UserError):
+        return source.error(at, f"{dotted(at)}: {error}")
+    first, *inner = error.key.split(".") if error.key else ("",)
+    keys = (*section, *inner) if first == section[0] else at
+    name = "" if error.key and error.key in error.message else f"{dotted(keys)}: "
+    found = source.error(keys, name + error.message, error.hint)
+    return found.with_fields(file=error.file, line=error.line) if error.file else found
+
+
+def unknown(at: Keys, source: Document, classes: Classes) -> UserError:
     """A key that no section has: whose it is, or which one is like it."""
     *around, key = at
     known = keys_of(follow(classes, tuple(around))) if around else [*SECTIONS]
-    text = f"{source.where(at)}: {dotted(at)} is not known; "
     owners = [
         dotted(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
     ]
+    near = difflib.get_close_matches(str(key), known, n=1)
     if owners:
-        return f"{text}`{key}` belongs to {' or '.join(owners)}"
-    if near := difflib.get_close_matches(str(key), known, n=1):
-        return f"{text}did you mean {dotted((*around, near[0]))}?"
-    return f"{text}known are {', '.join(known)}"
+        hint = f"`{key}` belongs to {' or '.join(owners)}."
+    else:
+        hint = f"Did you mean {dotted((*around, near[0]))}?" if near else f"Known keys are {', '.join(known)}."
+    return source.error(at, f"{dotted(at)} is not known", hint)

@@ -68,7 +68,7 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
     if part is None:
         part = next((name for name in ("test", "valid") if name in parts), "train")
     elif not files:
-        one_of("a part of the data", part, parts)
+        one_of("a part of the data", part, parts, key="--part")
     found = run.evaluate(part, files)
     if not files:
         words = f"the part {part}, {parts[part]:,} samples"
@@ -156,10 +156,12 @@ def simulate_to(what: str, out: Path, changes: dict[str, Any]) -> None:
     """Simulate what the keys of its reader say, and write it to a file."""
     one_of("what to simulate", what, ["lattices"])
     if out.suffix != ".npz":
-        raise UserError("a file named .npz", str(out), f"Call it {out.with_suffix('.npz')}")
+        hint = f"Call it {out.with_suffix('.npz')}"
+        raise UserError(f"the name of the file must end in .npz, not {out}", hint=hint, file=out)
     other = next((key for key in changes if not key.startswith("data.")), "")
     if other:
-        raise UserError("keys of the reader, such as --data.size 16", f"--{other}", "Nothing is trained here.")
+        hint = "Nothing is trained here: only keys of the reader can be changed, such as --data.size 16."
+        raise UserError(f"--{other} is not a key of the reader", hint=hint, key=other)
     from .data.readers.lattices import Lattices, simulate, write_table
     from .recipe import Recipe
 

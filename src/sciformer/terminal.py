@@ -95,7 +95,8 @@ def hush() -> None:
 def no_changes(advice: str) -> None:
     """Refuse changes of keys where they would change nothing."""
     if CHANGES:
-        raise UserError("no changes of keys here", f"--{next(iter(CHANGES))}", advice)
+        key = next(iter(CHANGES))
+        raise UserError(f"--{key} cannot be used here, where keys of a recipe are not changed", hint=advice, key=key)
 
 
 def usage(error: CycloptsError) -> str:
@@ -178,17 +179,20 @@ def runs(folder: Path = Path("runs")) -> list[str]:
 def check_run(path: Path) -> None:
     """Refuse what is not the folder of a run, and name the nearest that is."""
     if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
-        raise UserError("the folder of a run", f"{path}", "Such files can run code when they are opened; we never do.")
+        hint = "Files of this kind can run code when they are opened; Sciformer never opens them."
+        raise UserError(f"{path} is not the folder of a run", hint=hint, file=path)
     if path.is_file():
         whole = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
-        raise UserError("the folder of a run", f"{path}, a file", f"Its run is {whole}." if whole else "")
+        hint = f"Its run is {whole}." if whole else ""
+        raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
     if (path / "recipe.yaml").exists():
         return
     there = runs() + runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
-    advice = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
-    found = "a folder without one" if path.is_dir() else "no such folder"
-    raise UserError(f"a run at {path}", found, advice or "Train one: sciformer train RECIPE --run FOLDER")
+    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
+    why = "it is a folder of something else" if path.is_dir() else "that folder does not exist"
+    hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
+    raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)
 
 
 class Meter:

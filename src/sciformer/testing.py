@@ -59,7 +59,7 @@ def check_tokens(
     """
     kind = tokens.kind or type(tokens).__name__
     if rows_of(table) < 2:
-        raise UserError("a table of two samples or more to check tokens on", f"{rows_of(table)}")
+        raise UserError(f"tokens are checked on a table of two samples or more, not {rows_of(table)}")
     before = _copy(table)
     try:
         case = Case(tokens, table, dim, missing)

@@ -66,13 +66,15 @@ def translate_with(
     """The same with a model and its assembly."""
     objective: Any = assembly.objective
     if not hasattr(objective, "penalty"):
-        raise UserError("a run that was trained to translate", f"`objective.kind: {objective.kind}`")
+        raise UserError(
+            f"the run was not trained to translate: `objective.kind: {objective.kind}`", key="objective.kind"
+        )
     beam = objective.beam if beam is None else beam
     penalty = objective.penalty if penalty is None else penalty
     if beam < 1:
-        raise UserError("a beam of one hypothesis or more", f"{beam}")
+        raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
     if not 0 <= penalty < np.inf:
-        raise UserError("a length penalty of 0 or more", f"{penalty}")
+        raise UserError(f"the length penalty must be 0 or more and finite, not {penalty}", key="--penalty")
     was = model.training
     model.eval()
     writer: Writer = EncoderDecoderWriter(model, assembly, device)
@@ -167,7 +169,9 @@ class PromptWriter(Writer):
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
         if len(tokens.reads) < 2:
-            raise UserError("tokens of a source and a target: tokens.column with two names", f"{tokens.reads}")
+            raise UserError(
+                f"tokens.column must name a source and a target, two columns, not {tokens.reads}", key="tokens.column"
+            )
         super().__init__(model, assembly, device, tokens)
 
     def encode(self, line: str) -> Any:
@@ -224,7 +228,9 @@ def score_translations(
     for table in pieces(dataset.source):
         for name, found in zip(names, texts):
             if name not in table:
-                raise UserError(f"a column `{name}` to translate and to compare with", f"columns {', '.join(table)}")
+                raise UserError(
+                    f"the column `{name}` to translate or to compare with is missing; there are {', '.join(table)}"
+                )
             column = table[name]
             found += [" ".join(words) for words in _lists(column)] if isinstance(column, Lists) else map(str, column)
     source, reference = texts
@@ -254,7 +260,9 @@ def _lists(column: Lists) -> Iterator[list[str]]:
 
 def _special(tokens: Any, role: str) -> int:
     if role not in tokens.specials:
-        raise UserError(f"tokens with a special one for «{role}»", ", ".join(tokens.specials) or "none")
+        raise UserError(
+            f"the tokens have no special token «{role}»; there are {', '.join(tokens.specials) or 'no special tokens'}"
+        )
     return int(tokens.specials[role])
 
 

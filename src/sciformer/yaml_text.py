@@ -8,9 +8,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import yaml
+
+from .errors import UserError
 
 Keys = tuple[str | int, ...]
 
@@ -40,6 +43,32 @@ def dotted(keys: Keys) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a key is written: a line of a file, a whole file, or words such as "on the command line".
+
+    name    what the file is called, or the words
+    file    the path of the file, if it is one
+    """
+
+    name: str
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.line is None else f"{self.name} line {self.line}"
+
+    def at(self, line: int) -> Place:
+        """A line of the same file."""
+        return replace(self, line=line)
+
+    def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
+        """What is wrong here, with the place as fields; the key ends where a list begins."""
+        end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
+        key = dotted(keys[:end]) or None
+        return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)
+
+
 def scalar(text: str) -> Any:
     """What a word without quotes means: null, true, false, a number, or the text itself."""
     if text in WORDS:
@@ -53,7 +82,7 @@ def scalar(text: str) -> Any:
 
 def bracketed(text: str) -> list[Any] | dict[str, Any] | None:
     """The list or mapping written in a word, `[1, 2]` or `{a: 1}`, its ends still text; None if it is neither."""
-    tree = Tree("", str)
+    tree = Tree(Place(""), str)
     try:
         node = Loader(text).get_single_node()
         found = tree.build(node, ()) if node else None
@@ -99,10 +128,10 @@ _Dumper.add_representer(str, _Dumper.represent_str)
 class Tree:
     """Plain values from YAML nodes, with the place of every key and the problems met on the way."""
 
-    def __init__(self, label: str, meaning: Callable[[str], Any]) -> None:
-        self.label, self.meaning = label, meaning
-        self.places: dict[Keys, str] = {}
-        self.problems: list[str] = []
+    def __init__(self, whole: Place, meaning: Callable[[str], Any]) -> None:
+        self.whole, self.meaning = whole, meaning
+        self.places: dict[Keys, Place] = {}
+        self.problems: list[UserError] = []
         self.size = 0
 
     def build(self, node: yaml.Node, keys: Keys) -> Any:
@@ -110,9 +139,10 @@ class Tree:
         self.size += 1 + (len(node.value) // 50 if isinstance(node, yaml.ScalarNode) else 0)
         if self.size > NODES or len(keys) > DEPTH:
             raise _refused("aliases (*) that grow without end", node.start_mark)
-        place = self.places.setdefault(keys, f"{self.label} line {node.start_mark.line + 1}") if keys else self.label
+        place = self.places.setdefault(keys, self.whole.at(node.start_mark.line + 1)) if keys else self.whole
+        tag = node.tag.replace(TAG, "!!")
         if "python" in node.tag:
-            self.problems.append(f"{place}: {node.tag.replace(TAG, '!!')}: a recipe cannot run code")
+            self.problems.append(place.error(f"the tag {tag} names code, which a recipe cannot run", keys))
         elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG}map":
             return self._mapping(node, keys)
         elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG}seq":
@@ -122,20 +152,20 @@ class Tree:
         elif node.tag == f"{TAG}str":
             return node.value
         else:
-            self.problems.append(f"{place}: {node.tag.replace(TAG, '!!')}: tags are not known in a recipe")
+            self.problems.append(place.error(f"the tag {tag} is not known; a recipe has no tags", keys))
         return None
 
     def _mapping(self, node: yaml.MappingNode, keys: Keys) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, value in node.value:
-            place = f"{self.label} line {name.start_mark.line + 1}"
+            place = self.whole.at(name.start_mark.line + 1)
             if not isinstance(name, yaml.ScalarNode) or name.tag not in (PLAIN, f"{TAG}str"):
-                self.problems.append(f"{place}: a key is a word")
+                self.problems.append(place.error("a key must be a single word", keys))
                 continue
             inside = (*keys, name.value)
             if name.value in values:
-                first = self.places[inside].removeprefix(f"{self.label} ")
-                self.problems.append(f"{place}: {dotted(inside)} is given twice (first in {first})")
+                first = self.places[inside].line
+                self.problems.append(place.error(f"{dotted(inside)} is given twice (first in line {first})", inside))
             self.places.setdefault(inside, place)
             values[name.value] = self.build(value, inside)
         return values
@@ -145,19 +175,20 @@ def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
-def syntax(error: yaml.YAMLError, text: str) -> str:
+def syntax(error: yaml.YAMLError, text: str, whole: Place) -> UserError:
     """A mistake of YAML: the line, what is wrong, and what stands there."""
     if isinstance(error, yaml.reader.ReaderError):
         number = text[: error.position].count("\n")
-        return f"line {number + 1}: the character {chr(int(error.character))!r}, which YAML does not allow"
+        return whole.at(number + 1).error(f"YAML does not allow the character {chr(int(error.character))!r}")
     assert isinstance(error, yaml.MarkedYAMLError)
     mark = error.problem_mark or error.context_mark
     lines = text.splitlines() or [""]
     number = min(mark.line, len(lines) - 1) if mark else 0
     line = lines[number]
     if "\t" in line[: len(line) - len(line.lstrip())]:
-        return f"line {number + 1}: indented with a tab; YAML wants spaces: `{line.strip()[:80]}`"
-    return f"line {number + 1}: {error.problem or error.context}: `{line.strip()[:80]}`"
+        message, hint = f"`{line.strip()[:80]}` is indented with a tab", "Indent with spaces: YAML allows no tabs."
+        return whole.at(number + 1).error(message, hint=hint)
+    return whole.at(number + 1).error(f"{error.problem or error.context}: `{line.strip()[:80]}`")
 
 
 def on_one_line(value: Any) -> str:

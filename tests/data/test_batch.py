@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sciformer.data.batch import Batch, Stream, describe, join
 from sciformer.data.inputs import parts, run_of
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 ragged = st.lists(st.integers(0, 6), max_size=8)
 
@@ -148,7 +148,7 @@ def test_nothing_is_legal(lengths, packed):
 
 
 def test_wrong_lengths_are_refused():
-    with pytest.raises(UserError, match=r"3 tokens in column `x`.*found 4"):
+    with refuses("`x`", 3, 4):
         Stream({"x": np.zeros(4)}, np.array([1, 2]))
 
 

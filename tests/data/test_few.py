@@ -1,11 +1,10 @@
 import numpy as np
-import pytest
 
 from sciformer.data.few import few
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.source import pieces
 from sciformer.data.split import Split
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 LABEL = np.repeat(["a", "b", "c"], [50, 20, 3])
 
@@ -41,5 +40,5 @@ def test_arrays_with_few_labels_in_folds(tmp_path):
         chosen.append(set(parts["train"]["number"].tolist()))
     assert all(len(one & other) < 9 for one in chosen for other in chosen if one is not other)  # drawn anew
     np.savez(tmp_path / "b.npz", image=np.zeros((9, 2, 2)))
-    with pytest.raises(UserError, match=r"a column of the label, for data.labels"):
+    with refuses("`label`", "image", key="data.labels"):
         Arrays(kind="arrays", files=[str(tmp_path / "b.npz")], labels=4).open()

@@ -19,6 +19,7 @@ from sciformer.errors import UserError
 from sciformer.objectives.base import prepare
 from sciformer.objectives.masked import Masked
 from sciformer.tokens.text import Text, as_table
+from tests.errors import refuses
 
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(23)]
 MAIN = os.getpid()
@@ -135,7 +136,7 @@ def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quic
 
 def test_workers_that_die_again_and_again(quick):
     said = []
-    with pytest.raises(UserError, match=r"data workers that live; found 4 losses in a row.*fewer train.workers"):
+    with refuses(4, key="train.workers", hint="train.workers"):
         list(load(fetch_of(lambda stream: os._exit(1)), 0, 12, workers=1, say=said.append))
     assert len(said) == 3
 
@@ -150,13 +151,13 @@ def raiser(error):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_mistakes_come_through_and_are_not_tried_again(workers):
     before, said = set(threading.enumerate()), []
-    wrong = UserError("finite pixels", "NaN in sample 7", "Look at it.")
+    wrong = UserError("NaN in sample 7", hint="Look at it.", key="data.blank", file="a.fits", line=7)
     for error in (wrong, ValueError("odd value"), RuntimeError("no worker to blame"), KeyError("column")):
         with pytest.raises(type(error), match=r"NaN in sample 7|odd value|no worker|column") as caught:
             list(load(fetch_of(raiser(error)), 0, 12, workers=workers, say=said.append))
         if error is wrong:
             assert str(caught.value) == str(wrong)
-            assert caught.value.advice == "Look at it."
+            assert caught.value.fields == wrong.fields
     assert not said
     del caught
     assert left_behind(before) == ([], set())
@@ -172,7 +173,7 @@ def test_ranks_share_every_batch(world):
             np.testing.assert_array_equal(np.concatenate([part.stream.columns[name] for part in parts]), column)
         assert sum(part.count for part in parts) == whole.count
         assert all(part.ids.tolist() == share(whole.ids, rank, world).tolist() for rank, part in enumerate(parts))
-    with pytest.raises(UserError, match="a batch of 5 samples or more"):
+    with refuses(5, 4, key="train.batch"):
         fetch_of(world=5)
 
 

@@ -11,10 +11,10 @@ from sciformer.data.loader import Fetch, load
 from sciformer.data.mixing import partners, shares
 from sciformer.data.order import Order
 from sciformer.data.source import Memory
-from sciformer.errors import UserError
 from sciformer.objectives.classify import PARTNER, SHARE, Classify
 from sciformer.tokens.patches import Patches
 from sciformer.tokens.text import Text
+from tests.errors import refuses
 
 torch.set_num_threads(1)
 RNG = np.random.default_rng(0)
@@ -118,5 +118,5 @@ def test_shares_have_the_density_of_beta(alpha):
 
 
 def test_tokens_that_cannot_be_mixed():
-    with pytest.raises(UserError, match="tokens of which two samples can be mixed; `text` cannot"):
+    with refuses("text", key="tokens.kind"):
         Text(kind="text").mix(Batch({}), Batch({}), np.ones(1))

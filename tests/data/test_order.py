@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.order import Budget, Order, Packed, rounded, share
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 
 def epoch_of(order, epoch):
@@ -118,12 +118,12 @@ def test_small_counts_and_mistakes():
     assert small.batch == 5
     assert sorted(small(0, 0).tolist()) == [0, 1, 2, 3, 4]
     assert Order(10, 3).at(7) == (2, 1)
-    for given_, words in [
-        ({"count": 0, "batch": 1}, "at least one sample"),
-        ({"count": 1, "batch": 0}, "a batch of one sample"),
-        ({"count": 5, "batch": 2, "chunks": [2, 2]}, "chunks that hold 5 samples; found 4"),
+    for given_, key, mentions in [
+        ({"count": 0, "batch": 1}, None, []),
+        ({"count": 1, "batch": 0}, "train.batch", [0]),
+        ({"count": 5, "batch": 2, "chunks": [2, 2]}, None, [5, 4]),
     ]:
-        with pytest.raises(UserError, match=words):
+        with refuses(*mentions, key=key):
             Order(**given_)
 
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from sciformer.data.readers.events import Events
 from sciformer.data.reweight import Reweight
 from sciformer.data.split import Split
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 from .readers.event_examples import part, table, write_root
 
@@ -63,9 +63,9 @@ def test_outside_and_unknown():
     found = weights.of(np.full(6, "a"), x, np.full(6, 5.0))
     np.testing.assert_array_equal(found > 0, [False, False, False, False, True, True])
     assert weights.of(np.array(["zebra"]), np.array([1.0]), np.array([1.0])) == [0]
-    with pytest.raises(UserError, match=r"samples of class a inside the edges of data.reweight; found none"):
+    with refuses("class a", key="data.reweight"):
         Reweight(x="x", y="y", **EDGES).learn(np.array(["a"]), np.array([9.0]), np.array([1.0]), np.ones(1))
-    with pytest.raises(UserError, match=r"`flat` or a class, to be one of flat, a, b, c; found 'd'"):
+    with refuses("flat, a, b, c", "'d'", key="data.reweight.to"):
         Reweight(x="x", y="y", to="d", **EDGES).learn(*samples(100))
     with pytest.raises(ValidationError, match="ascending numbers in x_edges"):
         Reweight(x="x", y="y", x_edges=[0, 2, 1], y_edges=[0, 1])
@@ -108,5 +108,5 @@ def test_weights_of_events_come_from_the_training_part(tmp_path):
     assert set(np.round(valid["weight"], 4)) <= set(np.round(train["weight"], 4))  # nothing was learned from it
     assert any(f"{outside.sum()} of 420 samples to train on are outside" in note for note in opened.notes)
     assert (next(iter(data.read(paths).load(0)["weight"])), data.read(paths).sizes[0]) == (1, 60)
-    with pytest.raises(UserError, match=r"classes, for data.reweight; found none"):
+    with refuses(key="data.reweight", hint="data.label"):
         Events(kind="events", files=paths, reweight=options).want(["part_px"]).open()

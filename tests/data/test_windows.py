@@ -1,7 +1,6 @@
 """Windows of series: in training one of each at random, elsewhere evenly; what stands in front is in all of them."""
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -9,11 +8,11 @@ from sciformer.data.chance import Chance
 from sciformer.data.dataset import WINDOW, Dataset
 from sciformer.data.order import arrange
 from sciformer.data.source import Data, Lists, Memory, Splits, select
-from sciformer.errors import UserError
 from sciformer.recipe import Recipe
 from sciformer.registry import REGISTERED, register
 from sciformer.run import train
 from sciformer.tokens.observations import Observations
+from tests.errors import refuses
 from tests.tokens.curves_table import curves
 
 
@@ -68,7 +67,7 @@ def test_strided_windows_overlap_and_lose_nothing():
     batch = data.all()
     assert batch.samples[WINDOW].tolist() == [0, 0, 0, 0, 1, 2]
     assert batch.stream.lengths.tolist() == [10, 10, 10, 10, 4, 10]
-    with pytest.raises(UserError, match="a window of more than the 2 tokens"):
+    with refuses(2):
         dataset((5,), 2, ("redshift", "field"))
 
 

@@ -139,7 +139,8 @@ def test_lost_rank(tmp_path, texts):
     recipe = texts[0].change({"model.dropout": 0.0})
     reference = left(go(recipe, tmp_path / "one"))
     said, seconds = lose(tmp_path, recipe, signal.SIGKILL, "60")
-    assert said.startswith("UserError: expected all 2 processes of the run; found one that is gone")
+    assert said.startswith("UserError: ")
+    assert "2 processes" in said
     assert seconds < 30
     assert checkpoint.steps(tmp_path / "run" / "checkpoints") == [4]
     assert_near(go(recipe, tmp_path / "run"), reference, 1e-6)
@@ -150,9 +151,9 @@ def test_lost_rank(tmp_path, texts):
 )
 def test_silent_rank(tmp_path, texts):
     said, seconds = lose(tmp_path, texts[0], signal.SIGSTOP, "2")
-    assert said.startswith(
-        "UserError: expected all 2 processes of the run; found one that is gone, or silent for 0:00:02"
-    )
+    assert said.startswith("UserError: ")
+    assert "2 processes" in said
+    assert "0:00:02" in said
     assert seconds < 30
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from sciformer.check import check
 from sciformer.cli import main
-from sciformer.errors import UserError
 from sciformer.new import new
 from sciformer.recipe import Recipe
 from sciformer.simulate.jet_files import simulate_jets
+from tests.errors import refuses
 
 SMALL = {"model.dim": 8, "model.heads": 2, "model.depth": 1, "model.class_depth": 1}
 SMALL |= {"train.steps": 2, "train.batch": 4, "train.warmup": 0, "train.device": "cpu"}
@@ -30,8 +30,8 @@ def test_jets(tmp_path, capsys):
     recipe, page = Recipe.load("jets.yaml"), (tmp_path / "jets.yaml").read_text("utf-8")
     assert recipe.data.bad_files == "skip"
     assert "# Found: 30 entries" in page
-    assert "# left out 0.npz: expected" in page
-    assert "# left out c.npz: expected" in page
+    assert "# left out 0.npz: " in page
+    assert "# left out c.npz: " in page
     checked = check(recipe.change(SMALL))
     assert checked.problems == []
     assert sum(note.startswith("left out ") for note in checked.notes) == 2
@@ -40,7 +40,7 @@ def test_jets(tmp_path, capsys):
 def test_where_none_can_be_read_the_first_is_told(tmp_path):
     for name in ("c", "d"):
         (tmp_path / f"{name}.npz").write_text("hello")
-    with pytest.raises(UserError, match=r"c.npz; found one that begins with"):
+    with refuses("c.npz"):
         new("jets", ["c.npz", "d.npz"])
     assert not list(tmp_path.glob("*.yaml"))
 
@@ -57,5 +57,5 @@ def test_a_folder_stands_for_its_files(tmp_path):
     assert Recipe.load(path).data.files == ["b/*.npz"]
     assert Recipe.load(new("jets", ["QCD:b", "Hbb:h/"], "two.yaml")).data.files == ["QCD:b/*.npz", "Hbb:h/*.npz"]
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match=r"a file at empty; found a folder"):
+    with refuses("empty"):
         new("jets", ["empty"])

@@ -8,10 +8,10 @@ from sciformer.cli import main
 from sciformer.data import curves
 from sciformer.data.readers.curve_names import Kind, Names, error_of, resolve
 from sciformer.embed import embed
-from sciformer.errors import UserError
 from sciformer.new import new
 from sciformer.recipe import Recipe
 from sciformer.run import train
+from tests.errors import refuses
 
 from ..data.readers import curve_examples as examples
 from ..data.readers.curve_examples import SHARED, objects
@@ -116,7 +116,7 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
     assert "labels.csv" not in page.splitlines()[0]
     assert "there are bright\n" in page  # neither the name nor the class enters as a token
     assert recipe.data.bad_files == "stop"
-    with pytest.raises(UserError, match=r"a column with times in labels.csv"):
+    with refuses("labels.csv", "times"):
         new("lightcurves", ["labels.csv"])
 
 
@@ -125,7 +125,7 @@ def test_bad_files_are_left_out_and_named(tmp_path):
     (tmp_path / "stars" / "star99.csv").write_text("MJD,mag,mag_err\n")
     recipe, page = passes(new("lightcurves", ["stars/*.csv", "labels.csv"], "stars.yaml"))
     assert (recipe.data.bad_files, recipe.data.objects) == ("skip", "labels.csv")
-    assert "# left out stars/star99.csv: expected observations" in page
+    assert "# left out stars/star99.csv: " in page
 
 
 def test_parts_by_their_names_and_the_command(tmp_path, capsys):
@@ -135,9 +135,9 @@ def test_parts_by_their_names_and_the_command(tmp_path, capsys):
     recipe, _ = passes(tmp_path / "train.yaml")
     assert recipe.data.test == ["test.parquet"]
     assert main(["new", "lightcurves", "none.parquet"]) == 2
-    assert "no such file" in capsys.readouterr().err
+    assert "'none.parquet'" in capsys.readouterr().err
     examples.write_lists(tmp_path / "few.parquet", ROWS[:3])
-    with pytest.raises(UserError, match=r"10 objects or more to train on; found 3"):
+    with refuses("10 objects", "not 3"):
         new("lightcurves", ["few.parquet"])
 
 
@@ -168,13 +168,11 @@ def test_names_of_surveys(survey):
 
 def test_columns_nested_in_several_others():
     kinds = {f"{outer}.{name}": Kind(True, False) for outer in ("forced", "sources") for name in ("mjd", "flux")}
-    with pytest.raises(UserError, match=r"one column with times in it; found forced.mjd, sources.mjd. Say which"):
+    with refuses("times", "forced.mjd, sources.mjd", hint="data.time"):
         resolve(kinds, Names(), "it")
     found = resolve(kinds, Names(value="sources.flux"), "it")
     assert (found.time, found.value) == ("sources.mjd", "sources.flux")
-    with pytest.raises(
-        UserError, match=r"one column `mjd` in it, for data.time; found several: .* Give the whole name"
-    ):
+    with refuses("`mjd`", "data.time", "forced.mjd", "sources.mjd"):
         resolve(kinds, Names(time="mjd"), "it")
     assert error_of("mag", ["Mag_Err"]) == "Mag_Err"
 

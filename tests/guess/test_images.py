@@ -1,16 +1,17 @@
 """A recipe from images: classes by folders, sizes, tables, and a training that begins with one name."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
 
 from sciformer.check import check
 from sciformer.cli import main
-from sciformer.errors import UserError
 from sciformer.guess.images import _side
 from sciformer.new import new
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 from ..data.readers.image_examples import classes, picture, pixels
 
@@ -81,18 +82,16 @@ def test_sides_of_patches():
 
 def test_too_few_and_bad_ones(tmp_path):
     classes(tmp_path / "pets", 2)
-    with pytest.raises(UserError, match="10 images or more to train on; found 4"):
+    with refuses("10 images", "not 4"):
         new("images", ["pets"])
     (tmp_path / "pets" / "cat" / "0.png").write_bytes(b"no")
-    with pytest.raises(
-        UserError, match=r"to train on; found 3. Bring more of them. left out pets/cat/0.png: no picture"
-    ):
+    with refuses("10 images", "not 3", hint="left out pets/cat/0.png: "):
         new("images", ["pets"])
     for path in (tmp_path / "pets").rglob("*.png"):
         path.write_bytes(b"no")
-    with pytest.raises(UserError, match=r"can be read in data.files; found none. left out pets/cat/0.png: no picture"):
+    with refuses("data.files", "left out pets/cat/0.png: "):
         new("images", ["pets"])
-    with pytest.raises(UserError, match=r"the kind of your files to be one of .*; found 'nothing'"):
+    with refuses("text, patches, arrays, jets, lightcurves, images", "'nothing'"):
         new("nothing", [])
 
 
@@ -103,7 +102,7 @@ def test_bad_pictures_are_left_out_and_named(tmp_path):
     recipe, text = passes(new("images", ["pets"], "again.yaml"))
     assert recipe.data.bad_files == "skip"
     assert "# Found: 23 images to train on" in text
-    assert "# left out pets/cat/0.png: no picture: it begins with b'no'." in text
+    assert re.search(r"# left out pets/cat/0\.png: .*b'no'", text)
 
 
 def test_from_a_folder_to_answers_with_names(tmp_path, capsys):
@@ -121,7 +120,7 @@ def test_from_a_folder_to_answers_with_names(tmp_path, capsys):
     assert set(rows[0]) == {"file", "class", "score_cat", "score_dog"}
     (tmp_path / "new" / "b.png").write_bytes(b"broken")
     assert main(["predict", "runs/pets", "new", "--quiet", "--out", "more.csv"]) == 2
-    assert "new/b.png; found no picture" in capsys.readouterr().err
+    assert "new/b.png" in capsys.readouterr().err
     assert not (tmp_path / "more.csv").exists()
 
 
@@ -139,7 +138,7 @@ def test_a_table_of_images_needs_no_word(tmp_path):
     assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["brightness"])
     assert "No classes were found" not in text
     (tmp_path / "notes.csv").write_text("name,note\nBob,hello\n")
-    with pytest.raises(UserError, match=r"what your files hold, .*found 'notes.csv'. sciformer new KIND notes.csv"):
+    with refuses("'notes.csv'", file="notes.csv", hint="sciformer new KIND notes.csv"):
         new("notes.csv", [])
 
 
@@ -174,7 +173,7 @@ def test_classes_of_images_do_not_change_along_a_column(tmp_path):
 def test_places_for_a_recipe(tmp_path):
     classes(tmp_path / "pets", 10)
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"a recipe to write; found the folder '\.'"):
+    with refuses("'.'", hint="NAME.yaml"):
         new("pets", [], ".")
-    with pytest.raises(UserError, match=r"to write a recipe at file/a.yaml"):
+    with refuses("file/a.yaml", file="file/a.yaml", hint="--out"):
         new("pets", [], "file/a.yaml")

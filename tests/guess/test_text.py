@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sciformer.check import check
-from sciformer.errors import UserError
 from sciformer.new import new
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 from ..data.readers.files import SHARED, shared, write
 from .test_forms import ENGLISH, GERMAN
@@ -61,7 +61,7 @@ def test_pairs_between_tabs_are_a_translation_and_languages_may_be_words_of_yaml
 def test_wrong_numbers_of_lines_are_told(tmp_path):
     write(tmp_path / "a.en", "\n".join(ENGLISH))
     write(tmp_path / "a.de", "\n".join(GERMAN[1:]))
-    with pytest.raises(UserError, match=r"as many lines in a\.de as in a\.en; found 39 and 40"):
+    with refuses("a.de", "a.en", 39, 40):
         new("text", ["a.en", "a.de"])
 
 
@@ -129,23 +129,29 @@ def test_running_text_in_three_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "mentions", "hint"),
     [
-        ("a.csv", "text,label\na,b\n" * 3, "10 samples or more to train on; found 5"),
-        ("a.tsv", "a\tb\tc\n" * 30, "names the columns"),
+        ("a.csv", "text,label\na,b\n" * 3, ("10 samples", 5), ""),
+        ("a.tsv", "a\tb\tc\n" * 30, ("a.tsv",), ""),
         (
             "a.csv",
             "text,name\n" + "".join(f"t {i},n{i}\n" for i in range(30)),
-            "a column with 2 to 1,000 different labels",
+            ("2 to 1,000", "`name` with 30"),
+            "",
         ),
-        ("a.conll", "a O\nb\n", "2 columns in line 2"),
-        ("a.conll", b"a O\n\xff O\n", "UTF-8 text in a.conll"),
-        ("a.txt", b"a \xff text\n" * 99, "sciformer train text/gpt-char --data.files NAME ... --data.errors replace"),
+        ("a.conll", "a O\nb\n", ("2 columns", "line 2"), ""),
+        ("a.conll", b"a O\n\xff O\n", ("UTF-8", "a.conll"), ""),
+        (
+            "a.txt",
+            b"a \xff text\n" * 99,
+            ("a.txt",),
+            "sciformer train text/gpt-char --data.files NAME ... --data.errors replace",
+        ),
     ],
 )
-def test_what_readers_refuse_is_refused(tmp_path, name, text, words):
+def test_what_readers_refuse_is_refused(tmp_path, name, text, mentions, hint):
     write(tmp_path / name, text)
-    with pytest.raises(UserError, match=words):
+    with refuses(*mentions, hint=hint):
         new("text", [name])
     assert [file.name for file in tmp_path.iterdir()] == [name]
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.errors import UserError
 from sciformer.inspect.attribution import answers, attribute, entering, relevance, told, weighted
 from sciformer.inspect.faithfulness import scored
 from sciformer.inspect.looking import look_at
 from sciformer.nn.attention import Attention
+from tests.errors import refuses
 
 from ..tokens.jets_table import jets
 from .test_heads import PARTICLES, PATCHES, assembled
@@ -115,7 +115,7 @@ def test_the_kernels_come_back_and_nothing_else_changes():
 def test_who_has_no_one_answer():
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "masked"})
     assert not answers(step, made)
-    with pytest.raises(UserError, match="one answer for each sample"):
+    with refuses("masked", key="objective.kind"):
         attribute(step, made, batch)
 
 

@@ -6,10 +6,10 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.chance import Chance
-from sciformer.errors import UserError
 from sciformer.inspect.cost import cost, large, plain_json
 from sciformer.objectives.base import Step, prepare
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 N, PIXELS, DIM, DEPTH = 16, 4, 32, 2
 
@@ -92,7 +92,7 @@ def test_counting_leaves_no_trace(data):
 
 def test_nothing_to_count_on(data):
     assembly, step, batch = made(data)
-    with pytest.raises(UserError, match="one token or more"):
+    with refuses("0 samples", "0 tokens"):
         cost(assembly, step, batch.take(np.arange(0)))
 
 

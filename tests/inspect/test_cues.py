@@ -5,11 +5,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.evaluate import Judgement
 from sciformer.inspect import cues
 from sciformer.inspect.cues import cue_bias, draw_bias
 from sciformer.inspect.page import Page
+from tests.errors import refuses
 
 
 def test_answers_are_counted_where_cues_disagree():
@@ -26,7 +26,7 @@ def test_nothing_to_count():
     found = cue_bias([1, 2], [1, 2], [1, 2])
     assert (found.first, found.second, found.neither, found.classes) == (0, 0, 0, {})
     assert np.isnan([found.value, found.error]).all()
-    with pytest.raises(UserError, match="two cues for each sample"):
+    with refuses((2,), (1,)):
         cue_bias([1, 2], [1, 2], [1])
 
 

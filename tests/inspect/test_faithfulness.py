@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from sciformer.data.batch import Stream
-from sciformer.errors import UserError
 from sciformer.evaluate import answer
 from sciformer.inspect.faithfulness import (
     LEAST,
@@ -19,6 +18,7 @@ from sciformer.inspect.faithfulness import (
     without,
 )
 from sciformer.inspect.reasons import affordable, as_numbers, draw_reasons, summary
+from tests.errors import refuses
 
 from ..tokens.jets_table import jets
 from .test_attribution import IMAGES, looking_at_one
@@ -133,12 +133,12 @@ def test_values():
 def test_what_cannot_be_asked():
     made, step, batch = assembled(PATCHES, IMAGES)
     for bad in ((0.0,), (0.5, 1.0)):
-        with pytest.raises(UserError, match="shares between 0 and 1"):
+        with refuses(list(bad)):
             faithfulness(step, made, batch, shares=bad)
-    with pytest.raises(UserError, match="how to leave out"):
+    with refuses("auto, remove, blank", "drop"):
         faithfulness(step, made, batch, how="drop")
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "masked"})
-    with pytest.raises(UserError, match="one answer"):
+    with refuses("objective.kind: masked"):
         faithfulness(step, made, batch)
 
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.errors import UserError
 from sciformer.inspect import depth, looking
 from sciformer.inspect.depth import Reach, correlation, reach, reach_along, reaches
 from sciformer.inspect.looking import gather, look_at, received, times_uniform, title, weights_on
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 LINE = np.abs(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
 
@@ -57,11 +57,11 @@ def test_padding_and_the_class_token_do_not_count():
 def test_what_has_no_reach():
     assert np.isnan(reach(softmax((1, 1, 5, 5)), LINE, np.zeros((1, 5), bool)).heads).all()
     assert np.isnan(reach(np.full((1, 1, 5, 5), np.nan), LINE).heads).all()
-    with pytest.raises(UserError, match="self-attention"):
+    with refuses((1, 1, 1, 5)):
         reach(np.ones((1, 1, 1, 5)) / 5, LINE)
-    with pytest.raises(UserError, match="distances of 5 tokens"):
+    with refuses("5 tokens", (1, 4, 4)):
         reach(softmax((1, 1, 5, 5)), LINE[:4, :4])
-    with pytest.raises(UserError, match=r"\(B, H, N, M\)"):
+    with refuses("(B, H, N, M)", (5, 5)):
         reach(np.eye(5), LINE)
 
 
@@ -215,7 +215,7 @@ def test_reach_along_a_column(files):
     assert found.uniform.shape == (3,)
     assert depth.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
     for column in ("name", "nothing"):
-        with pytest.raises(UserError, match=column):
+        with refuses(column):
             reach_along(step, assembly, [dataset], column)
 
 

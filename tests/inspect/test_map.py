@@ -7,8 +7,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from sciformer.embed import Embedded
-from sciformer.errors import UserError
 from sciformer.inspect.map import draw_map, principal, write_map
+from tests.errors import refuses
 
 RNG = np.random.default_rng(0)
 VECTORS = (RNG.normal(size=(60, 5)) * [3, 1, 0.5, 0.1, 0] + 7).astype(np.float32)
@@ -49,15 +49,15 @@ def test_colours(column, labels):
 
 def test_mistakes(tmp_path):
     found = Embedded(VECTORS, {"kind": np.arange(60)})
-    with pytest.raises(UserError, match=r"a picture named .png"):
+    with refuses(".png", "map.txt"):
         write_map(tmp_path / "map.txt", found)
-    with pytest.raises(UserError, match=r"colours to be one of kind; found 'kin'. Did you mean 'kind'"):
+    with refuses("'kin'", key="--by", hint="'kind'"):
         write_map(tmp_path / "map.png", found, "kin")
     write_map(tmp_path / "new" / "map.png", found, "label")
     assert (tmp_path / "new" / "map.png").exists()
-    with pytest.raises(UserError, match="two vectors or more"):
+    with refuses(1):
         principal(VECTORS[:1])
-    with pytest.raises(UserError, match="NaN in them"):
+    with refuses("NaN"):
         principal(VECTORS * np.nan)
 
 
@@ -67,8 +67,8 @@ def test_a_full_disk_leaves_no_half_a_picture(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Figure, "savefig", full)
-    with pytest.raises(UserError, match=r"to write .*map.png; found No space left on device"):
+    with refuses("map.png", "No space left on device"):
         write_map(tmp_path / "map.png", Embedded(VECTORS, {}))
     assert not list(tmp_path.iterdir())
-    with pytest.raises(UserError, match="a picture to write; found the folder"):
+    with refuses(tmp_path, hint="NAME.png"):
         write_map(tmp_path, Embedded(VECTORS, {}))

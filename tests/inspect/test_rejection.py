@@ -1,6 +1,7 @@
 """Pictures of a background that is rejected, and the report and the comparison that show them."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ from matplotlib.figure import Figure
 from sciformer.compare import compare, number
 from sciformer.comparison import Comparison, Row, Trial, verdict
 from sciformer.comparison import Figure as Seeds
-from sciformer.errors import UserError
 from sciformer.inspect import page
 from sciformer.inspect.rejection import draw_sculpting, draw_tradeoff, figures
 from sciformer.metrics import AtLeast, rejection, sculpting, tradeoff
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
+from tests.errors import refuses
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -44,7 +45,7 @@ def test_curves_are_rejections_against_the_share_that_is_kept():
     at = int(np.argmin(np.abs(x - 0.5)))
     assert y[at] == pytest.approx(points["b"][0].value)
     assert [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1] == ["o", "^"]  # a bound points up
-    with pytest.raises(UserError, match="one class or more"):
+    with refuses():
         draw_tradeoff({}, {})
 
 
@@ -59,7 +60,7 @@ def test_spectra_before_and_after(classes, bins):
     figure = draw_sculpting({f"s{i}": cuts for i in range(classes)}, "mass", "noise")
     assert isinstance(figure, Figure)
     assert all("80 % kept: 0." in axes.texts[0].get_text() for axes in figure.axes[:classes])  # 30 % leaves too few
-    with pytest.raises(UserError, match="one cut or more"):
+    with refuses():
         draw_sculpting({"s": []})
 
 
@@ -129,7 +130,7 @@ def test_where_no_background_is_left_the_report_says_so(tmp_path):
     run = train(made, tmp_path / "run", show=False)
     scores = run.evaluate("test").scores
     assert all(isinstance(value, AtLeast) for name, value in scores.items() if name.startswith("rejection"))
-    assert "not drawn; expected samples of noise among those that are kept; found none" in run.folder.report.read_text()
+    assert re.search(r"not drawn; .*\bnoise\b", run.folder.report.read_text())
 
 
 def test_without_a_background_there_is_nothing_of_it(run):
@@ -143,23 +144,19 @@ def test_without_a_background_there_is_nothing_of_it(run):
 
 
 @pytest.mark.parametrize(
-    ("objective", "message"),
+    ("objective", "mentions", "hint"),
     [
-        ({"background": "nois"}, "objective.background to be one of noise, one, two; found 'nois'"),
-        ({"background": "", "spectrum": "mass"}, "the class to reject, beside objective.spectrum"),
-        (
-            {"efficiencies": {"noise": 0.5}},
-            "found 'noise'. There are one, two. For the usual shares: --objective.efficiencies {}",
-        ),
-        ({"efficiencies": {"one": 50}}, "a share of one above 0 and up to 1; found 50. 50 % is 0.5."),
-        ({"spectrum": "mas"}, "found 'mas'. Did you mean 'mass'"),
-        ({"spectrum": "text"}, "one number for each sample in column `text`"),
+        ({"background": "nois"}, ("objective.background", "noise, one, two", "'nois'"), ""),
+        ({"background": "", "spectrum": "mass"}, ("objective.spectrum",), ""),
+        ({"efficiencies": {"noise": 0.5}}, ("'noise'", "one, two"), "--objective.efficiencies {}"),
+        ({"efficiencies": {"one": 50}}, ("one", 50), "0.5"),
+        ({"spectrum": "mas"}, ("'mas'",), "'mass'"),
+        ({"spectrum": "text"}, ("`text`",), ""),
     ],
 )
-def test_mistakes_are_found_before_the_training(tmp_path, objective, message):
-    with pytest.raises(UserError) as caught:
+def test_mistakes_are_found_before_the_training(tmp_path, objective, mentions, hint):
+    with refuses(*mentions, hint=hint):
         train(recipe(tmp_path, **objective), tmp_path / "run", show=False)
-    assert message in str(caught.value)
 
 
 def test_two_classes_have_short_names(tmp_path):

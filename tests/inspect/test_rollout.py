@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.inspect.looking import look_at
 from sciformer.inspect.rollout import chain, follow, halved, rolled, rollout
+from tests.errors import refuses
 
 from ..tokens.jets_table import jets
 from .test_heads import PARTICLES, PATCHES, assembled
@@ -53,11 +53,11 @@ def test_who_answers():
 
 
 def test_what_is_no_self_attention():
-    with pytest.raises(UserError, match="one map of attention"):
+    with refuses():
         rollout([])
-    with pytest.raises(UserError, match="self-attention"):
+    with refuses((2, 3)):
         chain([np.ones((2, 3))])
-    with pytest.raises(UserError, match="as many tokens in every block"):
+    with refuses((2, 2)):
         rollout([LEFT, np.ones((1, 2, 2))])
 
 

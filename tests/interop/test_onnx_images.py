@@ -4,13 +4,12 @@ import json
 
 import numpy as np
 import onnxruntime
-import pytest
 
 from sciformer.embed import embed
-from sciformer.errors import UserError
 from sciformer.interop import export_model, onnx_inputs
 from sciformer.recipe import Recipe
 from sciformer.run import train
+from tests.errors import refuses
 
 from .test_onnx import TRAIN, shake
 
@@ -56,7 +55,7 @@ def test_a_residual_network_takes_whole_images(tmp_path):
         (found,) = session.run(["probabilities"], {"patch": cut(PICTURES[:count], about)})
         np.testing.assert_allclose(found, run.predict({"image": PICTURES[:count]})["probabilities"], atol=1e-5)
     run.assembly.tokens["tokens"].state["varies"] = True
-    with pytest.raises(UserError, match="images of one size"):
+    with refuses("ONNX"):
         onnx_inputs.whole(run)
 
 

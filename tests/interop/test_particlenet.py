@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.data.batch import View
-from sciformer.errors import UserError
 from sciformer.interop.particlenet import particlenet
 from sciformer.interop.weaver import CLASSES, plain, read
 from sciformer.models.base import parameters
 from sciformer.registry import find
+from tests.errors import refuses
 
 from .weaver_keys import layer, made, norm
 
@@ -91,17 +91,17 @@ def test_names_shapes_and_jets_of_few_particles(hidden):
 
 
 @pytest.mark.parametrize(
-    ("more", "words"),
+    ("more", "mention"),
     [
         ({"fusion_block.0.weight": torch.zeros(4, 4)}, "use_fusion=False"),
         ({"bn_fts.weight": None}, "use_fts_bn=True"),
-        ({"edge_convs.1.convs.2.weight": None}, "3 layers in a block"),
+        ({"edge_convs.1.convs.2.weight": None}, "3 layers"),
         ({"strange.weight": torch.zeros(3)}, "strange.weight"),
     ],
 )
-def test_other_models_are_refused(more, words):
+def test_other_models_are_refused(more, mention):
     tensors = {name: tensor for name, tensor in {**plain(made(shapes())), **more}.items() if tensor is not None}
-    with pytest.raises(UserError, match=words):
+    with refuses(mention, file="a file"):
         particlenet(tensors, "a file", {})
 
 

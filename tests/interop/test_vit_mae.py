@@ -7,10 +7,10 @@ import torch
 from sciformer.data.batch import Inputs
 from sciformer.data.chance import Chance
 from sciformer.embed import embed
-from sciformer.errors import UserError
 from sciformer.interop import export_model, import_model
 from sciformer.objectives.base import prepare
 from sciformer.train.weights import load_weights
+from tests.errors import refuses
 
 from .their_images import images, make, pixel_values, rewrite, save, transformers
 
@@ -78,5 +78,5 @@ def test_the_encoder_alone(tmp_path):
 def test_a_decoder_of_another_form_is_refused(tmp_path):
     path = save(tmp_path / "theirs", make("ViTMAE", "ForPreTraining"))
     rewrite(path / "config.json", decoder_intermediate_size=24)
-    with pytest.raises(UserError, match=r"as wide, over their width.*found 3 and 2\.5"):
+    with refuses(" 3 ", " 2.5 ", file=path / "config.json"):
         import_model(path, tmp_path / "run")

@@ -240,7 +240,7 @@ def test_labels_of_another_kind():
         ({"file_magic": {"sample_is": {"HToBB": 1}}}, "`file_magic: sample_is`"),
         ({"colour": "red"}, "`colour`: not a key of weaver"),
         ({"new_variables": {**NEW, "odd": "label.argmax(1)"}}, "`new_variables: odd: label.argmax(1)`, which nothing"),
-        ({"selection": "ak.sum(jet_pt) > 3"}, "`selection: ak.sum(jet_pt) > 3`: expected `sum` over the particles"),
+        ({"selection": "ak.sum(jet_pt) > 3"}, "`selection: ak.sum(jet_pt) > 3`: `sum`"),
         ({"selection": "__import__('os').system('x')"}, "`selection: __import__('os')"),
         ({"observers": ["strange"], "new_variables": {**NEW, "strange": "[1, 2]"}}, "`new_variables: strange: [1, 2]`"),
         ({"new_variables": {**NEW, "part_mask": "part_pt > 1"}}, "`inputs: pf_mask: part_mask` (part_pt > 1)"),

@@ -9,10 +9,10 @@ from awkward import unflatten
 from sciformer.assembly import Assembly
 from sciformer.cli import main
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
 from sciformer.interop.weaver_data import import_data, read_data
 from sciformer.recipe import Recipe
 from sciformer.simulate.jets import jets
+from tests.errors import refuses
 
 from .test_weaver_data import FIRST, PLUS, binary, options
 
@@ -43,7 +43,8 @@ def test_a_recipe_is_written(here, capsys):
     assert (recipe.objective.kind, recipe.objective.weight) == ("classify", "weight")
     assert (recipe.objective.background, recipe.objective.efficiencies) == ("QCD", {})
     assert main(["import", name]) == 2
-    assert "no file at theirs-recipe.yaml yet" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert all(fact in said for fact in ("theirs-recipe.yaml", "--out", "--overwrite"))
     assert main(["import", name, "--overwrite", "--out", "other.yaml"]) == 0
 
 
@@ -57,38 +58,50 @@ def test_a_list_of_features_is_written_line_by_line(here):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "mentions", "line"),
     [
-        ("a: [", "YAML in theirs.yaml"),
-        ("data: {kind: text}\ntokens: {kind: text}\n", "found a recipe of Sciformer"),
-        ("x: 1", "`inputs` and `labels` in theirs.yaml"),
-        ("!!python/object/apply:os.system [ls]", "YAML in theirs.yaml"),
-        ("inputs: {a: 1}\nlabels: {value: [b]}", "an input called NAME_features"),
-        ("inputs: {pf_features: 3}\nlabels: {value: [b]}", "keys under `inputs: pf_features`"),
-        ("inputs: {pf_features: {vars: [a]}}\nlabels: {value: 3}", "a list of columns in `labels: value`"),
+        ("b: 1\na: [", ["theirs.yaml", "YAML"], 2),
+        ("data: {kind: text}\ntokens: {kind: text}\n", ["theirs.yaml", "recipe of Sciformer"], None),
+        ("x: 1", ["`inputs`", "`labels`", "theirs.yaml"], None),
+        ("!!python/object/apply:os.system [ls]", ["theirs.yaml", "YAML", "os.system"], 1),
+        ("inputs: {a: 1}\nlabels: {value: [b]}", ["`inputs`", "NAME_features", "`pf_features`", " a"], None),
+        ("inputs: {pf_features: 3}\nlabels: {value: [b]}", ["`inputs: pf_features`", "3"], None),
+        ("inputs: {pf_features: {vars: [a]}}\nlabels: {value: 3}", ["`labels: value`", "3"], None),
+        ("inputs: {pf_features: {vars: [a]}}\nlabels: {type: custom, value: {}}", ["`labels: value`"], None),
     ],
 )
-def test_files_that_are_none(here, capsys, text, message):
-    assert main(["import", here(text)]) == 2
-    assert message in capsys.readouterr().err
+def test_files_that_are_none(here, capsys, text, mentions, line):
+    name = here(text)
+    with refuses(*mentions, file=name, line=line):
+        import_data(name)
+    assert main(["import", name]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert all(mention in said for mention in mentions)
 
 
 def test_names_that_do_not_go_together(here, capsys):
     name = here(options())
-    for line, message in {
-        f"import {name} --run x": "--out for the recipe",
-        f"import {name} --model.depth 3": "only --data.files",
-        f"import {name} --out a.txt": "a recipe named .yaml",
-        "import nothing.yaml": "a data file of weaver at nothing.yaml; found nothing",
-        "import folder --out a.yaml": "--out and --overwrite for a data file (.yaml) alone",
+    for line, mentions in {
+        f"import {name} --run x": ["--out", "--run x"],
+        f"import {name} --model.depth 3": ["--model.depth", "--data.files", "--data.valid", "--data.test"],
+        f"import {name} --out a.txt": [".yaml", "a.txt", "a.yaml"],
+        "import nothing.yaml": ["nothing.yaml"],
+        "import folder --out a.yaml": ["--out", "--overwrite", "folder"],
     }.items():
         assert main(line.split()) == 2
-        assert message in capsys.readouterr().err
+        said = " ".join(capsys.readouterr().err.split())
+        assert all(mention in said for mention in mentions)
+    with refuses("--model.depth", "--data.files", key="model.depth"):
+        import_data(name, changes={"model.depth": 3})
+    with refuses("a.txt", key="--out", file="a.txt", hint="a.yaml"):
+        import_data(name, "a.txt")
+    with refuses(file="nothing.yaml"):
+        import_data("nothing.yaml")
 
 
 def test_a_large_file_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("#" * (1 << 21))
-    with pytest.raises(UserError, match="bytes"):
+    with refuses("2,097,152 bytes", "1,048,576", file=tmp_path / "a.yaml"):
         read_data(tmp_path / "a.yaml")
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.errors import UserError
 from sciformer.metrics import crossing
+from tests.errors import refuses
 
 
 def noisy(seed, n=40, middle=2.27):
@@ -103,17 +103,17 @@ def test_an_error_that_too_few_draws_support_is_none():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "message"),
+    ("arguments", "options", "mentions"),
     [
-        (([], []), {}, "one sample"),
-        (([0, 1], [0.0]), {}, "one shape"),
-        ((np.zeros((2, 2)), np.zeros((2, 2))), {}, "one shape"),
-        (([0, np.nan], [0.0, 1.0]), {}, "finite numbers in `x`"),
-        (([0, 1], [0.0, 1.0]), {"group": [0]}, "group"),
-        (([0, 1], [0.0, 1.0]), {"level": np.nan}, "level"),
-        (([0, 1], [0.0, 1.0]), {"draws": 1}, "draws"),
+        (([], []), {}, ("`x`", "(0,)")),
+        (([0, 1], [0.0]), {}, ("`x` and `p`", "(2,) and (1,)")),
+        ((np.zeros((2, 2)), np.zeros((2, 2))), {}, ("`x` and `p`", "(2, 2) and (2, 2)")),
+        (([0, np.nan], [0.0, 1.0]), {}, ("`x`", "1 of 2")),
+        (([0, 1], [0.0, 1.0]), {"group": [0]}, ("`group`", "(2,)", "(1,)")),
+        (([0, 1], [0.0, 1.0]), {"level": np.nan}, ("level nan",)),
+        (([0, 1], [0.0, 1.0]), {"draws": 1}, ("1 draws",)),
     ],
 )
-def test_mistakes(arguments, options, message):
-    with pytest.raises(UserError, match=message):
+def test_mistakes(arguments, options, mentions):
+    with refuses(*mentions):
         crossing(*arguments, **options)

@@ -6,9 +6,9 @@ import random
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall
 from sciformer.metrics.entities import spans
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_against_the_rules_of_conlleval():
 
 
 def test_mistakes():
-    with pytest.raises(UserError, match="tags of 2 samples, as in the truth; found 1"):
+    with refuses("1 samples", "2 samples"):
         entity_f1([["O"]], [["O"], ["O"]])
-    with pytest.raises(UserError, match="each of the 2 words of sample 0; found 1"):
+    with refuses("sample 0", "2 words", "1 tags"):
         entity_f1([["O"]], [["O", "O"]])
-    with pytest.raises(UserError, match="a list of tags for each sample in `tags`; found 'O'"):
+    with refuses("`tags`", "'O'"):
         entity_f1(["O"], [["O"]])

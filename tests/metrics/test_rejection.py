@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from sciformer.errors import UserError
 from sciformer.metrics import AtLeast, auc, lower_is_better, odds, rejection, sculpting, tradeoff
+from tests.errors import refuses
 
 
 def sample(seed, n=400, c=4, steps=None):
@@ -99,24 +99,24 @@ def test_what_is_not_known_is_nan():
     assert math.isnan(rejection(p, np.minimum(label, 1), 2, 0).value)
     p[0] = np.nan
     assert math.isnan(rejection(p, label, 2, 0).value)
-    with pytest.raises(UserError, match="diverged"):
+    with refuses(hint="diverged"):
         tradeoff(p, label, 2, 0)
-    with pytest.raises(UserError, match="one of them has none"):
+    with refuses("class 2", "class 0"):
         tradeoff(p[1:], np.minimum(label, 1)[1:], 2, 0)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("given", "mentions", "hint"),
     [
-        ({"efficiency": 0}, "50 % is 0.5"),
-        ({"efficiency": 30}, "found 30"),
-        ({"signal": 3}, "0 to 2, as signal; found 3"),
-        ({"signal": 0}, "two classes to tell apart"),
+        ({"efficiency": 0}, ("`efficiency`", "not 0"), "0.5"),
+        ({"efficiency": 30}, ("`efficiency`", 30), "0.5"),
+        ({"signal": 3}, ("`signal`", "0 to 2", 3), ""),
+        ({"signal": 0}, ("`signal`", "`background`", 0), ""),
     ],
 )
-def test_refused(given, message):
+def test_refused(given, mentions, hint):
     p, label = sample(5, c=3)
-    with pytest.raises(UserError, match=message):
+    with refuses(*mentions, hint=hint):
         rejection(p, label, **given)
 
 
@@ -153,11 +153,11 @@ def test_a_random_choice_does_not_sculpt():
 
 
 def test_sculpting_refuses():
-    with pytest.raises(UserError, match="5 booleans"):
+    with refuses("`passes`", "5 booleans", "float64"):
         sculpting(np.ones(5), np.ones(5))
-    with pytest.raises(UserError, match="two bins"):
+    with refuses("`bins`", 1):
         sculpting(np.ones(5), np.ones(5, bool), bins=1)
-    with pytest.raises(UserError, match="finite numbers"):
+    with refuses("`values`", "1 of 2"):
         sculpting([1.0, np.nan], np.ones(2, bool))
 
 

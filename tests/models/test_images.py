@@ -7,7 +7,6 @@ import torch
 from sciformer.data.batch import Batch
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Lists, Memory
-from sciformer.errors import UserError
 from sciformer.models.base import parameters
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
@@ -16,6 +15,7 @@ from sciformer.objectives.base import Objective, Step
 from sciformer.objectives.classify import Classify
 from sciformer.recipe import Recipe
 from sciformer.tokens.patches import Patches
+from tests.errors import refuses
 
 from ..objectives.examples import make, ready, shaken
 
@@ -159,20 +159,23 @@ def test_where_a_patch_stands_is_soon_learned():
 
 def test_mistakes_are_answered():
     tokens, objective, _ = make("patches", "classify")
-    with pytest.raises(UserError, match=r"pixels as they are.*Set tokens.embed: none"):
+    with refuses("resnet2d", key="tokens.embed", hint="tokens.embed: none"):
         Encoder(kind="encoder", trunk="resnet2d").build(tokens, objective)
-    with pytest.raises(UserError, match=r"patches of images, for `model.trunk: resnet2d`; found `tokens.kind: text`"):
+    with refuses("resnet2d", "tokens.kind: text", key="model.trunk"):
         Encoder(kind="encoder", trunk="resnet2d").build(*make("text", "classify")[:2])
     raw, later = Patches(kind="patches", patch=2, embed="none"), make("patches", "next_token")[1]
     raw.state.update(tokens["tokens"].state)
-    with pytest.raises(UserError, match=r"reads forwards.*found `model.trunk: resnet2d`"):
+    with refuses("resnet2d", key="model.trunk"):
         Decoder(kind="decoder", trunk="resnet2d", dim=8).build({"tokens": raw}, later)
-    with pytest.raises(UserError, match=r"tokens of width 128 for `model.trunk: transformer`.*resnet2d"):
+    with refuses(128, "transformer", key="model.trunk", hint="resnet2d"):
         Encoder(kind="encoder").build({"tokens": raw}, objective)
-    for wrong in ({"stages": [1, 1, 1], "widths": [4, 4]}, {"patch": 3}):
+    for wrong, mentions in (
+        ({"stages": [1, 1, 1], "widths": [4, 4]}, ("3 stages", "2 widths")),
+        ({"patch": 3}, (32, 3)),
+    ):
         raw = Patches(kind="patches", patch=wrong.pop("patch", 2), embed="none")
         raw.state.update(shape=[6, 6, 1], mean=[0.0], deviation=[1.0])
-        with pytest.raises(UserError, match=r"as many widths as stages|powers of two up to 32"):
+        with refuses(*mentions):
             Encoder(kind="encoder", trunk="resnet2d", **wrong).build({"tokens": raw}, objective)
     assert Encoder(kind="encoder", trunk="resnet2d", heads=2, depth=3, compress=4).unused() == [
         "heads",

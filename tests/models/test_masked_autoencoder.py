@@ -9,7 +9,6 @@ import torch
 from sciformer.data.batch import Batch
 from sciformer.data.chance import Chance
 from sciformer.embed import embed
-from sciformer.errors import UserError
 from sciformer.models.encoder import Encoder, EncoderNetwork
 from sciformer.models.masked_autoencoder import MaskedAutoencoder
 from sciformer.nn import Watch
@@ -20,6 +19,7 @@ from sciformer.run import train
 from sciformer.tokens.observations import Observations
 from sciformer.tokens.particles import Particles
 from sciformer.train.weights import named
+from tests.errors import refuses
 
 from ..objectives.examples import make, ready, shaken
 from ..tokens.jets_table import jets
@@ -206,7 +206,7 @@ def test_an_encoder_begins_with_its_weights(tmp_path):
 
 def test_mistakes_are_answered():
     tokens, objective, _ = example("text")
-    with pytest.raises(UserError, match=r"model.decoder_dim of 8, that of the embedding.*found 6"):
+    with refuses(8, 6, key="model.decoder_dim"):
         MaskedAutoencoder(kind="m", **SIZE, decoder_dim=6).build({"tokens": tokens}, objective)
-    with pytest.raises(UserError, match=r"takes any of the tokens.*found `model.trunk: gru`"):
+    with refuses("gru", "transformer", key="model.trunk"):
         MaskedAutoencoder(kind="m", trunk="gru", **SIZE).build({"tokens": tokens}, objective)

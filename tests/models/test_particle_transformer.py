@@ -8,9 +8,9 @@ from torch.testing import assert_close
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch
 from sciformer.data.chance import Chance
-from sciformer.errors import UserError
 from sciformer.objectives.base import PREFIX, Step, prepare
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 from tests.tokens.jets_table import jets
 
 SMALL = {"model.dim": 16, "model.depth": 2, "model.heads": 4, "tokens.widths": [8], "tokens.pair_widths": [8]}
@@ -215,5 +215,5 @@ def test_features_that_tell_of_others_are_refused_where_some_are_hidden(feature,
     if not leaks:
         assert batch_of(assembly, training=True).stream.columns["features"].shape == (30, 2)
         return
-    with pytest.raises(UserError, match="features that tell of one particle"):
+    with refuses(feature["name"], feature.get("formula", feature.get("column")), key="tokens.features"):
         batch_of(assembly, training=True)

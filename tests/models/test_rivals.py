@@ -11,7 +11,6 @@ import yaml
 from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
-from sciformer.errors import UserError
 from sciformer.models.base import parameters
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
@@ -20,6 +19,7 @@ from sciformer.objectives.base import Step, prepare
 from sciformer.objectives.classify import Classify
 from sciformer.registry import find
 from sciformer.tokens.particles import Particles
+from tests.errors import refuses
 
 from ..objectives.examples import make, ready, shaken
 from ..tokens.jets_table import jets
@@ -98,7 +98,7 @@ def test_any_tokens_and_objectives(trunk, objective, domain):
     pool = "sum" if objective == "regress" else "blocks" if trunk == "conformer" else "auto"
     section = Encoder(kind="encoder", trunk=trunk, dim=8, depth=2, pool=pool)
     if trunk == "sets" and objective == "masked":
-        with pytest.raises(UserError, match=r"tokens see each other, for `objective.kind: masked`.*sets"):
+        with refuses("objective.kind: masked", "sets", key="model.trunk"):
             section.build(parts[0], parts[1])
         return
     step = Step(shaken(section.build(parts[0], parts[1])), parts[1]).eval()
@@ -114,10 +114,10 @@ def test_any_tokens_and_objectives(trunk, objective, domain):
 def test_mistakes_are_answered():
     parts = make("text", "classify")
     for trunk in CLOUDS:
-        with pytest.raises(UserError, match=rf"reads forwards.*found `model.trunk: {trunk}`"):
+        with refuses(f"model.trunk: {trunk}", key="model.trunk"):
             Decoder(kind="decoder", trunk=trunk).build(*make("text", "next_token")[:2])
     raw = Particles(kind="particles", embed="features")
-    with pytest.raises(UserError, match=r"tokens of width 128 for `model.trunk: transformer`.*17.*sets, resnet"):
+    with refuses(128, "transformer", 17, key="model.trunk", hint="sets, resnet"):
         Encoder(kind="encoder").build({"tokens": raw}, parts[1])
     assert Encoder(kind="encoder", trunk="sets", heads=2, neighbours=3, widths=[4]).unused() == ["heads", "neighbours"]
 

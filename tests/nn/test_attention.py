@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.errors import UserError
 from sciformer.nn import SCORES, Attention, Causal, Sight, Watch, Window
 from sciformer.nn.cache import Store
+from tests.errors import refuses
 
 from .parity import CLOSE, assert_close, copy_attention, shake
 
@@ -122,14 +122,14 @@ def test_head_scale_can_silence_a_head():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match=r"width 10 and 3 heads"):
+    with refuses("width 10", "3 heads", hint="head_dim"):
         Attention(10, 3)
-    with pytest.raises(UserError, match="4 groups and 6 heads"):
+    with refuses("6 heads", "4 equal groups"):
         Attention(12, 6, groups=4)
-    with pytest.raises(UserError, match="'scaled_dot'"):
+    with refuses(hint="'scaled_dot'"):
         Attention(12, 6, score="scaled-dot")
     for wrong in (torch.randn(2, 12), torch.randn(1, 2, 11)):
-        with pytest.raises(UserError, match=r"\(B, N, 12\)"):
+        with refuses("(B, N, 12)", tuple(wrong.shape)):
             Attention(12, 6)(wrong)
-    with pytest.raises(UserError, match="no_grad"):
+    with refuses(hint="torch.no_grad()"):
         Attention(12, 6)(torch.randn(1, 2, 12), store=Store(4))

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal, Window, grid
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -63,7 +63,7 @@ def test_a_refused_call_leaves_the_cache_as_it_was(capacity):
     x, cache = torch.randn(2, 6, 16).double(), decoder.cache(capacity)
     parts = [decoder(x[:, :4], cache=cache)]
     for _ in range(2):
-        with pytest.raises(UserError, match="bias"):
+        with refuses("bias", "(1, 1, 1, 3)"):
             decoder(x[:, 4:5], bias=torch.zeros(1, 1, 1, 3).double(), cache=cache)
     parts += [decoder(x[:, 4:5], cache=cache), decoder(x[:, 5:], cache=cache)]
     torch.testing.assert_close(torch.cat(parts, 1), decoder(x))
@@ -98,7 +98,7 @@ def test_another_batch_is_refused():
     decoder = Decoder(16, 1, 4).eval()
     cache = decoder.cache()
     decoder(torch.randn(2, 3, 16), cache=cache)
-    with pytest.raises(UserError, match=r"batch of 2.*found 3.*reorder"):
+    with refuses("2 samples", 3, hint="cache.reorder"):
         decoder(torch.randn(3, 1, 16), cache=cache)
 
 

@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import Attention, Decoder, Encoder, Learned, Ragged, RelativeBias, Rotary, Sight, Watch, Window, grid
 from sciformer.nn.compress import Compress
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -70,11 +70,11 @@ def test_one_graph():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match="number of `places`"):
+    with refuses("places"):
         Attention(8, 2, compress=3)
-    with pytest.raises(UserError, match=r"see each other alike.*found the pattern Window\(2\)"):
+    with refuses("Window(2)"):
         Encoder(8, 1, 2, pattern=Window(2), compress=3, places=6)
-    with pytest.raises(UserError, match=r"see each other alike.*found the pattern Causal"):
+    with refuses("Causal()"):
         Decoder(8, 1, 2, compress=3, places=6)
-    with pytest.raises(UserError, match="found a bias of their pairs"):
+    with refuses("compress", "bias"):
         Encoder(8, 1, 2, position=RelativeBias(2, 3), compress=3, places=6)(torch.randn(1, 6, 8))

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.errors import UserError
 from sciformer.nn import Conformer, ConformerBlock, Ragged, Sight, Watch
 from sciformer.nn.conformer import LineConv
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -95,7 +95,7 @@ def test_it_learns_a_pattern_of_neighbours():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match="an odd kernel"):
+    with refuses("kernel", 4):
         Conformer(8, 1, 2, width=4)
-    with pytest.raises(UserError, match="'post'"):
+    with refuses(hint="'post'"):
         Conformer(8, 1, 2, order="posst")

@@ -1,8 +1,7 @@
-import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import ConvNet, Sinusoidal, grid
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -50,7 +49,7 @@ def test_a_grid_may_change_its_size_and_hide_cells():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match="odd kernel"):
+    with refuses("kernel", 4):
         ConvNet(8, 1, 4)
-    with pytest.raises(UserError, match=r"16 tokens on a grid of 4 x 4.*found 12"):
+    with refuses("4 x 4", 16, 12):
         ConvNet(8, 1, shape=(4, 4))(torch.randn(1, 12, 8))

@@ -80,6 +80,6 @@ def test_what_it_refuses():
         Documents(documents.queries, Window(2)),
         Documents(documents.queries, keys=Ragged([1] * 5)),
     ):
-        assert "packed sequences" in flash.refuse(cuda, cuda, Sight(pattern), ScaledDot(), 0.0)
-    assert "wider" in flash.unsuited(cuda, 12, Sight(documents), 0.0)
+        assert "packed sequence" in flash.refuse(cuda, cuda, Sight(pattern), ScaledDot(), 0.0)
+    assert "not 12" in flash.unsuited(cuda, 12, Sight(documents), 0.0)
     assert "hidden" in flash.refuse(cuda, cuda, Sight(documents, valid=torch.ones(1, TOTAL) > 0), ScaledDot(), 0.0)

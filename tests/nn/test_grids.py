@@ -1,9 +1,9 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn.grids import Grid
 from sciformer.nn.positions import grid
+from tests.errors import refuses
 
 
 def test_a_full_grid_is_only_reshaped():
@@ -54,5 +54,5 @@ def test_a_grid_without_places():
     assert filled.real is not None
     assert filled.real.shape == (2, 2, 3)
     assert not filled.lay(torch.ones(2, 6, 1))[1].any()
-    with pytest.raises(UserError, match="6 tokens on a grid of 2 x 3; found 5"):
+    with refuses("2 x 3", 6, 5):
         Grid((2, 3), 5)

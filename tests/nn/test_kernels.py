@@ -5,11 +5,11 @@ import itertools
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn.kernels import KERNELS, attend, choose, flex
 from sciformer.nn.patterns import Causal, Documents, Full, Global, Sight, Strided, Window
 from sciformer.nn.ragged import Ragged
 from sciformer.nn.scores import SCORES, ScaledDot, make_score
+from tests.errors import refuses
 
 PATTERNS = {
     "full": Full(),
@@ -131,7 +131,7 @@ def test_a_score_that_is_no_product_goes_to_the_reference():
         score = make_score(name, 8, 4).double()
         assert choose(q, k, Sight(), score) == ("sdpa" if score.fused else "reference")
         if not score.fused:
-            with pytest.raises(UserError, match="not a product"):
+            with refuses(type(score).__name__, "'sdpa'", hint="kernel='auto'"):
                 attend(q, k, v, score=score, kernel="sdpa")
 
 
@@ -204,21 +204,21 @@ def test_dropout_keeps_the_mean_and_is_repeatable():
 
 def test_mistakes_are_answered():
     q, k, v, *_ = make(Full(), 4, False, None, torch.float32, 5, 5)
-    with pytest.raises(UserError, match="'sdpa'"):
+    with refuses(hint="'sdpa'"):
         attend(q, k, v, kernel="spda")
-    with pytest.raises(UserError, match=r"valid.*booleans"):
+    with refuses("valid", "float32"):
         attend(q, k, v, Sight(valid=torch.ones(2, 5)))
-    with pytest.raises(UserError, match=r"\(2, 5\)"):
+    with refuses("valid", "(2, 5)", "(5, 2)"):
         attend(q, k, v, Sight(valid=torch.ones(5, 2, dtype=torch.bool)))
-    with pytest.raises(UserError, match="bias"):
+    with refuses("bias", "(5, 5)"):
         attend(q, k, v, Sight(bias=torch.zeros(5, 5)))
-    with pytest.raises(UserError, match="dividing"):
+    with refuses(tuple(q.shape), tuple(k[:, :3].shape)):
         attend(q, k[:, :3], v[:, :3])
-    with pytest.raises(UserError, match=r"x\[None, None\]"):
+    with refuses(hint="x[None, None]"):
         attend(q[0, 0], k[0, 0], v[0, 0])
-    with pytest.raises(UserError, match=r"Strided\(2\) has no bounded reach"):
+    with refuses("Strided(2)", "'chunked'", hint="kernel='auto'"):
         attend(q, k, v, Sight(Strided(2)), kernel="chunked")
-    with pytest.raises(UserError, match="backward"):
+    with refuses("'flex'", hint="kernel='auto'"):
         attend(q, k, v, Sight(Window(2)), kernel="flex")
-    with pytest.raises(UserError, match="packed"):
+    with refuses("Documents"):
         attend(q, k, v, Sight(PATTERNS["documents"]))

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.inspect import draw_pattern
 from sciformer.nn import (
     Attention,
@@ -27,6 +26,7 @@ from sciformer.nn import (
     attend,
     grid,
 )
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -34,43 +34,46 @@ X = torch.randn(2, 5, 16)
 Q = torch.randn(1, 2, 5, 8)
 
 MISTAKES = {
-    "lengths negative": (lambda: Ragged([3, -1]), "0 or more"),
-    "lengths boolean": (lambda: Ragged(torch.tensor([True])), "one integer per sequence"),
-    "position by name": (lambda: Encoder(16, 1, 4, position="rotary"), r"Rotary\(head_dim\).*found 'rotary'"),
-    "pattern by name": (lambda: Encoder(16, 1, 4, pattern="causal"), r"Causal\(\).*found 'causal'"),
-    "no heads": (lambda: Encoder(16, 1, 0), "one head or more"),
-    "score by name": (lambda: attend(Q, Q, Q, score="dot"), r"ScaledDot\(\)"),
-    "mask as sight": (lambda: attend(Q, Q, Q, torch.ones(1, 5).bool()), r"Sight\(valid=mask\)"),
-    "widths differ": (lambda: attend(Q, Q[..., :4], Q), r"\(1, 2, 5, 4\)"),
-    "boolean bias": (lambda: attend(Q, Q, Q, Sight(bias=torch.ones(1, 1, 5, 5).bool())), "real numbers"),
+    "lengths negative": (lambda: Ragged([3, -1]), ["lengths", -1]),
+    "lengths boolean": (lambda: Ragged(torch.tensor([True])), ["lengths", "torch.bool"]),
+    "position by name": (lambda: Encoder(16, 1, 4, position="rotary"), ["Rotary(head_dim)", "'rotary'"]),
+    "pattern by name": (lambda: Encoder(16, 1, 4, pattern="causal"), ["Causal()", "'causal'"]),
+    "no heads": (lambda: Encoder(16, 1, 0), ["heads", 0]),
+    "score by name": (lambda: attend(Q, Q, Q, score="dot"), ["str", "ScaledDot()"]),
+    "mask as sight": (lambda: attend(Q, Q, Q, torch.ones(1, 5).bool()), ["Tensor", "Sight(valid=mask)"]),
+    "widths differ": (lambda: attend(Q, Q[..., :4], Q), ["(1, 2, 5, 8)", "(1, 2, 5, 4)"]),
+    "boolean bias": (lambda: attend(Q, Q, Q, Sight(bias=torch.ones(1, 1, 5, 5).bool())), ["bias", "torch.bool"]),
     "bias of three axes": (
         lambda: Encoder(16, 1, 2)(X, torch.ones(2, 5).bool(), bias=torch.zeros(2, 5, 5)),
-        r"bias.*\(2, 5, 5\)",
+        ["bias", "(2, 5, 5)"],
     ),
-    "memory of another width": (lambda: Decoder(16, 1, 4, cross=True, memory_dim=6)(X, memory=X), "width 6"),
-    "memory of another batch": (lambda: Attention(16, 4)(X, X[:1]), "memory of 2 samples.*found 1"),
+    "memory of another width": (
+        lambda: Decoder(16, 1, 4, cross=True, memory_dim=6)(X, memory=X),
+        ["width 6", "(2, 5, 16)"],
+    ),
+    "memory of another batch": (lambda: Attention(16, 4)(X, X[:1]), ["memory", "2 samples", 1]),
     "coordinates of another length": (
         lambda: Encoder(16, 1, 4, position=Sinusoidal(16))(X, at=torch.zeros(2, 4)),
-        r"\(5,\), \(2, 5\).*found \(2, 4\)",
+        ["(5,)", "(2, 5)", "(2, 4)"],
     ),
     "one coordinate a sample": (
         lambda: Encoder(16, 1, 4, position=Sinusoidal(16))(X, at=torch.zeros(2, 1)),
-        r"found \(2, 1\)",
+        ["(2, 1)"],
     ),
-    "rotary without attention": (lambda: Recurrent(16, position=Rotary(16)), "Rotary, which acts inside attention"),
-    "bias without attention": (lambda: ConvNet(16, 1, position=RelativeBias(1, 2)), "inside attention"),
+    "rotary without attention": (lambda: Recurrent(16, position=Rotary(16)), ["Rotary", "Recurrent"]),
+    "bias without attention": (lambda: ConvNet(16, 1, position=RelativeBias(1, 2)), ["RelativeBias", "ConvNet"]),
     "targets of another shape": (
         lambda: Gaussian(torch.zeros(5, 1), torch.ones(5, 1)).loss(torch.zeros(5)),
-        r"\(5, 1\).*found \(5,\)",
+        ["(5, 1)", "(5,)"],
     ),
-    "picture of another size": (lambda: draw_pattern(Documents(Ragged([2, 3])), 6), "5 packed queries"),
+    "picture of another size": (lambda: draw_pattern(Documents(Ragged([2, 3])), 6), [5, 6]),
 }
 
 
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_mistake_is_answered(name):
-    call, answer = MISTAKES[name]
-    with pytest.raises(UserError, match=answer):
+    call, mentions = MISTAKES[name]
+    with refuses(*mentions):
         call()
 
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from sciformer.errors import UserError
 from sciformer.nn import Attention, BatchNorm, Documents, Encoder, PairBias, PairEmbedding, Ragged, Sight, Triangle
 from sciformer.nn.pairs import unravel
+from tests.errors import refuses
 
 
 def biased(lengths, heads=4, total=None, seed=0):
@@ -86,9 +86,9 @@ def test_a_trunk_takes_a_bias_of_pairs():
     x = torch.randn(ragged.total, 16, dtype=torch.float64)
     packed = trunk(x, ragged, bias=bias)
     assert_close(packed, ragged.flatten(trunk(ragged.pad(x), ragged.valid, bias=bias.dense())))
-    with pytest.raises(UserError, match="beside the packed tokens"):
+    with refuses("PairBias", ragged):
         trunk(ragged.pad(x), ragged.valid, bias=bias)
-    with pytest.raises(UserError, match="4 heads"):
+    with refuses("PairBias", "4 heads", "2 heads"):
         trunk(x, ragged, bias=PairBias(bias.values[:, :2], bias.starts, ragged))
 
 
@@ -138,5 +138,5 @@ def test_a_pair_embedding_has_the_layers_it_is_told():
     assert made(u).min() >= -0.171  # gelu
     open_ended = PairEmbedding(4, (64, 8), last=False, bias=False)
     assert open_ended(u).min() < -0.5
-    with pytest.raises(UserError, match="one layer"):
+    with refuses("widths"):
         PairEmbedding(4, ())

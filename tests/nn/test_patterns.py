@@ -1,12 +1,11 @@
 import math
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.errors import UserError
 from sciformer.nn import Causal, Documents, Full, Global, Ragged, Sight, Strided, Window
+from tests.errors import refuses
 
 
 def picture(pattern, n=6):
@@ -86,11 +85,11 @@ def test_patterns_read_as_they_are_written():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match="0 or more global"):
+    with refuses("global", -1):
         Global(-1)
-    with pytest.raises(UserError, match="0 or more"):
+    with refuses("window", -1):
         Window(-1)
-    with pytest.raises(UserError, match="stride of 1"):
+    with refuses("stride", 0):
         Strided(0)
-    with pytest.raises(UserError, match="2 sequences of keys"):
+    with refuses("1 sequences", "2 sequences"):
         Documents(Ragged(torch.tensor([1, 2])), Full(), Ragged(torch.tensor([1])))

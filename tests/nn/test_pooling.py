@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import (
     AttentionPool,
     BlockPool,
@@ -20,6 +19,7 @@ from sciformer.nn import (
     ValueHead,
     Watch,
 )
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -71,7 +71,7 @@ def test_the_mean_of_blocks_is_its_equation_and_padding_stays_out():
     torch.testing.assert_close(pool(tail, Ragged(LENGTHS, total=17)), found)
     found.square().sum().backward()
     assert (pool.weight.grad != 0).all()
-    with pytest.raises(UserError, match=r"the 3 states of a trunk.*found 2"):
+    with refuses("3 states", 2):
         pool(states[:2], ragged)
 
 
@@ -151,7 +151,7 @@ def test_gradients_reach_every_parameter(pool):
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match="one seed"):
+    with refuses("seeds", 0):
         AttentionPool(16, 4, seeds=0)
 
 

@@ -3,9 +3,9 @@ import math
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import Encoder, Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid
 from sciformer.nn.positions import rotate
+from tests.errors import refuses
 
 ZERO = torch.zeros(1, 7, 12).double()
 
@@ -116,19 +116,19 @@ def test_coordinates_change_what_the_encoder_says():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match=r"grid\(\(height, width\)\)"):
+    with refuses("Sinusoidal", 2, hint="at=grid((height, width))"):
         Encoder(16, 1, 2, position=Sinusoidal(16, axes=2))(torch.randn(1, 6, 16))
-    with pytest.raises(UserError, match="at most 5 tokens"):
+    with refuses(5, 6, hint="at=grid("):
         Encoder(16, 1, 2, position=Learned(16, 5))(torch.randn(1, 6, 16))
-    with pytest.raises(UserError, match=r"places inside \(5,\).*to 5"):
+    with refuses("(5,)", "0 to 5"):
         Encoder(16, 1, 2, position=Learned(16, 5))(torch.randn(1, 6, 16), at=torch.arange(6))
-    with pytest.raises(UserError, match="2 axes"):
+    with refuses("(1, 6, 3)", 2):
         Encoder(16, 1, 2, position=Fourier(16, axes=2))(torch.randn(1, 6, 16), at=torch.rand(1, 6, 3))
     for position in (Learned(8, 5), Sinusoidal(8), Fourier(8), Rotary(4), RelativeBias(3, 2)):
-        with pytest.raises(UserError, match=f"{type(position).__name__} was made for"):
+        with refuses(type(position).__name__):
             Encoder(16, 1, 2, position=position)
-    with pytest.raises(UserError, match="4 divides"):
+    with refuses("width", 4, 10):
         Sinusoidal(10, axes=2)
-    with pytest.raises(UserError, match="head width that 2 divides"):
+    with refuses("head width", 2, 7):
         Rotary(7)
     assert torch.equal(Position().embed(ZERO, torch.arange(7)), ZERO)

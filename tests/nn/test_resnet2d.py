@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sciformer.errors import UserError
 from sciformer.nn import Ragged, ResNet2d, Watch, grid
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -99,14 +99,14 @@ def test_it_can_be_watched_and_compiled():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match=r"powers of two up to 32, for 4 stages; found 64"):
+    with refuses(32, 4, 64):
         ResNet2d((64, 64, 1), (1, 1))
-    with pytest.raises(UserError, match="as many widths as stages"):
+    with refuses("4 widths", "2 stages"):
         ResNet2d((8, 8, 1), (1, 1), (2, 2))
     net = ResNet2d((8, 8, 1), (2, 2))
-    with pytest.raises(UserError, match="4 tokens on a grid of 2 x 2; found 3"):
+    with refuses("2 x 2", 4, 3):
         net(torch.randn(1, 3, 64))
-    with pytest.raises(UserError, match="tokens of width 64"):
+    with refuses(64, "(1, 4, 63)"):
         net(torch.randn(1, 4, 63))
-    with pytest.raises(UserError, match="no attention"):
+    with refuses("ResNet2d", "(1, 1, 4, 4)"):
         net(torch.randn(1, 4, 64), bias=torch.zeros(1, 1, 4, 4))

@@ -1,10 +1,10 @@
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import SCORES, Additive, Content, Dot, General, Location, ScaledDot, make_score
 from sciformer.nn.recurrent_decoder import RecurrentDecoder
 from sciformer.nn.watch import Watch
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -52,7 +52,7 @@ def test_content_of_a_zero_query_has_a_bounded_gradient():
 def test_location_ignores_what_the_keys_say_and_refuses_more_than_it_knows():
     score = Location(5, 3, length=6).double()
     assert torch.equal(score(Q, K), score(Q, torch.randn_like(K)))
-    with pytest.raises(UserError, match=r"at most 6 keys.*found 7.*length=7"):
+    with refuses(6, 7, hint="length=7"):
         score(Q, torch.randn(2, 3, 7, 5).double())
 
 
@@ -73,5 +73,5 @@ def test_every_score_in_a_recurrent_decoder(name):
 
 
 def test_an_unknown_score_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match="'additive'"):
+    with refuses(hint="'additive'"):
         make_score("aditive", 4)

@@ -14,13 +14,13 @@ if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
 os.environ["TRITON_INTERPRET"] = "1"  # before the import
 pytest.importorskip("triton")
 
-from sciformer.errors import UserError
 from sciformer.nn import Documents, Encoder, Ragged, Sight, Window, attend
 from sciformer.nn.attention import Attention
 from sciformer.nn.kernels import choose, sets
 from sciformer.nn.pairs import PairBias, Triangle
 from sciformer.nn.pooling import ClassAttention
 from sciformer.nn.scores import ScaledDot
+from tests.errors import refuses
 
 # Triton 3.6 makes whole numbers of arrays of one, which NumPy gave up in 2.4 and warned of before.
 pytestmark = pytest.mark.filterwarnings("ignore:Conversion of an array with ndim > 0:DeprecationWarning")
@@ -241,14 +241,14 @@ def test_dropout_in_training_follows_the_seed():
 def test_what_it_refuses():
     ragged = Ragged([3, 300])
     q = torch.zeros(1, 1, ragged.total, 16)
-    for sight, why in (
-        (Sight(Documents(ragged)), "longer than 256"),
-        (Sight(Documents(Ragged([3], ragged.total), Window(1))), "full sight"),
-        (Sight(), "full sight"),
-        (Sight(Documents(Ragged([3], ragged.total)), bias=torch.zeros(1, 1, 303, 303)), "packed pairs"),
-        (Sight(Documents(Ragged([3], ragged.total)), valid=torch.ones(1, 303, dtype=torch.bool)), "hidden"),
+    for sight, mention in (
+        (Sight(Documents(ragged)), 256),
+        (Sight(Documents(Ragged([3], ragged.total), Window(1))), "Window(1)"),
+        (Sight(), "Full()"),
+        (Sight(Documents(Ragged([3], ragged.total)), bias=torch.zeros(1, 1, 303, 303)), "bias"),
+        (Sight(Documents(Ragged([3], ragged.total)), valid=torch.ones(1, 303, dtype=torch.bool)), "valid"),
     ):
-        with pytest.raises(UserError, match=why):
+        with refuses(mention, "'sets'", hint="kernel='auto'"):
             attend(q, q, q, sight, kernel="sets")
     assert choose(q, q, Sight(Documents(Ragged([3], ragged.total))), ScaledDot()) == "sets"
 

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.errors import UserError
 from sciformer.nn import (
     Causal,
     Decoder,
@@ -17,6 +16,7 @@ from sciformer.nn import (
     Watch,
     Window,
 )
+from tests.errors import refuses
 
 from .parity import CLOSE, assert_close, copy_block, shake
 
@@ -159,7 +159,7 @@ def test_a_fixed_cache_stays_where_it_is_and_says_when_it_is_full():
     decoder(torch.randn(2, 3, 16), cache=cache)
     cache.reorder(torch.tensor([1, 0]))
     assert cache.blocks[0].keys.data_ptr() == place
-    with pytest.raises(UserError, match=r"at most 4 tokens.*found 5"):
+    with refuses("4 tokens", 5, hint="cache()"):
         decoder(torch.randn(2, 1, 16), cache=cache)
 
 
@@ -222,14 +222,14 @@ def test_initial_weights_are_gpt2s():
 
 def test_mistakes_are_answered():
     x = torch.randn(2, 5, 16)
-    with pytest.raises(UserError, match="cross=True"):
+    with refuses("(2, 5, 16)", hint="cross=True"):
         Decoder(16, 1, 4)(x, memory=x)
-    with pytest.raises(UserError, match="found none"):
+    with refuses("cross=True", hint="memory"):
         Decoder(16, 1, 4, cross=True)(x)
     packed = Ragged(torch.tensor([5, 5]))
-    with pytest.raises(UserError, match="packed memory"):
+    with refuses(hint="Ragged(lengths)"):
         Decoder(16, 1, 4, cross=True)(x.flatten(0, 1), packed, memory=x)
     decoder = Decoder(16, 1, 4)
-    with pytest.raises(UserError, match="padded tokens with a cache"):
+    with refuses("cache"):
         decoder(x.flatten(0, 1), packed, cache=decoder.cache())
     assert isinstance(Decoder(16, 1, 4).pattern, Causal)

@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import (
     NORMFORMER,
     Conformer,
@@ -30,6 +29,7 @@ from sciformer.nn import (
     Watch,
     Window,
 )
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -172,16 +172,16 @@ def test_watching_shows_every_block_and_changes_nothing(trunk, ragged, tokens):
 
 
 def test_wrong_layouts_are_answered(trunk, ragged, tokens):
-    with pytest.raises(UserError, match=r"\(B, N, D\)"):
+    with refuses("(B, N, D)", tuple(tokens.shape), hint="Ragged(lengths)"):
         trunk(tokens)
-    with pytest.raises(UserError, match=r"\(18, D\)"):
+    with refuses("(18, D)", "(17, 16)"):
         trunk(tokens[:-1], ragged)
-    with pytest.raises(UserError, match="tokens of width 16"):
+    with refuses(16, "(1, 18, 15)"):
         trunk(tokens[None, :, :15])
-    with pytest.raises(UserError, match=r"booleans of shape \(1, 18\)"):
+    with refuses("valid", "(1, 18)", "float32"):
         trunk(tokens[None], torch.ones(1, 18))
     if not isinstance(trunk, (Encoder, Decoder)):
-        with pytest.raises(UserError, match="no attention"):
+        with refuses(type(trunk).__name__, "(1, 1, 18, 18)"):
             trunk(tokens[None], bias=torch.zeros(1, 1, 18, 18))
 
 

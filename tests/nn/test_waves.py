@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.errors import UserError
 from sciformer.nn import Attention, Decoder, Encoder, Fourier, Modulation, Rotary, Sinusoidal, Unpaired, Watch
 from sciformer.nn.positions import rotate
+from tests.errors import refuses
 
 from .parity import shake
 
@@ -100,15 +100,15 @@ def test_turned_values_in_a_cache():
 
 
 def test_mistakes_are_answered():
-    with pytest.raises(UserError, match=r"periods \(shortest, longest\).*found \(5, 2\)"):
+    with refuses("periods", "(5, 2)"):
         Sinusoidal(12, periods=(5, 2))
-    with pytest.raises(UserError, match="from 1 to 512 harmonics"):
+    with refuses(1, 512, 20_000):
         Modulation(12, longest=1000, harmonics=20_000)
-    with pytest.raises(UserError, match="share of the head above 0"):
+    with refuses("share", 0.01):
         Rotary(8, share=0.01)
-    with pytest.raises(UserError, match="a width that 2 divides"):
+    with refuses("width", 2, 7):
         Unpaired(7, axes=2)
-    with pytest.raises(UserError, match=r"keys for each head.*found 2 groups of 4 heads"):
+    with refuses("2 groups", "4 heads"):
         Encoder(16, 1, 4, groups=2, position=Rotary(4, periods=(1, 9), heads=4))
-    with pytest.raises(UserError, match="a trunk with heads 4"):
+    with refuses("Rotary", "heads 4"):
         Encoder(16, 1, 2, position=Rotary(8, periods=(1, 9), heads=4))

@@ -4,7 +4,6 @@ import torch
 
 from sciformer.data.batch import Batch, Stream, View
 from sciformer.data.chance import Chance
-from sciformer.errors import UserError
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.nn.ragged import Ragged
@@ -12,6 +11,7 @@ from sciformer.objectives.base import Step, prepare
 from sciformer.objectives.masked import Masked, _rows
 from sciformer.objectives.next_token import NextToken
 from sciformer.tokens.base import Tokens
+from tests.errors import refuses
 
 from .examples import make, ready, shaken
 
@@ -198,14 +198,14 @@ def test_slots_without_a_place_point_at_the_sample_in_turn(layout):
 def test_mistakes():
     tokens, _, dataset = make("patches", "masked")
     chance = Chance(0, 0, np.arange(len(dataset)))
-    with pytest.raises(UserError, match="of at most 1 together"):
+    with refuses("objective.same", 1.2, key="objective.random"):
         Masked(kind="masked", random=0.6, same=0.6).corrupt(dataset.all(), tokens, chance)
-    with pytest.raises(UserError, match="replaced by random ones; `patches` cannot"):
+    with refuses("patches", key="tokens.kind"):
         Masked(kind="masked", random=0.1).corrupt(dataset.all(), tokens, chance)
-    with pytest.raises(UserError, match="tokens of which something can be hidden; `beads` names none"):
+    with refuses("beads", key="tokens.kind"):
         Masked(kind="masked").corrupt(dataset.all(), {"tokens": Tokens(kind="beads")}, chance)
     for objective in (Masked(kind="masked"), NextToken(kind="next_token")):
-        with pytest.raises(UserError, match=f"an answer for each sample; found `objective.kind: {objective.kind}`"):
+        with refuses(objective.kind, key="objective.kind"):
             objective.answer(None, None)
-    with pytest.raises(UserError, match=r"objective.metrics to be one of .*'perplexty'. Did you mean 'perplexity'"):
+    with refuses("'perplexty'", key="objective.metrics", hint="'perplexity'"):
         NextToken(kind="next_token", metrics=["perplexty"]).chosen()

@@ -6,12 +6,12 @@ import torch
 
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Lists, Memory
-from sciformer.errors import UserError
 from sciformer.evaluate import answer, judge
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from sciformer.objectives.recover import Recover
 from sciformer.tokens.observations import Observations
+from tests.errors import refuses
 
 from .examples import ready, shaken
 from .test_answers import assembly_of
@@ -131,12 +131,12 @@ def test_patches_of_a_regular_series():
 def test_what_is_missing_is_said():
     table = waves([5, 6])
     blind = {name: column for name, column in table.items() if name != "clean"}
-    with pytest.raises(UserError, match=r"a column `clean` with a value for each .*observations"):
+    with refuses("`clean`", "observations", key="objective.target"):
         make(blind)
     parts = make(table)
-    with pytest.raises(UserError, match="a column `clean` with the truth to judge by"):
+    with refuses("`clean`", key="objective.target"):
         judge(step_of(parts), assembly_of(parts), assembly_of(parts).samples(Memory(blind)))
     from sciformer.tokens.text import Text
 
-    with pytest.raises(UserError, match="with a level and a scale; `text` has none"):
+    with refuses("text", key="tokens.kind"):
         Text(kind="text").scales(parts[2].all().stream)

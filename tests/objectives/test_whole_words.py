@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.chance import Chance
-from sciformer.errors import UserError
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step, prepare
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.base import Readout
 from sciformer.tokens.text import Text, as_table
+from tests.errors import refuses
 
 from .examples import make, ready, shaken
 
@@ -214,5 +214,5 @@ def test_metrics_of_tokens():
 
 def test_tokens_without_words():
     tokens, _, dataset = make("text", "masked")
-    with pytest.raises(UserError, match=r"parts of words, for objective.whole; found `tokens.kind: text` without"):
+    with refuses("tokens.kind: text", "`word`", key="objective.whole", hint="objective.whole"):
         Masked(kind="masked", whole=True).corrupt(dataset.all(), tokens, Chance(0, 0, np.arange(len(dataset))))

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.simulate.bonds import BOUNDARIES, energy, find_bonds
+from tests.errors import refuses
 
 from .states import stagger, start
 
@@ -64,7 +64,7 @@ def test_the_checkerboard_is_used_where_the_lattice_is_bipartite():
 
 
 def test_mistakes_in_spins_are_answered():
-    with pytest.raises(UserError, match="2 \\* bits - 1"):
+    with refuses("from 0.0 to 0.0", hint="2 * bits - 1"):
         energy(np.zeros((4, 4)))
-    with pytest.raises(UserError, match="height, width"):
+    with refuses("height, width", (2,)):
         energy([1, -1])

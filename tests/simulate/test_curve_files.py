@@ -9,9 +9,9 @@ from sciformer.cli import main
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.readers.lightcurves import LightCurves
 from sciformer.data.source import Lists, pieces
-from sciformer.errors import UserError
 from sciformer.simulate import curve_files, jet_files
 from sciformer.simulate.lightcurves import Options, lightcurves
+from tests.errors import refuses
 
 COLUMNS = ("time", "value", "error", "band", "limit", "clean", "label", "redshift", "period", "id")
 
@@ -75,7 +75,7 @@ def test_the_verb_writes_chosen_classes_and_replaces_only_when_told(there, capsy
     assert told(capsys, *line) == (0, "wrote 12 curves to a.csv\n", "")
     status, _, error = told(capsys, *line)
     assert status == 2
-    assert "no file at a.csv yet; found one" in " ".join(error.split())
+    assert all(mention in error for mention in ("a.csv", "--overwrite"))
     assert told(capsys, *line, "--overwrite", "--seed", "3")[0] == 0
     line = ("simulate", "lightcurves", "b.npz", "--what", "supernovae", "--bands", "g", "r", "--unit", "flux")
     assert told(capsys, *line, "--number", 5)[0] == 0
@@ -84,21 +84,21 @@ def test_the_verb_writes_chosen_classes_and_replaces_only_when_told(there, capsy
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "mentions"),
     [
-        ("a.txt", "a file named .parquet, .csv or .npz; found a.txt. Call it a.parquet"),
-        ("a.csv --number 0", "--number of 1 curve or more; found 0"),
-        ("a.csv --seed -2", "--seed of 0 or more"),
-        ("a.csv --what starz", "Did you mean 'stars'?"),
-        ("a.csv --classes RRAB RRB", "Did you mean 'RRAB'?"),
-        ("a.csv --snr 3 4", "`snr`, which does nothing with stars"),
-        ("a.csv --data.number 3", "no changes of keys here; found --data.number"),
+        ("a.txt", [".parquet, .csv or .npz", "a.txt", "a.parquet"]),
+        ("a.csv --number 0", ["--number", "1 curve", "0"]),
+        ("a.csv --seed -2", ["--seed", "-2"]),
+        ("a.csv --what starz", ["'starz'", "'stars'?"]),
+        ("a.csv --classes RRAB RRB", ["'RRB'", "'RRAB'?"]),
+        ("a.csv --snr 3 4", ["`snr`", "stars"]),
+        ("a.csv --data.number 3", ["--data.number"]),
     ],
 )
-def test_mistakes_are_answered_before_the_work(there, capsys, line, message):
+def test_mistakes_are_answered_before_the_work(there, capsys, line, mentions):
     status, out, error = told(capsys, "simulate", "lightcurves", *line.split())
     assert (status, out) == (2, "")
-    assert message in " ".join(error.split())
+    assert all(mention in " ".join(error.split()) for mention in mentions)
     assert not list(there.iterdir())
 
 
@@ -112,7 +112,7 @@ def test_nothing_half_written_stays(there, suffix):
         yield lightcurves(5)
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(UserError, match="No space left"):
+    with refuses(path, "No space left"):
         jet_files.write(path, broken(), overwrite=True, forms=curve_files.FORMS)
     assert [entry.name for entry in there.iterdir()] == [path.name]
     assert path.read_bytes() == b"older"

@@ -54,22 +54,22 @@ def test_hdf5_grows_piece_by_piece(there, capsys):
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "mentions"),
     [
-        ("galaxies a.png", "a file named .npz or .h5; found a.png. Call it a.npz"),
-        ("galaxies a.npz --number 0", "--number of 1"),
-        ("galaxies a.npz --classes sprial", "a class of galaxies"),
-        ("galaxies a.npz --data.size 3", "Galaxies have options of their own"),
-        ("lenses a.npz --size 3", "16 to 512 pixels"),
-        ("lenses a.npz --bands 0", "1 to 20 bands"),
-        ("cues a.npz --agree 2", "between 0 and 1"),
-        ("lens a.npz", "Did you mean 'lenses'?"),
+        ("galaxies a.png", [".npz or .h5", "a.png", "a.npz"]),
+        ("galaxies a.npz --number 0", ["--number", "galaxies", "0"]),
+        ("galaxies a.npz --classes sprial", ["galaxies", "'sprial'", "barred, unbarred"]),
+        ("galaxies a.npz --data.size 3", ["--data.size", "Galaxies"]),
+        ("lenses a.npz --size 3", ["size", "16 to 512", "3"]),
+        ("lenses a.npz --bands 0", ["bands", "1 to 20", "0"]),
+        ("cues a.npz --agree 2", ["agree", "0 and 1", "2"]),
+        ("lens a.npz", ["'lenses'?"]),
     ],
 )
-def test_mistakes_are_answered(there, capsys, line, message):
+def test_mistakes_are_answered(there, capsys, line, mentions):
     status, out, error = told(capsys, "simulate", *line.split())
     assert status != 0
-    assert message in " ".join((out + error).split())
+    assert all(mention in " ".join((out + error).split()) for mention in mentions)
     assert not list(there.iterdir())
 
 
@@ -88,10 +88,11 @@ def test_a_disk_without_room_is_told_before_it_is_full(there, capsys, monkeypatc
     monkeypatch.setattr(image_files.shutil, "disk_usage", lambda path: type("Usage", (), {"free": next(left)}))
     status, _, error = told(capsys, "simulate", "cues", "a.h5", "--number", 10, "--size", 24, "--quiet")
     assert status == 2
-    assert "room for a.h5; found No space left on device" in " ".join(error.split())
+    assert all(mention in " ".join(error.split()) for mention in ("a.h5", "No space left on device"))
     assert not list(there.iterdir())
 
 
 def test_a_folder_is_no_file(there, capsys):
     status, _, error = told(capsys, "simulate", "cues", ".", "--number", 1)
-    assert (status, "a file to write; found the folder '.'" in " ".join(error.split())) == (2, True)
+    assert status == 2
+    assert all(mention in " ".join(error.split()) for mention in ("'.'", "NAME.npz"))

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.simulate import lattices
 from sciformer.simulate.ising_exact import (
     critical_temperature,
@@ -9,6 +8,7 @@ from sciformer.simulate.ising_exact import (
     onsager_energy,
     onsager_magnetisation,
 )
+from tests.errors import refuses
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_heat_capacity_is_the_slope_of_the_energy():
 
 
 def test_too_many_states():
-    with pytest.raises(UserError, match="16 spins"):
+    with refuses(16, "5 x 5", hint="ising()"):
         enumerate_states(5, 2.0)
 
 

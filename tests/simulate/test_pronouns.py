@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.simulate.pronouns import (
     ADJECTIVES,
     DATIVE,
@@ -15,6 +14,7 @@ from sciformer.simulate.pronouns import (
     adjective,
     pronouns,
 )
+from tests.errors import refuses
 
 TABLE = pronouns(3000, seed=2)
 GENDER = {noun.de: noun.gender for noun in [*NOUNS, *PERSONS]}
@@ -112,5 +112,5 @@ def test_sentences_to_be_read():
 def test_edges():
     assert pronouns(0)["en"].tolist() == []
     assert set(pronouns(50, farthest=2)["distance"].tolist()) == {0}
-    with pytest.raises(UserError, match="0 or more"):
+    with refuses(10, -1):
         pronouns(10, farthest=-1)

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from sciformer.errors import UserError
 from sciformer.simulate.recall import QUESTION, recall
+from tests.errors import refuses
 
 
 def test_a_sequence_is_value_noise_and_question():
@@ -35,5 +35,5 @@ def test_a_seed_gives_the_same():
 
 @pytest.mark.parametrize("wrong", [{"symbols": 1}, {"symbols": 27}, {"lag": -1}, {"number": -1}])
 def test_what_makes_no_sense(wrong):
-    with pytest.raises(UserError, match="expected"):
+    with refuses(*wrong, *wrong.values()):
         recall(**{"lag": 2, **wrong})

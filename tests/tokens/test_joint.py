@@ -7,12 +7,12 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
-from sciformer.errors import UserError
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.tokens.patches import Patches, PatchReadout
 from sciformer.tokens.text import Text, TextEmbedding, TextReadout, as_table
 from sciformer.train.changes import located
+from tests.errors import refuses
 
 EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
 DE = ["zwei männer", "ein hund rennt", "zwei hunde", "ein mann und ein hund"] * 5
@@ -116,7 +116,7 @@ def test_smoothing_of_readouts():
     wanted = torch.arange(6) % 2 == 0
     torch.testing.assert_close(readout.total(hidden, target, wanted, 0.1), expected[wanted].sum())
     patches = PatchReadout(4, 8)
-    with pytest.raises(UserError, match="tokens with a vocabulary, to smooth labels; found `patches`"):
+    with refuses("patches", key="objective.smoothing"):
         patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted, smoothing=0.1)
     assert patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted) > 0
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.errors import UserError
 from sciformer.tokens import tokenizer
 from sciformer.tokens.text import SUBWORDS, Text, as_table
 from sciformer.tokens.unigram import _best, _expected, _part_edges, _runs, _seeds, _text_edges, learn_pieces
+from tests.errors import refuses
 
 TEXTS = [
     "two young men are outside near many bushes .",
@@ -67,13 +67,13 @@ def test_the_size_is_what_was_asked_for_or_what_there_is(unit, few, more):
 
 
 def test_too_small_a_vocabulary():
-    with pytest.raises(UserError, match=r"tokens.vocabulary of 262 or more, for all bytes; found 261"):
+    with refuses(262, 261, key="tokens.vocabulary"):
         fitted("bpe", vocabulary=261)
-    with pytest.raises(UserError, match=r"tokens.vocabulary of \d+ or more, for all letters; found 20"):
+    with refuses(20, key="tokens.vocabulary"):
         fitted("wordpiece", vocabulary=20)
-    with pytest.raises(UserError, match=r"tokens.vocabulary above 6, the number of special tokens; found 6"):
+    with refuses(6, key="tokens.vocabulary"):
         fitted("words", vocabulary=6)
-    with pytest.raises(UserError, match=r"words that were seen 99 times \(tokens.minimum\); found none; .* 12 times"):
+    with refuses(99, 12, key="tokens.minimum"):
         fitted("words", minimum=99)
     few = fitted("unigram", vocabulary=9)  # the blank and the two likeliest letters
     assert few.size == 9
@@ -104,7 +104,7 @@ def test_names_of_special_tokens():
         same = fitted(unit, special={"padding": "<unk>"})
         assert same.specials["padding"] == same.specials["unknown"]
         assert unit == "bpe" or same.encode("日")[-1] == same.specials["unknown"]
-    with pytest.raises(UserError, match=r"a role of a special token .* found 'start'"):
+    with refuses("'start'", key="tokens.special"):
         fitted("words", special={"start": "<s>"})
 
 

@@ -1,10 +1,9 @@
 """Words with the ends of lines as tokens, as WikiText is counted."""
 
 import numpy as np
-import pytest
 
-from sciformer.errors import UserError
 from sciformer.tokens.text import Text
+from tests.errors import refuses
 
 ONE = dict.fromkeys(("padding", "begin", "end", "mask", "separator"), "<eos>")
 SAMPLE = " = A title = \n \n the cat sat on <unk> . \n the end"
@@ -47,5 +46,5 @@ def test_without_it_a_line_ends_like_a_word():
 
 
 def test_no_tokenizer_file_has_that_rule(tmp_path):
-    with pytest.raises(UserError, match="ends of lines"):
+    with refuses(key="tokens.lines", file=tmp_path / "tokenizer.json"):
         fitted()[0].save(tmp_path / "tokenizer.json")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
 from sciformer.tokens.observations import Observations
+from tests.errors import refuses
 from tests.tokens.curves_table import curves, regular
 
 
@@ -78,8 +78,8 @@ def test_points_at_one_time_are_their_mean():
 
 def test_a_series_that_is_not_regular_is_refused():
     table = curves((30, 40))
-    with pytest.raises(UserError, match="a regular series"):
+    with refuses("70 points", key="tokens.patch", hint="tokens.patch: 1"):
         made(table, cadence=1e-6).tokenize(table)
     single = curves((1, 1))
-    with pytest.raises(UserError, match="two points or more"):
+    with refuses(key="tokens.cadence", hint="tokens.cadence"):
         made(single)

@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from sciformer.data.batch import Batch
 from sciformer.data.chance import Chance
 from sciformer.data.source import Lists, select
-from sciformer.errors import UserError
 from sciformer.objectives.base import Objective
 from sciformer.objectives.masked import Masked
 from sciformer.testing import check_tokens
 from sciformer.tokens import observation_phases as phases
 from sciformer.tokens.observations import Observations
+from tests.errors import refuses
 from tests.tokens.curves_table import curves, regular
 
 LENGTHS = (60, 1, 40, 3, 2, 50)
@@ -96,10 +96,10 @@ def test_hidden_values_would_leak():
     tokens = made(table)
     batch = Batch({"tokens": tokens.tokenize(table)}, ids=np.arange(5))
     masked = Masked(kind="masked", share=0.5)
-    with pytest.raises(UserError, match=r"hides values: periods come from all values.*tokens\.periods: 1"):
+    with refuses("tokens.periods: 1", key="tokens.periods"):
         masked.corrupt(batch, {"tokens": tokens}, Chance(0, 0, batch.ids))
     for refused in (tokens.blank, lambda *some: tokens.noise(*some, Chance(0, 0, batch.ids))):
-        with pytest.raises(UserError, match="hides values"):
+        with refuses("tokens.periods: 1", key="tokens.periods"):
             refused(batch.stream, np.ones(sum(batch.stream.lengths), bool))
     other = made(table, periods=0)
     assert masked.corrupt(batch, {"tokens": other}, Chance(0, 0, batch.ids))

@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from sciformer.data.batch import Batch
 from sciformer.data.source import Lists, select
-from sciformer.errors import UserError
 from sciformer.testing import check_tokens
 from sciformer.tokens.particles import Particles
+from tests.errors import refuses
 from tests.tokens.jets_table import TYPES, jets
 
 DATA = Path(__file__).parents[2].parent / "shared/data/jets"
@@ -97,7 +97,7 @@ def test_the_type_is_that_of_the_largest_column():
 def test_negative_energies_are_refused():
     table = jets((4, 3))
     table["part_energy"].values[[1, 5]] *= -1
-    with pytest.raises(UserError, match=r"energies of 0 or more in `part_energy`; found negative ones for 2 particles"):
+    with refuses("`part_energy`", "2 particles"):
         stream_of(table)
 
 
@@ -138,21 +138,22 @@ def test_scales_left_open_are_learned():
     low, middle, high = np.percentile(values, [16, 50, 84])
     assert abs(middle) < 1e-5
     assert max(-low, high) == pytest.approx(1, abs=1e-4)
-    with pytest.raises(UserError, match="at least one particle"):
+    with refuses():
         tokens.fit([])
 
 
 def test_mistakes_are_named():
     table = jets()
-    for change, words in (
-        ({"part_px": None}, "part_px.*Did you mean"),
-        ({"part_d0val": None}, "part_d0val.*Did you mean"),
-        ({"part_pz": np.zeros(5)}, "a list for each jet in column `part_pz`"),
-        ({"part_charge": Lists(np.zeros(6), np.array([2, 1, 1, 1, 1]))}, "6 particles in `part_charge`.*2 in sample 0"),
-        ({"part_pz": Lists(np.where(np.arange(33) == 4, np.nan, 1), table["part_px"].lengths)}, "1 particles"),
+    short, holed = np.array([2, 1, 1, 1, 1]), np.where(np.arange(33) == 4, np.nan, 1)
+    for change, mentions, hint in (
+        ({"part_px": None}, ("'part_px'",), "Did you mean"),
+        ({"part_d0val": None}, ("'part_d0val'",), "Did you mean"),
+        ({"part_pz": np.zeros(5)}, ("`part_pz`", "(5,)"), ""),
+        ({"part_charge": Lists(np.zeros(6), short)}, ("`part_charge`", "sample 0", "2 particles", "6 particles"), ""),
+        ({"part_pz": Lists(holed, table["part_px"].lengths)}, ("part_pz", "1 particles"), ""),
     ):
         wrong = {name: column for name, column in {**table, **change}.items() if column is not None}
-        with pytest.raises(UserError, match=words):
+        with refuses(*mentions, hint=hint):
             made().tokenize(wrong)
     with pytest.raises(ValueError, match="not both"):
         made(features=[{"name": "x", "column": "a", "formula": "b"}])

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch
 from sciformer.data.chance import Chance
-from sciformer.errors import UserError
 from sciformer.tokens.text import Text, as_table
+from tests.errors import refuses
 
 BYTES = Text(kind="text", unit="bytes")
 
@@ -57,14 +57,14 @@ def test_the_vocabulary_is_sorted_and_has_two_more():
 
 
 def test_mistakes():
-    with pytest.raises(UserError, match="tokens that were fitted on a text"):
+    with refuses(hint="fit"):
         Text(kind="text").encode("a")
     for texts in ([], [""], ["\ufffd\ufffc"]):
-        with pytest.raises(UserError, match="some text to train on"):
+        with refuses():
             fitted(*texts)
-    with pytest.raises(UserError, match=r"tokens.vocabulary of 5 or more.*found 4"):
+    with refuses(5, 4, key="tokens.vocabulary"):
         _ = fitted("abc", vocabulary=4).size
-    with pytest.raises(UserError, match="a column `text`; found columns image"):
+    with refuses("`text`", "image"):
         BYTES.tokenize({"image": np.zeros(3)})
 
 

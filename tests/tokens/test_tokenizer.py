@@ -9,10 +9,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
 from sciformer.testing import check_tokens
 from sciformer.tokens import tokenizer
 from sciformer.tokens.text import SUBWORDS, Text, as_table
+from tests.errors import refuses
 
 CORPUS = ["Two young, White males are outside near many bushes.", "it isn't über-cool: 123 cats\n  and dogs"] * 4
 UNITS = ("characters", "bytes", "words", *SUBWORDS)
@@ -148,32 +148,30 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
     assert tokens.words(tokens.tokenize(as_table(["cats"])).but(ids=np.full(len(tokens.encode("cats")), 319)))[0] == ""
-    for options, words in (
-        ({"vocabulary": 299}, r"tokens.vocabulary of 300 or more.*found 299"),
-        ({"special": {"mask": "[MASK]"}}, r"the mask token '\[MASK\]' in the vocabulary; found none"),
-        ({"lower": True}, r"a tokenizer.json to have its own rules .* found tokens.lower too"),
-        ({"tokenizer": str(tmp_path / "no.json")}, r"a tokenizer.json of Hugging Face at .*no.json"),
+    file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
+    for options, key, where, mentions in (
+        ({"vocabulary": 299}, "tokens.vocabulary", None, (300, 299)),
+        ({"special": {"mask": "[MASK]"}}, "tokens.special.mask", None, ("'[MASK]'",)),
+        ({"lower": True}, "tokens.lower", file, ("tokens.lower",)),
+        ({"tokenizer": other}, "tokens.tokenizer", other, (other,)),
     ):
-        bad = Text(**{"kind": "text", "tokenizer": str(tmp_path / "t.json"), **options})
-        with pytest.raises(UserError, match=words):
+        bad = Text(**{"kind": "text", "tokenizer": file, **options})
+        with refuses(*mentions, key=key, file=where):
             bad.fit([])
     (tmp_path / "bad.json").write_text('{"model": 3}')
-    with pytest.raises(UserError, match="what cannot be read as one"):
+    with refuses(key="tokens.tokenizer"):
         Text(kind="text", tokenizer=str(tmp_path / "bad.json")).fit([])
     bare = Text(kind="text", tokenizer=str(tmp_path / "t.json"))
     bare.fit([])
-    with pytest.raises(UserError, match=r"a vocabulary with a mask token; found begin, end, separator. Name it"):
+    with refuses("mask", "begin, end, separator", key="tokens.special.mask", hint="tokens.special.mask"):
         _ = bare.mask
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "words"),
-    [
-        ({}, r"a vocabulary in .*t.json; found no token that stands for text"),
-        ({"the": 0, "cat": 7}, r"a tokenizer that can read every text; found .*Missing \[UNK\] token.* Mend its file"),
-    ],
+    ("vocabulary", "mention", "hint"),
+    [({}, "t.json", ""), ({"the": 0, "cat": 7}, "Missing [UNK] token", "Mend its file")],
 )
-def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, words):
+def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, mention, hint):
     model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "[UNK]"}
     rules = {"version": "1.0", "model": model, "pre_tokenizer": {"type": "Whitespace"}}
     (tmp_path / "t.json").write_text(json.dumps(rules))
@@ -183,7 +181,7 @@ def test_a_file_that_holds_no_whole_tokenizer(tmp_path, vocabulary, words):
         tokens.fit([])
         tokens.encode("the dog")
 
-    with pytest.raises(UserError, match=words):
+    with refuses(mention, key="tokens.tokenizer", hint=hint):
         use()
 
 
@@ -236,11 +234,11 @@ def test_a_file_of_others_is_written_as_it_was(form, tmp_path):
 
 def test_without_the_package(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(UserError, match=r"pip install 'sciformer\[text\]'"):
+    with refuses("`tokenizers`", hint="pip install 'sciformer[text]'"):
         Text(kind="text", unit="bpe").fit([as_table(CORPUS)])
     words = Text(kind="text", unit="words")
     words.fit([as_table(CORPUS)])
-    with pytest.raises(UserError, match="the package `tokenizers`"):
+    with refuses("`tokenizers`"):
         words.save(tmp_path / "t.json")
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sciformer.data.batch import Batch
 from sciformer.data.chance import Chance
 from sciformer.data.source import Lists
-from sciformer.errors import UserError
 from sciformer.testing import check_tokens
 from sciformer.tokens.text import SUBWORDS, Text, as_table
+from tests.errors import refuses
 
 UNITS = get_args(Text.model_fields["unit"].annotation)
 LEARNED = [unit for unit in UNITS if unit != "bytes"]
@@ -106,7 +106,7 @@ def test_ends_of_lines_may_be_words(text):
 
 
 def test_ends_of_lines_in_a_file(tmp_path):
-    with pytest.raises(UserError, match=r"a tokenizer.json can hold; found tokens.lines"):
+    with refuses("tokens.lines", key="tokens.lines", file=tmp_path / "t.json"):
         fitted("words", lines=True).save(tmp_path / "t.json")
 
 
@@ -249,11 +249,11 @@ def test_pieces_of_data_change_nothing(texts, unit):
 @pytest.mark.parametrize("unit", LEARNED)
 def test_nothing_to_learn_from(unit):
     for tables in ([], [as_table([])], [as_table(["", ""])]):
-        with pytest.raises(UserError, match="some text to train on; found none"):
+        with refuses():
             Text(kind="text", unit=unit).fit(iter(tables))
-    with pytest.raises(UserError, match="a column `text`; found columns image"):
+    with refuses("`text`", "image"):
         Text(kind="text", unit=unit).fit([{"image": np.zeros(2)}])
-    with pytest.raises(UserError, match="fitted on a text"):
+    with refuses(hint="fit"):
         Text(kind="text", unit=unit).encode("a")
 
 

@@ -10,10 +10,11 @@ from sciformer.data import source
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.readers.lattices import Lattices
 from sciformer.data.source import find_files, fingerprint
-from sciformer.errors import UserError
 from sciformer.inspect.pictures import inspect_run
 from sciformer.recipe import Recipe
 from sciformer.run import Run
+from sciformer.train.changes import Changed
+from tests.errors import refuses
 
 from .tiny import go, image_recipe, left, text_recipe
 
@@ -85,7 +86,7 @@ def test_a_run_means_the_same_from_every_folder(tmp_path, monkeypatch):
     assert list(run.about["data"]) == [str(tmp_path / "lines.txt")]
     assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-5)
     (tmp_path / "lines.txt").rename(tmp_path / "moved.txt")
-    with pytest.raises(UserError, match=r"lines\.txt'.*Was it moved\?"):
+    with refuses("lines.txt'"):
         run.evaluate("valid")
     assert np.isfinite(run.evaluate(files=[tmp_path / "moved.txt"]).scores["loss"])
 
@@ -100,7 +101,7 @@ def test_changed_data_are_not_judged(tmp_path):
     np.savez(path, **{name: column[order] for name, column in table.items()})
     again = Run(run.path)
     for attempt in (again.data, lambda: again.evaluate("valid"), lambda: inspect_run(again, tmp_path / "pictures")):
-        with pytest.raises(UserError, match=r"the data this run was begun with; found others: .*images\.npz .*accept_"):
+        with refuses("images.npz", hint="accept_changes=True", error=Changed):
             attempt()
     assert len(again.predict(path)["class"]) == 30  # needs none of the run's data
     again.report()
@@ -132,6 +133,6 @@ def test_a_run_writes_no_cache_where_its_recipe_points(tmp_path):
 
 def test_a_device_that_is_not_there_is_told_before_anything_is_made(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    with pytest.raises(UserError, match="a CUDA device; found none"):
+    with refuses("cuda", key="train.device", hint="train.device: cpu"):
         go(text_recipe(tmp_path, train__device="cuda"), tmp_path / "run")
     assert not (tmp_path / "run").exists()

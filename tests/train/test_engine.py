@@ -12,7 +12,6 @@ import torch
 
 from sciformer import registry
 from sciformer.assembly import Assembly
-from sciformer.errors import UserError
 from sciformer.models.decoder import Decoder, DecoderNetwork
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -24,6 +23,7 @@ from sciformer.train.parallel import Ranks
 from sciformer.train.progress import Teller
 from sciformer.train.settings import NEUTRAL, Train
 from sciformer.train.weights import load_weights
+from tests.errors import refuses
 
 from .tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
 
@@ -119,7 +119,7 @@ def test_what_is_better(tmp_path, best, scores, kept):
 
 
 def test_a_metric_that_nobody_measures_is_refused_at_once(tmp_path):
-    with pytest.raises(UserError, match=r"train\.best to be one of loss, perplexity, token_accuracy"):
+    with refuses("loss, perplexity, token_accuracy", key="train.best"):
         engine(text_recipe(tmp_path, train__best="accuracy"), tmp_path / "run")
 
 
@@ -275,5 +275,5 @@ def test_a_run_knows_itself(tmp_path):
     assert again.about["parameters"] == sum(weight.numel() for weight in run.model.parameters())
     assert again.about["seconds"] > 0
     assert json.loads((tmp_path / "run" / "run.json").read_text())["ranks"] == 1
-    with pytest.raises(UserError, match="a run folder at"):
+    with refuses(file=tmp_path / "nowhere", hint="sciformer train"):
         Run(tmp_path / "nowhere")

@@ -10,12 +10,12 @@ from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.loader import Fetch
 from sciformer.data.order import Order
-from sciformer.errors import UserError
 from sciformer.objectives.base import Step
 from sciformer.train.optimizers import make_optimizer
 from sciformer.train.parallel import Ranks
 from sciformer.train.settings import Train
 from sciformer.train.update import Updater, bad_samples, products, working_precision
+from tests.errors import refuses
 
 from .tiny import text_recipe
 
@@ -132,7 +132,7 @@ def test_precision():
     assert working_precision(Train(), CPU) is None
     assert working_precision(Train(precision="float32"), torch.device("cuda")) is None
     assert working_precision(Train(), torch.device("cuda")) == torch.bfloat16
-    with pytest.raises(UserError, match="bfloat16 on a CUDA device"):
+    with refuses("bfloat16", "cpu", key="train.precision", hint="float32"):
         working_precision(Train(precision="bfloat16"), CPU)
     fewer = Train(precision="tensorfloat32")
     assert working_precision(fewer, torch.device("cuda")) is None

@@ -37,7 +37,7 @@ class Stream:
         total = int(self.lengths.sum())
         for name, column in self.columns.items():
             if len(column) != total:
-                raise UserError(f"{total} tokens in column `{name}`, the sum of the lengths", f"{len(column)}")
+                raise UserError(f"column `{name}` has {len(column)} tokens, but the lengths add up to {total}")
 
     def __len__(self) -> int:
         return len(self.lengths)

@@ -64,16 +64,19 @@ class Dataset:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
         self.until = until
         if until is not None and labels:
-            raise UserError("samples with one answer, to judge their beginnings", f"a list of {labels[0]}")
+            raise UserError(
+                f"the beginnings of samples cannot be judged because each sample has a list of {labels[0]}, "
+                "not a single answer"
+            )
         self.window, self.stride, self.tail, self.loose = window, stride, tail, loose
         self.lead, self.even = 0, False
         if window is not None:
             if len(self.tokens) > 1:
-                raise UserError("one stream of tokens to cut into windows", f"{len(self.tokens)}")
+                raise UserError(f"only a single stream of tokens can be cut into windows, not {len(self.tokens)}")
             (only,) = self.tokens.values()
             self.lead = only.lead
             if self.lead >= window:
-                raise UserError(f"a window of more than the {self.lead} tokens it begins with", f"{window}")
+                raise UserError(f"a window must be longer than the {self.lead} tokens it begins with, not {window}")
             self.stride = min(stride, window - self.lead)  # nothing is skipped
             self.even = only.series and tail and self.stride == window - self.lead
         self.kept: OrderedDict[int, Batch] = OrderedDict()

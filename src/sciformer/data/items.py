@@ -33,14 +33,13 @@ def labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...]
         if listed is None:
             continue  # who predicts need not know
         if not isinstance(listed, Lists):
-            raise UserError(f"a list of labels for each sample in column `{name}`", "single values")
+            raise UserError(f"column `{name}` must have a list of labels for each sample, not single values")
         if (listed.lengths != count).any():
             bad = int(np.argmax(listed.lengths != count))
             what = "words" if wordy else "tokens"
             raise UserError(
-                f"a label in column `{name}` for each of the {count[bad]} {what} of sample {bad}",
-                f"{listed.lengths[bad]} labels",
-                "" if wordy else "Labels of words need tokens that are words or parts of words.",
+                f"column `{name}` has {listed.lengths[bad]} labels for the {count[bad]} {what} of sample {bad}",
+                hint="" if wordy else "Labels of words need tokens that are words or parts of words.",
             )
         samples[name] = _apart(listed)
     return batch.but(stream.but(item=np.where(first, word, -1)), **samples)

@@ -53,7 +53,9 @@ class Fetch(TorchDataset[Batch]):
         self.dataset, self.order, self.tokens, self.objective = dataset, order, tokens, objective
         self.rank, self.world = rank, world
         if order.batch < world:
-            raise UserError(f"a batch of {world} samples or more, one for each process", f"{order.batch}")
+            raise UserError(
+                f"train.batch must be {world} or more, a sample for each process, not {order.batch}", key="train.batch"
+            )
 
     def __getitem__(self, step: int) -> Batch:
         from ..objectives.base import prepare
@@ -93,8 +95,8 @@ def load(
     while step < last:
         try:
             for found in _processes(fetch, step, last, workers):
-                if isinstance(found, _Refusal):
-                    raise UserError(found.expected, found.found, found.advice)
+                if isinstance(found, UserError):
+                    raise found
                 yield found.open()
                 step, failures = step + 1, 0
         except (RuntimeError, OSError, EOFError) as error:
@@ -103,9 +105,9 @@ def load(
             failures += 1
             if failures > RETRIES:
                 raise UserError(
-                    "data workers that live",
-                    f"{failures} losses in a row: {error}",
-                    "Often memory ran out: try fewer train.workers, or 0.",
+                    f"the data workers were lost {failures} times in a row: {error}",
+                    hint="Often memory ran out: try fewer train.workers, or 0.",
+                    key="train.workers",
                 ) from error
             say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
 
@@ -138,14 +140,6 @@ def _lost(error: Exception) -> bool:
     """
     text = str(error)
     return text.startswith("DataLoader worker (pid") if isinstance(error, RuntimeError) else "Caught" not in text
-
-
-class _Refusal(NamedTuple):
-    """A UserError on its way out of a worker: exceptions lose their parts there."""
-
-    expected: str
-    found: str
-    advice: str
 
 
 class _Parcel(NamedTuple):
@@ -185,15 +179,15 @@ class _Parcel(NamedTuple):
         return found
 
 
-class _Guarded(TorchDataset["_Parcel | _Refusal"]):
+class _Guarded(TorchDataset["_Parcel | UserError"]):
     def __init__(self, fetch: Fetch) -> None:
         self.fetch = fetch
 
-    def __getitem__(self, step: int) -> _Parcel | _Refusal:
+    def __getitem__(self, step: int) -> _Parcel | UserError:
         try:
             return _Parcel.of(self.fetch[step])
         except UserError as error:
-            return _Refusal(error.expected, error.found, error.advice)
+            return error  # raised by the main process
 
     def begin(self, worker: int) -> None:
         """In a worker, as long as it lives: pieces are read ahead."""
@@ -213,7 +207,7 @@ class _Steps:
                 yield from run
 
 
-def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | _Refusal]:
+def _processes(fetch: Fetch, first: int, last: int, workers: int) -> Iterator[_Parcel | UserError]:
     """One loader for each worker, so that each reads its own pieces of the data."""
     before = signal.getsignal(signal.SIGCHLD) if hasattr(signal, "SIGCHLD") else None
     guarded, loaders = _Guarded(fetch), list[Any]()

@@ -42,9 +42,9 @@ class Order:
         near: int = 4,
     ) -> None:
         if count < 1:
-            raise UserError("at least one sample to train on", "none")
+            raise UserError("there are no samples to train on")
         if batch < 1:
-            raise UserError("a batch of one sample or more", f"{batch}")
+            raise UserError(f"train.batch must be 1 or more, not {batch}", key="train.batch")
         self.count, self.batch, self.seed = count, min(batch, count), seed
         self.lengths = None if lengths is None or np.ptp(lengths) == 0 else np.asarray(lengths)
         self.window = window
@@ -52,7 +52,7 @@ class Order:
             self.window = max(1, min(window, int(near * count / len(chunks)) // self.batch))
         self.chunks = np.asarray([count] if chunks is None else chunks, np.int64)
         if self.chunks.sum() != count:
-            raise UserError(f"chunks that hold {count} samples", f"{int(self.chunks.sum())}")
+            raise UserError(f"the chunks hold {int(self.chunks.sum())} samples, not {count}")
         self.near = near
         self.turns: dict[int, Integers] = {}  # the pieces in the order of the last epochs
         self.block: tuple[int, int, Integers] = (-1, -1, np.zeros((0, 0), np.int64))  # the last window made

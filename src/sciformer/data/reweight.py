@@ -50,7 +50,8 @@ class Reweight(BaseModel):
         """The weights of samples (n,) of the training part."""
         names = np.unique(label)
         if self.to != FLAT:
-            one_of("data.reweight.to, `flat` or a class,", self.to, [FLAT, *(str(name) for name in names)])
+            known = [FLAT, *(str(name) for name in names)]
+            one_of("data.reweight.to, `flat` or a class,", self.to, known, key="data.reweight.to")
         shape = (len(names), len(self.x_edges) - 1, len(self.y_edges) - 1)
         bins = self.bins(x, y)
         inside, place = bins >= 0, np.searchsorted(names, label)
@@ -65,8 +66,10 @@ class Reweight(BaseModel):
             mine = sums[number]
             filled = mine > 0
             if not (filled & (target > 0)).any():
-                wanted = f"samples of class {name} inside the edges of data.reweight"
-                raise UserError(wanted, "none" if self.to == FLAT else f"none where {self.to} has some")
+                where = "" if self.to == FLAT else f" where class {self.to} has some"
+                raise UserError(
+                    f"class {name} has no samples inside the edges of data.reweight{where}", key="data.reweight"
+                )
             factor = np.where(filled, target / np.where(filled, mine, 1), 0)
             table[number] = self._capped(factor, mine)
         return Weights(self, names, table, int((~inside).sum()))

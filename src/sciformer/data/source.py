@@ -48,7 +48,8 @@ def rows_of(table: Table) -> int:
     """How many samples a table has."""
     sizes = {name: len(column) for name, column in table.items()}
     if len(set(sizes.values())) > 1:
-        raise UserError("columns of equal length", ", ".join(f"`{name}` with {size}" for name, size in sizes.items()))
+        told = ", ".join(f"`{name}` has {size}" for name, size in sizes.items())
+        raise UserError(f"the columns differ in length: {told}")
     return next(iter(sizes.values()), 0)
 
 
@@ -82,7 +83,7 @@ def joined(tables: Sequence[Table]) -> dict[str, Array | Lists]:
             made[name] = np.concatenate([np.asarray(column) for column in columns])
             continue
         if len(lists) < len(columns):
-            raise UserError(f"lists in `{name}` of every file, or in none", "both")
+            raise UserError(f"column `{name}` has lists in some files and single values in others")
         alike = tuple(id(column.lengths) for column in lists)
         if alike not in known:
             known[alike] = np.concatenate([column.lengths for column in lists])
@@ -126,7 +127,7 @@ def _as_column(name: str, column: Any) -> Array | Lists:
     try:
         return np.asarray(column)
     except ValueError as error:
-        raise UserError(f"entries of one shape in the column `{name}`", "several shapes") from error
+        raise UserError(f"the entries of column `{name}` must have the same shape") from error
 
 
 class Chosen:
@@ -196,7 +197,7 @@ class Data(Section):
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Other files of the same form, undivided: what `predict` is given."""
-        raise UserError("data that can be read from files", f"`data.kind: {self.kind}`, which makes its own")
+        raise UserError(f"data.kind {self.kind} makes its own data and cannot read files", key="data.kind")
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """The same with nothing left out that is empty, so that answers stand beside what they belong to."""
@@ -234,7 +235,7 @@ def locate(name: str) -> str:
 def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path]:
     """The files that names and globs mean, in order; none, or a missing one, is an error that says where it looked."""
     if not patterns:
-        raise UserError(f"names of {what}", "none", "Give some with --data.files NAME ...")
+        raise UserError(f"no {what} are named", hint="Give some with --data.files NAME ...", key="data.files")
     found: list[Path] = []
     for pattern in patterns:
         path = Path(pattern).expanduser()
@@ -245,12 +246,12 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
             if path.is_relative_to(Path.cwd()):  # as it was written, before it was located
                 path = path.relative_to(Path.cwd())
             advice = "Was it moved?" if path.is_absolute() else "Names are relative to this folder."
-            raise UserError(f"{what} named {str(path)!r}", _beside(path), advice)
+            raise UserError(f"cannot find {what} named {str(path)!r}: {_beside(path)}", hint=advice, file=path)
         for hit in hits:
             if hit.is_dir():
-                raise UserError(f"a file at {hit}", "a folder", f"Name its files: {hit}/*")
+                raise UserError(f"{hit} is a folder, not a file", hint=f"Name its files: {hit}/*", file=hit)
             if hit.stat().st_size == 0:
-                raise UserError(f"data in {hit}", "an empty file")
+                raise UserError(f"{hit} is empty", file=hit)
         found += hits
     return list(dict.fromkeys(found))  # a file that two patterns mean is read once
 
@@ -262,7 +263,8 @@ def _beside(path: Path) -> str:
     folder = path.parent if path.parent.is_dir() else Path(".")
     names = [entry.name for entry in folder.iterdir()]
     near = difflib.get_close_matches(path.name, names, n=1, cutoff=0.6)
-    return f"no such file; {folder}/{near[0]} is there" if near else f"no such file in {folder.resolve()}"
+    place = f"there is no file of that name in {folder.resolve()}"
+    return f"there is no file of that name, but {folder}/{near[0]} is there" if near else place
 
 
 def pieces(source: Source) -> Iterator[Table]:

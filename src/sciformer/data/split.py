@@ -39,7 +39,7 @@ class Split(BaseModel):
     @model_validator(mode="after")
     def _one_of_the_folds(self) -> Split:
         if self.fold and self.fold >= (self.folds or 1):
-            raise ValueError(f"data.split.fold is counted from 0 and below data.split.folds; found {self.fold}")
+            raise ValueError(f"data.split.fold must be below data.split.folds, counted from 0, not {self.fold}")
         return self
 
     @property
@@ -52,7 +52,7 @@ class Split(BaseModel):
     def less(self, valid: Any, test: Any) -> Split:
         """The same without what has files of its own: `valid`, `test`."""
         if test and self.folds:
-            raise UserError("the part test in files of its own, or as one of data.split.folds", "both")
+            raise UserError("test has files of its own and is also one of data.split.folds", key="data.split.folds")
         return self.model_copy(update={"valid": 0.0 if valid else self.valid, "test": 0.0 if test else self.test})
 
     def of_table(self, table: Mapping[str, Any], count: int, rows: Rows | None = None) -> dict[str, Rows]:
@@ -72,9 +72,16 @@ class Split(BaseModel):
         strata  (count,) the values of the column `stratify`
         """
         if self.valid + (0 if self.folds else self.test) >= 1:
-            raise UserError("valid and test shares that leave something to train on", f"{self.valid} + {self.test}")
+            raise UserError(
+                f"data.split.valid and data.split.test ({self.valid} + {self.test}) leave nothing to train on",
+                key="data.split",
+            )
         if self.stratify and strata is None:
-            raise UserError("data that know the column data.split.stratify before they are divided", "others")
+            raise UserError(
+                f"data.split.stratify cannot be {self.stratify}: these data do not know that column before they are "
+                "divided",
+                key="data.split.stratify",
+            )
         names, first, group = (
             (np.arange(count),) * 3 if groups is None else np.unique(groups, return_index=True, return_inverse=True)
         )
@@ -86,10 +93,11 @@ class Split(BaseModel):
             part[chosen] = number
         parts = {name: np.flatnonzero(part[group] == number) for number, name in enumerate(("train", *kept))}
         if not len(parts["train"]):
+            what = f"different values of `{self.by}`" if self.by else "samples"
             raise UserError(
-                "enough groups to divide into train, valid and test",
-                f"{len(names)}" + (f" different values of `{self.by}`" if self.by else " samples"),
-                "Set data.split.valid and data.split.test to 0, or bring more data.",
+                f"{len(names)} {what} are too few to divide into train, valid and test",
+                hint="Set data.split.valid and data.split.test to 0, or bring more data.",
+                key="data.split",
             )
         return {name: rows for name, rows in parts.items() if len(rows)}
 
@@ -104,7 +112,9 @@ class Split(BaseModel):
         assert self.folds is not None
         if len(order) < self.folds:
             what = f"different values of `{self.by}`" if self.by else "samples"
-            raise UserError(f"{self.folds} {what} or more, for data.split.folds", f"{len(order)}")
+            raise UserError(
+                f"data.split.folds is {self.folds}, but there are only {len(order)} {what}", key="data.split.folds"
+            )
         fold = np.arange(len(order)) % self.folds == self.fold
         rest = _drawn(np.sort(order[~fold]), stratum, key(self.seed, "valid", self.fold))
         return {"valid": _picked(rest, _number(self.valid, len(order)), stratum is not None), "test": order[fold]}

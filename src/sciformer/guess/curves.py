@@ -121,8 +121,10 @@ def look(names: Sequence[str], objects: str = "") -> Seen:
     source: Any = opened.sources["train"]
     count = round(sum(source.sizes) * len(names) / len(some))
     if count < LEAST:
-        advice = " ".join(["Bring more of them.", *opened.notes[:4]])
-        raise UserError(f"{LEAST} objects or more to train on", f"{count}", advice)
+        raise UserError(
+            f"training needs {LEAST} objects or more, not {count}",
+            hint=" ".join(["Bring more of them.", *opened.notes[:4]]),
+        )
     table, scans = source.load(0), list(source.scans.values())
     time = table["time"]
     assert isinstance(time, Lists)

@@ -112,8 +112,10 @@ def look(parts: dict[str, list[str]]) -> Seen:
     every = [found for found in opened.sources.values() if isinstance(found, ImagePieces)]
     count = sum(source.sizes)
     if count < LEAST:
-        advice = " ".join(["Bring more of them.", *opened.notes[:4]])
-        raise UserError(f"{LEAST} images or more to train on", f"{count}", advice)
+        raise UserError(
+            f"training needs {LEAST} images or more, not {count}",
+            hint=" ".join(["Bring more of them.", *opened.notes[:4]]),
+        )
     shapes = np.concatenate([source.form.fit.of(one.shapes) for one in source.sets])
     columns = {name: found for name in source.columns if (found := source.known(name)) is not None}
     varying = any(one.form.varying for one in every)
@@ -125,7 +127,7 @@ def _blank(source: ImagePieces) -> bool:
     try:
         source.load(0)
     except UserError as error:
-        if "--data.blank" not in error.advice:
+        if error.key != "data.blank":
             raise
         return True
     return False

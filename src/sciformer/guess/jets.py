@@ -55,7 +55,11 @@ def jets(names: list[str], paths: list[Path]) -> str:
     tagged = [name for name in names if split_tag(name)[0]]
     if tagged and len(tagged) < len(names):
         missing = next(name for name in names if name not in tagged)
-        raise UserError("a class before each of the files, or before none", f"{missing} without", "Write CLASS:NAME.")
+        raise UserError(
+            f"{missing} has no class before it, but other files do",
+            hint="Write CLASS:NAME for all files, or NAME for all.",
+            file=missing,
+        )
     ask = _ask(seen.table, tagged, parts)
     judged = _judged(ask.classes, seen.table) if ask.objective else []
     used = [*ask.columns, weight(seen.table)[0]]
@@ -136,7 +140,9 @@ def _looked(paths: Sequence[Path]) -> Seen:
             tables += _rows(file, wanted)
     count = round(count * len(paths) / (len(some) + len(bad)))
     if count < LEAST:
-        raise UserError(f"{LEAST} jets or more to train on", f"{count}", " ".join(["Bring more of them.", *bad[:4]]))
+        raise UserError(
+            f"training needs {LEAST} jets or more, not {count}", hint=" ".join(["Bring more of them.", *bad[:4]])
+        )
     table = joined(tables)
     return Seen(table, count, form, layout, *formulas(layout, table), bad)
 
@@ -154,7 +160,7 @@ def _readable(paths: Sequence[Path]) -> tuple[list[Path], Form, list[str]]:
             wrong[path] = error
     if form is None or not good:
         raise next(iter(wrong.values()))
-    return good, form, [f"left out {path}: expected {e.expected}; found {e.found}." for path, e in wrong.items()]
+    return good, form, [f"left out {path}: {e.message}." for path, e in wrong.items()]
 
 
 def _kinds(file: EventFile) -> dict[str, str]:
@@ -179,7 +185,7 @@ def _form(path: Path) -> Form:
         file = opened(path, Form())
         axes = _axes(file)
     except UserError as error:
-        if "--data.tree" not in error.advice:
+        if error.key != "data.tree":
             raise
         for tree in TREES:
             with suppress(UserError):

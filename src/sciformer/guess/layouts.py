@@ -77,12 +77,12 @@ def particles(kinds: Kinds) -> Layout:
     if not any(map(_rank, whole)):
         lists = [name for parts in whole.values() for name in parts.values()] or lists
         shown = ", ".join(lists[:12]) + (", ..." if len(lists) > 12 else "")
+        seen = f"only {'other objects: ' if whole else ''}{shown}"
+        seen = seen if lists else f"no lists among {', '.join(list(kinds)[:12])}"
+        needed = "lists of px, py, pz and energy, or of pt, eta, phi and energy or mass"
         raise UserError(
-            "particles: lists of px, py, pz and energy, or of pt, eta, phi and energy or mass, for each jet",
-            f"{'other objects: ' if whole else ''}{shown}"
-            if lists
-            else f"no lists among {', '.join(list(kinds)[:12])}",
-            "Make such columns in data.new of a recipe; its keys: sciformer recipes jets/part",
+            f"particles are missing: each jet needs {needed}, and there are {seen}",
+            hint="Make these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
         )
     stem = max(whole, key=_rank)
     own = {name[len(stem) :].lower(): name for name in lists if name.startswith(stem)}

@@ -33,8 +33,11 @@ def patches(names: list[str], paths: list[Path]) -> str:
     name = _image(table, found)
     image = table[name]
     if image.ndim == 4 and image.shape[1] <= 4 < image.shape[3]:
-        advice = f"Save it with numpy.moveaxis({name}, 1, -1)."
-        raise UserError(f"channels last in `{name}`: (n, height, width, channels)", f"{image.shape}", advice)
+        raise UserError(
+            f"channels must come last in `{name}`, (n, height, width, channels), not {image.shape}",
+            hint=f"Save it with numpy.moveaxis({name}, 1, -1).",
+            file=paths[0],
+        )
     side = _side(image.shape[1], image.shape[2])
     tokens = Patches(kind="patches", patch=side)
     tokens.fit([{"image": image}])
@@ -95,7 +98,9 @@ def _image(table: dict[str, Any], found: dict[str, str]) -> str:
     shaped = [n for n, c in table.items() if c.ndim in (3, 4) and c.dtype.kind in "biuf" and min(c.shape[1:3]) > 1]
     if not shaped:
         listed = ", ".join(f"`{name}` {text}" for name, text in found.items())
-        raise UserError("a column of images, (n, height, width) or (n, height, width, channels)", listed)
+        raise UserError(
+            f"no column holds images, (n, height, width) or (n, height, width, channels): there are {listed}"
+        )
     return next((name for name in IMAGE if name in shaped), max(shaped, key=lambda name: table[name][:1].size))
 
 

@@ -30,7 +30,7 @@ def readable(section: Any) -> tuple[Splits, bool]:
     try:
         return section.open(), False
     except UserError as error:
-        if "--data.bad_files" not in error.advice:
+        if "--data.bad_files" not in error.hint:
             raise
         return section.model_copy(update={"bad_files": "skip"}).open(), True
 
@@ -68,7 +68,7 @@ def _split(parts: Mapping[str, list[str]], count: int, unit: str) -> list[Line]:
 def _counted(opened: Splits) -> int:
     count = sum(opened.sources["train"].sizes)
     if count < LEAST:
-        raise UserError(f"{LEAST} samples or more to train on", f"{count}", "Bring more of them.")
+        raise UserError(f"training needs {LEAST} samples or more, not {count}", hint="Bring more of them.")
     return count
 
 
@@ -241,7 +241,7 @@ def _label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
         listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
-        raise UserError(f"a column with 2 to {MOST:,} different labels, or with numbers", listed or "only `text`")
+        raise UserError(f"no column has 2 to {MOST:,} different labels, or numbers: there is {listed or 'only `text`'}")
     name = named[0]
     return name, name in real, f"`{name}` has {sizes[name]} different values"
 

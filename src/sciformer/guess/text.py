@@ -28,10 +28,10 @@ def text(names: list[str], paths: list[Path]) -> str:
     try:
         return _recipe(names, paths)
     except UserError as error:
-        if REPLACE not in error.advice:
+        if REPLACE not in error.hint:
             raise
-        way = error.advice.replace(REPLACE, f"sciformer train text/gpt-char --data.files NAME ... {REPLACE}")
-        raise UserError(error.expected, error.found, way) from error
+        way = error.hint.replace(REPLACE, f"sciformer train text/gpt-char --data.files NAME ... {REPLACE}")
+        raise error.with_fields(hint=way) from error
 
 
 def _recipe(names: list[str], paths: list[Path]) -> str:
@@ -99,7 +99,9 @@ class _Seen:
         """Characters in all, where the files have so many bytes: the others are like those that were read."""
         found = max(self.characters, int(self.characters * size / self.read)) if self.read > SAMPLE else self.characters
         if found < LEAST:
-            raise UserError(f"a text of {LEAST} characters or more", f"{found}", "Bring more of it.")
+            raise UserError(
+                f"training needs a text of {LEAST} characters or more, not {found}", hint="Bring more of it."
+            )
         return found
 
 

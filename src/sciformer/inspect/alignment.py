@@ -55,7 +55,7 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     from ..translate import translate
 
     if not line.strip():
-        raise UserError("a sentence to align", "an empty one")
+        raise UserError("the sentence to align is empty")
     text = translate(run, [line])[0] if translation is None else translation
     model: Any = run.model
     record = Watch(hidden=False)
@@ -75,14 +75,14 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.words(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(f"a sentence with room for its translation in {only.window} tokens", "a longer one")
+            raise UserError(f"the sentence leaves no room for its translation in {only.window} tokens")
         first = int(np.flatnonzero(part > 0)[0])  # of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}
         back = {name: a[0, :, first - 1 :, first - 1 :] for name, a in record.attention.items()}
     if not maps:
         raise UserError(
-            "a model that looks at its source", "one without attention", "Train with --model.score additive."
+            "this model has no attention, so it does not look at its source", hint="Train with --model.score additive."
         )
     return Alignment([plain(word) for word in names[0]], [plain(word) for word in names[1]], maps, text, back)
 
@@ -93,12 +93,13 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
     block  that one alone, counted from 1, with two panels in a line: what fits on a page
     """
     if max(len(found.source), len(found.target)) > LONG:
-        raise UserError(f"a sentence of at most {LONG} tokens to draw", f"{len(found.source)}, {len(found.target)}")
+        sizes = f"{len(found.source)} and {len(found.target)}"
+        raise UserError(f"a sentence to draw must have at most {LONG} tokens, not {sizes}")
     maps = {title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
     labels = (found.target, found.source)
     if block is not None:
         if not 1 <= block <= len(maps):
-            raise UserError(f"a block from 1 to {len(maps)}", f"{block}")
+            raise UserError(f"block must be from 1 to {len(maps)}, not {block}")
         name, heads = list(maps.items())[block - 1]
         figure = draw_heads(heads, *labels, titles=[f"{name}, head {head + 1}" for head in range(len(heads))], across=2)
     elif mean:

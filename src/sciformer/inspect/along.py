@@ -40,7 +40,7 @@ def answers_along(found: Found) -> tuple[Along | None, str]:
             one_of("objective.along", objective.along, next(iter(found.judged.values())).samples)
         x = np.concatenate([part.samples[objective.along] for part in used])
         if x.dtype.kind not in "iuf":
-            raise UserError(f"numbers in the column `{objective.along}`", f"{x.dtype}")
+            raise UserError(f"column `{objective.along}` must hold numbers, not {x.dtype}", key="objective.along")
         good = np.isfinite(x)
         what, y = _answers(objective, used)
         group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None

@@ -53,7 +53,7 @@ def draw_weights(
     In a small matrix the values are written into the cells, but for those that round to zero. In a large one, labels
     that would not fit are left out at even steps.
     """
-    values = _array(weights, 2, "weights of shape (N, M)", "Take one sample and one head: weights[0, 0].")
+    values = _array(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
     labels = _labels(values.shape, rows, columns)
     if axes is None:
         axes = _figure(values.shape, *labels).subplots()
@@ -77,11 +77,11 @@ def draw_heads(
     titles   of the panels, in order; "head 1", "head 2", ... after the name of the block unless given
     """
     if across < 1:
-        raise UserError("one panel or more across", f"{across}")
+        raise UserError(f"across must be 1 panel or more, not {across}")
     lines = _panels(weights, across)
     panels = [panel for line in lines for panel in line]
     if titles is not None and len(titles) != len(panels):
-        raise UserError(f"{len(panels)} titles, one for each panel", f"{len(titles)}")
+        raise UserError(f"there are {len(titles)} titles for {len(panels)} panels")
     names = iter([name for name, _ in panels] if titles is None else titles)
     labels = [_labels(values.shape, rows, columns) for _, values in panels]
     low, high = _range([values for _, values in panels], None, None)
@@ -111,10 +111,10 @@ def draw_pattern(
     """Which of `keys` (n unless given) each of n queries may see: a filled cell is allowed."""
     keys = n if keys is None else keys
     if n < 1 or keys < 1:
-        raise UserError("one token or more", f"{n} queries and {keys} keys")
+        raise UserError(f"there must be 1 query and 1 key or more, not {n} queries and {keys} keys")
     if isinstance(pattern, Documents) and (pattern.queries.total, pattern.memory.total) != (n, keys):
         total = (pattern.queries.total, pattern.memory.total)
-        raise UserError("{} packed queries and {} keys".format(*total), f"{n} and {keys}")
+        raise UserError("this pattern packs {} queries and {} keys, not {} and {}".format(*total, n, keys))
     allowed = pattern.mask(n, keys).cpu().numpy().astype(np.float64)
     if axes is None:
         axes = _figure(allowed.shape, None, None).subplots()
@@ -131,13 +131,13 @@ def draw_pattern(
 
 def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[Panel]]:
     """Lines of named panels (N, M)."""
-    shape, advice = "weights of shape (H, N, M)", "Take one sample: weights[0]."
+    shape, hint = "(H, N, M)", "Take one sample: weights[0]."
     if isinstance(weights, Mapping):
         if not weights:
-            raise UserError("weights of one block or more", "none", "Was the forward pass given the Watch?")
-        blocks = {name: _array(heads, 3, f"{shape} for {name!r}", advice) for name, heads in weights.items()}
+            raise UserError("there are no weights to draw", hint="Was the forward pass given the Watch?")
+        blocks = {name: _array(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
         return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
-    panels = [(f"head {h + 1}", w) for h, w in enumerate(_array(weights, 3, shape, advice))]
+    panels = [(f"head {h + 1}", w) for h, w in enumerate(_array(weights, 3, "weights", shape, hint))]
     return [panels[h : h + across] for h in range(0, len(panels), across)]
 
 
@@ -170,12 +170,13 @@ def _paint(
     return image
 
 
-def _array(weights: Numbers, dimensions: int, expected: str, advice: str) -> Matrix:
+def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
     if isinstance(weights, Tensor):
         weights = weights.detach().to("cpu", torch.float64).numpy()
     array = np.asarray(weights, dtype=np.float64)
     if array.ndim != dimensions or array.size == 0:
-        raise UserError(expected, f"{array.shape}", advice if array.ndim > dimensions else "")
+        wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
+        raise UserError(f"{what} {wrong} {array.shape}", hint=hint if array.ndim > dimensions else "")
     return array
 
 
@@ -185,7 +186,7 @@ def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labe
         columns = rows
     for name, labels, count in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
         if labels is not None and len(labels) != count:
-            raise UserError(f"{count} labels for the {name} of weights {shape}", f"{len(labels)}")
+            raise UserError(f"there are {len(labels)} labels for the {count} {name} of weights {shape}")
     return rows, columns
 
 

@@ -95,8 +95,11 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
     which   (B,) the class, or the value, that is asked about; the likeliest class or the first value unless given
     """
     if not answers(step, assembly):
-        found = f"`objective.kind: {assembly.recipe.objective.kind}`"
-        raise UserError("an objective with one answer for each sample: classify, regress", found)
+        kind = assembly.recipe.objective.kind
+        raise UserError(
+            f"objective.kind must be classify or regress, with one answer for each sample, not {kind}",
+            key="objective.kind",
+        )
     model, record, was = step.model, Watch(hidden=False), step.training
     view = entering(step, assembly, batch)
     step.eval()

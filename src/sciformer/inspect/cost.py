@@ -62,7 +62,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     not depend on the device; in bfloat16 the activations take about half.
     """
     if not len(batch) or not batch.tokens:
-        raise UserError("one token or more to count on", f"{len(batch)} samples of {batch.tokens} tokens")
+        raise UserError(f"there are no tokens to count on: {len(batch)} samples of {batch.tokens} tokens")
     twin = copy.deepcopy(step).to("cpu").train()
     twin.zero_grad(set_to_none=True)
     inputs = batch.inputs("cpu")

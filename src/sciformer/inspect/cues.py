@@ -50,7 +50,8 @@ def cue_bias(predicted: ArrayLike, first: ArrayLike, second: ArrayLike) -> Bias:
     """Count the answers (n,) that follow the first or the second cue (n,), over samples whose cues disagree."""
     answer, one, other = (np.asarray(each).astype(str) for each in (predicted, first, second))
     if not answer.shape == one.shape == other.shape or answer.ndim != 1:
-        raise UserError("an answer and two cues for each sample", f"{answer.shape}, {one.shape} and {other.shape}")
+        shapes = f"{answer.shape}, {one.shape} and {other.shape}"
+        raise UserError(f"each sample must have an answer and two cues, but their shapes are {shapes}")
     fight = one != other
     answer, one, other = answer[fight], one[fight], other[fight]
     mine, theirs = answer == one, answer == other

@@ -43,7 +43,7 @@ def draw_history(
     """
     names = dict(columns) if isinstance(columns, Mapping) else {key: key for key in columns}
     if not names:
-        raise UserError("one column or more", "none")
+        raise UserError("there are no columns to draw")
     present = sorted({key for record in records for key in record} - {step})
     figure, axes = frame.start()
     curves = {}
@@ -91,7 +91,7 @@ def draw_along(
         mean, low, high = (None if part is None else frame.values(part) for part in band)
         for part in (mean, low, high):
             if part is not None and part.shape != places.shape:
-                raise UserError(f"{places.size} values of {name!r}, one for each x", f"shape {part.shape}")
+                raise UserError(f"{name!r} must have {places.size} values, one for each x, not the shape {part.shape}")
         assert mean is not None
         frame.line(axes, places[order], mean[order], i, name)
         if low is not None and high is not None:
@@ -150,11 +150,11 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
     """
     counts = np.asarray(matrix)
     if counts.ndim != 2 or counts.shape[0] != counts.shape[1] or counts.size == 0:
-        raise UserError("counts of shape (C, C)", f"{counts.shape}")
+        raise UserError(f"counts must have the shape (C, C) and not be empty, but have the shape {counts.shape}")
     c = len(counts)
     labels = [str(i) for i in range(c)] if names is None else [str(name) for name in names]
     if len(labels) != c:
-        raise UserError(f"{c} names of classes", f"{len(labels)}")
+        raise UserError(f"there are {len(labels)} names for {c} classes")
     totals = counts.sum(axis=1, keepdims=True)
     shares = np.divide(counts, totals, out=np.zeros(counts.shape), where=totals > 0)
     side = min(3.2, max(2.2, 0.55 * c))
@@ -196,7 +196,9 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
     """
     predicted, spread, truth = (frame.values(array).ravel() for array in (mean, std, target))
     if not predicted.size == spread.size == truth.size:
-        raise UserError("as many means as spreads and targets", f"{predicted.size}, {spread.size}, {truth.size}")
+        raise UserError(
+            f"the numbers of means, spreads and targets differ: {predicted.size}, {spread.size}, {truth.size}"
+        )
     good = np.isfinite(predicted) & np.isfinite(truth) & (spread > 0) & np.isfinite(spread)
     predicted, spread, truth = predicted[good], spread[good], truth[good]
     figure = frame.canvas()

@@ -48,11 +48,13 @@ def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = Non
     """
     a = _array(weights)[:, :, front:, front:]
     if a.shape[2] != a.shape[3]:
-        raise UserError("self-attention (B, H, N, N)", f"{a.shape}", "The map of a pooling has no distance.")
+        raise UserError(
+            f"distances need self-attention (B, H, N, N), not {a.shape}", hint="The map of a pooling has no distance."
+        )
     d = np.asarray(distance, np.float64)
     d = d if d.ndim == 3 else d[None]
     if d.shape[1:] != a.shape[2:]:
-        raise UserError(f"distances of {a.shape[2]} tokens", f"{d.shape}")
+        raise UserError(f"there must be distances of {a.shape[2]} tokens, not an array of shape {d.shape}")
     open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
     found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
@@ -134,7 +136,7 @@ def reach_along(
     x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
     which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
     if x.ndim != 1 or x.dtype.kind not in "iuf":
-        raise UserError(f"numbers in the column `{column}`", f"{x.dtype} of shape {x.shape}")
+        raise UserError(f"column `{column}` must hold a number for each sample, not {x.dtype} of shape {x.shape}")
     rows: list[tuple[float, dict[str, Reach]]] = []
     for value, members in gather(x.astype(np.float64)):
         few = members[even(len(members), samples_per_value)]

@@ -81,7 +81,8 @@ def faithfulness(
     batch = batch.take(np.flatnonzero(batch.stream.lengths > 1))
     if not answers(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
         found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
-        raise UserError("one answer for each of some samples of two tokens or more, and shares between 0 and 1", found)
+        needed = "samples of two tokens or more with one answer each, and shares between 0 and 1"
+        raise UserError(f"leaving out tokens needs {needed}, not {found}")
     removed = takes_any(assembly, tokens) if how == "auto" else how == "remove"
     ways = dict(scored(step, assembly, batch) if scores is None else scores)
     if "attention" in ways:

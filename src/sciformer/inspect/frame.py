@@ -115,7 +115,7 @@ def values(given: ArrayLike | Sequence[Any]) -> Values:
     """Numbers as an array; None is nan."""
     array = np.asarray(given, dtype=np.float64)  # None becomes nan
     if array.ndim == 0:
-        raise UserError("a sequence of numbers", f"{given!r}")
+        raise UserError(f"values must be a sequence of numbers, not {given!r}")
     return array
 
 

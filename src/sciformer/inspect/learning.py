@@ -24,7 +24,8 @@ def draw_steps(
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
-            raise UserError(f"{len(steps)} means and spreads of {name!r}, one for each step", f"{len(means)}")
+            counts = f"{len(means)} and {len(spreads)}"
+            raise UserError(f"{name!r} must have {len(steps)} means and spreads, one for each step, not {counts}")
         aside = 0.06 * (number - (len(curves) - 1) / 2)
         axes.errorbar(
             places + aside,

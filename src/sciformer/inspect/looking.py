@@ -74,7 +74,9 @@ def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
 def look_at(step: Any, assembly: Assembly, batch: Batch) -> Look:
     """Watch the model over samples as they come from a data set, hidden and normalised as for judging."""
     if len(assembly.tokens) > 1:
-        raise UserError("one stream of tokens to look at", f"{len(assembly.tokens)}")
+        raise UserError(
+            f"a model with {len(assembly.tokens)} streams of tokens cannot be looked at, only a model with one stream"
+        )
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
@@ -236,5 +238,5 @@ def _array(weights: Any) -> Floats:
         weights = weights.detach().to("cpu", torch.float64).numpy()
     array = np.asarray(weights, np.float64)
     if array.ndim != 4:
-        raise UserError("weights of shape (B, H, N, M)", f"{array.shape}")
+        raise UserError(f"weights must have the shape (B, H, N, M), not {array.shape}")
     return array

@@ -43,7 +43,11 @@ def principal(vectors: Array, count: int = 2) -> Principal:
     The entry of a direction that is farthest from zero is positive.
     """
     if len(vectors) < 2 or not np.isfinite(vectors).all():
-        raise UserError("two vectors or more, of numbers", f"{len(vectors)}" if len(vectors) < 2 else "NaN in them")
+        raise UserError(
+            f"a map needs 2 vectors or more, not {len(vectors)}"
+            if len(vectors) < 2
+            else "the vectors hold NaN or infinity"
+        )
     centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
     _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
     directions = directions[:count]
@@ -94,7 +98,7 @@ def check_picture(path: Path) -> None:
 def check_colours(found: Embedded, by: str) -> None:
     """Refuse a column that was asked for and is not there, but for the usual one."""
     if by != "label":
-        one_of("a column of the samples for the colours", by, found.samples)
+        one_of("the column for the colours", by, found.samples, key="--by")
 
 
 def write_map(path: Path, found: Embedded, by: str = "label") -> None:

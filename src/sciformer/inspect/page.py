@@ -105,7 +105,7 @@ class Page:
     def section(self, title: str, note: str | None = None) -> None:
         """A new section with a heading; what follows belongs to it."""
         if self._folds:
-            raise UserError("a section beside folded details", f"{title!r} inside of them", "End the `with` first.")
+            raise UserError(f"the section {title!r} cannot begin inside folded details", hint="End the `with` first.")
         if self._sections:
             self._parts.append("</section>")
         self._sections.append(title)
@@ -122,7 +122,7 @@ class Page:
         """A table; its first column names the rows. Columns of numbers stand to the right, floats have four digits."""
         for row in rows:
             if len(row) != len(head):
-                raise UserError(f"{len(head)} cells in every row, as in the head", f"{len(row)} in {list(row)!r}")
+                raise UserError(f"a row of the table has {len(row)} cells, but its head has {len(head)}: {list(row)!r}")
         cells = [[_write(cell) for cell in row] for row in rows]
         right = [bool(cells) and all(NUMBER.fullmatch(row[j]) for row in cells) for j in range(len(head))]
         marks = [' class="number"' if number else "" for number in right]
@@ -141,7 +141,7 @@ class Page:
     def figure(self, figure: Figure, caption: str, alt: str) -> None:
         """A picture, drawn now, on a white card; `alt` says what it shows to those who cannot see it."""
         if not alt.strip():
-            raise UserError("a text that stands for the picture", f"alt={alt!r}", "Say what it shows.")
+            raise UserError(f"the picture has no text that stands for it: alt={alt!r}", hint="Say what it shows.")
         picture = _draw(figure)
         sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # where a PNG keeps them
         width, height = (round(side * SCREEN / DOTS) for side in sides)
@@ -154,7 +154,7 @@ class Page:
     def facts(self, facts: Mapping[str, object]) -> None:
         """Names and values in two columns."""
         if not facts:
-            raise UserError("one fact or more", "none")
+            raise UserError("the list of facts is empty")
         pairs = [f"<dt>{_escape(name)}</dt><dd>{_escape(_write(value))}</dd>\n" for name, value in facts.items()]
         self._parts.append(f"<dl>\n{''.join(pairs)}</dl>")
 

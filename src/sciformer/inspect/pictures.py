@@ -40,7 +40,7 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", say
     and how it changes without those tokens.
     """
     if samples < 1:
-        raise UserError("one sample or more", f"{samples}")
+        raise UserError(f"the number of samples must be 1 or more, not {samples}", key="--samples")
     data, written = run.data(), []
     Path(out).mkdir(parents=True, exist_ok=True)
     with any_letters():

@@ -50,7 +50,7 @@ def figures(
         found = {n: {share: rejection(*pair, place[n], against, share) for share in SHARES} for n in names}
         left = np.array([[one.left for one in shares.values()] for shares in found.values()])
         if not left.any():
-            raise UserError(f"samples of {objective.background} among those that are kept", "none")
+            raise UserError(f"no samples of {objective.background} are among those that are kept")
         enough = [share for share, many in zip(SHARES, (left >= FEW).mean(axis=0) >= 0.5) if many]
         panels = {
             name: [
@@ -79,7 +79,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     fewer than ten have passed.
     """
     if not curves:
-        raise UserError("one class or more", "none")
+        raise UserError("there are no classes to draw")
     figure, axes = frame.start()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
     greatest = 10.0
@@ -116,7 +116,7 @@ def draw_sculpting(
             and cuts that leave fewer than 50 samples are not drawn
     """
     if not panels or not all(panels.values()):
-        raise UserError("one class and one cut or more", "none")
+        raise UserError("there are no classes to draw, or a class has no cuts")
     across = min(ACROSS, len(panels))
     down = -(-len(panels) // across)
     figure = frame.canvas()

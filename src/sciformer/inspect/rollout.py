@@ -26,7 +26,7 @@ def rollout(maps: Sequence[ArrayLike]) -> Floats:
     itself.
     """
     if not len(maps):
-        raise UserError("one map of attention or more", "none")
+        raise UserError("there are no maps of attention to multiply")
     return chain([halved(a) for a in maps])
 
 
@@ -47,7 +47,7 @@ def chain(layers: Sequence[Floats]) -> Floats:
     for layer in layers:
         if layer.ndim != 2 or layer.shape[0] != layer.shape[1] or layer.shape != found.shape:
             raise UserError(
-                "self-attention (H, N, N) of one sample, of as many tokens in every block", f"{layer.shape}"
+                f"maps must be self-attention (H, N, N) of one sample, of the same N in every block, not {layer.shape}"
             )
     for layer in layers[1:]:
         found = layer @ found

@@ -46,7 +46,7 @@ def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imp
         **_sections(tensors, str(path)),
     }
     recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
-    weights = take_all(_links(recipe.model.depth), tensors, str(path))
+    weights = take_all(_links(recipe.model.depth), tensors, str(path), path)
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
@@ -58,17 +58,20 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {name: torch.from_numpy(file[name]) for name in file.files}
     except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise UserError(f"a whole .npz file of nothing but numbers at {path}", f"{error}") from error
+        raise UserError(f"{path} is not a whole .npz file of nothing but numbers: {error}", file=path) from error
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
     """The sections `tokens`, `model` and `objective`, from names and shapes."""
     first, inner = f"{ENCODER}/inp_transform/kernel", f"{ENCODER}/enc_layers/0/ffn/layer_with_weights-0/kernel"
     if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
-        expected = f"the weights of ASTROMER 1 in {where}, {first} and others"
-        raise UserError(expected, listed(sorted(tensors)) or "none")
+        there = listed(sorted(tensors)) or "no weights"
+        raise UserError(f"{where} must have the weights of ASTROMER 1, {first} and others, but has {there}", file=where)
     if tensors[first].shape[0] != 1:
-        raise UserError(f"one number for each point in `{first}`: its magnitude", f"{tensors[first].shape[0]}")
+        raise UserError(
+            f"`{first}` must take a single number for each point, its magnitude, not {tensors[first].shape[0]}",
+            file=where,
+        )
     dim, hidden = tensors[inner].shape
     blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER}/enc_layers/")}
     tokens = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
@@ -28,10 +29,14 @@ HARMLESS = """
 
 
 class Config:
-    """The keys of a config.json; each is asked for once, and `done` refuses what nobody asked for."""
+    """The keys of a config.json; each is asked for once, and `done` refuses what nobody asked for.
 
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values, self.where, self.asked = dict(values), where, set(HARMLESS.split())
+    where    how errors call it
+    file     the file itself, where there is one
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str, file: Path | None = None) -> None:
+        self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS.split())
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
         """The value of a key, of one of these types (int unless given); null counts as absent."""
@@ -39,18 +44,19 @@ class Config:
         value = self.values.get(key)
         if value is None:
             if default is ABSENT:
-                raise UserError(f"a key `{key}` in {self.where}", "none")
+                raise UserError(f"the key `{key}` is missing in {self.where}", file=self.file)
             return default
         kinds = kinds or (int,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-            raise UserError(f"`{key}` in {self.where} as {' or '.join(kind.__name__ for kind in kinds)}", repr(value))
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise UserError(f"`{key}` in {self.where} must be of the type {names}, not {value!r}", file=self.file)
         return value
 
     def size(self, key: str, default: Any = ABSENT) -> int:
         """A number of one or more."""
         value: int = self.get(key, default)
         if value < 1:
-            raise UserError(f"`{key}` of 1 or more in {self.where}", f"{value}")
+            raise UserError(f"`{key}` in {self.where} must be 1 or more, not {value}", file=self.file)
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
@@ -58,7 +64,8 @@ class Config:
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
-            raise UserError(f"`{key}: {' or '.join(shown(one) for one in allowed)}` in {self.where}", shown(value))
+            fits = " or ".join(shown(one) for one in allowed)
+            raise UserError(f"`{key}` in {self.where} must be {fits}, not {shown(value)}", file=self.file)
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
         """Our name for the value of a key."""
@@ -72,9 +79,9 @@ class Config:
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:
                 raise UserError(
-                    f"only keys that are known here in {self.where}",
-                    f"`{key}: {shown(value)}`",
-                    "If it does not change what the model computes, take it out of the file.",
+                    f"{self.where} has a key that is not known here: `{key}: {shown(value)}`",
+                    hint="If it does not change what the model computes, take it out of the file.",
+                    file=self.file,
                 )
 
 

@@ -38,7 +38,7 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
 
     overwrite    replace what an earlier export left in that folder
     """
-    one_of("the format", format, FORMATS)
+    one_of("the format", format, FORMATS, key="--format")
     out = Path(out).expanduser()
     _check(out, overwrite, FILES if format == "huggingface" else onnx.FILES)
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
@@ -49,8 +49,11 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
         cause = error if isinstance(error, OSError) else error.__cause__  # a folder speaks of a run
         if not isinstance(cause, OSError):
             raise
-        advice = "Make room on that disk, or name another folder with --out."
-        raise UserError(f"to write a model to {out}", f"{cause.strerror or cause}", advice) from error
+        raise UserError(
+            f"the model cannot be written to {out}: {cause.strerror or cause}",
+            hint="Make room on that disk, or name another folder with --out.",
+            file=out,
+        ) from error
     finally:
         shutil.rmtree(partial.path, ignore_errors=True)
     return notes
@@ -78,7 +81,9 @@ def family(run: Run) -> Family:
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
-        raise UserError("`model.kind: encoder` or `decoder`, for Hugging Face", f"`model.kind: {model.kind}`")
+        raise UserError(
+            f"Hugging Face needs `model.kind: encoder` or `decoder`, not `model.kind: {model.kind}`", key="model.kind"
+        )
     likeness = (model.norm == "rms") + (model.position == "rotary") + (model.activation == "swiglu")
     return LLAMA if likeness >= 2 else GPT2
 
@@ -88,7 +93,9 @@ def _text(run: Run) -> Text:
     tokens = list(run.assembly.tokens.values())
     if len(tokens) != 1 or not isinstance(tokens[0], Text):
         kinds = ", ".join(stream.kind for stream in tokens)
-        raise UserError("one stream of tokens of the kind text or patches, for Hugging Face", kinds)
+        raise UserError(
+            f"Hugging Face needs a single stream of tokens of the kind text or patches, not {kinds}", key="tokens.kind"
+        )
     return tokens[0]
 
 
@@ -97,14 +104,21 @@ def _check(out: Path, overwrite: bool, files: tuple[str, ...]) -> None:
     if not out.exists():
         return
     if not out.is_dir():
-        raise UserError(f"a folder, or nothing, at {out}", "a file", "Name another with --out.")
+        raise UserError(f"{out} is a file, not a folder", hint="Name a folder with --out.", file=out)
     there = sorted(path.name for path in out.iterdir())
     if there and not overwrite:
-        raise UserError(f"nothing yet at {out}", ", ".join(there[:4]), "Name another with --out, or say --overwrite.")
+        raise UserError(
+            f"{out} is not empty: there are {', '.join(there[:4])}",
+            hint="Name another folder with --out, or replace them with --overwrite.",
+            file=out,
+        )
     others = [name for name in there if name not in files]
     if others:
-        advice = "Only what an export wrote is replaced; name another folder with --out."
-        raise UserError(f"nothing but an earlier export at {out}", ", ".join(others[:4]), advice)
+        raise UserError(
+            f"{out} has files that are not of an earlier export: {', '.join(others[:4])}",
+            hint="Only what an export wrote is replaced; name another folder with --out.",
+            file=out,
+        )
 
 
 def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:

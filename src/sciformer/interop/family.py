@@ -91,7 +91,8 @@ def tied(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, 
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
             raise UserError(
-                f"`{head}` equal to `{embedding}`, as `tie_word_embeddings: true` says in {config.where}", "others"
+                f"`{head}` differs from `{embedding}`, though {config.where} has `tie_word_embeddings: true`",
+                file=config.file,
             )
         del tensors[head]
     return tie
@@ -104,5 +105,8 @@ def refuse(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
         fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
         if found not in fits:
             choice = " or ".join(shown(one) for one in fits)
-            advice = "Hugging Face has no class for that."
-            raise UserError(f"`{key}: {choice}`, for {what}", f"`{key}: {shown(found)}`", advice)
+            raise UserError(
+                f"{what} needs `{key}: {choice}`, not `{key}: {shown(found)}`",
+                hint="Hugging Face has no class for that.",
+                key=key,
+            )

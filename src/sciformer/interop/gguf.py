@@ -46,10 +46,10 @@ def read_gguf(path: Path) -> Foreign:
     fields = {name: field.contents() for name, field in reader.fields.items()}
     kind = fields.get("general.architecture")
     if kind != "llama":
-        raise UserError(f"`general.architecture: llama` in {path}", repr(kind))
+        raise UserError(f"`general.architecture` in {path} must be llama, not {kind!r}", file=path)
     own = {key.removeprefix("llama."): value for key, value in fields.items() if key.startswith("llama.")}
     names = {tensor.name for tensor in reader.tensors}
-    config = _config(Config(own, f"{path.name}, llama.*"), tied="output.weight" not in names)
+    config = _config(Config(own, f"`llama.*` of {path.name}", path), tied="output.weight" not in names)
     tensors = _tensors(reader, config["num_attention_heads"], config["num_key_value_heads"])
     config["vocab_size"] = len(tensors["model.embed_tokens.weight"])
     ids = {key: fields.get(f"tokenizer.ggml.{role}_token_id") for role, key in ROLES.items()}
@@ -58,23 +58,28 @@ def read_gguf(path: Path) -> Foreign:
     name = str(fields.get("general.name", path.stem))
     quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
     notes = [f"weights were stored as {', '.join(quantised)}"]
-    return Foreign(name, config, tensors, _tokenizer(fields, special, path), special, notes=notes, where=path.name)
+    tokenizer = _tokenizer(fields, special, path)
+    return Foreign(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
 
 
 def _open(path: Path) -> Any:
     if not path.is_file():
-        raise UserError(f"a file at {path}", "none")
+        raise UserError(f"there is no file {path}", file=path)
     try:
         return _package("gguf").GGUFReader(path)
     except (ValueError, IndexError, OSError, OverflowError) as error:
-        raise UserError(f"a whole .gguf file at {path}", f"{error}", "Was it fetched whole?") from error
+        raise UserError(
+            f"{path} is not a whole .gguf file: {error}", hint="Was it fetched whole?", file=path
+        ) from error
 
 
 def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise UserError("the package `gguf` to read such a file", "none installed", "pip install gguf") from error
+        raise UserError(
+            "the package gguf, which reads .gguf files, is not installed", hint="pip install gguf"
+        ) from error
 
 
 def _config(own: Config, tied: bool) -> dict[str, Any]:
@@ -121,7 +126,7 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     for key, known in (("model", ("gpt2",)), ("pre", SPLITS)):
         value = fields.get(f"tokenizer.ggml.{key}")
         if value not in known:
-            raise UserError(f"`tokenizer.ggml.{key}: {' or '.join(known)}` in {path}", repr(value))
+            raise UserError(f"`tokenizer.ggml.{key}` in {path} must be {' or '.join(known)}, not {value!r}", file=path)
     library = package()
     words, kinds = fields["tokenizer.ggml.tokens"], fields.get("tokenizer.ggml.token_type", [])
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]

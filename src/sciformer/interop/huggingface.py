@@ -49,6 +49,7 @@ class Foreign:
     pool: str = ""
     notes: list[str] = field(default_factory=list)
     where: str = "config.json"
+    file: Path | None = None
 
 
 def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any] | None = None, say: Any = None) -> Run:
@@ -71,7 +72,7 @@ def import_model(source: str | Path, run: str | Path, changes: Mapping[str, Any]
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
     files = {FILE: foreign.tokenizer}
     made = Imported(foreign.name, recipe, weights, state, foreign.config, foreign.notes, files)
-    write_run(run, made, source, lambda assembly: _check_size(weights, assembly, foreign.where))
+    write_run(run, made, source, lambda assembly: _check_size(weights, assembly, foreign))
     for note in foreign.notes if say else ():
         say(note)
     return Run(run)
@@ -95,12 +96,21 @@ def _other(source: Path, changes: Mapping[str, Any] | None) -> Imported | None:
 def read_folder(folder: Path) -> Foreign:
     """The files of a folder."""
     if not folder.is_dir():
-        raise UserError(f"a folder of a Hugging Face model at {folder}", "a file" if folder.exists() else "nothing")
-    config, notes = read_json(folder / "config.json"), list[str]()
-    _family(Config(config, "config.json"))
+        found = f"{folder} is a file, not a folder" if folder.exists() else f"there is no folder {folder}"
+        raise UserError(f"{found} of a Hugging Face model", file=folder)
+    file, notes = folder / "config.json", list[str]()
+    config = read_json(file)
+    _family(Config(config, "config.json", file))
     pool = read_pooling(folder, notes)
     return Foreign(
-        folder.resolve().name, config, read_tensors(folder), read_tokenizer(folder), read_names(folder), pool, notes
+        folder.resolve().name,
+        config,
+        read_tensors(folder),
+        read_tokenizer(folder),
+        read_names(folder),
+        pool,
+        notes,
+        file=file,
     )
 
 
@@ -108,7 +118,7 @@ def convert(
     foreign: Foreign, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
     """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
-    config = Config(foreign.config, foreign.where)
+    config = Config(foreign.config, foreign.where, foreign.file)
     family, kind = _family(config), config.get("model_type", "", str)
     tensors = family.plain(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
@@ -116,7 +126,9 @@ def convert(
     sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
     if foreign.pool:
         if sections["model"]["kind"] != "encoder":
-            raise UserError("an encoder, for the pooling in modules.json", f"`model_type: {kind}`")
+            raise UserError(
+                f"the pooling in modules.json needs an encoder, not `model_type: {kind}`", file=foreign.file
+            )
         sections["model"]["pool"] = foreign.pool
     config.done()
     recipe = Recipe.of(
@@ -128,11 +140,14 @@ def convert(
         changes,
         where="in changes of the imported recipe",
     )
-    weights = take_all(family.links(recipe), tensors, foreign.where)
+    weights = take_all(family.links(recipe), tensors, foreign.where, foreign.file)
     if POSITION in weights:
         places, context = len(weights[POSITION]), recipe.tokens.context
         if context > places:
-            raise UserError(f"tokens.context of at most {places}, the places that were learned", f"{context}")
+            raise UserError(
+                f"tokens.context must be at most {places}, the places that were learned, not {context}",
+                key="tokens.context",
+            )
         weights[POSITION] = weights[POSITION][:context].clone()
     return recipe, weights
 
@@ -141,15 +156,20 @@ def _family(config: Config) -> Family:
     """The family that a configuration names."""
     kind = config.get("model_type", "", str)
     if kind not in FAMILIES:
-        raise UserError(f"`model_type` in {config.where} to be one of {', '.join((*FAMILIES, *MODELS))}", repr(kind))
+        known = ", ".join((*FAMILIES, *MODELS))
+        raise UserError(f"`model_type` in {config.where} must be one of {known}, not {kind!r}", file=config.file)
     return FAMILIES[kind]
 
 
-def _check_size(weights: dict[str, Tensor], assembly: Assembly, where: str) -> None:
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: Foreign) -> None:
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
     if len(weights[EMBEDDING]) != size:
-        raise UserError(f"vectors for {size} tokens, as `vocab_size` in {where} says", f"{len(weights[EMBEDDING])}")
+        raise UserError(
+            f"there must be vectors for {size} tokens, as `vocab_size` in {foreign.where} says, not for "
+            f"{len(weights[EMBEDDING])}",
+            file=foreign.file,
+        )
 
 
 def _gguf(path: Path) -> Foreign:

@@ -90,7 +90,7 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     }
     notes.append(RESIZED)
     recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
-    weights = take_all(found.links(recipe.model), found.tensors, str(source))
+    weights = take_all(found.links(recipe.model), found.tensors, str(source), source)
     objective: dict[str, Any] = {}
     if found.classes:
         order = in_order(found.classes)
@@ -108,9 +108,9 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
 def _read(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[Read, dict[str, Any]]:
     """A model, and how others described it."""
     if not source.is_dir():
-        return _timm(read_weights(source), Config({}, str(source)), changes, notes), {"model_type": "timm"}
+        return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
     values = read_json(source / "config.json")
-    config, tensors = Config(values, "config.json"), read_tensors(source)
+    config, tensors = Config(values, "config.json", source / "config.json"), read_tensors(source)
     if "architecture" in values and "model_type" not in values:
         return _timm(tensors, config, changes, notes), values
     return _huggingface(source, tensors, config, notes), values
@@ -121,7 +121,7 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
     kind, names = config.get("model_type", "", str), vit.HUGGINGFACE
     tensors, picture, model = vit.plain(tensors, notes), vit.picture(config), vit.sizes(config)
     config.only("problem_type", "single_label_classification")
-    vit.enter(tensors, names, picture, config.where)
+    vit.enter(tensors, names, picture, config.where, config.file)
     classes = class_names(config.get("id2label", {}, dict), tensors.get(f"{names.head}.weight"))
     decoder = mae.told(config) if kind == "vit_mae" else None
     config.done()
@@ -132,14 +132,16 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
 def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> Read:
     """A vision transformer of timm, or a masked autoencoder with such names."""
     if not timm.is_timm(tensors):
-        some = ", ".join(sorted(tensors)[:6]) or "none"
-        raise UserError(f"the weights of a vision transformer of timm in {config.where}", some)
+        some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
+        raise UserError(
+            f"the weights of {config.where} are not those of a vision transformer of timm: {some}", file=config.file
+        )
     names, told = timm.TIMM, timm.arguments(config)
-    tensors = timm.plain(tensors, config.where)
+    tensors = timm.plain(tensors, config.where, config.file)
     about: dict[str, Any] = config.get("pretrained_cfg", {}, dict)
     size = told.get("img_size", None, int, list) or (about.get("input_size") or [])[1:] or None
-    picture = timm.picture(tensors, [size, size] if isinstance(size, int) else size, config.where)
-    vit.enter(tensors, names, picture, config.where)
+    picture = timm.picture(tensors, [size, size] if isinstance(size, int) else size, config.where, config.file)
+    vit.enter(tensors, names, picture, config.where, config.file)
     labels = config.get("label_names", about.get("label_names") or [], list)
     classes = class_names(dict(enumerate(labels)), tensors.get(f"{names.head}.weight"))
     model = timm.sizes(tensors, changes.get("model.heads", told.get("num_heads", None)), notes)
@@ -147,7 +149,7 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     config.done()
     if "mean" not in about:
         notes.append(timm.UNSCALED)
-    scaled = scaling(about.get("mean"), about.get("std"), picture.channels, config.where)
+    scaled = scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
     return Read("timm", picture, model, tensors, names, scaled, classes, mae.shaped(tensors, notes))
 
 

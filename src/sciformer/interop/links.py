@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -31,14 +32,16 @@ class Link:
     halves: tuple[int, ...] = ()
     zeros: bool = False
 
-    def take(self, theirs: dict[str, Tensor]) -> Tensor:
+    def take(self, theirs: dict[str, Tensor], file: Path | str | None = None) -> Tensor:
         """Ours, from theirs; what was used is removed."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = theirs.pop(name)
             part = part.T if self.turned else part
             if self.rows and part.shape[0] != self.rows[i]:
-                raise UserError(f"{self.rows[i]} rows in `{name}`, as the configuration says", f"{part.shape[0]}")
+                raise UserError(
+                    f"`{name}` must have {self.rows[i]} rows, as the configuration says, not {part.shape[0]}", file=file
+                )
             parts.append(neighbours(part, self.halves[i]) if self.halves and self.halves[i] else part)
         whole = torch.cat(parts)
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
@@ -46,7 +49,7 @@ class Link:
     def give(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Theirs, from ours."""
         if self.ours not in ours and not self.zeros:
-            raise UserError(f"a weight `{self.ours}` in the run", "none")
+            raise UserError(f"the weight `{self.ours}` is missing in the run")
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
         given = {}
         for i, part in enumerate(whole.split(self.rows) if self.rows else [whole]):
@@ -55,18 +58,25 @@ class Link:
         return given
 
 
-def take_all(links: Iterable[Link], theirs: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+def take_all(
+    links: Iterable[Link], theirs: Mapping[str, Tensor], where: str, file: Path | str | None = None
+) -> dict[str, Tensor]:
     """All of ours; every weight of theirs must find its place."""
     links, left = list(links), dict(theirs)
     missing = [name for link in links for name in link.theirs if name not in left]
     if missing:
         raise UserError(
-            f"weights {listed(missing)} in {where}", "none of that name", f"There are {listed(sorted(left))}."
+            f"weights of {where} are missing: {listed(missing)}",
+            hint=f"There are {listed(sorted(left))}.",
+            file=file,
         )
-    ours = {link.ours: link.take(left) for link in links}
+    ours = {link.ours: link.take(left, file) for link in links}
     if left:
-        advice = "They would change what the model computes; such a model is not known here."
-        raise UserError(f"only weights of the kind of model that {where} says it is", listed(sorted(left)), advice)
+        raise UserError(
+            f"weights of {where} are not of the kind of model that it says it is: {listed(sorted(left))}",
+            hint="They would change what the model computes; a model with them is not known here.",
+            file=file,
+        )
     return ours
 
 
@@ -75,7 +85,7 @@ def give_all(links: Iterable[Link], ours: Mapping[str, Tensor]) -> dict[str, Ten
     links = list(links)
     left = sorted(ours.keys() - {link.ours for link in links})
     if left:
-        raise UserError("only weights that Hugging Face has a place for", listed(left))
+        raise UserError(f"Hugging Face has no place for the weights {listed(left)}")
     return {name: tensor for link in links for name, tensor in link.give(ours).items()}
 
 

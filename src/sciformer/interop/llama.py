@@ -134,8 +134,9 @@ def rotary_base(config: Config) -> float:
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
             raise UserError(
-                f"rotary positions as they are, `{key}` of the type default in {config.where}",
-                f"`{key}: {config.values[key]}`",
+                f"rotary positions cannot be scaled here: `{key}` in {config.where} must be of the type default, not "
+                f"{config.values[key]}",
+                file=config.file,
             )
     return float(base)
 

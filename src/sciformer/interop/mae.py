@@ -84,8 +84,11 @@ def told(config: Config) -> Told:
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
     if hidden / dim != ratio:
-        found = f"{hidden / dim:g} and {ratio:g}"
-        raise UserError(f"inner layers of decoder and encoder as wide, over their width, in {config.where}", found)
+        raise UserError(
+            f"inner layers must be as wide over their width in the decoder as in the encoder, but {config.where} has "
+            f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder",
+            file=config.file,
+        )
     depth, heads = config.size("decoder_num_hidden_layers", 8), config.size("decoder_num_attention_heads", 16)
     target = "patch" if config.get("norm_pix_loss", False, bool) else "pixels"
     share = config.get("mask_ratio", 0.75, float)
@@ -111,7 +114,7 @@ def enter(tensors: dict[str, Tensor], names: DecoderNames) -> None:
     """Places, hidden vector and, under a name beside that of the places, the vector of the class token in our form."""
     for name in (names.places, names.hidden):
         if name not in tensors:
-            raise UserError(f"a weight {name} of the decoder", "none")
+            raise UserError(f"the weight {name} of the decoder is missing")
     places = tensors[names.places].flatten(0, -2)
     tensors[names.places], tensors[f"{names.places}.first"] = places[1:], places[0] - places[1]
     tensors[names.hidden] = tensors[names.hidden].flatten()
@@ -137,7 +140,8 @@ def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Writte
     model, network = recipe.model, run.model
     refuse(recipe, "ViTMAE", wanted(recipe) | {"model.readout_layer": False})
     if found.patch[0] != found.patch[1] or found.height != found.width:
-        raise UserError("square images and patches, for ViTMAE", f"{found.height} x {found.width} by {found.patch}")
+        sides = f"{found.height} x {found.width} by {found.patch}"
+        raise UserError(f"ViTMAE needs square images and patches, not {sides}")
     weights, notes = with_places(weights, POSITION, network.trunk.position, tokens)  # type: ignore[union-attr]
     weights, _ = with_places(weights, TABLE, network.mask_decoder.trunk.position, tokens)  # type: ignore[union-attr]
     named = give_all([*vit.links(HUGGINGFACE, model, False), *links(HUGGINGFACE, names, model)], weights)

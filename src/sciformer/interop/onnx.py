@@ -58,11 +58,13 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     used = [value.name for value in made.graph.input]
     content = made.SerializeToString()
     if len(content) >= LARGEST:
-        raise UserError("a model of less than 2 GB, for one file of ONNX", f"{len(content) / 1e9:.1f} GB")
+        raise UserError(f"the model takes {len(content) / 1e9:.1f} GB, but one file of ONNX must have less than 2 GB")
     apart, rounding = check(content, run, columns, used)
     if not apart <= max(CLOSE, 3 * rounding):
-        found = f"{apart:.2g} apart, where rounding moves them by {rounding:.2g}"
-        raise UserError(f"answers of the graph within {CLOSE:g} of the library's", found, "Nothing was written.")
+        raise UserError(
+            f"the answers of the graph must be within {CLOSE:g} of the library's, but are {apart:.2g} apart, where "
+            f"rounding moves them by {rounding:.2g}; nothing was written"
+        )
     folder.path.mkdir(parents=True, exist_ok=True)
     (folder.path / "model.onnx").write_bytes(content)
     about = describe(run, made)
@@ -82,21 +84,27 @@ def packages() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise UserError(f"the package {name}", "none", "pip install 'sciformer[export]'") from error
+            raise UserError(f"the package {name} is not installed", hint="pip install 'sciformer[export]'") from error
 
 
 def _admit(run: Run) -> None:
     """Refuse a run whose model has no answer for each sample in one pass."""
     kind, objective = run.recipe.model.kind, run.recipe.objective
     if kind in ("decoder", "encoder_decoder"):
-        advice = "What writes token by token needs a loop around it; --format huggingface writes decoders of text."
-        raise UserError("an encoder that answers in one pass, for ONNX", f"`model.kind: {kind}`", advice)
+        raise UserError(
+            f"ONNX needs an encoder that answers in one pass, not `model.kind: {kind}`",
+            hint="What writes token by token needs a loop around it; --format huggingface writes decoders of text.",
+            key="model.kind",
+        )
     if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
-        advice = "Train it for such an answer first: sciformer finetune RECIPE --from RUN"
-        found = f"`objective.kind: {objective.kind}`"
-        raise UserError("an objective with an answer for each sample (classify, regress), for ONNX", found, advice)
+        kinds = "an objective with an answer for each sample (classify, regress)"
+        raise UserError(
+            f"ONNX needs {kinds}, not `objective.kind: {objective.kind}`",
+            hint="Train it for classes or values first: sciformer finetune RECIPE --from RUN",
+            key="objective.kind",
+        )
     if len(run.assembly.tokens) != 1:
-        raise UserError("one stream of tokens, for ONNX", f"{len(run.assembly.tokens)}")
+        raise UserError(f"ONNX needs a single stream of tokens, but the run has {len(run.assembly.tokens)}")
 
 
 class Graph(nn.Module):
@@ -201,15 +209,17 @@ def _trace(graph: Graph, columns: Columns) -> Any:
             )
     except Exception as error:  # whatever its many parts may raise
         reason = str(error.__cause__ or error).strip().splitlines()
-        advice = "Trunks of other kinds can be written; the library itself runs every model."
         raise UserError(
-            "a model that torch.onnx.export can write", reason[0] if reason else repr(error), advice
+            f"torch.onnx.export cannot write the model: {reason[0] if reason else repr(error)}",
+            hint="Trunks of other kinds can be written; the library itself runs every model.",
         ) from error
     assert program is not None
     made = program.model_proto
     fixed = [value.name for value in made.graph.input if not _free(value, len(free))]
     if fixed:
-        raise UserError("a model for any number of samples and tokens", f"fixed sizes of {', '.join(fixed)}")
+        raise UserError(
+            f"the graph must take any number of samples and tokens, but the sizes of {', '.join(fixed)} are fixed"
+        )
     used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
     kept = [value for value in made.graph.input if value.name in used]
     del made.graph.input[:]

@@ -32,7 +32,9 @@ def whole(run: Run) -> tuple[int, int] | None:
     if not together:
         return None
     if getattr(tokens, "varies", False):
-        raise UserError("images of one size, for an ONNX graph of a model that works on a grid", "several sizes")
+        raise UserError(
+            "an ONNX graph of a model that works on a grid needs images of equal size, but the run has several sizes"
+        )
     return places[0], places[1]
 
 

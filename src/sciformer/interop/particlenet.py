@@ -27,7 +27,7 @@ def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
         ("a layer before the last one", not hidden),
     ):
         if wrong:
-            raise UserError(f"a ParticleNet with {key} in {where}", "another one")
+            raise UserError(f"the ParticleNet in {where} must have {key}", file=where)
     sections = {
         "tokens": {
             "kind": "particles",
@@ -40,7 +40,7 @@ def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
         | {"activation": "relu", "dropout": 0.1},
     }
     classes = class_names(len(tensors[f"fc.{len(hidden)}.weight"]))
-    weights = take_all(_links(tensors, widths, len(hidden)), tensors, where)
+    weights = take_all(_links(tensors, widths, len(hidden)), tensors, where, where)
     notes = []
     if "model.neighbours" not in changes:
         notes.append(

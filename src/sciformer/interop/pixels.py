@@ -18,7 +18,9 @@ HALF = 0.5  # mean and deviation of the first vision transformers, for pixels fr
 Scaling = tuple[list[float], list[float]]
 
 
-def scaling(mean: Any, deviation: Any, channels: int, where: str, brightest: float = BRIGHTEST) -> Scaling:
+def scaling(
+    mean: Any, deviation: Any, channels: int, where: str, brightest: float = BRIGHTEST, file: Path | None = None
+) -> Scaling:
     """Mean and deviation of the channels in units of pixels in files, from those of pixels over `brightest`."""
     found = []
     for name, values in (("mean", mean), ("std", deviation)):
@@ -26,7 +28,10 @@ def scaling(mean: Any, deviation: Any, channels: int, where: str, brightest: flo
         values = [values] * channels if isinstance(values, (int, float)) else values
         numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
         if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
-            raise UserError(f"a {name} for each of {channels} channels in {where}", f"{values}")
+            above = " above 0" if name == "std" else ""
+            raise UserError(
+                f"{where} must have a {name}{above} for each of {channels} channels, not {values}", file=file
+            )
         found.append([one * brightest for one in values])
     return found[0], found[1]
 
@@ -41,10 +46,10 @@ def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
     found = read_json(folder / FILE)
     factor = found.get("rescale_factor", 1 / BRIGHTEST) if found.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:
-        raise UserError(f"`rescale_factor` above 0 in {folder / FILE}", f"{factor}")
+        raise UserError(f"`rescale_factor` in {folder / FILE} must be above 0, not {factor}", file=folder / FILE)
     if not found.get("do_normalize", True):
-        return scaling(0.0, 1.0, channels, FILE, 1 / factor)
-    return scaling(found.get("image_mean"), found.get("image_std"), channels, FILE, 1 / factor)
+        return scaling(0.0, 1.0, channels, FILE, 1 / factor, folder / FILE)
+    return scaling(found.get("image_mean"), found.get("image_std"), channels, FILE, 1 / factor, folder / FILE)
 
 
 def written(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
@@ -67,7 +72,7 @@ def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
     if head is None:
         return []
     if len(head) < 2:
-        raise UserError("a head for two classes or more", f"one for {len(head)}")
+        raise UserError(f"the head must be for two classes or more, not {len(head)}")
     names = [str(given.get(str(i), given.get(i, i))) for i in range(len(head))]
     times = Counter(names)
     return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]

@@ -22,11 +22,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        raise UserError(f"a file {path}", f"{error.strerror}") from error
+        raise UserError(f"{path} cannot be read: {error.strerror}", file=path) from error
     except ValueError as error:
-        raise UserError(f"plain JSON in {path}", f"{error}") from error
+        raise UserError(f"{path} is not plain JSON: {error}", file=path, line=getattr(error, "lineno", None)) from error
     if not isinstance(found, dict):
-        raise UserError(f"keys and values in {path}", f"a {type(found).__name__}")
+        raise UserError(f"{path} must hold keys and values, not a {type(found).__name__}", file=path)
     return found
 
 
@@ -37,32 +37,41 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
             return read(folder / name)
         if (folder / f"{name}.index.json").is_file():
             return _shards(folder, f"{name}.index.json", read)
-    names = sorted(path.name for path in folder.iterdir())
-    raise UserError(f"{SAFE} (or {PICKLED}) in {folder}", ", ".join(names[:8]) or "nothing")
+    names = ", ".join(sorted(path.name for path in folder.iterdir())[:8])
+    raise UserError(
+        f"{folder} has no {SAFE} (or {PICKLED})" + (f", only {names}" if names else ": it is empty"), file=folder
+    )
 
 
 def _shards(folder: Path, index: str, read: Any) -> dict[str, Tensor]:
     """Weights in several files, as an index names them."""
     places = read_json(folder / index).get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise UserError(f"`weight_map` in {folder / index}", repr(places))
+        raise UserError(
+            f"`weight_map` in {folder / index} must name the file of each weight, not {places!r}", file=folder / index
+        )
     found: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
         if not isinstance(name, str) or Path(name).name != name:
-            raise UserError(f"names of files beside it in {folder / index}", repr(name))
+            raise UserError(f"{folder / index} must name files beside it, not {name!r}", file=folder / index)
         if not (folder / name).is_file():
-            raise UserError(f"{name} in {folder}, as its index says", "none", "Was it fetched whole?")
+            raise UserError(
+                f"{folder} has no {name}, which its index names", hint="Was it fetched whole?", file=folder / name
+            )
         found |= read(folder / name)
     lost = sorted(places.keys() - found.keys())
     if lost:
-        raise UserError(f"the weights of {folder / index} in its files", f"no {', '.join(lost[:4])}")
+        raise UserError(
+            f"weights that {folder / index} names are missing in its files: {', '.join(lost[:4])}", file=folder / index
+        )
     return found
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The weights of one file."""
     if not path.is_file():
-        raise UserError(f"a file of weights at {path}", "a folder" if path.exists() else "nothing")
+        found = f"{path} is a folder, not a file" if path.exists() else f"there is no file {path}"
+        raise UserError(f"{found} of weights", file=path)
     return read_safe(path) if path.suffix == ".safetensors" else read_pickled(path)
 
 
@@ -72,7 +81,7 @@ def read_safe(path: Path) -> dict[str, Tensor]:
         with safetensors.safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
     except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"a whole file at {path}", f"{error}", "Was it fetched whole?") from error
+        raise UserError(f"{path} is not a whole file: {error}", hint="Was it fetched whole?", file=path) from error
 
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
@@ -81,14 +90,16 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
         reason = str(error).strip().splitlines()[0]
-        advice = (
-            "Other such files can run code and are not opened; save the weights as safetensors where they were made."
-        )
-        raise UserError(f"a whole file of nothing but weights at {path}", reason, advice) from error
+        raise UserError(
+            f"{path} is not a whole file of nothing but weights: {reason}",
+            hint="Files of other things can run code and are not opened; save the weights as safetensors where they "
+            "were made.",
+            file=path,
+        ) from error
     for key in ("model", "state_dict"):  # beside counters of a training
         found = found[key] if isinstance(found, dict) and isinstance(found.get(key), dict) else found
     if not isinstance(found, dict) or not all(isinstance(tensor, Tensor) for tensor in found.values()):
-        raise UserError(f"weights by name in {path}", f"a {type(found).__name__} of other things")
+        raise UserError(f"{path} must hold weights by name, not a {type(found).__name__} of other things", file=path)
     return found
 
 
@@ -104,7 +115,7 @@ def read_pooling(folder: Path, notes: list[str]) -> str:
         elif kind == "Normalize":
             notes.append("vectors are meant to be compared by their cosine (modules.json normalises them)")
         elif kind != "Transformer":
-            raise UserError(f"modules Transformer, Pooling and Normalize in {path}", kind)
+            raise UserError(f"modules in {path} must be Transformer, Pooling or Normalize, not {kind}", file=path)
     return pool
 
 
@@ -113,7 +124,9 @@ def _modules(path: Path) -> list[tuple[str, str]]:
     try:
         found = [(str(one["type"]).rpartition(".")[2], Path(one["path"]).name) for one in json.loads(path.read_text())]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"a list of modules, each with `type` and `path`, in {path}", repr(error)) from error
+        raise UserError(
+            f"{path} must be a list of modules, each with `type` and `path`: {error!r}", file=path
+        ) from error
     return found
 
 
@@ -124,5 +137,8 @@ def _pooling(path: Path) -> str:
     if isinstance(settings.get("pooling_mode"), str):
         modes = [settings["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in POOLS:
-        raise UserError(f"one pooling of {', '.join(POOLS)} in {path}", ", ".join(modes) or "none")
+        raise UserError(
+            f"{path} must have a single pooling, {' or '.join(POOLS)}, not {', '.join(modes) or 'no pooling'}",
+            file=path,
+        )
     return POOLS[modes[0]]

@@ -19,8 +19,11 @@ def read_tokenizer(folder: Path) -> str:
     path = folder / FILE
     if not path.is_file():
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
-        advice = "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it."
-        raise UserError(f"{FILE} in {folder}", f"only {', '.join(others)}" if others else "none", advice)
+        raise UserError(
+            f"{folder} has no {FILE}" + (f", only {', '.join(others)}" if others else ""),
+            hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it.",
+            file=folder,
+        )
     return file_text(path)
 
 
@@ -46,7 +49,8 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     special |= {role: name for role, name in ends.items() if name in known}
     unit = UNITS.get(type(tokenizer.model).__name__)
     if unit is None:
-        raise UserError(f"a tokenizer of the type {', '.join(UNITS)}", type(tokenizer.model).__name__)
+        found = type(tokenizer.model).__name__
+        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS)}, not {found}")
     return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
 
 
@@ -57,4 +61,6 @@ def _frame(tokenizer: Any) -> tuple[str, str]:
         for last in (0, 1):
             if framed[first : len(framed) - last] == bare:
                 return "".join(framed[:first]), framed[-1] if last else ""
-    raise UserError("a tokenizer that puts at most one token before and one after each text", " ".join(framed))
+    raise UserError(
+        f"the tokenizer may put at most one token before and after each text, but makes {' '.join(framed)} of a"
+    )

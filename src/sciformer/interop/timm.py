@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -57,13 +58,15 @@ def is_timm(tensors: Mapping[str, Tensor]) -> bool:
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
-def plain(tensors: Mapping[str, Tensor], where: str) -> dict[str, Tensor]:
+def plain(tensors: Mapping[str, Tensor], where: str, file: Path | None = None) -> dict[str, Tensor]:
     """The weights, scales of blocks multiplied in; parts that cannot be represented are refused."""
     found = dict(tensors)
     for name, what in STRANGE.items():
         if name in found:
             raise UserError(
-                f"a vision transformer as published, read from its class token, in {where}", f"{what} (`{name}`)"
+                f"the vision transformer of {where} must be as published, read from its class token, but has {what} "
+                f"(`{name}`)",
+                file=file,
             )
     for name in [name for name in found if name.endswith(tuple(SCALES))]:
         block, _, scale = name.partition(".ls")
@@ -81,16 +84,18 @@ def arguments(config: Config) -> Config:
         config.get(key, 0)
     for key in ("label_names", "label_descriptions", "pretrained_cfg"):
         config.get(key, {}, dict, list)
-    made = Config(config.get("model_args", {}, dict), f"`model_args` in {config.where}")
+    made = Config(config.get("model_args", {}, dict), f"`model_args` in {config.where}", config.file)
     made.asked |= {*TOLD}
     made.only("global_pool", "token")
     made.only("class_token", True)
     if "quickgelu" in name:
-        raise UserError(f"a network with plain GELU in {config.where}", f"`architecture: {name}`")
+        raise UserError(
+            f"the network in {config.where} must have plain GELU, not `architecture: {name}`", file=config.file
+        )
     return made
 
 
-def picture(tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str) -> Picture:
+def picture(tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str, file: Path | None = None) -> Picture:
     """The images that weights were made for: of this size, or square, as many as there are places."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
@@ -98,10 +103,14 @@ def picture(tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: st
         side = math.isqrt(max(0, places - 1))
         side += places == (side + 1) ** 2  # no place for the class token
         if side * side not in (places, places - 1):
-            raise UserError(f"places of a square image in `{TIMM.places}` in {where}", f"{places}", ADVICE)
+            raise UserError(
+                f"`{TIMM.places}` of {where} must have the places of a square image, not {places}",
+                hint=ADVICE,
+                file=file,
+            )
         size = [side * patch[0], side * patch[1]]
     found = Picture(size[0], size[1], channels, (patch[0], patch[1]))
-    found.check(where)
+    found.check(where, file)
     return found
 
 
@@ -112,6 +121,10 @@ def sizes(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) ->
     if heads is None:
         heads = HEADS.get(dim, dim // 64 if dim % 64 == 0 else 0)
         if not heads:
-            raise UserError("a width that heads of 64 divide, or --model.heads", f"{dim}")
+            raise UserError(
+                f"the weights do not tell how many heads there are, and heads of 64 do not divide their width {dim}",
+                hint="Say how many there are with --model.heads.",
+                key="model.heads",
+            )
         notes.append(f"the weights do not tell how many heads there are; {heads} here, as published for this width")
     return {**FORM, "dim": dim, "depth": depth, "heads": heads, "ratio": hidden / dim, "norm_epsilon": 1e-6}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -94,11 +95,11 @@ class Picture:
         rows, columns = self.patch
         return {"kind": "patches", "patch": rows if rows == columns else [rows, columns]}
 
-    def check(self, where: str) -> None:
+    def check(self, where: str, file: Path | None = None) -> None:
         """Refuse images that patches do not fill."""
         if self.height % self.patch[0] or self.width % self.patch[1]:
             sides, patch = f"{self.height} x {self.width}", f"{self.patch[0]} x {self.patch[1]}"
-            raise UserError(f"images that are filled by patches of {patch} in {where}", f"images of {sides}")
+            raise UserError(f"images of {sides} in {where} are not filled by patches of {patch}", file=file)
 
 
 def plain(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
@@ -114,7 +115,7 @@ def picture(config: Config) -> Picture:
     """The images of a configuration of Hugging Face."""
     height, width = _pair(config, "image_size", 224)
     found = Picture(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
-    found.check(config.where)
+    found.check(config.where, config.file)
     return found
 
 
@@ -141,17 +142,22 @@ def sizes(config: Config) -> dict[str, Any]:
 FORM = {"kind": "encoder", "position": "learned", "pool": "class_token", "hidden_dropout": 0.0}
 
 
-def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str) -> None:
+def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str, file: Path | None = None) -> None:
     """Class token, places and patches in our form; biases of queries, keys and values where there are none."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
-            some = ", ".join(sorted(tensors)[:6])
-            raise UserError(f"a weight {name} in {where}, of a vision transformer", f"none; there are {some}")
-    tensors[f"{names.patches}.weight"] = rows_of_patches(tensors[f"{names.patches}.weight"], found, where)
+            raise UserError(
+                f"the weight {name} of a vision transformer is missing in {where}",
+                hint=f"There are {', '.join(sorted(tensors)[:6])}.",
+                file=file,
+            )
+    tensors[f"{names.patches}.weight"] = rows_of_patches(tensors[f"{names.patches}.weight"], found, where, file)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        raise UserError(f"{count} or {count + 1} places in `{names.places}`, as {where} says", f"{len(places)}")
+        raise UserError(
+            f"`{names.places}` must have {count} or {count + 1} places, as {where} says, not {len(places)}", file=file
+        )
     own = places[0] if len(places) > count else torch.zeros_like(token)  # without a place of its own
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
@@ -160,11 +166,14 @@ def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str) 
         tensors.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(tensors[name])))
 
 
-def rows_of_patches(weight: Tensor, found: Picture, where: str) -> Tensor:
+def rows_of_patches(weight: Tensor, found: Picture, where: str, file: Path | None = None) -> Tensor:
     """(D, channels, height, width) -> (D, pixels, channels last)."""
     expected = (found.channels, *found.patch)
     if tuple(weight.shape[1:]) != expected:
-        raise UserError(f"patches of (channels, height, width) {expected} in {where}", f"{tuple(weight.shape[1:])}")
+        raise UserError(
+            f"patches must be of (channels, height, width) {expected}, as {where} says, not {tuple(weight.shape[1:])}",
+            file=file,
+        )
     return weight.permute(0, 2, 3, 1).flatten(1)
 
 
@@ -205,5 +214,7 @@ def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
     value = config.get(key, default, int, list)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(one, int) and one > 0 for one in pair):
-        raise UserError(f"`{key}` in {config.where} as one number or two, each 1 or more", f"{value}")
+        raise UserError(
+            f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}", file=config.file
+        )
     return pair[0], pair[1]

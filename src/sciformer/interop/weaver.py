@@ -62,8 +62,10 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
         from .particlenet import particlenet
 
         return particlenet(tensors, where, changes or {})
-    names = ", ".join(sorted(tensors)[:6])
-    raise UserError(f"the weights of a Particle Transformer or of ParticleNet in {where}", names or "none")
+    names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
+    raise UserError(
+        f"the weights in {where} are not those of a Particle Transformer or of ParticleNet: {names}", file=path
+    )
 
 
 def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -93,7 +95,7 @@ def transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = take_all(_links(tensors, sections), tensors, where)
+    weights = take_all(_links(tensors, sections), tensors, where, where)
     return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
 
 
@@ -111,7 +113,8 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
     if inputs not in PAIRS or any(name.startswith("pair_embed.fts_embed") for name in tensors):
         raise UserError(
-            f"the pair features {', '.join(PAIRS[4])}, or the first of them, in {where}", f"{inputs} of them"
+            f"the pair features in {where} must be {', '.join(PAIRS[4])}, or the first of them, not {inputs} of them",
+            file=where,
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
@@ -155,7 +158,12 @@ def features(count: int, where: str, changes: Mapping[str, Any]) -> Any:
         return changes["tokens.features"]
     if count not in FEATURES:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURES.items())
-        raise UserError(f"features {sets} in {where}", f"{count}", "Say which they are: --tokens.features [...]")
+        raise UserError(
+            f"{where} has {count} features, but the known sets have {sets}",
+            hint="Say which they are: --tokens.features [...]",
+            key="tokens.features",
+            file=where,
+        )
     return FEATURES[count]
 
 

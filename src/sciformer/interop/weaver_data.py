@@ -47,10 +47,23 @@ def import_data(
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
     if path.suffix not in (".yaml", ".yml"):
-        raise UserError("a recipe named .yaml", str(path), f"Call it {path.with_suffix('.yaml')}")
+        raise UserError(
+            f"a recipe must be named .yaml, not {path}",
+            hint=f"Call it {path.with_suffix('.yaml')}",
+            key="--out",
+            file=path,
+        )
     if path.exists() and not overwrite:
-        raise UserError(f"no file at {path} yet", "one", "Name another with --out, or replace it with --overwrite.")
-    made = translate(read_data(source))
+        raise UserError(
+            f"{path} exists already",
+            hint="Name another file with --out, or replace it with --overwrite.",
+            file=path,
+        )
+    options = read_data(source)
+    try:
+        made = translate(options)
+    except UserError as error:
+        raise error.with_fields(file=source) from error
     page = written(made, source.name, _files(changes or {}))
     beside = path.with_name(f".{path.stem}.{os.getpid()}.yaml")
     try:
@@ -59,7 +72,9 @@ def import_data(
         Recipe.load(beside)
         beside.replace(path)
     except OSError as error:
-        raise UserError(f"to write a recipe at {path}", f"{error.strerror}", "Name another place.") from error
+        raise UserError(
+            f"the recipe {path} cannot be written: {error.strerror}", hint="Name another place with --out.", file=path
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
     return Imported(path, made.notes)
@@ -68,16 +83,26 @@ def import_data(
 def read_data(path: Path) -> dict[str, Any]:
     """The options of a data file."""
     if not path.is_file():
-        raise UserError(f"a data file of weaver at {path}", "a folder" if path.is_dir() else "nothing")
+        found = f"{path} is a folder, not a data file" if path.is_dir() else f"there is no data file {path}"
+        raise UserError(f"{found} of weaver", file=path)
     if path.stat().st_size > LARGEST:
-        raise UserError(f"a data file of weaver at {path}", f"{path.stat().st_size:,} bytes")
+        raise UserError(
+            f"{path} is too large for a data file of weaver: {path.stat().st_size:,} bytes, at most {LARGEST:,}",
+            file=path,
+        )
     try:
         options = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"YAML in {path}", " ".join(str(error).split())[:200]) from error
+        mark = getattr(error, "problem_mark", None)
+        raise UserError(
+            f"{path} is not plain YAML: {' '.join(str(error).split())[:200]}",
+            file=path,
+            line=mark.line + 1 if mark else None,
+        ) from error
     if not isinstance(options, dict) or not {"inputs", "labels"} <= set(options):
-        known = "a recipe of Sciformer" if isinstance(options, dict) and "tokens" in options else "none of these"
-        raise UserError(f"`inputs` and `labels` in {path}, as data files of weaver have them", known)
+        ours = isinstance(options, dict) and "tokens" in options
+        found = "a recipe of Sciformer" if ours else "without them"
+        raise UserError(f"data files of weaver have `inputs` and `labels`, but {path} is {found}", file=path)
     return {str(key): value for key, value in options.items() if value is not None}
 
 
@@ -92,7 +117,11 @@ def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
     found = {}
     for key, value in changes.items():
         if key not in ("data.files", "data.valid", "data.test"):
-            raise UserError("only --data.files, --data.valid and --data.test here", f"--{key}", "Change the recipe.")
+            raise UserError(
+                f"--{key} cannot be given here, only --data.files, --data.valid and --data.test",
+                hint="Change it in the recipe.",
+                key=key,
+            )
         found[key.removeprefix("data.")] = [str(one) for one in (value if isinstance(value, list) else [value])]
     return found
 

@@ -56,19 +56,19 @@ def _written(tree: ast.expr) -> str:
     try:
         return ast.unparse(tree)
     except RecursionError as error:
-        raise UserError("a formula", "one that is nested too deeply") from error
+        raise UserError("the formula is nested too deeply") from error
 
 
 def _tree(text: Any) -> ast.expr:
     if not isinstance(text, (str, int, float)) or len(str(text)) > LONGEST:
-        raise UserError("a formula", f"{str(text)[:60]!r}")
+        raise UserError(f"a formula must be a text of at most {LONGEST:,} characters, not {str(text)[:60]!r}")
     try:
         tree = ast.parse(str(text).strip(), mode="eval")
         return cast(ast.expr, ast.fix_missing_locations(_Plain().visit(tree.body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
-        raise UserError("a formula", f"{str(text)[:60]!r}, which cannot be read") from error
+        raise UserError(f"the formula {str(text)[:60]!r} cannot be read") from error
 
 
 def _walk(tree: ast.expr) -> list[ast.AST]:
@@ -95,7 +95,7 @@ class _Plain(ast.NodeTransformer):
         if name in OVER:
             return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
         if keywords:
-            raise UserError(f"`{name}` without keywords", f"{next(iter(keywords))}=")
+            raise UserError(f"`{name}` must have no keywords, not {next(iter(keywords))}=")
         if name in BINARY and len(given) == 2:
             return ast.BinOp(given[0], BINARY[name](), given[1])
         if name in COMPARED and len(given) == 2:
@@ -110,14 +110,14 @@ class _Plain(ast.NodeTransformer):
             return given[0]
         known = isinstance(axis, (ast.Constant, ast.UnaryOp)) and ast.unparse(axis) in ("1", "-1")
         if other or not known or len(given) > 2:
-            raise UserError(f"`{name}` over the particles of a jet (axis=1)", "another one")
+            raise UserError(f"`{name}` must go over the particles of a jet (axis=1)")
         return given[0]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Numbers of a module."""
         if isinstance(node.value, ast.Name) and node.value.id in MODULES and node.attr in CONSTANTS:
             return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
-        raise UserError("names of columns and of known functions", f"`{ast.unparse(node)}`")
+        raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
 
 
 def _function(node: ast.expr) -> str:
@@ -125,7 +125,7 @@ def _function(node: ast.expr) -> str:
         return node.id
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
         return node.attr
-    raise UserError("a function of NumPy or awkward", f"`{ast.unparse(node)[:60]}`")
+    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or awkward")
 
 
 class _Expanded(ast.NodeTransformer):
@@ -145,5 +145,5 @@ class _Expanded(ast.NodeTransformer):
             return node
         self.size[0] += len(str(self.new[node.id]))
         if self.size[0] > LONGEST:
-            raise UserError(f"a formula of at most {LONGEST:,} characters, with others put into it", "a longer one")
+            raise UserError(f"the formula is longer than {LONGEST:,} characters with others put into it")
         return _Expanded(self.new, (*self.inside, node.id), self.size).visit(_tree(self.new[node.id]))

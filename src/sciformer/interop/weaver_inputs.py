@@ -34,7 +34,8 @@ class Inputs:
             groups.setdefault(prefix, {})[role] = mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
-            raise UserError("an input called NAME_features, as in `pf_features`", f"{', '.join(inputs) or 'none'}")
+            there = ", ".join(inputs) or "nothing"
+            raise UserError(f"`inputs` has no NAME_features, like `pf_features`; there is {there}")
         main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
         for prefix, group in groups.items():
             if prefix != main:
@@ -111,7 +112,7 @@ class Inputs:
                 entries.append({**self._feature(name), **standard})
             except UserError as error:
                 text = f"{name}: {self.reading.new[name]}" if name in self.reading.new else name
-                self.reading.note(f"`inputs: features: {text}`: expected {error.expected}; found {error.found}")
+                self.reading.note(f"`inputs: features: {text}`: {error.message}")
         self.reading.covered = closure(self.reading.new, [name for name, _ in found])
         made = [Feature(**entry) for entry in entries]
         if len(made) == len(found):

@@ -116,10 +116,10 @@ class Reading:
             for name in names_in(text):
                 self.column(name, where)
                 if not self.known(name):
-                    raise UserError("variables that are translated", f"`{name}`")
+                    raise UserError(f"the variable `{name}` could not be translated")
             return self.renamed(made)
         except UserError as error:
-            self.note(f"`{where}: {text}`{f', {why}' if why else ''}: expected {error.expected}; found {error.found}")
+            self.note(f"`{where}: {text}`{f', {why}' if why else ''}: {error.message}")
             return ""
 
     def _unused(self) -> None:
@@ -132,8 +132,7 @@ class Reading:
             try:
                 translated(text)
             except UserError as error:
-                why = f"expected {error.expected}; found {error.found}"
-                self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {why}")
+                self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {error.message}")
 
     # What is asked
 
@@ -150,7 +149,7 @@ class Reading:
         kind, value = str(labels.get("type", "simple")), labels.get("value")
         if kind == "simple":
             if not isinstance(value, list) or not value:
-                raise UserError("a list of columns in `labels: value`", f"{value!r}"[:80])
+                raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
             names = [str(name) for name in value]
             columns = {title: self.column(name, "labels") for name, title in zip(names, class_names(names))}
             classes = {title: column for (title, column), name in zip(columns.items(), names) if self.known(name)}
@@ -159,7 +158,7 @@ class Reading:
         targets = mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
         if not name:
-            raise UserError("`labels: value` with a name and a formula", "none")
+            raise UserError("`labels: value` must hold a name and its formula, but has no name")
         made = self.formula(text, f"labels: {name}")
         if made:
             self.made.data["label"] = made if made.isidentifier() else str(name)
@@ -252,5 +251,5 @@ def mapping(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise UserError(f"keys under `{where}`", f"{value!r}"[:80])
+        raise UserError(f"`{where}` must hold keys and their values, not {repr(value)[:80]}")
     return value

@@ -45,7 +45,11 @@ class Imported:
 def refuse_files(run: Path) -> None:
     """Refuse a folder in which something lies."""
     if run.exists() and (not run.is_dir() or any(run.iterdir())):
-        raise UserError(f"no files yet at {run}, the run to be made", "some", "Name another folder with --run.")
+        raise UserError(
+            f"the run to be made, {run}, exists already and is not an empty folder",
+            hint="Name another folder with --run.",
+            file=run,
+        )
 
 
 def write_run(run: Path, made: Imported, source: Path, check: Callable[[Assembly], None] | None = None) -> None:

@@ -85,8 +85,8 @@ class Metric:
     def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
         """The metric of the outputs it needs; the others are left alone."""
         if missing := [name for name in self.needs if name not in outputs]:
-            found = ", ".join(outputs) or "no outputs"
-            raise UserError(f"{' and '.join(missing)} for {self.function.__name__}", found)
+            there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
+            raise UserError(f"{self.function.__name__} needs {' and '.join(missing)}; {there}")
         return self.function(**{name: outputs[name] for name in self.needs})
 
 

@@ -25,11 +25,11 @@ def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -
     """An array of numbers, not empty, of the `shape` if one is given."""
     array = np.asarray(values)
     if array.dtype.kind not in "fiub":
-        raise UserError(f"numbers for `{name}`", f"an array of {array.dtype}")
+        raise UserError(f"`{name}` must be numbers, not an array of {array.dtype}")
     if array.ndim == 0 or array.size == 0:
-        raise UserError(f"one sample or more in `{name}`", f"an array of shape {array.shape}")
+        raise UserError(f"`{name}` must have one sample or more, not the shape {array.shape}")
     if shape is not None and array.shape != shape:
-        raise UserError(f"`{name}` of shape {shape}, as the others", f"{array.shape}")
+        raise UserError(f"`{name}` must have the shape {shape}, as the others have, not {array.shape}")
     return array.astype(np.float64)
 
 
@@ -37,7 +37,7 @@ def known(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) ->
     """An array of finite numbers that come from the data and not from a model."""
     array = floats(name, values, shape)
     if wrong := int((~np.isfinite(array)).sum()):
-        raise UserError(f"finite numbers in `{name}`", f"{wrong} of {array.size} that are not", "Leave them out first.")
+        raise UserError(f"{wrong} of {array.size} numbers in `{name}` are not finite", hint="Leave them out first.")
     return array
 
 
@@ -45,7 +45,9 @@ def weights(weight: ArrayLike | None, n: int) -> Floats:
     """Weights (n,) of samples, none below zero and not all zero; ones unless given."""
     array = np.ones(n) if weight is None else known("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
-        raise UserError("weights of zero or more, with a sum above zero", f"{array.min():g} to {array.max():g}")
+        raise UserError(
+            f"weights must be zero or more, with a sum above zero, but they are {array.min():g} to {array.max():g}"
+        )
     return array
 
 
@@ -53,24 +55,26 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
     """Probabilities (n, C) of C >= 2 classes, whose rows sum to one, and labels (n,) in 0 .. C - 1."""
     p = floats("probabilities", probabilities)
     if p.ndim != 2 or p.shape[1] < 2:
-        advice = "For one probability p of class 1: np.stack([1 - p, p], axis=1)." if p.size == len(p) else ""
-        raise UserError("`probabilities` of shape (n, C) with two classes or more", f"{p.shape}", advice)
+        raise UserError(
+            f"`probabilities` must have the shape (n, C) with two classes or more, not {p.shape}",
+            hint="For one probability p of class 1: np.stack([1 - p, p], axis=1)." if p.size == len(p) else "",
+        )
     finite = p[np.isfinite(p).all(axis=1)]
     if finite.size and (
         finite.min() < -ROUNDING or finite.max() > 1 + ROUNDING or np.abs(finite.sum(axis=1) - 1).max() > ROUNDING
     ):
         raise UserError(
-            "probabilities in 0 .. 1, of sum 1 for every sample",
-            f"values from {finite.min():.3g} to {finite.max():.3g}, sums of {finite.sum(axis=1).min():.3g} to "
+            "probabilities must be in 0 .. 1, with sum 1 for every sample, but they are from "
+            f"{finite.min():.3g} to {finite.max():.3g}, with sums of {finite.sum(axis=1).min():.3g} to "
             f"{finite.sum(axis=1).max():.3g}",
-            "Are they logits? Take their softmax.",
+            hint="Are they logits? Take their softmax.",
         )
     found: NDArray[Any] = np.asarray(label)
     if found.dtype.kind not in "iub" or found.shape != p.shape[:1]:
-        raise UserError(f"`label` as {len(p)} integers", f"{found.dtype} of shape {found.shape}")
+        raise UserError(f"`label` must be {len(p)} integers, not {found.dtype} of shape {found.shape}")
     found = found.astype(np.int64)
     if found.min() < 0 or found.max() >= p.shape[1]:
-        raise UserError(f"labels in 0 .. {p.shape[1] - 1}", f"{found.min()} to {found.max()}")
+        raise UserError(f"labels must be in 0 .. {p.shape[1] - 1}, but they are {found.min()} to {found.max()}")
     return p, found
 
 
@@ -83,4 +87,4 @@ def demand_numbers(what: str, output: Floats) -> None:
     """Refuse outputs that are not finite, where the answer is a table of counts and cannot be nan."""
     if not numbers(output):
         wrong = int((~np.isfinite(output)).sum())
-        raise UserError(f"finite probabilities for {what}", f"{wrong} that are not", "Has the model diverged?")
+        raise UserError(f"{what} needs finite numbers, but {wrong} are not finite", hint="Has the model diverged?")

@@ -42,7 +42,7 @@ def calibration_error(probabilities: ArrayLike, label: ArrayLike, bins: int = 15
 def reliability(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> Reliability:
     """Accuracy against confidence (max p), each as the mean over a bin; probabilities that are nan are refused."""
     if bins < 1:
-        raise UserError("one bin or more", f"{bins}")
+        raise UserError(f"`bins` must be 1 or more, not {bins}")
     p, truth = classes(probabilities, label)
     demand_numbers("a reliability curve", p)
     edges = np.linspace(0.0, 1.0, bins + 1)
@@ -74,10 +74,13 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
 
     low, high = 1 / HOTTEST, HOTTEST
     if not np.average(p.argmax(1) != truth, weights=weights):
-        found = f"{len(p):,} samples that are all told right: no certainty would be too much"
-        raise UserError("some wrong answers, which tell how sure a model may be", found, "Bring more samples.")
+        raise UserError(
+            f"all answers of the {len(p):,} samples are right, but only wrong answers tell how sure a model may be: no "
+            "certainty would be too much",
+            hint="Bring more samples.",
+        )
     if slope(low) > 0:
-        raise UserError("answers that are better than guessing", f"none such in {len(p):,} samples")
+        raise UserError(f"the answers for {len(p):,} samples are no better than guessing")
     for _ in range(60):
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
@@ -90,7 +93,7 @@ def spread(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     demand_numbers("a factor of deviations", off)
     found = float(np.sqrt(np.mean(off**2)))
     if not found:
-        raise UserError("values that are off, which tell how sure a model may be", "none: all are exact")
+        raise UserError("all values are exact, but only values that are off tell how sure a model may be")
     return found
 
 
@@ -103,5 +106,8 @@ def stretch(quantiles: ArrayLike, target: ArrayLike, place: int, share: float) -
     wide = np.where(truth < middle, middle - levels[:, place], levels[:, -1 - place] - middle)
     found = float(np.quantile(np.abs(truth - middle) / np.maximum(wide, np.finfo(float).tiny), share))
     if not 0 < found < np.inf:
-        raise UserError("quantiles that lie apart, and targets beside the middle one", f"a factor of {found:g}")
+        raise UserError(
+            "quantiles must lie apart, and targets must lie beside the middle quantile, "
+            f"but the factor of quantiles is {found:g}"
+        )
     return found

@@ -85,9 +85,9 @@ def roc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     w = weights(weight, len(p))
     demand_numbers("a ROC curve", p)
     if p.shape[1] != 2:
-        raise UserError("two classes for a ROC curve", f"{p.shape[1]}")
+        raise UserError(f"a ROC curve needs two classes, not {p.shape[1]}")
     if not (w[truth == 0].sum() > 0 and w[truth == 1].sum() > 0):
-        raise UserError("both classes among the labels", f"class {truth[w > 0][0]} only")
+        raise UserError(f"a ROC curve needs both classes among the labels, but there is class {truth[w > 0][0]} only")
     return _roc(p[:, 1], truth == 1, w)
 
 

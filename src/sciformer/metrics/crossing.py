@@ -46,14 +46,14 @@ def crossing(
     """
     place, output = known("x", x), floats("p", p)
     if place.ndim != 1 or place.shape != output.shape:
-        raise UserError("`x` and `p` of one shape (n,)", f"{place.shape} and {output.shape}")
+        raise UserError(f"`x` and `p` must have one shape (n,), not {place.shape} and {output.shape}")
     if not np.isfinite(level) or draws < 2:
-        raise UserError("a finite level and two draws or more", f"level {level}, {draws} draws")
+        raise UserError(f"`level` must be finite and `draws` 2 or more, not level {level} and {draws} draws")
     units, unit = place.size, np.arange(place.size)
     if group is not None:
         names, unit = np.unique(np.asarray(group), return_inverse=True)
         if unit.shape != place.shape:
-            raise UserError(f"`group` of shape {place.shape}", f"{unit.shape}")
+            raise UserError(f"`group` must have the shape {place.shape}, not {unit.shape}")
         units = len(names)
     if not numbers(output):
         return Crossing(NAN, NAN)

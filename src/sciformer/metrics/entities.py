@@ -72,10 +72,10 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
     predicted, true, right = Counter[str](), Counter[str](), Counter[str]()
     guesses, facts = _listed("tags", tags), _listed("truth", truth)
     if len(guesses) != len(facts):
-        raise UserError(f"tags of {len(facts)} samples, as in the truth", f"{len(guesses)}")
+        raise UserError(f"there are tags of {len(guesses)} samples, but the truth has {len(facts)} samples")
     for number, (guess, fact) in enumerate(zip(guesses, facts)):
         if len(guess) != len(fact):
-            raise UserError(f"a tag for each of the {len(fact)} words of sample {number}", f"{len(guess)}")
+            raise UserError(f"sample {number} has {len(fact)} words in the truth, but {len(guess)} tags")
         here, there = set(spans(guess)), set(spans(fact))
         predicted.update(span.type for span in here)
         true.update(span.type for span in there)
@@ -107,6 +107,6 @@ def _listed(name: str, sequences: Sequences) -> list[list[str]]:
     listed = []
     for one in sequences:
         if isinstance(one, str) or not hasattr(one, "__len__"):
-            raise UserError(f"a list of tags for each sample in `{name}`", repr(one))
+            raise UserError(f"`{name}` must have a list of tags for each sample, not {one!r}")
         listed.append([str(tag) for tag in one])
     return listed

@@ -86,7 +86,10 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
     spread = floats("std", std, predicted.shape)
     truth = known("target", target, predicted.shape)
     if (spread <= 0).any():
-        raise UserError("standard deviations above zero", f"{np.nanmin(spread):g}", "Give the model's spread a floor.")
+        raise UserError(
+            f"standard deviations in `std` must be above zero, not {np.nanmin(spread):g}",
+            hint="Give the model's spread a floor.",
+        )
     finite = np.isfinite(predicted) & np.isfinite(spread)
     with np.errstate(over="ignore"):
         return np.divide(truth - predicted, spread, out=np.full_like(truth, NAN), where=finite), spread

@@ -81,7 +81,9 @@ def rejection(
     not numbers, or one of both classes does not occur.
     """
     if not 0 < efficiency <= 1:
-        raise UserError("a share of the signal above 0 and up to 1", f"{efficiency:g}", "50 % is 0.5.")
+        raise UserError(
+            f"`efficiency`, a share of the signal, must be above 0 and up to 1, not {efficiency:g}", hint="50 % is 0.5."
+        )
     found = _two(probabilities, label, signal, background, weight)
     if found is None:
         return Rejection(NAN, False, NAN, NAN, NAN, 0)
@@ -114,7 +116,7 @@ def tradeoff(
     demand_numbers("a ROC curve", p)
     found = _two(probabilities, label, signal, background, weight)
     if found is None:
-        raise UserError("samples of both classes", "one of them has none")
+        raise UserError(f"class {signal} (signal) or class {background} (background) has no samples")
     return _roc(*found)
 
 
@@ -135,9 +137,9 @@ def sculpting(
     x = known("values", values)
     chosen: NDArray[np.bool_] = np.asarray(passes)
     if x.ndim != 1 or chosen.shape != x.shape or chosen.dtype != np.bool_:
-        raise UserError(f"`passes` as {x.size} booleans", f"{chosen.dtype} of shape {chosen.shape}")
+        raise UserError(f"`passes` must be {x.size} booleans, not {chosen.dtype} of shape {chosen.shape}")
     if bins < 2:
-        raise UserError("two bins or more", f"{bins}")
+        raise UserError(f"`bins` must be 2 or more, not {bins}")
     w = weights(weight, len(x))
     low, high = np.quantile(x, [TAIL, 1 - TAIL])
     if not high > low:
@@ -172,9 +174,9 @@ def _two(
     p, truth = classes(probabilities, label)
     for name, c in (("signal", signal), ("background", background)):
         if not 0 <= c < p.shape[1]:
-            raise UserError(f"a number of a class, 0 to {p.shape[1] - 1}, as {name}", f"{c}")
+            raise UserError(f"`{name}` must be the number of a class, 0 to {p.shape[1] - 1}, not {c}")
     if signal == background:
-        raise UserError("two classes to tell apart", f"{signal} as signal and as background")
+        raise UserError(f"`signal` and `background` must be two different classes, but both are {signal}")
     w = weights(weight, len(p))
     if not numbers(p):
         return None

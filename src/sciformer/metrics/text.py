@@ -25,7 +25,10 @@ def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
     """Σ correct / Σ count: the share of tokens whose most probable value is right; nan where none was counted."""
     rights, counts = _sums("correct", correct, count)
     if (rights < 0).any() or (rights > counts).any():
-        raise UserError("`correct` in 0 .. `count`", "more than that or less than none", "Are they sums over tokens?")
+        raise UserError(
+            "`correct` must be in 0 .. `count`, but a sample has more than its count or less than 0",
+            hint="Are they sums over tokens?",
+        )
     return float(rights.sum() / counts.sum()) if numbers(rights) and counts.sum() > 0 else NAN
 
 
@@ -33,5 +36,5 @@ def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Float
     sums = floats(name, values)
     counts = known("count", count, sums.shape)
     if counts.min() < 0:
-        raise UserError("counts of zero or more", f"{counts.min():g}")
+        raise UserError(f"`count` must be zero or more, not {counts.min():g}")
     return sums, counts

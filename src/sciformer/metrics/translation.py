@@ -31,7 +31,10 @@ def _bleu(tokenize: str) -> Any:
 
 def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -> Any:
     if len(translation) != len(reference) or not len(reference):
-        raise UserError("as many translations as references, one or more", f"{len(translation)} and {len(reference)}")
+        raise UserError(
+            "there must be as many translations as references, at least one of each, but there are "
+            f"{len(translation)} translations and {len(reference)} references"
+        )
     return metric.corpus_score([str(text) for text in translation], [[str(text) for text in reference]])
 
 
@@ -39,5 +42,7 @@ def _sacrebleu() -> Any:
     try:
         from sacrebleu import metrics
     except ImportError as error:
-        raise UserError("the package sacrebleu, for BLEU", "none", "pip install 'sciformer[text]'") from error
+        raise UserError(
+            "the package sacrebleu, for BLEU, is not installed", hint="Install it: pip install 'sciformer[text]'"
+        ) from error
     return metrics

@@ -144,13 +144,19 @@ class Model(Section):
     def make_trunk(self, tokens: Tokens, causal: bool, bidirectional: bool = False, cross: bool = False) -> nn.Module:
         """The stack between embedding and answer; with `cross` it also attends to a memory."""
         if causal and self.trunk in (*CLOUDS, *RASTERS, "convolution", "conformer"):
-            raise UserError("a trunk that reads forwards, for this model", f"`model.trunk: {self.trunk}`")
+            raise UserError(
+                f"`model.kind: {self.kind}` needs a trunk that reads forwards, not `model.trunk: {self.trunk}`",
+                key="model.trunk",
+            )
         if self.trunk in RASTERS:
             return make_raster(self, tokens)
         if self.trunk not in CLOUDS and tokens.width(self.dim) != self.dim:
-            found = f"tokens of width {tokens.width(self.dim)}, which enter as they are"
-            advice = f"Give them an embedding, or use one of the trunks {', '.join((*CLOUDS, *RASTERS))}."
-            raise UserError(f"tokens of width {self.dim} for `model.trunk: {self.trunk}`", found, advice)
+            raise UserError(
+                f"`model.trunk: {self.trunk}` needs tokens of width {self.dim}, but these are not embedded "
+                f"and have width {tokens.width(self.dim)}",
+                hint=f"Give them an embedding, or use one of the trunks {', '.join((*CLOUDS, *RASTERS))}.",
+                key="model.trunk",
+            )
         position = make_position(self, tokens)
         if self.trunk in RECURRENT:
             return Recurrent(
@@ -176,7 +182,10 @@ class Model(Section):
         if self.trunk in CLOUDS:
             return make_cloud(self, tokens.width(self.dim))
         if self.head_dim is None and self.dim % self.heads:
-            raise UserError("model.dim as a multiple of model.heads", f"{self.dim} and {self.heads}")
+            raise UserError(
+                f"model.dim must be a multiple of model.heads, but they are {self.dim} and {self.heads}",
+                key="model.heads",
+            )
         common: dict[str, Any] = {
             "position": position,
             "pattern": FULL if self.reach is None else Window(self.reach),
@@ -220,5 +229,8 @@ class Model(Section):
 def single(tokens: Mapping[str, Tokens], section: Model) -> Tokens:
     """The only stream of tokens."""
     if len(tokens) != 1:
-        raise UserError(f"one kind of tokens for `model.kind: {section.kind}`", f"{len(tokens)}: {', '.join(tokens)}")
+        raise UserError(
+            f"`model.kind: {section.kind}` takes one kind of tokens, not {len(tokens)}: {', '.join(tokens)}",
+            key="tokens",
+        )
     return next(iter(tokens.values()))

@@ -79,13 +79,17 @@ class Encoder(Model):
             name = "last" if self.trunk in RECURRENT else "mean"
         if name == "class_token" and self.trunk != "transformer":
             raise UserError(
-                "a trunk whose first token sees all others, for `model.pool: class_token`",
-                f"`model.trunk: {self.trunk}`",
+                "`model.pool: class_token` needs a trunk whose first token sees all others, "
+                f"not `model.trunk: {self.trunk}`",
+                key="model.pool",
             )
         if name == "blocks":
             if self.trunk in (*CLOUDS, *RASTERS):
-                found = f"`model.trunk: {self.trunk}`"
-                raise UserError("a trunk whose blocks have the width of its input, for `model.pool: blocks`", found)
+                raise UserError(
+                    "`model.pool: blocks` needs a trunk whose blocks have the width of its input, "
+                    f"not `model.trunk: {self.trunk}`",
+                    key="model.pool",
+                )
             return BlockPool(self.depth + 1)
         if name in ("lstm", "gru"):
             return RecurrentPool(dim, name, self.class_depth, self.class_dropout)

@@ -36,12 +36,21 @@ class EncoderDecoder(Model):
         """The network."""
         if set(tokens) != {SOURCE, TARGET}:
             raise UserError(
-                f"streams of tokens named {SOURCE} and {TARGET}, for `model.kind: {self.kind}`", ", ".join(tokens)
+                f"`model.kind: {self.kind}` needs streams of tokens named {SOURCE} and {TARGET}, "
+                f"not {', '.join(tokens)}",
+                key="tokens",
             )
         if objective.asks != "translate":
-            raise UserError("an objective that asks for a target, such as translate", f"`{objective.kind}`")
+            raise UserError(
+                f"`model.kind: {self.kind}` needs an objective with a target, for example translate, "
+                f"not `objective.kind: {objective.kind}`",
+                key="objective.kind",
+            )
         if self.trunk == "convolution":
-            raise UserError("a transformer or a recurrent trunk", "`model.trunk: convolution`")
+            raise UserError(
+                f"`model.kind: {self.kind}` needs a transformer or a recurrent trunk, not `model.trunk: convolution`",
+                key="model.trunk",
+            )
         if self.trunk in RECURRENT:
             self._check_recurrent(tokens[SOURCE])
         return EncoderDecoderNetwork(self, tokens, objective)
@@ -49,10 +58,13 @@ class EncoderDecoder(Model):
     def _check_recurrent(self, source: Tokens) -> None:
         """Refuse sizes that would fail in the middle of a training."""
         if not self.depth:
-            raise UserError(f"model.depth of 1 or more, for `model.trunk: {self.trunk}`", "0")
+            raise UserError(f"model.depth must be 1 or more for `model.trunk: {self.trunk}`, not 0", key="model.depth")
         if self.score == "location" and (source.window or 0) > self.longest:
-            needed = f"model.longest of {source.window} or more, the context of the source, for `model.score: location`"
-            raise UserError(needed, f"{self.longest}")
+            raise UserError(
+                f"model.longest is {self.longest}, but `model.score: location` needs {source.window} or more, "
+                "the context of the source",
+                key="model.longest",
+            )
 
     def unused(self) -> list[str]:
         """Keys that were set but do nothing with this trunk."""
@@ -89,9 +101,9 @@ class EncoderDecoderNetwork(nn.Module):
         if section.share:
             if not source.alike(target):
                 raise UserError(
-                    "one vocabulary for source and target, for `model.share`",
-                    "two",
-                    "Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
+                    "`model.share` needs the same vocabulary for source and target, but they have two",
+                    hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
+                    key="model.share",
                 )
             self.target.embedding = self.source.embedding
         self.encoder = section.make_trunk(source, causal=False, bidirectional=section.bidirectional)

@@ -38,8 +38,10 @@ class MaskedAutoencoder(Encoder):
         """The network; without a decoder where nothing is hidden."""
         only = single(tokens, self)
         if self.trunk != "transformer":
-            found = f"`model.trunk: {self.trunk}`"
-            raise UserError("a trunk that takes any of the tokens, `model.trunk: transformer`", found)
+            raise UserError(
+                f"model.trunk must be transformer, which can read any part of the tokens, not {self.trunk}",
+                key="model.trunk",
+            )
         trunk = self.make_trunk(only, causal=False)
         hides = objective.hides and objective.reads_out
         pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
@@ -113,7 +115,9 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         tied = {id(weight) for weight in self.entrance.embedding.parameters()}
         if wide != self.dim and any(id(weight) in tied for weight in self.readout.parameters()):  # type: ignore[union-attr]
             raise UserError(
-                f"model.decoder_dim of {self.dim}, that of the embedding, which also reads the answer", f"{wide}"
+                f"model.decoder_dim must be {self.dim}, the width of the embedding that also reads the answer, "
+                f"not {wide}",
+                key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
         always = type(tokens).hideable is Tokens.hideable

@@ -93,12 +93,15 @@ class Network(nn.Module):
         super().__init__()
         if not hasattr(self, objective.asks):
             raise UserError(
-                f"a model that can {objective.asks}, for `objective.kind: {objective.kind}`",
-                f"`model.kind: {section.kind}`, which cannot",
+                f"`objective.kind: {objective.kind}` needs a model that can {objective.asks}, "
+                f"and `model.kind: {section.kind}` cannot",
+                key="model.kind",
             )
         if isinstance(trunk, DeepSet) and objective.hides:
             raise UserError(
-                f"a trunk whose tokens see each other, for `objective.kind: {objective.kind}`", "`model.trunk: sets`"
+                f"`objective.kind: {objective.kind}` needs a trunk whose tokens see each other, "
+                "not `model.trunk: sets`",
+                key="model.trunk",
             )
         attends = isinstance(trunk, Transformer)
         enters = objective.hides and read_dim is None

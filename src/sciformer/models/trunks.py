@@ -91,10 +91,15 @@ def make_raster(model: Model, tokens: Tokens) -> nn.Module:
     """A trunk that puts tokens together as an image."""
     raster, places = getattr(tokens, "raster", None), tokens.places
     if raster is None or not isinstance(places, tuple) or len(places) != 2:
-        raise UserError(f"patches of images, for `model.trunk: {model.trunk}`", f"`tokens.kind: {tokens.kind}`")
+        raise UserError(
+            f"`model.trunk: {model.trunk}` needs patches of images, not `tokens.kind: {tokens.kind}`", key="model.trunk"
+        )
     if (wide := tokens.width(model.dim)) != raster[0] * raster[1] * raster[2]:
-        found = f"vectors of width {wide}, made of them"
-        raise UserError(f"pixels as they are, for `model.trunk: {model.trunk}`", found, "Set tokens.embed: none.")
+        raise UserError(
+            f"`model.trunk: {model.trunk}` needs the pixels as they are, not vectors of width {wide} made from them",
+            hint="Set tokens.embed: none.",
+            key="tokens.embed",
+        )
     widths = model.widths or [model.dim << i for i in range(len(model.stages))]
     return ResNet2d(raster, places, model.stages, widths, model.bottleneck)
 
@@ -102,7 +107,10 @@ def make_raster(model: Model, tokens: Tokens) -> nn.Module:
 def compression(model: Model, tokens: Tokens) -> dict[str, Any]:
     """The options of attention for `model.compress`; a class token stands beside the places of tokens."""
     if tokens.places is None:
-        raise UserError("tokens with counted places for model.compress", f"`tokens.kind: {tokens.kind}`, without")
+        raise UserError(
+            f"model.compress needs tokens with counted places, which `tokens.kind: {tokens.kind}` does not have",
+            key="model.compress",
+        )
     lead = int(getattr(model, "pool", "") == "class_token")
     return {"compress": model.compress, "places": tokens.places, "lead": lead}
 
@@ -115,16 +123,22 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
             return None
         name = "sinusoidal" if places is None else "learned"
     if periods is not None and name not in WAVES:
-        raise UserError(f"`model.position` to be one of {', '.join(WAVES)}, for model.periods", f"`{name}`")
+        raise UserError(
+            f"model.periods needs model.position to be one of {', '.join(WAVES)}, not {name}", key="model.position"
+        )
     if model.position_scale is not None and name != "learned":
-        raise UserError("`model.position: learned`, for model.position_scale", f"`{name}`")
+        raise UserError(f"model.position_scale needs `model.position: learned`, not {name}", key="model.position")
     if model.rotary_values and name != "rotary" and model.trunk in ATTENDING:
-        raise UserError("`model.position: rotary`, for model.rotary_values", f"`{name}`")
+        raise UserError(f"model.rotary_values needs `model.position: rotary`, not {name}", key="model.position")
     if name == "none":
         return None
     if name == "learned":
         if places is None:
-            raise UserError("tokens with counted places for `model.position: learned`", "tokens without")
+            raise UserError(
+                f"`model.position: learned` needs tokens with counted places, which `tokens.kind: {tokens.kind}` "
+                "does not have",
+                key="model.position",
+            )
         return Learned(model.dim, places, model.position_scale or tokens.loudness)
     if name == "sinusoidal":
         return Sinusoidal(model.dim, axes, periods=periods)

@@ -81,14 +81,17 @@ class Attention(nn.Module):
         super().__init__()
         one_of("the kernel", kernel, ["auto", *KERNELS])
         if heads < 1:
-            raise UserError("one head or more", f"{heads}")
+            raise UserError(f"heads must be 1 or more, not {heads}")
         groups = heads if groups is None else groups
         if head_dim is None:
             if dim % heads:
-                raise UserError("a width that the heads divide", f"width {dim} and {heads} heads", "Or give head_dim.")
+                raise UserError(
+                    f"the width {dim} is not a multiple of the {heads} heads",
+                    hint="Choose another width or number of heads, or set head_dim.",
+                )
             head_dim = dim // heads
         if groups < 1 or heads % groups:
-            raise UserError("groups that divide the heads", f"{groups} groups and {heads} heads")
+            raise UserError(f"{heads} heads cannot be divided into {groups} equal groups")
         self.dim, self.heads, self.groups, self.head_dim = dim, heads, groups, head_dim
         self.dropout, self.kernel = dropout, kernel
         self.widths = [heads * head_dim, groups * head_dim, groups * head_dim]
@@ -99,7 +102,10 @@ class Attention(nn.Module):
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.normed, self.turn_values = qk_norm != "none", turn_values
         if compress is not None and places is None:
-            raise UserError("the number of `places` of tokens, to compress them", "none")
+            raise UserError(
+                "compress needs `places`, the number of token positions",
+                hint="Pass places, a number or the shape of a grid.",
+            )
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
         simple = not self.normed and not turn_values and compress is None
         self.plain = kernel == "auto" and simple and type(self.score) in (Dot, ScaledDot)
@@ -147,7 +153,7 @@ class Attention(nn.Module):
             q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
             k, v = self._memory(memory, store)
             if k.shape[0] != batch:
-                raise UserError(f"a memory of {batch} samples, as there are queries", f"{k.shape[0]}")
+                raise UserError(f"the memory must have {batch} samples, like the queries, not {k.shape[0]}")
             sight.check(batch, self.heads, n, k.shape[2])
         q = self.score.query(q).to(v.dtype)
         found = self._attend(q, k, v, sight, watch)
@@ -198,7 +204,7 @@ class Attention(nn.Module):
 
     def _check(self, x: Tensor) -> None:
         if x.dim() != 3 or x.shape[-1] != self.dim:
-            raise UserError(f"tokens of shape (B, N, {self.dim})", f"{tuple(x.shape)}")
+            raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
 
     def _key(self, k: Tensor) -> Tensor:
         """Keys as the score compares them; scores that are no product have weights for every query head."""

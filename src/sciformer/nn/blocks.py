@@ -125,12 +125,12 @@ class Block(nn.Module):
         for option in options:
             one_of("options", option, BlockOptions.__annotations__)
         if isinstance(extras, str):
-            raise UserError("extras as a tuple of names", repr(extras), f"Write extras=({extras!r},).")
+            raise UserError(f"extras must be a tuple of names, not {extras!r}", hint=f"Write extras=({extras!r},).")
         for extra in extras:
             one_of("extras", extra, EXTRAS)
         if not residual and (drop_path or "residual_scale" in extras):
-            found = f"drop_path {drop_path:g}" if drop_path else "the extra residual_scale"
-            raise UserError("blocks with a residual, for branches that are dropped or scaled beside it", found)
+            option = f"drop_path {drop_path:g}" if drop_path else "the extra residual_scale"
+            raise UserError(f"{option} needs blocks with a residual connection, but residual is False")
         self.pre, self.residual = order == "pre", residual
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras

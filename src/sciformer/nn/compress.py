@@ -56,8 +56,10 @@ def compressed(
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:
-        found = "a bias of their pairs" if sight.bias is not None else f"the pattern {pattern!r}"
-        raise UserError("tokens that all see each other alike, where keys are mixtures of them", found)
+        found = "a pair bias" if sight.bias is not None else f"the pattern {pattern!r}"
+        raise UserError(
+            f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
+        )
     assert sight.at is not None, "a stack says where its tokens are"
     if packed is None:
         return q, *mixing(k, v, sight.at, sight.valid), None

@@ -31,7 +31,7 @@ class LineConv(nn.Module):
     def __init__(self, dim: int, kernel: int = 3) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError("an odd kernel, so that a token stays in the middle", f"{kernel}")
+            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
         self.kernel = kernel
         self.linear = nn.Linear(kernel * dim, dim, bias=False)
         self.norm = BatchNorm(dim)

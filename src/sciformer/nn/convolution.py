@@ -56,7 +56,7 @@ class ConvNet(nn.Module):
     ) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise UserError("an odd kernel, so that a token stays in the middle", f"{kernel}")
+            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
         self.dim, self.shape = dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)

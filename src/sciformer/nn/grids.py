@@ -30,7 +30,7 @@ class Grid:
             return
         if cell is None:
             if n != count:
-                raise UserError(f"{count} tokens on a grid of {shape[0]} x {shape[1]}", f"{n}")
+                raise UserError(f"a grid of {shape[0]} x {shape[1]} needs {count} tokens, not {n}")
             assert valid is not None
             self.real = valid.unflatten(1, shape)
             return

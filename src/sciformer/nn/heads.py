@@ -67,7 +67,9 @@ class Gaussian(NamedTuple):
     def loss(self, target: Tensor) -> Tensor:
         """The negative log likelihood: ln std + (target - mean)^2 / (2 std^2) + ln(2 pi) / 2, for each value."""
         if target.shape != self.mean.shape:
-            raise UserError(f"targets of shape {tuple(self.mean.shape)}, as the values", f"{tuple(target.shape)}")
+            raise UserError(
+                f"targets must have shape {tuple(self.mean.shape)}, like the values, not {tuple(target.shape)}"
+            )
         return self.std.log() + 0.5 * ((target - self.mean) / self.std) ** 2 + 0.5 * math.log(2 * math.pi)
 
 

@@ -191,8 +191,10 @@ class LorentzNet(nn.Module):
         """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
         layout, s = entered(self, x, valid, bias)
         if at is None or at.shape[-1] != 4:
-            found = "none" if at is None else f"coordinates of shape {tuple(at.shape)}"
-            raise UserError("four-vectors (..., 4) where tokens are", found, "Tokens have them with `at: vector`.")
+            have = "have no coordinates" if at is None else f"have coordinates of shape {tuple(at.shape)}"
+            raise UserError(
+                f"the tokens {have}, but four-vectors of shape (..., 4) are needed", hint="Set `tokens.at: vector`."
+            )
         if layout.total == 0:
             return layout.back(s.new_zeros(0, self.dim))
         with torch.autocast(x.device.type, enabled=False):

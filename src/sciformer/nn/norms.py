@@ -102,7 +102,7 @@ class DropPath(nn.Module):
     def __init__(self, p: float) -> None:
         super().__init__()
         if not 0 <= p < 1:
-            raise UserError("a drop path rate from 0 to below 1", f"{p}")
+            raise UserError(f"the drop path rate must be at least 0 and below 1, not {p}")
         self.p = p
 
     def forward(self, x: Tensor, ragged: Ragged | None = None) -> Tensor:

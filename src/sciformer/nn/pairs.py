@@ -80,8 +80,8 @@ class PairBias:
     def __post_init__(self) -> None:
         if self.values.dim() != 2 or len(self.starts) != len(self.ragged):
             raise UserError(
-                f"values (pairs, heads) and {len(self.ragged)} starts, one for each sequence",
-                f"{tuple(self.values.shape)} and {len(self.starts)}",
+                f"PairBias needs values of shape (pairs, heads) and {len(self.ragged)} starts, one for each sequence, "
+                f"not shape {tuple(self.values.shape)} and {len(self.starts)} starts"
             )
 
     @property
@@ -138,7 +138,7 @@ class PairEmbedding(nn.Module):
     def __init__(self, features: int, widths: Sequence[int], last: bool = True, bias: bool = True) -> None:
         super().__init__()
         if not widths:
-            raise UserError("the widths of one layer or more", "none")
+            raise UserError("widths is empty, but at least 1 layer is needed")
         self.norm = BatchNorm(features)
         inputs = [features, *widths[:-1]]
         self.layers = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in zip(inputs, widths))

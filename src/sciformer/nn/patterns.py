@@ -84,7 +84,7 @@ class Window(Pattern):
 
     def __post_init__(self) -> None:
         if self.left < 0 or (self.right is not None and self.right < 0):
-            raise UserError("a window of 0 or more tokens to each side", f"{self.left} and {self.right}")
+            raise UserError(f"a window must reach 0 or more tokens to each side, not {self.left} and {self.right}")
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         left, right = self.reach()
@@ -105,7 +105,7 @@ class Strided(Pattern):
 
     def __post_init__(self) -> None:
         if self.stride < 1:
-            raise UserError("a stride of 1 or more", f"{self.stride}")
+            raise UserError(f"the stride must be 1 or more, not {self.stride}")
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         distance = (i - j).abs()
@@ -121,7 +121,7 @@ class Global(Pattern):
 
     def __post_init__(self) -> None:
         if self.count < 0:
-            raise UserError("0 or more global tokens", f"{self.count}")
+            raise UserError(f"the number of global tokens must be 0 or more, not {self.count}")
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return (i < self.count) | (j < self.count)
@@ -183,7 +183,9 @@ class Documents(Pattern):
 
     def __post_init__(self) -> None:
         if self.keys is not None and len(self.keys) != len(self.queries):
-            raise UserError(f"{len(self.queries)} sequences of keys, one for each of queries", f"{len(self.keys)}")
+            raise UserError(
+                f"there are {len(self.keys)} sequences of keys, but {len(self.queries)} sequences of queries"
+            )
 
     @property
     def memory(self) -> Ragged:
@@ -264,30 +266,31 @@ class Sight:
         """Refuse a mask or bias that does not fit B samples of H heads with N queries and M keys."""
         if self.valid is not None:
             if self.valid.dtype != torch.bool:
-                raise UserError("`valid` as booleans, True where the key is real", f"{self.valid.dtype}")
+                raise UserError(f"`valid` must be boolean, True where the key is real, not {self.valid.dtype}")
             if self.valid.shape != (batch, m):
-                raise UserError(f"`valid` of shape {(batch, m)} (batch, keys)", f"{tuple(self.valid.shape)}")
+                raise UserError(f"`valid` must have shape {(batch, m)} (batch, keys), not {tuple(self.valid.shape)}")
         if isinstance(self.bias, PairBias):
             packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
             if not packed or self.bias.heads not in (1, heads):
                 raise UserError(
-                    f"a PairBias of {heads} heads beside the packed tokens it was made of",
-                    f"{self.bias.heads} heads and {self.bias.ragged}, with the pattern {type(self.pattern).__name__}",
+                    f"a PairBias must have {heads} heads and go with the packed tokens it was made from, "
+                    f"not {self.bias.heads} heads and {self.bias.ragged} with the pattern {type(self.pattern).__name__}"
                 )
         elif self.bias is not None:
             if not self.bias.is_floating_point():
-                raise UserError("`bias` as real numbers to add to the scores", f"{self.bias.dtype}")
+                raise UserError(f"`bias` must be real numbers to add to the scores, not {self.bias.dtype}")
             b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
             if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
                 raise UserError(
-                    f"`bias` of shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys)",
-                    f"{tuple(self.bias.shape)}",
+                    f"`bias` must have shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys), "
+                    f"not {tuple(self.bias.shape)}"
                 )
         if isinstance(self.pattern, Documents):
-            expected = (1, self.pattern.queries.total, self.pattern.memory.total)
-            if (batch, n, m) != expected:
+            queries, keys = self.pattern.queries.total, self.pattern.memory.total
+            if (batch, n, m) != (1, queries, keys):
                 raise UserError(
-                    "a batch of {} with {} packed queries and {} packed keys".format(*expected), f"{(batch, n, m)}"
+                    f"the pattern Documents needs a batch of 1 with {queries} packed queries and {keys} packed keys, "
+                    f"not a batch of {batch} with {n} and {m}"
                 )
 
     def simplified(self, n: int, m: int) -> Pattern:

@@ -216,7 +216,7 @@ class AttentionPool(nn.Module):
     def __init__(self, dim: int, heads: int, seeds: int = 1, norm: str = "layer") -> None:
         super().__init__()
         if seeds < 1:
-            raise UserError("one seed or more", f"{seeds}")
+            raise UserError(f"seeds must be 1 or more, not {seeds}")
         self.seeds = nn.Parameter(torch.empty(1, seeds, dim).normal_(std=0.02))
         self.attention = Attention(dim, heads)
         self.norm = make_norm(norm, dim)
@@ -256,7 +256,9 @@ class BlockPool(nn.Module):
     def forward(self, states: Sequence[Tensor], valid: Valid = None) -> Tensor:
         """One vector (B, D) from the `states` of a trunk, each (B, N, D) or packed (T, D)."""
         if len(states) != len(self.weight):
-            raise UserError(f"the {len(self.weight)} states of a trunk, its input and every block", f"{len(states)}")
+            raise UserError(
+                f"the trunk must give {len(self.weight)} states, its input and every block's output, not {len(states)}"
+            )
         means = torch.stack([self.mean(state, valid) for state in states], -1)
         return means @ self.weight.softmax(0).to(means.dtype)
 

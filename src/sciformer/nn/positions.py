@@ -40,15 +40,16 @@ class Position(nn.Module):
         for name, found in (("dim", dim), ("heads", heads), ("head_dim", head_dim)):
             made_for = getattr(self, name, found)
             if made_for != found:
-                raise UserError(f"a trunk with {name} {made_for}, which {type(self).__name__} was made for", f"{found}")
+                raise UserError(
+                    f"{type(self).__name__} was made for {name} {made_for}, but the trunk has {name} {found}"
+                )
 
     def fits_without_attention(self, dim: int, trunk: nn.Module) -> None:
         """Refuse a trunk that has no attention to act in."""
         if self.inside:
             raise UserError(
-                "a position code that is added to the tokens",
-                f"{type(self).__name__}, which acts inside attention",
-                f"{type(trunk).__name__} has none.",
+                f"{type(self).__name__} acts inside attention, but {type(trunk).__name__} has no attention",
+                hint="Choose a position code that is added to the tokens.",
             )
         self.fits(dim, 1, dim)
 
@@ -56,7 +57,7 @@ class Position(nn.Module):
         """The coordinates of tokens start, start + 1, ... when the caller gives none."""
         if self.axes > 1:
             raise UserError(
-                f"coordinates on {self.axes} axes for {type(self).__name__}", "none", "Pass at=grid((height, width))."
+                f"{type(self).__name__} needs coordinates on {self.axes} axes", hint="Pass at=grid((height, width))."
             )
         return torch.arange(n, device=device) + start
 
@@ -77,8 +78,10 @@ class Position(nn.Module):
         elif shape == (n, self.axes):
             at = at[None]
         elif shape not in ((batch, n, self.axes), (1, n, self.axes)):
-            one = f"({n},), ({batch}, {n})" if self.axes == 1 else f"({n}, {self.axes}), ({batch}, {n}, {self.axes})"
-            raise UserError(f"coordinates `at` of shape {one}, for {self.axes} axes", f"{shape}")
+            one = (
+                f"({n},) or ({batch}, {n})" if self.axes == 1 else f"({n}, {self.axes}) or ({batch}, {n}, {self.axes})"
+            )
+            raise UserError(f"coordinates `at` must have shape {one} (axes: {self.axes}), not {shape}")
         return at if real is None else at.masked_fill(~real[..., None], 0)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -98,7 +101,9 @@ class Position(nn.Module):
         if self.axes == 1 and ((at.dim() < 3 and at.shape[-1:] != (1,)) or at.dim() < 2):
             at = at[..., None]
         if at.shape[-1] != self.axes:
-            raise UserError(f"coordinates on {self.axes} axes, shape (..., N, {self.axes})", f"{tuple(at.shape)}")
+            raise UserError(
+                f"coordinates must have shape (..., N, {self.axes}), a column for each axis, not {tuple(at.shape)}"
+            )
         return at
 
 
@@ -130,9 +135,8 @@ class Learned(Position):
     def place(self, n: int, start: int | Tensor, device: torch.device) -> Tensor:
         if isinstance(start, int) and start + n > len(self.table):
             raise UserError(
-                f"at most {len(self.table)} tokens, the places that were learned",
-                f"{start + n}",
-                "Learn more places, or pass coordinates with at=grid(shape, span=learned_shape).",
+                f"{start + n} tokens are too many: there are {len(self.table)} learned places",
+                hint="Learn more places, or pass coordinates with at=grid(shape, span=learned_shape).",
             )
         index = torch.arange(n, device=device) + start
         if self.axes == 1:
@@ -149,7 +153,7 @@ class Learned(Position):
         if not at.is_floating_point():
             checked = not at.is_cuda and at.numel() and not torch.compiler.is_compiling()
             if checked and (at.amin() < 0 or (at >= at.new_tensor(self.shape)).any()):
-                raise UserError(f"places inside {self.shape}", f"places from {int(at.min())} to {int(at.max())}")
+                raise UserError(f"places must be inside {self.shape}, not from {int(at.min())} to {int(at.max())}")
             return F.embedding(self._flat(at), self.table)  # indexing would sum gradients in varying order
         low = at.floor()
         part = at - low
@@ -179,7 +183,9 @@ class Sinusoidal(Position):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0, periods: Periods | None = None) -> None:
         super().__init__()
         if dim % (2 * axes):
-            raise UserError(f"a width that {2 * axes} divides, for sines and cosines on {axes} axes", f"{dim}")
+            raise UserError(
+                f"the width must be a multiple of {2 * axes} for sines and cosines (axes: {axes}), not {dim}"
+            )
         self.dim, self.axes, self.base, self.periods = dim, axes, base, checked(periods)
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -217,10 +223,12 @@ class Rotary(Position):
         super().__init__()
         one_of("pairs", pairs, ("neighbours", "halves"))
         if head_dim % (2 * axes):
-            raise UserError(f"a head width that {2 * axes} divides, to turn pairs on {axes} axes", f"{head_dim}")
+            raise UserError(
+                f"the head width must be a multiple of {2 * axes} to turn pairs (axes: {axes}), not {head_dim}"
+            )
         self.turned = round(share * head_dim / (2 * axes))  # pairs on each axis
         if not 0 < self.turned <= head_dim // (2 * axes):
-            raise UserError("a share of the head above 0 (at least one pair) and up to 1", f"{share:g}")
+            raise UserError(f"share must be above 0 (at least one pair of the head) and at most 1, not {share:g}")
         self.head_dim, self.axes, self.base, self.pairs = head_dim, axes, base, pairs
         self.periods, self.spread = checked(periods), 1 if heads is None or periods is None else heads
         if self.spread > 1:
@@ -265,7 +273,9 @@ def angles(at: Tensor, dim: int, base: float, periods: Periods | None = None) ->
 def checked(periods: Periods | None) -> Periods | None:
     """Refuse periods that are no range."""
     if periods is not None and not 0 < periods[0] < periods[1]:
-        raise UserError("periods (shortest, longest), both above 0", f"({periods[0]:g}, {periods[1]:g})")
+        raise UserError(
+            f"periods must be (shortest, longest) with 0 < shortest < longest, not ({periods[0]:g}, {periods[1]:g})"
+        )
     return periods
 
 

@@ -34,17 +34,18 @@ class Ragged:
             lengths = torch.as_tensor(lengths, dtype=None if len(lengths) else torch.long)
         if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
             raise UserError(
-                "lengths as one integer per sequence, shape (B,)", f"{tuple(lengths.shape)} {lengths.dtype}"
+                "lengths must be integers of shape (B,), one for each sequence, "
+                f"not {lengths.dtype} of shape {tuple(lengths.shape)}"
             )
         at_hand = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
         if at_hand and (lengths < 0).any():
-            raise UserError("lengths of 0 or more", f"{int(lengths.min())}")
+            raise UserError(f"lengths must be 0 or more, not {int(lengths.min())}")
         self.lengths = lengths.long()
         self.ends = self.lengths.cumsum(0)
         if total is None:
             total = int(self.lengths.sum())
         elif at_hand and int(self.lengths.sum()) > total:
-            raise UserError(f"lengths that sum to at most {total}", f"a sum of {int(self.lengths.sum())}")
+            raise UserError(f"lengths must sum to at most {total}, not {int(self.lengths.sum())}")
         self.total, self._longest, self._pairs = total, longest, pairs
         if not lay:
             return
@@ -86,7 +87,7 @@ class Ragged:
     def pad(self, flat: Tensor) -> Tensor:
         """(T, ...) -> (B, N, ...), zeros where there is no token."""
         if flat.shape[0] != self.total:
-            raise UserError(f"{self.total} flat tokens, as the lengths say", f"{flat.shape[0]}")
+            raise UserError(f"there are {flat.shape[0]} flat tokens, but {self.total} according to the lengths")
         if self.total == 0:
             return flat.new_zeros(len(self), self.longest, *flat.shape[1:])
         starts = self.ends - self.lengths

@@ -122,7 +122,9 @@ class Recurrent(nn.Module):
         self.kind, self.directions = kind, 2 if bidirectional else 1
         if hidden is None:
             if dim % self.directions:
-                raise UserError("an even width for two directions", f"{dim}", "Or give hidden.")
+                raise UserError(
+                    f"the width must be even for two directions, not {dim}", hint="Choose an even width, or set hidden."
+                )
             hidden = dim // self.directions
         self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
         self.position = Position() if position is None else position
@@ -152,8 +154,8 @@ class Recurrent(nn.Module):
         check_layout(x, valid, self.inputs)
         no_bias(bias, self)
         if cache is not None and (self.directions == 2 or valid is not None):
-            found = "two directions" if self.directions == 2 else "`valid`"
-            raise UserError("one direction and no padding with a cache", found)
+            found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
+            raise UserError(f"a cache cannot be used with {found}")
         if isinstance(valid, Ragged):
             at = None if at is None else valid.pad(at)
             return valid.flatten(self(valid.pad(x), valid.valid, at=at, watch=watch))
@@ -227,5 +229,5 @@ def no_bias(bias: Tensor | None, trunk: nn.Module) -> None:
     """Refuse a pair bias where there is no attention to lean on it."""
     if bias is not None:
         raise UserError(
-            "no pair bias", f"one of shape {tuple(bias.shape)}", f"{type(trunk).__name__} has no attention."
+            f"{type(trunk).__name__} has no attention, so it cannot use a pair bias (of shape {tuple(bias.shape)})"
         )

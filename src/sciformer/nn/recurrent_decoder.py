@@ -83,7 +83,10 @@ class RecurrentDecoder(nn.Module):
         if valid is not None:
             x = x.masked_fill(~valid[..., None], 0)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
-            raise UserError("a memory to attend to", "none", "Or make the decoder with score=None.")
+            raise UserError(
+                "the memory that the decoder attends to is missing",
+                hint="Pass memory, or make the decoder with score=None.",
+            )
         asked = cache.memory if cache is not None else None
         if asked is None and memory is not None:
             asked = Memory(self, memory, memory_valid)

@@ -91,7 +91,9 @@ class ResNet2d(nn.Module):
     ) -> None:
         super().__init__()
         if len(widths) != len(stages) or not stages:
-            raise UserError("as many widths as stages, one or more", f"{len(widths)} and {len(stages)}")
+            raise UserError(
+                f"there must be as many widths as stages, 1 or more, not {len(widths)} widths and {len(stages)} stages"
+            )
         self.raster, self.places, self.inputs = raster, places, raster[0] * raster[1] * raster[2]
         down = [_strides(side, len(stages)) for side in raster[:2]]
         first, pool, *rest = zip(*down)
@@ -181,7 +183,7 @@ def _strides(side: int, stages: int) -> list[int]:
     power = side.bit_length() - 1
     if side != 1 << power or power > stages + 1:
         most = 1 << (stages + 1)
-        raise UserError(f"patches whose sides are powers of two up to {most}, for {stages} stages", f"{side}")
+        raise UserError(f"the sides of a patch must be powers of two up to {most} for {stages} stages, not {side}")
     later = min(power, stages - 1)
     strides = [2] * later + [1] * (stages - 1 - later)
     return [2 if power > stages - 1 else 1, 2 if power > stages else 1, *strides]

@@ -128,9 +128,8 @@ class Location(Score):
             return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
         if len(position) and (last := int(position.max())) >= places:
             raise UserError(
-                f"at most {places} keys, the length the Location score was made for",
-                f"{last + 1}",
-                f"Make it longer: Location(dim, heads, length={last + 1}).",
+                f"the Location score was made for at most {places} keys, not {last + 1}",
+                hint=f"Make it longer: Location(dim, heads, length={last + 1}).",
             )
         return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
 

@@ -63,7 +63,7 @@ class Transformer(nn.Module):
         super().__init__()
         for name, given, kind in (("position", position, Position), ("pattern", pattern, Pattern)):
             if given is not None and not isinstance(given, kind):
-                raise UserError(f"a {name} such as {EXAMPLES[name]}", repr(given))
+                raise UserError(f"{name} must be an object, for example {EXAMPLES[name]}, not {given!r}")
         self.dim, self.depth, self.heads, self.pattern = dim, depth, heads, pattern
         self.position = Position() if position is None else position
         self.adapt = nn.Linear(memory_dim, dim) if cross and memory_dim not in (None, dim) else nn.Identity()
@@ -77,12 +77,16 @@ class Transformer(nn.Module):
         self.cross = cross
         if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
             found = "a memory" if cross else f"the pattern {pattern!r}"
-            raise UserError("tokens that all see each other alike, where keys are mixtures of them", found)
+            raise UserError(
+                f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
+            )
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
         if getattr(self.position, "spread", 1) > 1 and options.get("groups") not in (None, heads):
-            found = f"{options['groups']} groups of {heads} heads"
-            raise UserError("keys for each head, for a Rotary with periods of their own for the heads", found)
+            raise UserError(
+                f"{heads} heads cannot share keys in {options['groups']} groups, "
+                "because Rotary gives each head its own periods"
+            )
         self.reset()
 
     @property
@@ -127,7 +131,7 @@ class Transformer(nn.Module):
         real = mask
         if ragged is not None:
             if cache is not None:
-                raise UserError("padded tokens with a cache", "packed ones")
+                raise UserError("packed tokens cannot be used with a cache", hint="Pass padded tokens.")
             x, real = x[None], ragged.inside[None]
             at = self._packed_place(ragged, x.device) if at is None else at
         memory, memory_sight = self._memory(memory, memory_valid, ragged, cache)
@@ -198,9 +202,12 @@ class Transformer(nn.Module):
             assert kept is not None
             return kept[0], Sight(valid=cache.memory_valid)
         if (memory is not None) != self.cross:
-            there = "with" if self.cross else "without"
-            found = "none" if memory is None else f"one of shape {tuple(memory.shape)}"
-            raise UserError(f"a memory exactly for a trunk made with cross=True; this one is {there} it", found)
+            if memory is None:
+                raise UserError("a trunk made with cross=True needs a memory, which is missing", hint="Pass memory.")
+            raise UserError(
+                f"a trunk made without cross=True cannot use a memory (of shape {tuple(memory.shape)})",
+                hint="Make the trunk with cross=True.",
+            )
         if memory is None:
             return None, None
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
@@ -208,7 +215,9 @@ class Transformer(nn.Module):
             memory = memory.masked_fill(~valid.inside[:, None], 0)
             return self.adapt(memory)[None], Sight(Documents(queries, keys=valid))
         if queries is not None:
-            raise UserError("a packed memory beside packed tokens", "a padded one", "Pass Ragged(lengths).")
+            raise UserError(
+                "the memory must be packed like the tokens, not padded", hint="Pass memory_valid=Ragged(lengths)."
+            )
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
         if valid is not None:
@@ -318,13 +327,15 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
     """Refuse tokens that are neither padded (B, N, D) nor packed (T, D) as `valid` says, or not of width `dim`."""
     if isinstance(valid, Ragged):
         if x.dim() != 2 or x.shape[0] != valid.total:
-            raise UserError(f"packed tokens of shape ({valid.total}, D), as Ragged says", f"{tuple(x.shape)}")
+            raise UserError(f"packed tokens must have shape ({valid.total}, D), as Ragged says, not {tuple(x.shape)}")
     elif x.dim() != 3:
-        raise UserError("tokens of shape (B, N, D), or packed with Ragged(lengths)", f"{tuple(x.shape)}")
+        raise UserError(
+            f"tokens must have shape (B, N, D), not {tuple(x.shape)}", hint="Pass packed tokens with Ragged(lengths)."
+        )
     elif valid is not None and (valid.shape != x.shape[:2] or valid.dtype != torch.bool):
         raise UserError(
-            f"`valid` as booleans of shape {tuple(x.shape[:2])}, True where the token is real",
-            f"{valid.dtype} {tuple(valid.shape)}",
+            f"`valid` must be boolean of shape {tuple(x.shape[:2])}, True where the token is real, "
+            f"not {valid.dtype} of shape {tuple(valid.shape)}"
         )
     if dim is not None and x.shape[-1] != dim:
-        raise UserError(f"tokens of width {dim}", f"{x.shape[-1]}, in a tensor of shape {tuple(x.shape)}")
+        raise UserError(f"tokens must have width {dim}, not {x.shape[-1]} (shape {tuple(x.shape)})")

@@ -21,7 +21,7 @@ class Unpaired(Position):
     def __init__(self, dim: int, axes: int = 1, base: float = 10_000.0) -> None:
         super().__init__()
         if dim % axes:
-            raise UserError(f"a width that {axes} divides, for waves on {axes} axes", f"{dim}")
+            raise UserError(f"the width must be a multiple of {axes} for waves on {axes} axes, not {dim}")
         self.dim, self.axes, self.base = dim, axes, base
 
     def embed(self, x: Tensor, at: Tensor) -> Tensor:
@@ -47,8 +47,9 @@ class Modulation(Position):
     def __init__(self, dim: int, axes: int = 1, longest: float = 1000.0, harmonics: int = 12) -> None:
         super().__init__()
         if longest <= 0 or not 1 <= harmonics <= 512:
-            found = f"longest {longest:g} and {harmonics} harmonics"
-            raise UserError("a longest period above 0, and from 1 to 512 harmonics of it", found)
+            raise UserError(
+                f"the longest period must be above 0 and have 1 to 512 harmonics, not {longest:g} with {harmonics}"
+            )
         self.dim, self.axes, self.longest, self.harmonics = dim, axes, longest, harmonics
         self.linear = nn.Linear(2 * harmonics * axes, 2 * dim)
 

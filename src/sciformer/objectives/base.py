@@ -83,8 +83,11 @@ class Objective(Section):
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
         """What is to be added to the state so that answers are as sure as they are right, by judged samples."""
-        what = "an objective with probabilities or deviations (classify, regress), to calibrate"
-        raise UserError(what, f"objective.kind: {self.kind}")
+        raise UserError(
+            f"objective.kind: {self.kind} cannot be calibrated, because it has no probabilities or deviations "
+            "(classify and regress have)",
+            key="objective.kind",
+        )
 
     @property
     def mixing(self) -> float:
@@ -141,7 +144,7 @@ class Objective(Section):
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """Predictions, one entry for each sample, where the truth is not known."""
-        raise UserError("an objective with an answer for each sample", f"`objective.kind: {self.kind}`, which has none")
+        raise UserError(f"`objective.kind: {self.kind}` has no answer for each sample", key="objective.kind")
 
     def afterwards(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """Scores that take more than one pass (of answers written token by token), when a trained model is judged."""
@@ -155,10 +158,10 @@ class Objective(Section):
 def known(inputs: Inputs, column: str, name: str) -> Tensor:
     """A column of samples that the loss needs; `name` is what the user calls it."""
     if column not in inputs.samples:
+        there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"
         raise UserError(
-            f"a column `{name}` with the truth to judge by",
-            ", ".join(inputs.samples) or "none",
-            "Files of events may have their class before their name: NAME:FILE.",
+            f"column `{name}` with the truth to judge by is missing; {there}",
+            hint="Files of events may have their class before their name: NAME:FILE.",
         )
     return inputs.samples[column]
 

@@ -86,35 +86,50 @@ class Classify(Objective):
         """Learn the classes, in sorted order, and how many samples each has."""
         labels = train.sample_column(self.label)
         if labels.ndim != 1:
-            raise UserError(f"one class for each sample in column `{self.label}`", f"shape (n, {labels.shape[1:]})")
+            shape = f"(n, {', '.join(map(str, labels.shape[1:]))})"
+            raise UserError(
+                f"column `{self.label}` must have one class for each sample, not the shape {shape}",
+                key="objective.label",
+            )
         if labels.dtype.kind == "f" and np.isnan(labels).any():
-            found = f"none (an empty cell, or NaN) in sample {np.isnan(labels).argmax()}"
-            raise UserError(f"a class for each sample in column `{self.label}`", found)
+            where = np.isnan(labels).argmax()
+            raise UserError(f"sample {where} has no class in column `{self.label}` (an empty cell, or NaN)")
         if labels.dtype.kind == "f" and not (labels == np.round(labels)).all():
             raise UserError(
-                f"classes in column `{self.label}`", "real numbers", "For values, use objective.kind: regress."
+                f"column `{self.label}` has real numbers, not classes",
+                hint="For values, use objective.kind: regress.",
+                key="objective.label",
             )
         classes, counts = np.unique(labels, return_counts=True)
         if len(classes) < 2:
-            raise UserError(f"two classes or more in column `{self.label}`", f"{len(classes)}: {classes[:1]}")
+            raise UserError(
+                f"column `{self.label}` must have two classes or more, not {len(classes)}: {classes[:1]}",
+                key="objective.label",
+            )
         if len(classes) > 10_000:
-            raise UserError(f"classes in column `{self.label}`", f"{len(classes)} different values")
+            raise UserError(
+                f"column `{self.label}` has {len(classes)} different values, too many for classes",
+                key="objective.label",
+            )
         self.state.update(classes=_names(classes), counts=counts.tolist())
         self._check_rejections()
         if self.spectrum:
             column = train.sample_column(self.spectrum)
             if column.ndim != 1 or column.dtype.kind not in "biuf":
-                found = f"{column.dtype} of shape {column.shape}"
-                raise UserError(f"one number for each sample in column `{self.spectrum}`", found)
+                raise UserError(
+                    f"column `{self.spectrum}` must have one number for each sample, "
+                    f"not {column.dtype} of shape {column.shape}",
+                    key="objective.spectrum",
+                )
 
     def admit(self, part: str, dataset: Dataset) -> None:
         """Refuse classes that the training part does not have."""
         strange = sorted(set(_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
         if strange:
             raise UserError(
-                f"in the part `{part}` only classes that the training part has ({', '.join(self.classes[:8])})",
-                f"{', '.join(strange[:8])}",
-                "Bring more samples of these, or leave them out.",
+                f"the part `{part}` has classes that the training part does not have: {', '.join(strange[:8])}; "
+                f"the training part has {', '.join(self.classes[:8])}",
+                hint="Bring more samples of these classes, or leave them out.",
             )
 
     @property
@@ -131,16 +146,26 @@ class Classify(Objective):
         if not self.background:
             if self.efficiencies or self.spectrum:
                 key = "efficiencies" if self.efficiencies else "spectrum"
-                raise UserError(f"objective.background, the class to reject, beside objective.{key}", "none")
+                raise UserError(
+                    f"objective.{key} needs objective.background, the class to reject, which is missing",
+                    key="objective.background",
+                )
             return
         one_of("objective.background", self.background, self.classes)
         for name, shares in self.efficiencies.items():
             if name not in self.signals:
-                advice = f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}"
-                raise UserError("classes but the background in objective.efficiencies", repr(name), advice)
+                raise UserError(
+                    f"objective.efficiencies must name classes other than the background, not {name!r}",
+                    hint=f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}",
+                    key="objective.efficiencies",
+                )
             for share in shares if isinstance(shares, list) else [shares]:
                 if not 0 < share <= 1:
-                    raise UserError(f"a share of {name} above 0 and up to 1", f"{share:g}", "50 % is 0.5.")
+                    raise UserError(
+                        f"the share of {name} in objective.efficiencies must be above 0 and up to 1, not {share:g}",
+                        hint="50 % is 0.5.",
+                        key="objective.efficiencies",
+                    )
 
     def kept(self, name: str) -> list[float]:
         """The shares of a class that are kept where the background is rejected."""
@@ -224,15 +249,20 @@ class Classify(Objective):
             found = repr(str(batch.samples[self.label][first]))
             if len(batch.ids):
                 found += f" in sample {batch.ids[first]}"
-            raise UserError(f"one of the classes of the training data ({', '.join(self.classes[:8])})", found)
+            raise UserError(
+                f"the class must be a class of the training data ({', '.join(self.classes[:8])}), not {found}"
+            )
         weights = np.ones(len(number))
         if self.balance != "none":
             each, share = self._class_weights().astype(np.float64), batch.samples.get(SHARE, 1)
             weights = share * each[number] + (1 - share) * each[batch.samples.get(PARTNER, number)]
         if self.weight:
-            one_of("objective.weight, a column of the samples,", self.weight, batch.samples)
+            one_of("objective.weight, a column of the samples,", self.weight, batch.samples, key="objective.weight")
             if not (batch.samples[self.weight] >= 0).all():
-                raise UserError(f"weights of 0 or more in column `{self.weight}`", "a negative one, or NaN")
+                raise UserError(
+                    f"weights in column `{self.weight}` must be 0 or more, but a weight is negative or NaN",
+                    key="objective.weight",
+                )
             weights = weights * batch.samples[self.weight]
         return float(weights.sum())
 

@@ -50,16 +50,20 @@ class Masked(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Hide a share of every sample's tokens."""
         if self.random + self.same > 1:
-            raise UserError("objective.random and objective.same of at most 1 together", f"{self.random + self.same}")
+            raise UserError(
+                f"objective.random and objective.same must be at most 1 together, not {self.random + self.same}",
+                key="objective.random",
+            )
         ((name, stream),) = batch.streams.items()
         domain = tokens[name]
         if not domain.hides:
-            raise UserError(f"tokens of which something can be hidden; `{domain.kind}` names none", "none")
+            raise UserError(f"`tokens.kind: {domain.kind}` has nothing that can be hidden", key="tokens.kind")
         if self.whole and "word" not in stream.columns:
             raise UserError(
-                "tokens that are parts of words, for objective.whole",
-                f"`tokens.kind: {domain.kind}` without a column `word`",
-                "Choose another unit, or leave out objective.whole.",
+                "objective.whole needs tokens that are parts of words, "
+                f"but `tokens.kind: {domain.kind}` has no column `word` here",
+                hint="Choose another unit, or leave out objective.whole.",
+                key="objective.whole",
             )
         first = first_of(stream) if self.whole else np.arange(int(stream.lengths.sum()))
         may = domain.hideable(stream)

@@ -75,7 +75,7 @@ def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
     """Each token but the last of a sample as an input, beside it as «target ...» what follows."""
     missing = [name for name in hides if name not in stream.columns]
     if missing:
-        raise UserError(f"tokens with a column `{missing[0]}`", f"columns {', '.join(stream.columns)}")
+        raise UserError(f"the tokens have no column `{missing[0]}`; their columns are {', '.join(stream.columns)}")
     if len(stream) and (stream.lengths == stream.lengths[0]).all() and stream.lengths[0] > 0:
         return _shifted_rows(stream, hides)
     position = stream.position

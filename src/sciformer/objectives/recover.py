@@ -91,8 +91,11 @@ class Recover(Objective):
         ((name, stream),) = train.batch(np.arange(min(1, len(train)))).streams.items()
         tokens = train.tokens[name]
         if self.target not in stream.columns:
-            found = f"`tokens.kind: {tokens.kind}` with {', '.join(stream.columns)}"
-            raise UserError(f"a column `{self.target}` with a value for each value of the tokens", found)
+            there = f"`tokens.kind: {tokens.kind}` has {', '.join(stream.columns)}"
+            raise UserError(
+                f"column `{self.target}` with a value for each value of the tokens is missing; {there}",
+                key="objective.target",
+            )
         column = stream.columns[self.target]
         self.state["width"] = int(np.prod(column.shape[1:], dtype=np.int64))
         if self.question is not None:
@@ -124,7 +127,7 @@ class Recover(Objective):
     def count(self, batch: Batch) -> float:
         """Samples."""
         if ASKED not in batch.stream.columns:
-            raise UserError(f"a column `{self.target}` with the truth to judge by", "none")
+            raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
         if self.question is not None:
             self.question.count(batch)
         return float(len(batch))

@@ -64,16 +64,21 @@ class Regress(Objective):
         for name, column in zip(self.targets, columns):
             if column.ndim != 1 or column.dtype.kind not in "biuf":
                 found = f"{column.dtype} of shape (n, {', '.join(map(str, column.shape[1:]))})"
-                raise UserError(f"one number for each sample in column `{name}`", found)
+                raise UserError(
+                    f"column `{name}` must have one number for each sample, not {found}", key="objective.targets"
+                )
         values = np.stack([column.astype(np.float64) for column in columns], 1)
         if not np.isfinite(values).all():
             bad = int(np.flatnonzero(~np.isfinite(values).all(1))[0])
-            raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity, first in sample {bad}")
+            raise UserError(
+                f"{', '.join(self.targets)} must be finite, but there is NaN or infinity, first in sample {bad}"
+            )
         deviation = values.std(0)
         if (deviation == 0).any():
             name = self.targets[int(np.argmin(deviation))]
             raise UserError(
-                f"values that differ in column `{name}`", f"{values[0, int(np.argmin(deviation))]} everywhere"
+                f"column `{name}` has the same value everywhere: {values[0, int(np.argmin(deviation))]}",
+                key="objective.targets",
             )
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
@@ -91,7 +96,7 @@ class Regress(Objective):
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
             where = batch.ids[first] if len(batch.ids) else first
-            raise UserError(f"finite values in {', '.join(self.targets)}", f"NaN or infinity in sample {where}")
+            raise UserError(f"{', '.join(self.targets)} must be finite, but sample {where} has NaN or infinity")
         return float(len(batch))
 
     @property

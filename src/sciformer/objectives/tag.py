@@ -55,9 +55,14 @@ class Tag(Objective):
         lists = train.sample_column(self.label)
         tags = sorted({str(tag) for tags in lists for tag in tags})
         if len(tags) < 2:
-            raise UserError(f"two tags or more in column `{self.label}`", f"{len(tags)}: {', '.join(tags)}")
+            raise UserError(
+                f"column `{self.label}` must have two tags or more, not {len(tags)}: {', '.join(tags)}",
+                key="objective.label",
+            )
         if len(tags) > 10_000:
-            raise UserError(f"tags in column `{self.label}`", f"{len(tags)} different ones")
+            raise UserError(
+                f"column `{self.label}` has {len(tags)} different values, too many for tags", key="objective.label"
+            )
         self.state["tags"] = tags
 
     @property
@@ -91,7 +96,7 @@ class Tag(Objective):
         """Words with a tag that is known."""
         answer = batch.stream.columns.get(ANSWER)
         if answer is None:
-            raise UserError(f"a column `{self.label}` with the truth to judge by", "none")
+            raise UserError(f"column `{self.label}` with the truth to judge by is missing", key="objective.label")
         return float(((answer >= 0) & (answer < len(self.answers))).sum())
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:

@@ -51,7 +51,7 @@ class Translate(Written):
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of every target token; for each sample its sum, how many tokens, and how many of them were right."""
         if TARGET not in inputs.streams:
-            raise UserError("targets to judge by", "sources alone")
+            raise UserError("there are only sources, and no targets to judge by")
         view = inputs.streams[TARGET]
         if self.agreement and model.training and not outputs:
             return self._twice(model, inputs), {}
@@ -73,6 +73,9 @@ class Translate(Written):
 
 def _doubled(view: View) -> View:
     if isinstance(view.valid, Ragged):
-        raise UserError("padded samples with objective.agreement", "train.packed: true")
+        raise UserError(
+            "objective.agreement needs padded samples, and cannot be used with train.packed: true",
+            key="objective.agreement",
+        )
     valid = None if view.valid is None else torch.cat([view.valid, view.valid])
     return View({name: torch.cat([column, column]) for name, column in view.columns.items()}, valid)

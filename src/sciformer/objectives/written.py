@@ -39,15 +39,20 @@ class Written(Objective):
         for role in self.frame:
             if not getattr(tokens, role, True):
                 raise UserError(
-                    f"a token for the {role} of what is written, for `objective.kind: {self.kind}`",
-                    f"`{role}: false`",
-                    f"Set {role}: true for these tokens.",
+                    f"`objective.kind: {self.kind}` needs a token for the {role} of what is written, "
+                    f"but these tokens have `{role}: false`",
+                    hint=f"Set {role}: true for these tokens.",
+                    key=f"tokens.{role}",
                 )
         return {}
 
     def answer(self, model: Any, inputs: Inputs) -> Outputs:
         """What is written has a verb of its own."""
-        raise UserError("answers of one kind for all samples", "translations", "Use `sciformer translate RUN FILE`.")
+        raise UserError(
+            f"`objective.kind: {self.kind}` has translations, not one answer for each sample",
+            hint="Use `sciformer translate RUN FILE`.",
+            key="objective.kind",
+        )
 
     def afterwards(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the answers to all samples."""

@@ -111,10 +111,11 @@ def check_spins(spins: ArrayLike) -> Spins:
     """Spins as int8, two sides or more, all of them -1 or 1."""
     found = np.asarray(spins)
     if found.ndim < 2 or min(found.shape[-2:]) < 2:
-        raise UserError("spins of shape (..., height, width), both at least 2", f"shape {found.shape}")
+        raise UserError(f"spins must have the shape (..., height, width), both at least 2, not {found.shape}")
     if not (np.abs(found) == 1).all():
         raise UserError(
-            "spins of -1 and 1", f"values from {found.min()} to {found.max()}", "For bits take 2 * bits - 1."
+            f"spins must be -1 and 1, not values from {found.min()} to {found.max()}",
+            hint="For bits take 2 * bits - 1.",
         )
     return found.astype(np.int8, copy=False)
 
@@ -123,16 +124,16 @@ def check_size(size: int | tuple[int, int]) -> tuple[int, int]:
     """(height, width) from one number or two."""
     sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
     if len(sides) != 2:
-        raise UserError("the size as one number or (height, width)", repr(size))
+        raise UserError(f"size must be a number or (height, width), not {size!r}")
     for side in sides:
-        check_whole("the size", side, 2)
+        check_whole("size", side, 2)
     return int(sides[0]), int(sides[1])
 
 
 def check_whole(name: str, value: object, least: int) -> None:
     """Refuse what is not a whole number, or too small a one."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise UserError(f"{name} to be a whole number of at least {least}", repr(value))
+        raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}")
 
 
 def check_temperatures(temperatures: ArrayLike) -> Floats:
@@ -140,11 +141,12 @@ def check_temperatures(temperatures: ArrayLike) -> Floats:
     try:
         heat = np.asarray(temperatures, np.float64)
     except (TypeError, ValueError) as error:
-        raise UserError("temperatures as numbers", repr(temperatures)) from error
+        raise UserError(f"temperatures must be numbers, not {temperatures!r}") from error
     wrong = heat[~((heat > 0) & np.isfinite(heat))]
     if wrong.size:
         raise UserError(
-            "temperatures above 0 and finite", str(wrong.flat[0]), "T is in units of J / k_B: T_c is 2.269 for J = 1."
+            f"temperatures must be above 0 and finite, not {wrong.flat[0]}",
+            hint="T is in units of J / k_B: T_c is 2.269 for J = 1.",
         )
     return heat
 
@@ -153,7 +155,6 @@ def check_coupling(coupling: float) -> None:
     """Refuse a coupling that couples nothing."""
     if not math.isfinite(coupling) or coupling == 0:
         raise UserError(
-            "a coupling that is finite and not 0",
-            repr(coupling),
-            "Take 1 for a ferromagnet, -1 for an antiferromagnet.",
+            f"coupling must be finite and not 0, but is {coupling!r}",
+            hint="Take 1 for a ferromagnet, -1 for an antiferromagnet.",
         )

@@ -50,11 +50,11 @@ class Options(NamedTuple):
     def check(self) -> None:
         """Refuse what makes no sense."""
         if not 24 <= self.size <= 512:
-            raise UserError("24 to 512 pixels on a side, for textures to be seen", f"{self.size}")
+            raise UserError(f"size must be from 24 to 512 pixels on a side, for textures to be seen, not {self.size}")
         if not 0 <= self.agree <= 1:
-            raise UserError("a share of images that agree between 0 and 1", f"{self.agree}")
+            raise UserError(f"agree, the share of images that agree, must be between 0 and 1, not {self.agree}")
         if not 0 <= self.noise <= 1:
-            raise UserError("noise between 0 and 1", f"{self.noise}")
+            raise UserError(f"noise must be between 0 and 1, not {self.noise}")
 
 
 def cues(
@@ -88,7 +88,7 @@ def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
     """The numbers of some classes, two or more; all unless some are named."""
     found = chosen("shapes", classes, CLASSES)
     if len(found) < 2:
-        raise UserError("two classes or more", ", ".join(classes))
+        raise UserError(f"there must be two classes or more, not only {', '.join(classes)}")
     return found
 
 

@@ -65,16 +65,16 @@ def metered(tables: Iterable[Table], meter: Meter) -> Iterator[Table]:
 def check_numbers(number: int, seed: int, one: str) -> None:
     """Refuse numbers that make no sense; `one` is what a sample is called."""
     if number < 1:
-        raise UserError(f"--number of 1 {one} or more", f"{number}")
+        raise UserError(f"--number must be 1 {one} or more, not {number}", key="--number")
     if seed < 0:
-        raise UserError("--seed of 0 or more", f"{seed}")
+        raise UserError(f"--seed must be 0 or more, not {seed}", key="--seed")
 
 
 def check_file(path: Path, forms: Forms, overwrite: bool) -> None:
     """Refuse what cannot be written, before the work."""
     check_name(path, list(forms))
     if path.exists() and not overwrite:
-        raise UserError(f"no file at {path} yet", "one", "Name another, or replace it with --overwrite.")
+        raise UserError(f"{path} exists already", hint="Name another file, or replace it with --overwrite.", file=path)
     forms[path.suffix].check()
 
 
@@ -83,7 +83,7 @@ def write(path: Path, tables: Iterable[Table], forms: Forms, overwrite: bool = F
     check_file(path, forms, overwrite)
     make_folder(path.parent)
     count, form = 0, None
-    with whole(path, f"room for {path}", "Free some space, or name another place.") as partial:
+    with whole(path, "Free some space, or name another place.") as partial:
         try:
             for table in tables:
                 form = form or forms[path.suffix](partial, table)
@@ -113,8 +113,10 @@ class Parquet:
         try:
             import pyarrow
         except ImportError as error:
-            advice = "Install it: pip install pyarrow, or write .npz."
-            raise UserError("the package `pyarrow` for .parquet", "none installed", advice) from error
+            raise UserError(
+                "the package `pyarrow` for .parquet is not installed",
+                hint="Install it: pip install pyarrow, or write .npz.",
+            ) from error
         return pyarrow
 
     def _rows(self, table: Table) -> Any:

@@ -23,8 +23,10 @@ def load() -> Any:
     try:
         import galsim  # type: ignore[import-not-found]
     except ImportError as error:
-        advice = "Install it: pip install galsim, or take the engine builtin."
-        raise UserError("the package `galsim` for the engine galsim", "none installed", advice) from error
+        raise UserError(
+            "the package `galsim` for the engine galsim is not installed",
+            hint="Install it: pip install galsim, or take the engine builtin.",
+        ) from error
 
     def draw(
         size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD

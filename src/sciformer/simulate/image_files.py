@@ -32,7 +32,7 @@ def simulate_images(
 ) -> None:
     """Make images and write them to a file; `show` tells how far it is."""
     if number < 1:
-        raise UserError(f"--number of 1 or more {what}", f"{number}")
+        raise UserError(f"--number must be 1 or more {what}, not {number}", key="--number")
     files.simulate(out, what, number, files.in_pieces(number, PIECE, make), FORMS, overwrite, say, show)
 
 
@@ -54,8 +54,9 @@ class _Hdf5:
         try:
             import h5py  # type: ignore[import-untyped]
         except ImportError as error:
-            advice = "Install it: pip install h5py, or write .npz."
-            raise UserError("the package `h5py` for .h5", "none installed", advice) from error
+            raise UserError(
+                "the package `h5py` for .h5 is not installed", hint="Install it: pip install h5py, or write .npz."
+            ) from error
         return h5py
 
     def add(self, table: Table) -> None:

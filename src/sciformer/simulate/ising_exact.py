@@ -48,7 +48,9 @@ def enumerate_states(
     height, width = check_size(size)
     count = height * width
     if count > 16:
-        raise UserError("at most 16 spins to enumerate", f"{height} x {width}", "Sample larger lattices with ising().")
+        raise UserError(
+            f"at most 16 spins can be enumerated, not {height} x {width}", hint="Sample larger lattices with ising()."
+        )
     heat = float(check_temperatures(temperature))
     bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
     spins = (2 * bits - 1).astype(np.int8).reshape(-1, height, width)

@@ -53,14 +53,18 @@ def simulate_jets(
     files.check_numbers(number, seed, "jet")
     if (out is None) == (by_class is None):
         raise UserError(
-            "a file to write, --out jets.root, or a folder, --by-class FOLDER", "both" if out else "neither"
+            "--out and --by-class cannot be given together" if out else "there is no place to write the jets",
+            hint="Name a file, --out jets.root, or a folder, --by-class FOLDER.",
+            key="--out",
         )
     if out is not None:
         plans = {out: (number, classes)}
     else:
         assert by_class is not None
         if number < len(classes):
-            raise UserError(f"--number of {len(classes)} jets or more, one for each class", f"{number}")
+            raise UserError(
+                f"--number must be {len(classes)} jets or more, one for each class, not {number}", key="--number"
+            )
         counts = np.bincount(np.arange(number) % len(classes))
         plans = {by_class / f"{FILES[name]}_000.root": (int(n), [name]) for name, n in zip(classes, counts)}
     for path in plans:
@@ -96,8 +100,10 @@ class _Root:
             import awkward  # type: ignore[import-untyped]
             import uproot  # type: ignore[import-untyped]
         except ImportError as error:
-            advice = "Install them: pip install 'sciformer[jets]', or write .npz."
-            raise UserError("the packages `uproot` and `awkward` for .root", "none installed", advice) from error
+            raise UserError(
+                "the packages `uproot` and `awkward` for .root are not both installed",
+                hint="Install them: pip install 'sciformer[jets]', or write .npz.",
+            ) from error
         return uproot, awkward
 
     def _rows(self, table: Table) -> dict[str, Any]:

@@ -70,11 +70,11 @@ def labels(number: int, seed: int = 0, classes: Sequence[str] = CLASSES, first: 
 def check_classes(classes: Sequence[str]) -> list[int]:
     """The numbers of some classes."""
     if not len(classes):
-        raise UserError(f"classes of jets, of {', '.join(CLASSES)}", "none")
+        raise UserError("there are no classes of jets", hint=f"Choose some of {', '.join(CLASSES)}.")
     for name in classes:
         one_of("a class of jets", name, CLASSES)
     if len(set(classes)) < len(classes):
-        raise UserError("each class of jets once", ", ".join(classes))
+        raise UserError(f"each class of jets must be named once, not {', '.join(classes)}")
     return [CLASSES.index(name) for name in classes]
 
 

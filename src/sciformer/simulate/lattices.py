@@ -218,7 +218,8 @@ def ising(
     heat = check_temperatures(temperatures)
     if heat.ndim != 1 or not len(heat):
         raise UserError(
-            "a sequence of temperatures", f"an array of shape {heat.shape}", "Write temperatures=[2.0] for one."
+            f"temperatures must be a sequence of numbers, not an array of shape {heat.shape}",
+            hint="Write temperatures=[2.0] for a single temperature.",
         )
     sweeps = SWEEPS[update] if sweeps is None else sweeps
     warm_up = WARM_UP[update] if warm_up is None else warm_up
@@ -298,11 +299,15 @@ def _prepare(spins: ArrayLike, temperatures: ArrayLike, boundary: str, coupling:
     check_coupling(coupling)
     checked = check_spins(spins)
     if checked.ndim != 3:
-        raise UserError("spins of shape (chains, height, width)", f"shape {checked.shape}", "Add the axis of chains.")
+        raise UserError(
+            f"spins must have the shape (chains, height, width), not {checked.shape}", hint="Add the axis of chains."
+        )
     heat = check_temperatures(temperatures)
     chains, height, width = checked.shape
     if heat.shape not in ((), (1,), (chains,)):
-        raise UserError(f"one temperature, or one for each of {chains} chains", f"shape {heat.shape}")
+        raise UserError(
+            f"there must be one temperature, or one for each of {chains} chains, not an array of shape {heat.shape}"
+        )
     state = np.moveaxis(checked, 0, -1).copy(order="C").reshape(-1, chains)
     return find_bonds(height, width, boundary), state, heat
 

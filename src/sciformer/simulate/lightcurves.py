@@ -66,17 +66,20 @@ class Options:
         one_of("the unit", self.unit, supernovae.UNITS)
         for field in fields(self):
             if getattr(self, field.name) != field.default and field.name not in USED[what]:
-                found = f"`{field.name}`, which does nothing with {what}"
-                raise UserError(f"for {what} {' and '.join(USED[what])} alone", found)
+                raise UserError(f"`{field.name}` does nothing with {what}, which use only {' and '.join(USED[what])}")
         if self.points and not 32 <= self.points <= 65536:
-            raise UserError("32 to 65,536 points of a curve, or 0 for the usual number", f"{self.points}")
+            raise UserError(f"points must be from 32 to 65,536, or 0 for the usual number, not {self.points}")
         if not self.bands or len(set(self.bands)) < len(self.bands):
-            raise UserError("bands, each once", ", ".join(self.bands) or "none")
+            raise UserError(
+                f"each of the bands must be named once, not {', '.join(self.bands)}"
+                if self.bands
+                else "bands must not be empty"
+            )
         for band in self.bands:
             one_of("a band", band, supernovae.BANDS)
         low, high = self.snr
         if not 0 < low <= high < 1e4:
-            raise UserError("a range of SNR above 0, the smaller first", f"{low} to {high}")
+            raise UserError(f"snr must be a range above 0 and below 10,000, the smaller first, not {low} to {high}")
 
 
 def lightcurves(

@@ -23,9 +23,9 @@ GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much
 def check_view(size: int, bands: int, unit: str) -> None:
     """Refuse what makes no sense."""
     if not 16 <= size <= 512:
-        raise UserError("16 to 512 pixels on a side", f"{size}")
+        raise UserError(f"size must be from 16 to 512 pixels on a side, not {size}")
     if not 1 <= bands <= 20:
-        raise UserError("1 to 20 bands", f"{bands}")
+        raise UserError(f"bands must be from 1 to 20, not {bands}")
     one_of("the unit", unit, UNITS)
 
 

@@ -151,7 +151,7 @@ def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str,
               when the sentences are divided
     """
     if number < 0 or farthest < 0:
-        raise UserError("a number of sentences and of words of 0 or more", f"{number} and {farthest}")
+        raise UserError(f"number and farthest must be 0 or more, not {number} and {farthest}")
     chance = np.random.default_rng(seed)
     found = [sentence(int(groups), chance) for groups in chance.integers(farthest // WORDS + 1, size=number)]
     answers = [PRONOUNS[one.noun.gender] for one in found]

@@ -77,9 +77,9 @@ RESONANCES = (6, 23, 24, 25)
 def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) -> Iterator[dict[str, Array | Lists]]:
     """So many jets, in tables of a thousand at most; the classes are equally frequent, in random order."""
     if number < 1:
-        raise UserError("1 jet or more", f"{number}")
+        raise UserError(f"number must be 1 jet or more, not {number}")
     if not 0 <= seed < 8000:
-        raise UserError("a seed from 0 to 7999 for Pythia", f"{seed}")
+        raise UserError(f"seed must be from 0 to 7999 for Pythia, not {seed}")
     check_classes(classes)
     load()
     makers = [Maker(name, seed) for name in classes]
@@ -96,7 +96,7 @@ def load() -> tuple[Any, Any]:
     try:
         pythia, fastjet = (importlib.import_module(name) for name in ("pythia8mc", "fastjet"))
     except ImportError as error:
-        raise UserError("the packages `pythia8mc` and `fastjet`", f"{error}", INSTALL) from error
+        raise UserError(f"the packages `pythia8mc` and `fastjet` cannot be loaded: {error}", hint=INSTALL) from error
     if "PYTHIA8DATA" not in os.environ:
         for above in (Path(str(pythia.__file__)).parent, Path(sys.prefix)):
             if (found := above / "share" / "Pythia8" / "xmldoc").is_dir():
@@ -119,9 +119,9 @@ class Maker:
             window = (f"PhaseSpace:pTHatMin = {low}.", f"PhaseSpace:pTHatMax = {high}.")
             for line in (*COMMON, chosen, *window, *process):
                 if not engine.readString(line):
-                    raise UserError("settings that this version of Pythia knows", line)
+                    raise UserError(f"this version of Pythia does not know the setting {line}")
             if not engine.init():
-                raise UserError("Pythia to start", f"a failure for the class {name}", "Its own words are above.")
+                raise UserError(f"Pythia does not start for the class {name}", hint="Its own words are above.")
             self.engines.append(engine)
         self.turn, self.left = 0, list[dict[str, Array | Lists]]()
 

@@ -23,9 +23,9 @@ QUESTION = "?"
 def recall(lag: int, symbols: int = 8, number: int = 1000, seed: int = 0) -> dict[str, NDArray[Any]]:
     """Columns `text` (of lag + 2 characters), `value` (the symbol to be recalled) and `lag`, for `number` sequences."""
     if not 2 <= symbols <= 26:
-        raise UserError("2 to 26 symbols, the letters there are", f"{symbols}")
+        raise UserError(f"symbols must be from 2 to 26, the letters there are, not {symbols}")
     if lag < 0 or number < 0:
-        raise UserError("a lag and a number of sequences of 0 or more", f"{lag} and {number}")
+        raise UserError(f"lag and number must be 0 or more, not {lag} and {number}")
     drawn = np.random.default_rng(seed).integers(symbols, size=(number, lag + 1))
     value = np.array(list(string.ascii_uppercase))[drawn[:, 0]]
     rows = np.empty((number, lag + 2), "U1")

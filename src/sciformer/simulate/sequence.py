@@ -16,9 +16,9 @@ PARTS = ("file", "train", "valid", "test", "agree")  # independent sequences of 
 def check(what: str, number: int, seed: int, first: int, part: str, least: str = "") -> None:
     """Refuse numbers that make no sense; `least` is the smallest in words."""
     if number < 1 or first < 0:
-        raise UserError(f"{least or f'1 or more {what}'}, from number 0 on", f"{number} from {first}")
+        raise UserError(f"number must be {least or f'1 or more {what}'}, and first 0 or more, not {number} and {first}")
     if seed < 0:
-        raise UserError("a seed of 0 or more", f"{seed}")
+        raise UserError(f"seed must be 0 or more, not {seed}")
     one_of(f"a part of the {what}", part, PARTS)
 
 
@@ -61,7 +61,7 @@ def chosen(what: str, names: Sequence[str], known: Sequence[str]) -> tuple[int, 
     for name in names:
         one_of(f"a class of {what}", name, known)
     if len(set(names)) < len(names):
-        raise UserError("each class once", ", ".join(names))
+        raise UserError(f"each class of {what} must be named once, not {', '.join(names)}")
     return tuple(known.index(name) for name in names or known)
 
 

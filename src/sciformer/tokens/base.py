@@ -131,7 +131,7 @@ class Tokens(Section):
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """share x + (1 - share) y of samples x and as many others y, share (B,)."""
-        raise UserError(f"tokens of which two samples can be mixed; `{self.kind}` cannot", "none")
+        raise UserError(f"two samples of `tokens.kind: {self.kind}` cannot be mixed", key="tokens.kind")
 
     def normalise(self, stream: Stream) -> Stream:
         """Scaling and centring, after an objective has hidden what it hides."""
@@ -150,7 +150,7 @@ class Tokens(Section):
     def scales(self, stream: Stream) -> tuple[Array, Array]:
         """What `normalise` subtracts from the values of each token, the first column of `hides`, and what it then
         divides them by: (T, 1), or (T, P) where a token has several."""
-        raise UserError(f"tokens of values with a level and a scale; `{self.kind}` has none", "none")
+        raise UserError(f"`tokens.kind: {self.kind}` has no values with a level and a scale", key="tokens.kind")
 
     @answer
     def window(self) -> int | None:
@@ -217,7 +217,7 @@ class Tokens(Section):
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """The way back, for objectives that ask for tokens."""
-        raise UserError(f"tokens with a readout for this objective; `{self.kind}` has none", "none")
+        raise UserError(f"`tokens.kind: {self.kind}` has no readout for this objective", key="tokens.kind")
 
     def hideable(self, stream: Stream) -> Array | None:
         """(T,) which tokens an objective may hide and ask for; None: all."""
@@ -229,7 +229,7 @@ class Tokens(Section):
 
     def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
         """Columns of `hides` in which the tokens where the mask (T,) is True are random ones."""
-        raise UserError(f"tokens that can be replaced by random ones; `{self.kind}` cannot", "none")
+        raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
     # How do others make it?
 

@@ -45,7 +45,7 @@ def _flat(parts: list[Array]) -> Array:
 def texts_of(table: Table, name: str) -> tuple[list[Any], bool]:
     """The texts of a column, and whether they are lists of words instead."""
     if name not in table:
-        raise UserError(f"a column `{name}`", f"columns {', '.join(table)}")
+        raise UserError(f"column `{name}` is missing; the columns are {', '.join(table)}")
     column = table[name]
     if not isinstance(column, Lists):
         return [str(text) for text in column], False

@@ -45,7 +45,7 @@ def _counted(texts: Iterable[list[str]]) -> Texts:
         letters += sum(len(text.strip()) for text in some)
         yield [part for text in some for part in cut(text)]
     if not letters:
-        raise UserError("some text to train on", "none")
+        raise UserError("there is no text to train on")
 
 
 def _byte_pairs(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
@@ -102,7 +102,9 @@ def _words(made: Any, texts: Texts) -> Counter[str]:
 
 def _room(size: int, least: int, what: str) -> None:
     if size < least:
-        raise UserError(f"tokens.vocabulary of {least} or more, for {what}", f"{size}")
+        raise UserError(
+            f"tokens.vocabulary must be {least} or more to hold {what}, not {size}", key="tokens.vocabulary"
+        )
 
 
 def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:

@@ -84,7 +84,10 @@ class ObservationReadout(Readout):
     def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
         """The loss (n,), a mean over the values of a token."""
         if smoothing:
-            raise UserError("tokens with a vocabulary, to smooth labels", "`observations`")
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `observations` do not have",
+                key="objective.smoothing",
+            )
         mean, std = self.gaussian(hidden)
         value = target["value"].float().view_as(mean)
         if self.spread is None:

@@ -42,9 +42,10 @@ def refuse(number: int) -> None:
     """Refuse periods where values are hidden."""
     if number:
         raise UserError(
-            "no tokens.periods with an objective that hides values: periods come from all values, hidden ones too",
-            f"tokens.periods: {number}",
-            "Leave it out here, or choose an objective that hides nothing.",
+            f"tokens.periods: {number} cannot be used with an objective that hides values, because periods come from "
+            "all values, the hidden values too",
+            hint="Leave out tokens.periods, or choose an objective that hides nothing.",
+            key="tokens.periods",
         )
 
 

@@ -52,7 +52,7 @@ def read(table: Table, bands: Sequence[str]) -> Points:
     lengths = time.lengths.astype(np.int64)
     when = np.asarray(time.values, np.float64)
     if not np.isfinite(when).all():
-        raise UserError("finite times", f"NaN or infinity in column `time` at {(~np.isfinite(when)).sum():,} points")
+        raise UserError(f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points")
     columns = {"value": _lists(table, "value", lengths).values.astype(np.float32)}
     columns["error"] = np.full(len(when), np.nan, np.float32)
     if "error" in table:
@@ -78,10 +78,12 @@ def _lists(table: Table, name: str, lengths: Array | None = None) -> Lists:
     one_of("a column of points", name, table)
     column = table[name]
     if not isinstance(column, Lists):
-        raise UserError(f"a list for each series in column `{name}`", f"an array of shape {column.shape}")
+        raise UserError(f"column `{name}` must have a list for each series, not an array of shape {column.shape}")
     if lengths is not None and not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
-        raise UserError(f"{lengths[row]} points in `{name}`, as in `time`", f"{column.lengths[row]} in sample {row}")
+        raise UserError(
+            f"sample {row} has {column.lengths[row]} points in `{name}`, but {lengths[row]} points in `time`"
+        )
     return column
 
 
@@ -92,8 +94,12 @@ def _numbers(names: Array, known: Sequence[str]) -> Array:
         found[names == name] = number
     if not (found >= 0).all() or (not known and (found > 0).any()):
         odd = sorted({str(name) for name in np.unique(names)} - set(known))
-        advice = "Choose bands where the data are read, or name all in tokens.bands."
-        raise UserError(f"the bands {', '.join(known)}" if known else "one band", ", ".join(odd[:8]), advice)
+        allowed = f"only the bands {', '.join(known)}" if known else "one band"
+        raise UserError(
+            f"column `band` must have {allowed}, not {', '.join(odd[:8])}",
+            hint="Choose bands where the data are read, or name all of them in tokens.bands.",
+            key="tokens.bands",
+        )
     return found
 
 
@@ -112,7 +118,7 @@ def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
         if count >= FITTED:
             break
     if not count:
-        raise UserError("at least one point to learn from", "none")
+        raise UserError("the series have no points to learn from")
     bands = list(tokens.bands) or sorted(names)
     parts = [read(table, bands) for table in some]
     values, errors = (np.concatenate([one.columns[name] for one in parts]) for name in ("value", "error"))
@@ -120,7 +126,7 @@ def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
     sample = np.repeat(np.arange(sum(len(one.lengths) for one in parts)), np.concatenate([p.lengths for p in parts]))
     wide, seen = values.astype(np.float64)[:, None], ~limit[:, None]
     if not seen.any():
-        raise UserError("at least one value that is no limit to learn from", "none")
+        raise UserError("all values of the series are limits, so there is no value to learn from")
     middle = float(np.median(wide[seen]))
     centre = tokens.centre if tokens.centre in ("mean", "median") else "learned"
     own = band if tokens.by_band else None
@@ -140,7 +146,11 @@ def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
         order = np.lexsort((time, line))
         apart = np.diff(time[order])[np.diff(line[order]) == 0]
         if not (apart > 0).any():
-            raise UserError("series of two points or more, to learn tokens.cadence from", "none")
+            raise UserError(
+                "tokens.cadence cannot be learned because no series has two points or more at different times",
+                hint="Set tokens.cadence.",
+                key="tokens.cadence",
+            )
         state["cadence"] = float(np.median(apart[apart > 0]))
     if tokens.periods:
         state["period"] = phases.learned(parts, phases.search_of(tokens, state.get("cadence")))
@@ -161,7 +171,10 @@ def _given(table: Table, name: str) -> Array:
     one_of("tokens.extra", name, table)
     column = table[name]
     if isinstance(column, Lists) or column.ndim != 1:
-        raise UserError(f"one number or name for each series in column `{name}`", "several")
+        raise UserError(
+            f"column `{name}` of tokens.extra must have one number or name for each series, not several",
+            key="tokens.extra",
+        )
     return column
 
 

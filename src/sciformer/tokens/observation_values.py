@@ -154,7 +154,11 @@ def patched(
     counts = (high - low)[lines] + 1
     if counts.sum() * size > SPARSE * len(time) + 2 * size * len(lines):
         found = f"{len(time):,} points on {counts.sum() * size:,} regular times {cadence:.4g} apart"
-        raise UserError("a regular series, for tokens.patch", found, "tokens.patch: 1 takes points at any time.")
+        raise UserError(
+            f"tokens.patch needs a regular series, but the series has {found}",
+            hint="tokens.patch: 1 takes points at any time.",
+            key="tokens.patch",
+        )
     offset = np.zeros(rows * bands, np.int64)
     offset[lines] = counts.cumsum() - counts
     token = offset[line] + number - low[line]

@@ -16,8 +16,7 @@ def column_of(table: Table, name: str) -> Lists:
     one_of("a column of particles", name, table)
     column = table[name]
     if not isinstance(column, Lists):
-        found = f"an array of shape {column.shape}"
-        raise UserError(f"a list for each jet in column `{name}`", found)
+        raise UserError(f"column `{name}` must have a list for each jet, not an array of shape {column.shape}")
     return column
 
 
@@ -37,8 +36,9 @@ def even(column: Lists, lengths: Array, name: str, like: str) -> Lists:
     """The column, if its lists are as long as those of the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))
-        found = f"{column.lengths[row]} in sample {row}"
-        raise UserError(f"{lengths[row]} particles in `{name}`, as in `{like}`", found)
+        raise UserError(
+            f"sample {row} has {column.lengths[row]} particles in `{name}`, but {lengths[row]} particles in `{like}`"
+        )
     return column
 
 
@@ -46,4 +46,4 @@ def check_finite(values: Array, what: str) -> None:
     """Refuse numbers (T, K) that are not finite."""
     if not np.isfinite(values).all():
         bad = ~np.isfinite(values).all(-1)
-        raise UserError(f"finite numbers in {what}", f"NaN or infinity for {bad.sum()} particles")
+        raise UserError(f"{what} is NaN or infinite for {bad.sum()} particles")

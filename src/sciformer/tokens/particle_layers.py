@@ -219,7 +219,10 @@ class ParticleReadout(Readout):
     def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
         """The negative log likelihood (n,)."""
         if smoothing:
-            raise UserError("tokens with a vocabulary, to smooth labels", "`particles`")
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `particles` do not have",
+                key="objective.smoothing",
+            )
         values = self.gaussian(hidden).loss(target["vector"].float()).sum(-1)
         return values + F.cross_entropy(self.kinds(hidden).float(), target["type"], reduction="none")
 

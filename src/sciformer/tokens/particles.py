@@ -121,7 +121,7 @@ class Particles(Tokens):
             if count >= FITTED:
                 break
         if not count:
-            raise UserError("at least one particle to learn the scales of features from", "none")
+            raise UserError("there are no particles to learn the scales of features from")
         low, centre, high = np.percentile(np.concatenate(rows)[:FITTED].astype(np.float64), [16, 50, 84], axis=0)
         wide = np.maximum(high - centre, centre - low)
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
@@ -133,8 +133,12 @@ class Particles(Tokens):
         vector = side_by_side([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
         if (vector[:, 3] < 0).any():
-            found = f"negative ones for {(vector[:, 3] < 0).sum()} particles"
-            raise UserError(f"energies of 0 or more in `{self.vector[3]}`", found, "Leave such particles out.")
+            count = (vector[:, 3] < 0).sum()
+            raise UserError(
+                f"energies in column `{self.vector[3]}` must be 0 or more, "
+                f"but {count} particles have a negative energy",
+                hint="Leave these particles out.",
+            )
         jet = np.repeat(self._jets(table, vector, lengths), lengths, axis=0)
         columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector))}
         if all(name in table for name in self.plane):
@@ -233,9 +237,13 @@ class Particles(Tokens):
         """Nothing of the hidden particles, nor of what the others are relative to: the jet is what is left of it."""
         for feature in self.own:
             if feature.looks_around((*self.jet, *self.plane)):
-                found = f"`{feature.name}`, made of {feature.formula or feature.column or feature.name}"
-                advice = "log_pt_rel, log_energy_rel, delta_r, deta and dphi are made anew from what is left."
-                raise UserError("features that tell of one particle, where some are hidden", found, advice)
+                made = feature.formula or feature.column or feature.name
+                raise UserError(
+                    f"feature `{feature.name}`, made of {made}, cannot be used where particles are hidden, because it "
+                    "does not depend on its own particle alone",
+                    hint="log_pt_rel, log_energy_rel, delta_r, deta and dphi are made anew from what is left.",
+                    key="tokens.features",
+                )
         columns = {name: stream.columns[name].copy() for name in ("vector", "type", "raw")}
         for column in columns.values():
             column[tokens] = 0

@@ -90,14 +90,15 @@ class Pictures:
 
     def __init__(self, table: Table) -> None:
         if "image" not in table:
-            raise UserError("a column `image`", f"columns {', '.join(table)}")
+            raise UserError(f"column `image` is missing; the columns are {', '.join(table)}")
         found = table["image"]
         self.one = not isinstance(found, Lists)
         if not isinstance(found, Lists):
             if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
+                kind = "" if found.dtype.kind in "biuf" else f" of {found.dtype}"
                 raise UserError(
-                    "images (n, height, width) or (n, height, width, channels) of numbers",
-                    f"an array of shape {found.shape}" + ("" if found.dtype.kind in "biuf" else f" of {found.dtype}"),
+                    "images must be numbers of shape (n, height, width) or (n, height, width, channels), not an array "
+                    f"of shape {found.shape}{kind}"
                 )
             self.values = found[..., None] if found.ndim == 3 else found
             self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
@@ -141,14 +142,18 @@ def alike(shapes: Array) -> list[Array]:
 def _shapes(table: Table, found: Lists) -> Array:
     shapes = table.get("image_shape")
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
-        seen = "none" if shapes is None else "lists" if isinstance(shapes, Lists) else f"{shapes.shape}"
-        raise UserError("for images of different shapes a column `image_shape` (n, 2), height and width", seen)
+        what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
+        if shapes is None:
+            raise UserError(f"{what}, which is missing")
+        raise UserError(f"{what}, not {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
     shapes = shapes.astype(np.int64)
     wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
     if len(wrong):
         row = int(wrong[0])
         height, width = shapes[row]
-        raise UserError(f"{height} x {width} pixels in image {row}, as its shape says", f"{found.lengths[row]}")
+        raise UserError(
+            f"image {row} has {found.lengths[row]} pixels, but its shape in column `image_shape` is {height} x {width}"
+        )
     return shapes
 
 

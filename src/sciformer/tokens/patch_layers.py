@@ -51,7 +51,9 @@ class Stem(nn.Module):
         height, width, channels = raster
         if height & (height - 1) or width & (width - 1):
             raise UserError(
-                "patches whose sides are powers of two, for tokens.embed: convolution", f"{height} x {width}"
+                "sides of patches must be powers of two for tokens.embed: convolution, "
+                f"but tokens.patch is {height} x {width}",
+                key="tokens.patch",
             )
         self.raster, self.places = raster, places
         halvings = [side.bit_length() - 1 for side in (height, width)]
@@ -105,7 +107,10 @@ class PatchReadout(Readout):
     def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
         """Mean squared error (n,)."""
         if smoothing:
-            raise UserError("tokens with a vocabulary, to smooth labels", "`patches`")
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `patches` do not have",
+                key="objective.smoothing",
+            )
         return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
 
     def answer(self, hidden: Tensor) -> Columns:

@@ -30,24 +30,30 @@ def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
         pictures = Pictures(table)
         moments = moments or Moments(pictures.channels)
         if pictures.channels != len(moments.mean):
-            raise UserError(f"{len(moments.mean)} channels in all images, as in the first", f"{pictures.channels}")
+            raise UserError(
+                f"all images must have {len(moments.mean)} channels, as the first has, "
+                f"but a later image has {pictures.channels}"
+            )
         for rows, images in pictures.groups():
             values = images.reshape(-1, images.shape[-1])
             bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
             if bad.any():
                 where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
-                raise UserError("finite pixels", f"NaN or infinity in sample {where} ({bad.sum()} pixels in all)")
+                raise UserError(f"sample {where} has pixels that are NaN or infinite ({bad.sum()} pixels in all)")
             moments.add(stretched(values, section.stretch, section.soft))
             if len(rows):
                 shapes.add((images.shape[1], images.shape[2]))
         varies, before = varies or not pictures.one, before + len(pictures)
     if moments is None or not moments.count:
-        raise UserError("at least one image to train on", "none")
+        raise UserError("there are no images to train on")
     height, width = (max(sides) for sides in zip(*shapes))
     least = section.cutting.sides
     if height < least[0] or width < least[1]:
-        wanted = f"images of at least a patch, {least[0]} x {least[1]} (tokens.patch)"
-        raise UserError(wanted, f"{height} x {width}", "Take smaller patches, or larger images.")
+        raise UserError(
+            f"images of {height} x {width} pixels are smaller than a patch of {least[0]} x {least[1]} (tokens.patch)",
+            hint="Take smaller patches, or larger images.",
+            key="tokens.patch",
+        )
     shape = [height, width, len(moments.mean)]
     found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
     return found | ({"varies": True} if varies or len(shapes) > 1 else {})

@@ -32,7 +32,10 @@ class Variation:
         height, width = images.shape[1:3]
         if "roll" in self.vary:
             if not self.section.periodic:
-                raise UserError("tokens.periodic: true for images that may roll round their edges", "false")
+                raise UserError(
+                    "tokens.vary: roll needs tokens.periodic: true, images that may roll round their edges, not false",
+                    key="tokens.periodic",
+                )
             down = (np.arange(height) + chance.integers("down", height)[:, None]) % height
             aside = (np.arange(width) + chance.integers("aside", width)[:, None]) % width
             images = images[np.arange(len(images))[:, None, None], down[:, :, None], aside[:, None]]
@@ -55,7 +58,10 @@ class Variation:
         which = np.zeros(len(chance.ids), np.int64)
         if "turn" in self.vary:
             if shape[0] != shape[1]:
-                raise UserError("square images to turn by right angles", f"{shape[0]} x {shape[1]}")
+                raise UserError(
+                    f"images must be square to turn by right angles (tokens.vary: turn), not {shape[0]} x {shape[1]}",
+                    key="tokens.vary",
+                )
             which += 2 * chance.integers("turn", 4)
         return which + (chance.uniform("flip") < 0.5) if "flip" in self.vary else which
 
@@ -83,7 +89,10 @@ class Variation:
         if "crop" in self.vary:
             least, most = self.section.crop
             if least > most:
-                raise UserError("tokens.crop from the least share to the most", f"({least:g}, {most:g})")
+                raise UserError(
+                    f"tokens.crop must be the least share and then the most, not ({least:g}, {most:g})",
+                    key="tokens.crop",
+                )
             zoom = np.sqrt(least + (most - least) * chance.uniform("crop"))
             where = np.stack([chance.uniform("crop down"), chance.uniform("crop aside")], 1) - 0.5
             centre = centre + where * (1 - zoom[:, None]) * [height, width]

@@ -86,7 +86,9 @@ class Patches(Tokens):
         """How images are cut."""
         sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
         if self.step is not None and self.step > min(sides):
-            raise UserError(f"tokens.step of at most a side of a patch, {min(sides)}", f"{self.step}")
+            raise UserError(
+                f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
+            )
         return Cutting(sides, sides if self.step is None else (self.step, self.step))
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -99,7 +101,7 @@ class Patches(Tokens):
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels of the images that were learned from; of several, the largest."""
         if "shape" not in self.state:
-            raise UserError("tokens that were fitted on images", "none yet", "Call fit, or load a run.")
+            raise UserError("the tokens have not been fitted on images yet", hint="Call fit, or load a run.")
         height, width, channels = self.state["shape"]
         return height, width, channels
 
@@ -113,7 +115,11 @@ class Patches(Tokens):
         """Height, width and channels of a patch, for trunks that put the image together again."""
         cutting = self.cutting
         if cutting.steps != cutting.sides:
-            raise UserError("patches side by side, to put the image together again", f"tokens.step: {self.step}")
+            raise UserError(
+                "patches must lie side by side to put the image together again, "
+                f"but they overlap with tokens.step: {self.step}",
+                key="tokens.step",
+            )
         return (*cutting.sides, self.shape[2])
 
     @property
@@ -147,8 +153,10 @@ class Patches(Tokens):
         pictures, shape = Pictures(table), self.shape
         if pictures.channels != shape[2]:
             where = f" in an array of shape {np.shape(table['image'])}" if pictures.one else ""  # type: ignore[arg-type]
-            advice = "The axes are (n, height, width, channels), or (n, height, width)."
-            raise UserError(f"images with {shape[2]} channels, as in training", f"{pictures.channels}{where}", advice)
+            raise UserError(
+                f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
+                hint="The axes are (n, height, width, channels), or (n, height, width).",
+            )
         if pictures.one and not self.varies and pictures.largest == shape[:2]:
             flat = self.cutting.cut(pictures.values, self._fill)
             (rows, columns), count = self.places, len(pictures)
@@ -220,7 +228,7 @@ class Patches(Tokens):
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
         if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
-            raise UserError("images of one shape, to mix two of them", "several")
+            raise UserError("two images can be mixed only if all images have one shape, but these have several")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
         return stream.but(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
 
@@ -243,7 +251,10 @@ class Patches(Tokens):
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """Pixels, by a linear layer and squared error."""
         if self.cutting.steps != self.cutting.sides:
-            raise UserError("patches that do not overlap, so that hidden ones are hidden", f"tokens.step: {self.step}")
+            raise UserError(
+                f"patches overlap with tokens.step: {self.step}, so that hidden patches are seen in their neighbours",
+                key="tokens.step",
+            )
         return PatchReadout(self.pixels, dim)
 
     # How do others make it?

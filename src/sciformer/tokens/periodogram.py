@@ -55,8 +55,11 @@ class Search:
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
         if stop > MOST:
-            found = f"{stop:,}, of periods from {self.shortest:g} in a series that spans {span:g}"
-            raise UserError(f"at most {MOST:,} frequencies", found, "A longer shortest period takes fewer.")
+            raise UserError(
+                f"periods from {self.shortest:g} in a series that spans {span:g} are {stop:,} frequencies, more than "
+                f"the {MOST:,} that are allowed",
+                hint="A longer shortest period takes fewer.",
+            )
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop
 

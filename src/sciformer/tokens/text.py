@@ -119,10 +119,19 @@ class Text(Tokens):
 
         if self.lower or self.normal != "none":
             given = "tokens.lower" if self.lower else "tokens.normal"
-            raise UserError("a tokenizer.json to have its own rules for case and form", f"{given} too")
+            raise UserError(
+                f"{given} cannot be set beside tokens.tokenizer, because a tokenizer.json has its own rules for case "
+                "and form",
+                key=given,
+                file=self.tokenizer,
+            )
         self.state["tokenizer"] = file_text(self.tokenizer)
         if not self.writable.any():
-            raise UserError(f"a vocabulary in {self.tokenizer}", "no token that stands for text")
+            raise UserError(
+                f"{self.tokenizer} has no token that stands for text in its vocabulary",
+                key="tokens.tokenizer",
+                file=self.tokenizer,
+            )
 
     def located(self) -> Self:
         """The same with an absolute name of its file."""
@@ -151,7 +160,7 @@ class Text(Tokens):
     @property
     def _names(self) -> Names:
         for role in self.special:
-            one_of("a role of a special token in tokens.special", role, SPECIAL)
+            one_of("a role of a special token in tokens.special", role, SPECIAL, key="tokens.special")
         return tuple((SPECIAL | self.special).items())
 
     @property
@@ -169,7 +178,10 @@ class Text(Tokens):
 
     def _learned(self, what: str) -> str:
         if what not in self.state:
-            raise UserError("tokens that were fitted on a text", "no vocabulary yet", "Call fit, or load a run.")
+            raise UserError(
+                "the tokens have no vocabulary yet, because they have not been fitted on a text",
+                hint="Call fit, or load a run.",
+            )
         return str(self.state[what])
 
     @property
@@ -179,7 +191,10 @@ class Text(Tokens):
         if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
             return least
         if self.vocabulary < least:
-            raise UserError(f"tokens.vocabulary of {least} or more, for the text's own", f"{self.vocabulary}")
+            raise UserError(
+                f"tokens.vocabulary must be {least} or more to hold the tokens of the text, not {self.vocabulary}",
+                key="tokens.vocabulary",
+            )
         return self.vocabulary
 
     @property
@@ -205,8 +220,12 @@ class Text(Tokens):
     def _special(self, role: str) -> int:
         found = self.coder.specials
         if role not in found:
-            there = ", ".join(found) or "none"
-            raise UserError(f"a vocabulary with a {role} token", there, f"Name it: tokens.special.{role}")
+            there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
+            raise UserError(
+                f"the vocabulary has no {role} token; {there}",
+                hint=f"Name it: tokens.special.{role}",
+                key=f"tokens.special.{role}",
+            )
         return found[role]
 
     def save(self, path: str | Path) -> None:
@@ -214,7 +233,9 @@ class Text(Tokens):
         from .tokenizer import exported
 
         if self.lines:
-            raise UserError("tokens whose rules a tokenizer.json can hold", "tokens.lines, ends of lines as tokens")
+            raise UserError(
+                "a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines", file=path
+            )
         frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
         Path(path).write_text(exported(self.coder, frame, self.lower, self.normal), "utf-8")
 

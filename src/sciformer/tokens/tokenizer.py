@@ -36,7 +36,8 @@ def package() -> Any:
         import tokenizers
     except ImportError as error:
         raise UserError(
-            "the package `tokenizers` for subwords", "none installed", "Install it: pip install 'sciformer[text]'"
+            "the package `tokenizers`, for subwords, is not installed",
+            hint="Install it: pip install 'sciformer[text]'",
         ) from error
     return tokenizers
 
@@ -52,7 +53,9 @@ class Subwords(Coder):
         except UserError:
             raise
         except Exception as error:
-            raise UserError("a tokenizer.json of Hugging Face", f"what cannot be read as one: {error}") from error
+            raise UserError(
+                f"the tokenizer cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer"
+            ) from error
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
         self.tokenizer.encode_special_tokens = learned
@@ -68,7 +71,9 @@ class Subwords(Coder):
             if role in names:
                 if names[role] not in self.numbers:
                     raise UserError(
-                        f"the {role} token {names[role]!r} in the vocabulary", "none", "See tokens.special."
+                        f"the {role} token {names[role]!r} is not in the vocabulary",
+                        hint="See tokens.special.",
+                        key=f"tokens.special.{role}",
                     )
                 roles[role] = self.numbers[names[role]]
             elif found := [name for name in usual if name in added]:
@@ -113,8 +118,11 @@ class Subwords(Coder):
                 with threads():
                     encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
             except Exception as error:  # the package knows no other kind
-                advice = "Mend its file: what it does not know needs a token for the unknown that is in its vocabulary."
-                raise UserError("a tokenizer that can read every text", f"{error}", advice) from error
+                raise UserError(
+                    f"the tokenizer cannot read a text: {error}",
+                    hint="Mend its file: what it does not know needs a token for the unknown, in its vocabulary.",
+                    key="tokens.tokenizer",
+                ) from error
             for one in encoded:
                 word = [-1 if number is None else number for number in one.word_ids]
                 made.append((np.array(one.ids, np.int32), np.array(word, np.int32)))
@@ -185,7 +193,9 @@ def file_text(name: str | Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"a tokenizer.json of Hugging Face at {path}", f"{error}") from error
+        raise UserError(
+            f"{path} cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer", file=path
+        ) from error
 
 
 def cut(text: str) -> list[str]:

@@ -202,7 +202,7 @@ def alphabet(texts: Iterable[str]) -> str:
         seen.update(text)
     seen -= {UNKNOWN, MASK}
     if not seen:
-        raise UserError("some text to train on", "none")
+        raise UserError("there is no text to train on")
     return "".join(sorted(seen))
 
 
@@ -218,13 +218,19 @@ def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, speci
     for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
         counts.pop(word, None)
     if not counts:
-        raise UserError("some text to train on", "none")
+        raise UserError("there is no text to train on")
     if size is not None and size <= len(special):
-        raise UserError(f"tokens.vocabulary above {len(special)}, the number of special tokens", f"{size}")
+        raise UserError(
+            f"tokens.vocabulary must be above {len(special)}, the number of special tokens, not {size}",
+            key="tokens.vocabulary",
+        )
     kept = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= minimum]
     if not kept:
-        found = f"none; the most frequent {max(counts.values())} times"
-        raise UserError(f"words that were seen {minimum} times (tokens.minimum)", found)
+        raise UserError(
+            f"no word was seen {minimum} times (tokens.minimum); "
+            f"the most frequent was seen {max(counts.values())} times",
+            key="tokens.minimum",
+        )
     return kept if size is None else kept[: size - len(special)]
 
 

@@ -33,7 +33,8 @@ def same_recipe(old: Recipe, new: Recipe, accepted: bool, say: Say) -> None:
         return
     lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
     if not accepted:
-        raise UserError("the recipe this run was begun with", f"one that differs:\n{lines}", RESUME)
+        message = f"the recipe differs from the recipe this run was begun with:\n{lines}"
+        raise UserError(message, hint=RESUME, key=found[0][0])
     say(f"the recipe changed since this run was begun:\n{lines}")
 
 
@@ -44,5 +45,5 @@ def same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, sa
         return
     words = ", ".join(f"{name} ({old.get(name, 'not there')} -> {new.get(name, 'not there')})" for name in changed[:4])
     if not accepted:
-        raise Changed("the data this run was begun with", f"others: {words}", advice)
+        raise Changed(f"the data differ from the data this run was begun with: {words}", hint=advice)
     say(f"the data changed since this run was begun: {words}")

@@ -116,11 +116,18 @@ def load(folder: Path, *, say: Callable[[str], None], step: int | None = None) -
             faults.append(f"{path.name}: {fault}")
             say(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
-        found = ", ".join(map(str, steps(folder))) or "none"
-        raise UserError(f"a checkpoint of step {step} in {folder}", found, "Name a step that is there.")
+        found = ", ".join(map(str, steps(folder)))
+        raise UserError(
+            f"{folder} has no checkpoint of step {step}" + (f", only of {found}" if found else ""),
+            hint="Name a step that is there." if found else "",
+            file=folder,
+        )
     what = "" if step is None else f" of step {step}"
-    advice = "Restore one from a copy, or move the folder away to start afresh."
-    raise UserError(f"a sound checkpoint{what} in {folder}", "; ".join(faults), advice)
+    raise UserError(
+        f"{folder} has no intact checkpoint{what}: {'; '.join(faults)}",
+        hint="Restore one from a copy, or move the folder away to start afresh.",
+        file=folder,
+    )
 
 
 def steps(folder: Path) -> list[int]:
@@ -191,8 +198,11 @@ def _unwritten(folder: Path, final: Path, needed: int, error: Exception) -> User
     except (OSError, UserError):
         free, older = "free space unknown", []
     intact = f"The older checkpoints ({', '.join(older)}) are intact" if older else "There is no older checkpoint"
-    advice = f"{intact}; make room or mend the disk, and run the same command again."
-    return UserError(f"to write {final}, {needed:,} bytes needed with a margin", f"{reason}, {free}", advice)
+    return UserError(
+        f"{final} cannot be written: {reason}, {needed:,} bytes needed with a margin, {free}",
+        hint=f"{intact}; make room or mend the disk, and run the same command again.",
+        file=final,
+    )
 
 
 def _there(folder: Path) -> list[tuple[int, Path]]:
@@ -202,7 +212,8 @@ def _there(folder: Path) -> list[tuple[int, Path]]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise UserError(f"a folder of checkpoints at {folder}", error.strerror or str(error)) from error
+        why = error.strerror or str(error)
+        raise UserError(f"the folder of checkpoints {folder} cannot be read: {why}", file=folder) from error
     found = sorted((int(match["step"]), not match["replaced"], path) for match, path in matches)
     return [(step, path) for step, _, path in found]
 
@@ -236,8 +247,11 @@ def _listed(path: Path, step: int) -> dict[str, dict[str, Any]]:
         manifest = _parse(file.read(1 << 20), "manifest.json")
     form, files = manifest.get("format"), manifest.get("files")
     if type(form) is int and form > FORMAT:
-        expected, advice = f"a checkpoint of format {FORMAT} in {path}", "A newer Sciformer wrote it: update Sciformer."
-        raise UserError(expected, f"format {form}", advice)
+        raise UserError(
+            f"the checkpoint {path} has format {form}, and this Sciformer reads format {FORMAT}",
+            hint="A newer Sciformer wrote it: update Sciformer.",
+            file=path,
+        )
     if form != FORMAT or manifest.get("step") != step or type(files) is not dict or "state.json" not in files:
         raise Unsound("its manifest.json is not that of this step")
     for name, seal in files.items():

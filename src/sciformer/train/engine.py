@@ -184,9 +184,9 @@ class Engine:
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.bad_steps:
             raise UserError(
-                "a finite gradient",
-                f"{self.bad} in a row that were not, the last with {where}",
-                "The weights and the last checkpoint are sound. Look at those samples, or lower train.rate.",
+                f"the gradient was not finite at {self.bad} steps in a row, the last with {where}",
+                hint="The weights and the last checkpoint are intact. Look at those samples, or lower train.rate.",
+                key=None if found else "train.rate",
             )
 
     def _log(self, number: int) -> None:
@@ -278,9 +278,9 @@ class Engine:
         words = ", ".join(f"{part} {name} is {value}" for name, value in wrong.items())
         if bad := bad_samples_of(self.assembly, part, limit):
             raise UserError(
-                f"finite numbers in the part {part} of the data",
-                f"NaN or infinity in {len(bad)} of its samples (numbers {bad[:10]}, from 0), so that {words}",
-                "Mend them or leave them out; no model can be chosen by them.",
+                f"the part {part} of the data has NaN or infinity in {len(bad)} of its samples "
+                f"(numbers {bad[:10]}, from 0), so that {words}",
+                hint="Mend them or leave them out; no model can be chosen by them.",
             )
         why = ": the model diverged, lower train.rate" if "loss" in wrong else ""
         self.say(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
@@ -331,7 +331,7 @@ class Engine:
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint."""
-        put(self.step.model, saved.tensors["weights"], place, f"a checkpoint at {saved.path}")
+        put(self.step.model, saved.tensors["weights"], place, f"the checkpoint {saved.path}", saved.path)
         averaged = saved.tensors["average"] or saved.tensors["weights"]  # none where averaging is an accepted change
         for name, weight in self.average.items():
             weight.copy_(place(averaged[name], weight))
@@ -353,7 +353,7 @@ class Engine:
         if not self.settings.average_last:
             return
         weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.say)
-        put(self.step.model, weights, place, "checkpoints")
+        put(self.step.model, weights, place, "the checkpoints", self.folder.checkpoints)
         self.average = {}
         part, found = self._judgement()
         scores = {name: float(value) for name, value in found.scores.items()}

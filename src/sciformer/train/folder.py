@@ -152,7 +152,7 @@ class Folder:
         """Make the folder where there is none, and show by a probe that checkpoints can be written in it."""
         # As long as the longest name that a checkpoint writes: a path too long for it is found out now.
         probe = self.checkpoints / f".probe-{os.getpid()}".ljust(80, "-")
-        with _mapped("a run folder that can be written to", self.path):
+        with _mapped(f"the run folder {self.path} cannot be written to", self.path):
             for folder in (self.checkpoints, self.model, self.path / "tensorboard"):
                 if folder.is_symlink():
                     raise OSError(errno.ELOOP, "a link to another place", str(folder))
@@ -169,12 +169,13 @@ class Folder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other process out of the folder, until the block ends or this process dies, however it dies."""
-        with _mapped("a run folder that can be locked", self.path):
+        with _mapped(f"the run folder {self.path} cannot be locked", self.path):
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
             if me in HELD:
                 raise UserError(
-                    f"the run folder {self.path} to be free", f"it locked by this process ({me[0]}) already"
+                    f"the run folder {self.path} is in use: this process ({me[0]}) has locked it already",
+                    file=self.path,
                 )
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
@@ -201,10 +202,10 @@ class Folder:
                 os.lseek(descriptor, 0, os.SEEK_SET)
                 raise self._taken(os.read(descriptor, 4096)) from error
             else:
-                raise _refused("a run folder that can be locked", self.path, error) from error
+                raise _refused(f"the run folder {self.path} cannot be locked", self.path, error) from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
-        with _mapped("a run folder that can be locked", self.path):
+        with _mapped(f"the run folder {self.path} cannot be locked", self.path):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, text.encode())
@@ -214,18 +215,18 @@ class Folder:
         try:
             owner = json.loads(text)
             pid, host, since = int(owner["pid"]), str(owner["host"]), str(owner["since"])
-            found = f"process {pid} on {host} at work in it since {since}"
+            found = f"process {pid} on {host} has worked in it since {since}"
             advice = f"Wait until it ends, stop it with `kill {pid}` on {host}, or name another folder with --run."
         except (ValueError, TypeError, KeyError):
-            found = "another process at work in it, which has not yet given its name"
+            found = "another process, which has not yet given its name, works in it"
             advice = "Wait until it ends, or name another folder with --run."
-        return UserError(f"the run folder {self.path} to be free", found, advice)
+        return UserError(f"the run folder {self.path} is in use: {found}", hint=advice, file=self.path)
 
     def write(self, name: str, text: str) -> Path:
         """Write a text file below the folder, whole or not at all."""
         path = self.path / name
         assert ".." not in path.relative_to(self.path).parts, name
-        with _mapped(f"to write {len(text.encode()):,} bytes", path):
+        with _mapped(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text)
         return path
@@ -234,7 +235,8 @@ class Folder:
         """Add one record to the log and hand it to the system: it outlives this process, not a loss of power."""
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
-        with _mapped("to add a line to the log", self.log), open(self.log, "ab+", opener=_opened) as file:
+        failed = f"no line can be added to the log {self.log}"
+        with _mapped(failed, self.log), open(self.log, "ab+", opener=_opened) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill; a line counts when its end is there
@@ -244,7 +246,7 @@ class Folder:
 
     def secure(self) -> None:
         """Wait until the log is on the disk."""
-        with _mapped("to write the log to the disk", self.log):
+        with _mapped(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
                 sync(self.log)
 
@@ -256,13 +258,13 @@ class Folder:
         """Drop the records after `step`, and a torn line: the log of a run that goes on from there."""
         lines = self._lines()
         kept = b"".join(line for line, record in lines if record.get("step", step) <= step)
-        with _mapped("to rewrite the log", self.log):
+        with _mapped(f"the log {self.log} cannot be rewritten", self.log):
             if self.log.exists() and self.log.stat().st_size != len(kept):
                 replace(self.log, kept)
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
         """The lines of the log as they stand there, and what they say."""
-        with _mapped("a log that can be read", self.log):
+        with _mapped(f"the log {self.log} cannot be read", self.log):
             text = self.log.read_bytes() if self.log.exists() else b""
         lines = []
         for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(keepends=True), 1):
@@ -271,8 +273,12 @@ class Folder:
                 if type(record) is not dict:
                     raise ValueError(f"a {type(record).__name__}")
             except (ValueError, RecursionError) as error:
-                advice = "Delete the line, or restore the log from a copy."
-                raise UserError(f"a JSON record in line {number} of {self.log}", repr(line[:60]), advice) from error
+                raise UserError(
+                    f"line {number} of {self.log} is not a JSON record: {line[:60]!r}",
+                    hint="Delete the line, or restore the log from a copy.",
+                    file=self.log,
+                    line=number,
+                ) from error
             lines.append((line, record))
         return lines
 
@@ -282,15 +288,15 @@ def _opened(path: str, flags: int) -> int:
 
 
 @contextmanager
-def _mapped(expected: str, path: Path) -> Iterator[None]:
+def _mapped(failed: str, path: Path) -> Iterator[None]:
     """Answer an error of the file system as one that the user can mend."""
     try:
         yield
     except OSError as error:
-        raise _refused(expected, path, error) from error
+        raise _refused(failed, path, error) from error
 
 
-def _refused(expected: str, path: Path, error: OSError) -> UserError:
+def _refused(failed: str, path: Path, error: OSError) -> UserError:
     advice = {
         errno.EEXIST: "There is a file of that name: name another folder with --run.",
         errno.ENOTDIR: "A part of the path is a file: name another folder with --run.",
@@ -300,5 +306,6 @@ def _refused(expected: str, path: Path, error: OSError) -> UserError:
         errno.ENOENT: "Make the folder first.",
         errno.ELOOP: "Nothing is written through links in a run folder: remove it, or name another with --run.",
     }
-    found = f"{error.strerror or error} ({error.filename or path})"
-    return UserError(f"{expected}: {path}", found, advice.get(error.errno or 0, "Name another folder with --run."))
+    why = f"{error.strerror or error} ({error.filename or path})"
+    hint = advice.get(error.errno or 0, "Name another folder with --run.")
+    return UserError(f"{failed}: {why}", hint=hint, file=path)

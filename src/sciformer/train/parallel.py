@@ -82,12 +82,12 @@ class Ranks:
         if not self.first:
             refusal = self.agree(None)
             if refusal is not None:
-                raise UserError(*refusal)
+                raise UserError(**refusal)
             return
         try:
             work()
         except UserError as error:
-            self.agree((error.expected, error.found, error.advice))
+            self.agree(error.fields)
             raise
         self.agree(None)
 
@@ -128,9 +128,11 @@ class Ranks:
         if error is not None:
             _leave()
         if self.world > 1 and isinstance(error, RuntimeError) and LOST.search(str(error)):
-            found = f"one that is gone, or silent for {patience()} ({str(error).strip().splitlines()[0][:200]})"
-            advice = "Its own words may say more. The same command goes on from the last checkpoint."
-            raise UserError(f"all {self.world} processes of the run", found, advice) from error
+            why = str(error).strip().splitlines()[0][:200]
+            raise UserError(
+                f"one of the {self.world} processes of the run is gone, or silent for {patience()} ({why})",
+                hint="Its own words may say more. The same command goes on from the last checkpoint.",
+            ) from error
 
 
 def _leave() -> None:
@@ -148,7 +150,9 @@ def patience() -> datetime.timedelta:
         if not 0 < seconds < float("inf"):
             raise ValueError
     except ValueError as error:
-        raise UserError("seconds in the environment variable SCIFORMER_PATIENCE", repr(given)) from error
+        raise UserError(
+            f"the environment variable SCIFORMER_PATIENCE must be a number of seconds above 0, not {given!r}"
+        ) from error
     return datetime.timedelta(seconds=seconds)
 
 
@@ -187,11 +191,25 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise UserError("train.device as auto, cpu, cuda, cuda:1 or mps", repr(name)) from error
+        raise UserError(
+            f"train.device must be auto, cpu, cuda, cuda:1 or mps, not {name!r}", key="train.device"
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError("a CUDA device", "none on this machine", "Use train.device: cpu or auto.")
+        raise UserError(
+            f"train.device is {name}, and this machine has no CUDA device",
+            hint="Use train.device: cpu or auto.",
+            key="train.device",
+        )
     if device.type == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        raise UserError(f"one of {torch.cuda.device_count()} CUDA devices", name)
+        raise UserError(
+            f"train.device is {name}, and the number of CUDA devices of this machine is {torch.cuda.device_count()}",
+            hint="They are counted from cuda:0.",
+            key="train.device",
+        )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise UserError("an MPS device", "none on this machine", "Use train.device: cpu or auto.")
+        raise UserError(
+            f"train.device is {name}, and this machine has no MPS device",
+            hint="Use train.device: cpu or auto.",
+            key="train.device",
+        )
     return device

@@ -42,9 +42,10 @@ class Start:
         folder = Folder(Path(path).expanduser())
         if not folder.recipe.exists():
             raise UserError(
-                f"a run to begin with at {path} (train.start)",
-                "none",
-                f"Make one with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
+                f"train.start names {path}, which is not the folder of a run",
+                hint=f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
+                key="train.start",
+                file=path,
             )
         self.path = folder.path.resolve()
         self.recipe = Recipe.load(folder.recipe)
@@ -54,7 +55,11 @@ class Start:
         try:
             self.state: dict[str, Any] = json.loads((folder.model / "statistics.json").read_text("utf-8"))
         except (OSError, ValueError) as error:
-            raise UserError(f"what was learned from data in {folder.model}", f"{error}", "Is the run whole?") from error
+            raise UserError(
+                f"what was learned from data cannot be read from {folder.model}: {error}",
+                hint="Is the run whole?",
+                file=folder.model / "statistics.json",
+            ) from error
         self.about: dict[str, Any] = {}  # what was taken, once a model was filled
 
     def over(self, recipe: Recipe) -> Recipe:
@@ -64,9 +69,10 @@ class Start:
         """
         if recipe.train.start_hash not in ("", self.hash):
             raise UserError(
-                f"the weights {recipe.train.start_hash} in {self.path}, which the recipe names",
-                f"others, {self.hash}",
-                "Leave out train.start_hash to begin with these.",
+                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.start_hash}",
+                hint="Leave out train.start_hash to begin with these.",
+                key="train.start_hash",
+                file=self.path,
             )
         sections = {key: value for key, value in self.recipe.dump().items() if key in ("tokens", "model")}
         ours, theirs = type(recipe.model), type(self.recipe.model)
@@ -83,8 +89,11 @@ class Start:
     def _same_tokens(self, recipe: Recipe) -> None:
         ours, theirs = (_streams(one.tokens) for one in (recipe, self.recipe))
         if ours.keys() != theirs.keys():
-            found = f"{', '.join(ours)} here, {', '.join(theirs)} in {self.path}"
-            raise UserError("the same streams of tokens as in the run to begin with", found)
+            raise UserError(
+                f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}",
+                key="tokens",
+                file=self.path,
+            )
         for name, tokens in ours.items():
             where = "tokens" if len(ours) == 1 else f"tokens.{name}"
             keys = [f"{where}.{key}" for key in tokens.free]
@@ -92,8 +101,12 @@ class Start:
             if theirs[name].kind != tokens.kind:
                 changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
             if changed:
-                advice = "Leave these keys out, and they are taken from there."
-                raise UserError(f"tokens as in {self.path}", f"others: {_listed(changed)}", advice)
+                raise UserError(
+                    f"the tokens differ from those in {self.path}: {_listed(changed)}",
+                    hint="Leave these keys out, and they are taken from there.",
+                    key=changed[0][0],
+                    file=self.path,
+                )
 
     def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
         """Put the weights into a model wherever name and shape agree; `about` then says which.
@@ -113,8 +126,12 @@ class Start:
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
             elif recipe.train.freeze and _enters(getattr(model, part, None)):
-                advice = "Take another model.pool, such as mean; or train it all."
-                raise UserError(f"a class token in {self.path}, for train.freeze fixes it", "none", advice)
+                raise UserError(
+                    f"train.freeze fixes the class token, and {self.path} has no class token",
+                    hint="Take another model.pool, for example mean, or train it all.",
+                    key="model.pool",
+                    file=self.path,
+                )
         with torch.no_grad():
             for name in sorted(taken):
                 own[name].copy_(self.weights[name])
@@ -144,9 +161,11 @@ class Start:
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
         found = _listed(changed) or "another form"
         raise UserError(
-            f"a model that fits the weights in {self.path}",
-            f"one with {found}, so that {odd[0]} is {shapes[0]} here and {shapes[1]} there",
-            "Leave these keys out, and they are taken from there.",
+            f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} is {shapes[0]} here and "
+            f"{shapes[1]} there",
+            hint="Leave these keys out, and they are taken from there.",
+            key=changed[0][0] if changed else "model",
+            file=self.path,
         )
 
     @property
@@ -175,7 +194,12 @@ def begin(recipe: Recipe, folder: Folder) -> tuple[Recipe, Start | None]:
         return recipe, None
     start, there = recipe.train.start, Path(recipe.train.start).expanduser()
     if there.resolve() == folder.path.resolve():
-        raise UserError("another run in train.start", f"{start}, the folder of this one", "Use another --run.")
+        raise UserError(
+            f"train.start names {start}, the folder of this run itself",
+            hint="Use another --run.",
+            key="train.start",
+            file=folder.path,
+        )
     if not checkpoint.steps(folder.checkpoints):
         found = Start(start)
         return located(found.over(recipe)), found
@@ -203,8 +227,9 @@ def freeze(step: Step) -> None:
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
         raise UserError(
-            "something that learns with train.freeze",
-            f"nothing: `objective.kind: {step.objective.kind}` has no weights beside {' and '.join(parts)}",
+            f"nothing can learn with train.freeze: `objective.kind: {step.objective.kind}` has no weights beside "
+            f"{' and '.join(parts)}",
+            key="train.freeze",
         )
     step.still = tuple(parts.values())
 

@@ -123,9 +123,9 @@ class Updater:
         """
         self.recorded = None
         if self.compiled:
-            import torch._dynamo as compiler
+            from torch._C._dynamo.eval_frame import reset_code
 
-            compiler.reset_code(self.step.forward.__code__)
+            reset_code(self.step.forward.__code__)
             gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
 
     def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
@@ -137,7 +137,11 @@ class Updater:
                 size = min(self.micro or len(batch), len(batch))
                 if size == 1 or self.ranks.world > 1:
                     advice = "Use a smaller model or shorter samples." if size == 1 else f"Set train.micro: {size // 2}"
-                    raise UserError("enough memory for a step", f"none left with {size} at once", advice) from error
+                    raise UserError(
+                        f"a step does not fit into memory with {size} {'sample' if size == 1 else 'samples'} at once",
+                        hint=advice,
+                        key=None if size == 1 else "train.micro",
+                    ) from error
                 self.micro = -(-size // 2)
             # Outside the handler, so that what the failed attempt held is free.
             self.optimizer.zero_grad(set_to_none=True)
@@ -260,7 +264,11 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
     if settings.precision == "auto":
         return torch.bfloat16 if device.type == "cuda" else None
     if settings.precision == "bfloat16" and device.type != "cuda":
-        raise UserError("train.precision: bfloat16 on a CUDA device", f"the device {device}", "Use auto or float32.")
+        raise UserError(
+            f"train.precision: bfloat16 needs a CUDA device, not the device {device}",
+            hint="Use auto or float32.",
+            key="train.precision",
+        )
     return torch.bfloat16 if settings.precision == "bfloat16" else None
 
 

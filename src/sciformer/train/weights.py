@@ -27,12 +27,20 @@ def named(model: nn.Module) -> dict[str, Tensor]:
     return {**dict(model.named_parameters()), **buffers}
 
 
-def put(model: nn.Module, weights: Mapping[str, Tensor], place: Callable[[Tensor, Tensor], Tensor], what: str) -> None:
-    """Copy weights into a model; `what` names where they come from, should they not fit."""
+def put(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    place: Callable[[Tensor, Tensor], Tensor],
+    what: str,
+    file: Path | None = None,
+) -> None:
+    """Copy weights into a model; `what` and `file` name where they come from, should they not fit."""
     own = named(model)
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:
-        raise UserError(f"{what} with the weights of the recipe's model", f"one that differs in {', '.join(odd[:4])}")
+        raise UserError(
+            f"the weights of {what} do not fit the model of the recipe: they differ in {', '.join(odd[:4])}", file=file
+        )
     with torch.no_grad():
         for name, weight in own.items():
             weight.copy_(place(weights[name], weight))
@@ -47,7 +55,9 @@ def save_weights(folder: Path, weights: dict[str, Tensor], about: dict[str, Any]
         replace(folder / "weights.safetensors", save(plain, metadata=header))
     except OSError as error:
         raise UserError(
-            f"room for the model at {folder}", f"{error}", "Free some space; nothing old was lost."
+            f"the model cannot be written to {folder}: {error}",
+            hint="Free some space; nothing old was lost.",
+            file=folder,
         ) from error
 
 
@@ -56,18 +66,30 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     path = folder / "weights.safetensors"
     if not path.exists():
         others = [other.name for other in folder.glob("*") if other.suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl")]
-        advice = f"{others[0]} is not opened: such files can run code." if others else "Was anything trained here yet?"
-        raise UserError(f"weights.safetensors in {folder}", "none", advice)
+        advice = (
+            f"{others[0]} is not opened: files of its kind can run code."
+            if others
+            else "Was anything trained here yet?"
+        )
+        raise UserError(f"{folder} has no weights.safetensors", hint=advice, file=folder)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no mapping
     except (OSError, safetensors.SafetensorError) as error:
-        raise UserError(f"a whole file at {path}", f"{error}", "Run the training again: it resumes.") from error
+        raise UserError(
+            f"{path} cannot be read: {error}", hint="Run the training again: it resumes.", file=path
+        ) from error
     if int(header.get("format", "0")) > FORMAT:
-        raise UserError(f"a model of format {FORMAT} or older", f"format {header['format']}", "Update Sciformer.")
+        raise UserError(
+            f"the model has format {header['format']}, and this Sciformer reads format {FORMAT} or older",
+            hint="Update Sciformer.",
+            file=path,
+        )
     if header.get("sha256") != digest(weights):
-        raise UserError(f"the weights that were written to {path}", "others: the file is damaged", "Copy it again.")
+        raise UserError(
+            f"{path} is damaged: its weights differ from what was written", hint="Copy it again.", file=path
+        )
     return weights, json.loads(header["about"])
 
 
@@ -87,7 +109,7 @@ def mean_of(folder: Path, count: int, say: Any) -> tuple[dict[str, Tensor], list
             kinds[name] = tensor.dtype
         used.append(step)
     if not used:
-        raise UserError(f"sound checkpoints in {folder} to take the mean of", "none")
+        raise UserError(f"{folder} has no intact checkpoint to take the mean of", file=folder)
     return {name: (tensor / len(used)).to(kinds[name]) for name, tensor in total.items()}, used
 
 

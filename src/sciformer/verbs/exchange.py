@@ -38,7 +38,12 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
         _import_data(source, run, out, overwrite)
         return
     if out is not None or overwrite:
-        raise UserError("--out and --overwrite for a data file (.yaml) alone", f"{source}", "A model becomes a --run.")
+        raise UserError(
+            f"--out and --overwrite are for a data file (.yaml) alone, not for {source}",
+            hint="A model becomes a run: name its folder with --run.",
+            key="--overwrite" if out is None else "--out",
+            file=source,
+        )
     from ..interop import import_model
 
     name = source.resolve().name
@@ -51,7 +56,8 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
 
 def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bool) -> None:
     if run is not None:
-        raise UserError("--out for the recipe that a data file becomes", f"--run {run}")
+        message = f"--run {run} cannot be given for a data file, which becomes a recipe and not a run"
+        raise UserError(message, hint="Name the recipe with --out.", key="--run", file=source)
     from ..interop.weaver_data import import_data
 
     made = import_data(source, out, dict(CHANGES), overwrite)

@@ -105,8 +105,8 @@ def _train(
     made = load_recipe(recipe, **({"train__start": str(start)} if start else {}))
     if start is not None and not made.train.start:
         found = runs()
-        advice = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
-        raise UserError("a run to begin with, --from RUN", "none", advice)
+        more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
+        raise UserError("a run to begin with is missing", hint=f"Name it with --from RUN. {more}", key="--from")
     if run is None and Path(recipe).is_dir():
         run = Path(recipe)
     from ..run import train as begin

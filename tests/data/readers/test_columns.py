@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sciformer.data.readers.columns import Columns
 from sciformer.data.source import Lists, select
 from sciformer.data.split import Split
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 from .files import SHARED, parts, shared, write
 
@@ -67,27 +67,28 @@ def test_other_columns_and_comments(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "words"),
+    ("text", "options", "mentions", "fields"),
     [
-        ("a O\n\nb\n", {}, r"2 columns in line 3 of .*a\.conll, as in line 1; found 1: 'b'"),
-        ("a\tO\nb c\tO\tx\n", {}, r"2 columns in line 2 of .*; found 3"),
-        ("# one\na O\n", {"words": 0}, None),
-        ("a O x\n# one\n", {}, r"line 2 of .*; found 2: '# one'\. Comments are left out with --data\.comments true"),
-        ("a\tO\nb\tO\n\tO\n", {}, r"a word and a tag in line 3"),
-        ("a\tO\nb\tO\nb\t\n", {}, r"a word and a tag in line 3"),
-        ("a\nb\n", {}, r"a word in column 0 and a tag in the last of .*; found 1 column, counted from 0: 'a'"),
-        ("a O\nb O\n", {"tags": 2}, r"a tag in 2 of .*; found 2 columns.*data\.words and data\.tags"),
-        ("\n\n", {}, "with at least one sentence; found none"),
-        (b"a\tO\nb\xff\tO\n", {}, "found ff 09 4f 0a at byte 5, line 2"),
+        ("a O\n\nb\n", {}, ["2", "line 1", "1: 'b'"], {"line": 3}),
+        ("a\tO\nb c\tO\tx\n", {}, ["2", "line 1", r"3: 'b c\tO\tx'"], {"line": 2}),
+        ("a O x\n# one\n", {}, ["3", "line 1", "2: '# one'"], {"line": 2, "hint": "--data.comments true"}),
+        ("a\tO\nb\tO\n\tO\n", {}, [r"'\tO'"], {"line": 3}),
+        ("a\tO\nb\tO\nb\t\n", {}, [r"'b\t'"], {"line": 3}),
+        ("a\nb\n", {}, ["column 0", "1", "'a'"], {"hint": "data.tags"}),
+        ("a O\nb O\n", {"tags": 2}, ["column 0", "column 2", "'a O'"], {"key": "data.tags", "hint": "data.words"}),
+        (b"a\tO\nb\xff\tO\n", {}, ["ff 09 4f 0a", "byte 5"], {"line": 2}),
     ],
 )
-def test_broken_files_name_the_line(tmp_path, text, options, words):
+def test_broken_files_name_the_line(tmp_path, text, options, mentions, fields):
     name = write(tmp_path / "a.conll", text)
-    if words is None:
-        assert found(name) == [[("#", "one"), ("a", "O")]]
-        return
-    with pytest.raises(UserError, match=words):
+    with refuses(name, *mentions, file=name, **fields):
         columns(name, **options).open()
+
+
+def test_a_hash_is_a_word_and_empty_lines_are_no_sentence(tmp_path):
+    assert found(write(tmp_path / "a.conll", "# one\na O\n")) == [[("#", "one"), ("a", "O")]]
+    with refuses("sentence", key="data.files"):
+        columns(write(tmp_path / "b.conll", "\n\n")).open()
 
 
 def test_parts_are_drawn_by_sentence_and_rows_are_taken(tmp_path):
@@ -122,7 +123,7 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     assert list(bare) == ["words"]
     assert (bare["words"].values.tolist(), bare["words"].lengths.tolist()) == (["one", "two", "three"], [2, 1])
     assert sentences(columns("gone").read(["b.conll"]).load(0)) == [[("b", "O")], [("c", "O")]]
-    with pytest.raises(UserError, match="tags in every file, or in none; found 2 of 5 words"):
+    with refuses("2 of 5"):
         columns("gone").read(["b.conll", "c.txt"])
 
 

@@ -12,7 +12,7 @@ from astropy.utils.masked import Masked
 import sciformer.data
 from sciformer.data import curves, write_curves
 from sciformer.data.source import rows_of
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 from .curve_examples import apart, objects, same, section, whole
 
@@ -52,15 +52,15 @@ def test_what_is_left_out_is_said():
     with pytest.warns(UserWarning, match=r"1 of 3 points have a time or value that is not finite: left out"):
         table = curves(TIME, [np.nan, 1.0, 2.0])
     assert len(table["time"].values) == 2
-    with pytest.raises(UserError, match=r"objects that are kept; found none of 1"):
+    with refuses(1, "3 of 3"):
         curves(TIME, [np.nan] * 3)
-    with pytest.raises(UserError, match=r"as many entries of `value` as of the times, 3, in object 0"):
+    with refuses("`value`", 3, 2, "object 0"):
         curves(TIME, VALUE[:2])
-    with pytest.raises(UserError, match=r"an entry of `label` for each of 2 objects; found 3"):
+    with refuses("`label`", 2, 3):
         curves([TIME, TIME], [VALUE, VALUE], label=["a", "b", "c"])
-    with pytest.raises(UserError, match=r"values beside the times; found none"):
+    with refuses("`value`", hint="curves(time, value, error, band)"):
         curves(TIME)
-    with pytest.raises(UserError, match=r"the name of a column for `value`, beside a table; found ndarray"):
+    with refuses("`value`", "ndarray"):
         curves({"time": TIME, "mag": VALUE}, VALUE)
 
 
@@ -123,10 +123,10 @@ def test_a_file_and_back(tmp_path):
     assert {name: column.dtype for name, column in found.items() if isinstance(column, np.ndarray)} == {
         name: column.dtype for name, column in table.items() if isinstance(column, np.ndarray)
     }
-    with pytest.raises(UserError, match=r"no file at .*; found one. Name another"):
+    with refuses(path, file=path, hint="overwrite=True"):
         write_curves(path, table)
     assert rows_of(whole(section().read([write_curves(path, table, overwrite=True)]))) == 6
-    with pytest.raises(UserError, match=r"a file named .parquet; found .*a.csv"):
+    with refuses(".parquet", file=tmp_path / "a.csv", hint="a.parquet"):
         write_curves(tmp_path / "a.csv", table)
     with pytest.raises(AttributeError):
         sciformer.data.nothing  # noqa: B018

@@ -8,8 +8,8 @@ import pytest
 from sciformer.data.readers.curves import Curves
 from sciformer.data.source import rows_of
 from sciformer.data.split import Split
-from sciformer.errors import UserError
 from sciformer.registry import find
+from tests.errors import refuses
 
 from . import curve_examples as examples
 from .curve_examples import ALL, apart, objects, same, section, whole
@@ -114,7 +114,7 @@ def test_text_of_numbers_alone(tmp_path):
     assert [part.tolist() for part in apart(found, "time")] == [[2450000.5, 2450001.5], [2450000.5]]
     assert apart(found, "error")[0].tolist() == pytest.approx([0.01, 0.02])
     (tmp_path / "c.txt").write_text("1 2450000.5 15.25 0.01 7\n")
-    with pytest.raises(UserError, match=r"names for the 5 columns of .*c.txt; found 3. Name them in order"):
+    with refuses("5 columns", "3 names", key="data.columns", file=tmp_path / "c.txt", hint="--data.columns"):
         section().read([tmp_path / "c.txt"])
     data = section(columns=["band", "time", "value", "error", "frame"])
     assert whole(data.read([tmp_path / "c.txt"]))["band"].values.tolist() == ["1"]
@@ -136,7 +136,7 @@ def test_a_table_of_objects_beside(tmp_path):
     assert {str(tmp_path / "meta.csv"), path} == set(opened.fingerprint)
     assert rows_of(whole(data.read([path]))) == 23
     (tmp_path / "meta.csv").write_text(head + head.splitlines()[1])
-    with pytest.raises(UserError, match=r"a row for each object in .*meta.csv; found 2 of star000"):
+    with refuses("2 for star000", key="data.objects", file=tmp_path / "meta.csv"):
         data.open()
 
 

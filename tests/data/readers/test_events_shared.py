@@ -6,7 +6,7 @@ import pytest
 
 from sciformer.data.readers.event_files import Layout, open_file
 from sciformer.data.source import rows_of
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 from .event_examples import part, section, whole
 from .files import SHARED
@@ -68,7 +68,7 @@ def test_real_jets_in_parquet():
 
 def test_events_of_cms():
     path = JETS / "real" / "pfnano.root"
-    with pytest.raises(UserError, match=r"one tree in .*found Events, LuminosityBlocks, Runs, MetaData, ParameterSets"):
+    with refuses("Events, LuminosityBlocks, Runs, MetaData, ParameterSets", key="data.tree", file=path):
         section(path).open()
     data = section(
         path, tree="Events", select="nFatJet > 0", new={"lead": "first(FatJet_pt)"}, observers=["event", "lead"]
@@ -86,7 +86,7 @@ def test_events_of_delphes():
     found = whole(data.want(["ParticleFlowCandidate.PT", "charged"]).read([path]))
     assert rows_of(found) == 10
     assert 0 < found["charged"].values.mean() < 1
-    with pytest.raises(UserError, match=r"`GenJet.Tau\[5\]` in .*found float\[\]\[5\]. Only plain numbers"):
+    with refuses("`GenJet.Tau[5]`", "float[][5]", file=path):
         data.want(["GenJet.Tau[5]"]).read([path])
 
 
@@ -100,6 +100,7 @@ def test_events_of_atlas_agree_with_uproot():
         array = tree[name].array(entry_start=11, entry_stop=93)
         np.testing.assert_array_equal(found[name].lengths, awkward.to_numpy(awkward.num(array)))
         np.testing.assert_array_equal(found[name].values, awkward.to_numpy(awkward.flatten(array)))
-    with pytest.raises(UserError, match=r"Only plain numbers"):
-        file.need(next(iter(file.others)), "for a test")
+    name, kind = next(iter(file.others.items()))
+    with refuses(f"`{name}`", kind, file=file.path):
+        file.need(name, "a test")
     file.close()

@@ -6,11 +6,11 @@ import pytest
 from sciformer.assembly import Assembly
 from sciformer.data.readers.jets import Jets, shorten
 from sciformer.data.source import Lists, pieces
-from sciformer.errors import UserError
 from sciformer.recipe import Recipe
 from sciformer.registry import find
 from sciformer.simulate.jet_files import simulate_jets
 from sciformer.simulate.jets import BRANCHES, jets
+from tests.errors import refuses
 
 
 def section(**more):
@@ -72,7 +72,7 @@ def test_pieces_are_kept_where_asked_for_and_made_again_when_damaged(tmp_path):
     other.reopen().sources["train"].load(0)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"data\.cache"):
+    with refuses(file=tmp_path / "file", hint="data.cache"):
         section(cache=str(tmp_path / "file")).open().sources["train"].load(0)
 
 
@@ -94,8 +94,8 @@ def test_a_recipe_puts_them_together():
 
 
 def test_what_makes_no_sense():
-    with pytest.raises(UserError, match="Did you mean 'Hbb'"):
+    with refuses("'Hbx'", hint="'Hbb'"):
         section(classes=["Hbx"]).open()
     for key, value in (("number", 0), ("most", 300), ("seed", -1)):
-        with pytest.raises(UserError, match=rf"data\.{key}"):
+        with refuses(value, key=f"data.{key}"):
             Recipe.load("jets/pfn", {f"data.{key}": value})

@@ -1,13 +1,12 @@
 """The reader that simulates light curves: parts, pieces, fewer columns, what is kept."""
 
 import numpy as np
-import pytest
 
 from sciformer.data.readers.lightcurves import LightCurves
 from sciformer.data.source import Lists, pieces
-from sciformer.errors import UserError
 from sciformer.registry import find
 from sciformer.simulate.lightcurves import lightcurves
+from tests.errors import refuses
 
 
 def section(**more):
@@ -65,12 +64,12 @@ def test_pieces_are_kept_where_asked_for_and_made_again_when_damaged(tmp_path):
     none.reopen().sources["train"].load(0)
     assert not (tmp_path / "none").exists()
     (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match=r"data\.cache"):
+    with refuses(file=tmp_path / "file", hint="data.cache"):
         section(cache=str(tmp_path / "file")).open().sources["train"].load(0)
 
 
 def test_what_makes_no_sense():
-    with pytest.raises(UserError, match="Did you mean 'RRC'"):
+    with refuses("'RRX'", hint="'RRC'"):
         section(classes=["RRX"]).open()
-    with pytest.raises(UserError, match="`white`, which does nothing with stars"):
+    with refuses("`white`", "stars"):
         section(white=True).open()

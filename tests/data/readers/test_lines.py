@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sciformer.data.readers.lines import Lines
 from sciformer.data.split import Split
-from sciformer.errors import UserError
+from tests.errors import refuses
 
 from .files import SHARED, parts, shared, write
 
@@ -37,9 +37,15 @@ def rows(found):
     return list(zip(found["text"], found["label"]))
 
 
-def refused(words, *files, **options):
-    with pytest.raises(UserError, match=words):
+def refused(expected, *files, **options):
+    """`expected`: what the error mentions, and its fields."""
+    mentions, fields = expected
+    with refuses(*mentions, **fields):
         lines(*files, **options).open()
+
+
+def error(*mentions, **fields):
+    return mentions, fields
 
 
 def as_csv(rows, head=("text", "label"), delimiter=",", end="\r\n"):
@@ -89,12 +95,13 @@ def test_columns_without_names_are_told_apart(tmp_path):
     assert found["label"].tolist() == [1, 0]
     assert found["text"].tolist() == ["good film", "bad film"]
     numbered = write(tmp_path / "c.tsv", "\n".join(f"{i}\tthe text {i}" for i in range(30)))
-    refused(r"names the columns.*found 2 columns: '0 \| the text 0'\. .*--data.columns label text", numbered)
+    told = error("2", "'0 | the text 0'", key="data.columns", file=numbered, hint="--data.columns label text")
+    refused(told, numbered)
     named = write(tmp_path / "d.tsv", "x\ty\tz w\nx\tv\tz z\n")
-    refused("3 columns", named)
+    refused(error("3", "x | y | z w", key="data.columns", file=named), named)
     third = table(named, columns=["label", "who", "text"])
     assert (list(third["text"]), list(third["who"])) == (["z w", "z z"], ["y", "v"])
-    refused("the columns label, text in .*; found 3 columns", named, columns=["label", "text"])
+    refused(error("label, text", "3", key="data.columns", file=named), named, columns=["label", "text"])
     again = write(tmp_path / "e.tsv", "label\ttext\nx\ta b\n")
     assert rows(table(again, columns=["label", "text"])) == [("a b", "x")]
 
@@ -103,7 +110,7 @@ def test_the_text_and_the_label_are_found_by_name_or_named(tmp_path):
     name = write(
         tmp_path / "a.csv", as_csv([("u", "v", "w", "2.5"), ("x", "y", "z", "")], ("body", "title", "kind", "score"))
     )
-    refused(r"one column of .*a\.csv that is the text; found `body`, `title`\. Say which: --data\.text NAME", name)
+    refused(error("`body`, `title`", key="data.text", file=name, hint="--data.text NAME"), name)
     found = table(name, text="title", label="kind")
     assert {key: list(column) for key, column in found.items() if key != "score"} == {
         "body": ["u", "x"],
@@ -112,32 +119,34 @@ def test_the_text_and_the_label_are_found_by_name_or_named(tmp_path):
     }
     np.testing.assert_array_equal(found["score"], [2.5, np.nan])
     assert "label" not in table(name, text="title")
-    refused(r"data\.label, a column of .*; found 'kinds'\. Did you mean 'kind'", name, text="title", label="kinds")
+    refused(error(name, "'kinds'", key="data.label", hint="'kind'"), name, text="title", label="kinds")
     both = write(tmp_path / "b.csv", as_csv([("u", "v", "w")], ("text", "topic", "class")))
-    refused("that is the label; found `topic`, `class`", both)
+    refused(error("`topic`, `class`", key="data.label", file=both), both)
     clash = table(write(tmp_path / "c.csv", as_csv([("u", "v", "w")], ("text", "title", "label"))), text="title")
     assert (list(clash["text"]), list(clash["text_"])) == (["v"], ["u"])
     double = write(tmp_path / "d.csv", as_csv([("u", "v", "w")], None))
-    refused("different names of the columns of .*; found 'a' twice", double, columns=["a", "text", "a"])
+    refused(error("'a'", file=double), double, columns=["a", "text", "a"])
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "expected"),
     [
-        ("a.tsv", "text\tlabel\na b\tx\nc d\n", r"2 columns in line 3 of .*a\.tsv, as in line 1; found 1: 'c d'"),
-        ("a.csv", 'text,label\n"a\nb",x\nc,d,e\n', r"2 columns in line 4 of .*a\.csv, as in line 1; found 3"),
-        ("a.csv", 'text,label\na,x\n"never closed,y\nb,z\n', r"CSV from line 3 of .*a\.csv on.*written twice"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', r"JSON in line 2 of .*a\.jsonl"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n[3]\n', "an object with keys in line 2 of"),
-        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', "a label in line 2 of .*; found an empty one"),
-        ("a.tsv", "text\tlabel\na b\t\n", "a label in line 2 of"),
-        ("a.txt", "only\nlines\n", r"a text and a label in each line.*found 1 column\..*data\.classes"),
-        ("a.tsv", "text\tlabel\n", "with at least one text; found none"),
-        ("a.tsv", b"text\tlabel\nok\tx\ncaf\xe9\ty\n", "found e9 09 79 0a at byte 19, line 3"),
+        ("a.tsv", "text\tlabel\na b\tx\nc d\n", error("2", "line 1", "1: 'c d'", line=3)),
+        ("a.csv", 'text,label\n"a\nb",x\nc,d,e\n', error("2", "line 1", "3: 'c | d | e'", line=4)),
+        ("a.csv", 'text,label\na,x\n"never closed,y\nb,z\n', error("CSV", line=3, hint="quote")),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"\n', error("JSON", """'{"text": "b"'""", line=2)),
+        ("a.jsonl", '{"text": "a", "label": 1}\n[3]\n', error("[3]", line=2)),
+        ("a.jsonl", '{"text": "a", "label": 1}\n{"text": "b"}\n', error("label", line=2)),
+        ("a.tsv", "text\tlabel\na b\t\n", error("label", line=2)),
+        ("a.txt", "only\nlines\n", error("1", "label", hint="data.classes")),
+        ("a.tsv", "text\tlabel\n", error("text", key="data.files")),
+        ("a.tsv", b"text\tlabel\nok\tx\ncaf\xe9\ty\n", error("e9 09 79 0a", "byte 19", line=3)),
     ],
 )
-def test_broken_files_name_the_line(tmp_path, name, text, words):
-    refused(words, write(tmp_path / name, text))
+def test_broken_files_name_the_line(tmp_path, name, text, expected):
+    mentions, fields = expected
+    path = write(tmp_path / name, text)
+    refused((mentions, fields if "key" in fields else {**fields, "file": path}), path)
 
 
 def test_a_file_for_each_class(tmp_path, monkeypatch):
@@ -184,7 +193,8 @@ def test_few_labels_are_drawn_and_more_add_to_them(tmp_path):
     opened = lines(name, labels=100).open()
     assert opened.notes == ["data.labels is 100, but class b has 40 texts to train on."]
     assert len(opened.sources["train"].load(0)["text"]) == 140
-    refused("a column of the label, for data.labels", write(tmp_path / "b.csv", "text,who\na,b\n"), labels=3)
+    unlabelled = write(tmp_path / "b.csv", "text,who\na,b\n")
+    refused(error("`label`", "text, who", key="data.labels"), unlabelled, labels=3)
 
 
 def test_empty_texts_are_not_trained_on(tmp_path):
@@ -212,7 +222,7 @@ def test_other_files_need_no_label(tmp_path):
 
 def test_columns_must_agree(tmp_path):
     names = [write(tmp_path / "a.csv", "text,label\na,b\n"), write(tmp_path / "b.csv", "text,label,who\na,b,c\n")]
-    refused(r"columns text, label in every file, as in .*a\.csv; found text, label, who in .*b\.csv", *names)
+    refused(error(names[0], "text, label", "text, label, who", file=names[1]), *names)
     assert len(table(names[0], write(tmp_path / "c.csv", "label,text\nb,a\n"))["text"]) == 2
 
 

@@ -7,8 +7,8 @@ from sciformer.assembly import Assembly
 from sciformer.data.readers.pronouns import Pronouns
 from sciformer.data.readers.recall import Recall
 from sciformer.data.source import pieces
-from sciformer.errors import UserError
 from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 
 def tables(data):
@@ -62,7 +62,7 @@ def test_files_of_the_same_form(tmp_path):
 
 
 def test_what_makes_no_sense():
-    with pytest.raises(UserError, match=r"data\.symbols"):
+    with refuses(40, key="data.symbols"):
         Recipe.load("text/recall-rnn", {"data.symbols": 40})
-    with pytest.raises(UserError, match=r"data\.farthest"):
+    with refuses(-1, key="data.farthest"):
         Recipe.load("text/pronouns-lstm", {"data.farthest": -1})

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from ...errors import UserError, one_of
+from ...errors import UserError, nearest, one_of
 from ...whole import make_folder, whole
 from ..few import few
 from ..source import Chosen, Data, Lists, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
@@ -42,7 +42,12 @@ class Arrays(Data):
         table = whole.load(0)
         rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
         if self.labels is not None:
-            one_of("a column of the label, for data.labels,", "label", table)
+            if "label" not in table:
+                raise UserError(
+                    f"data.labels needs a column `label`, but the columns are {', '.join(table)}",
+                    hint=nearest("label", table),
+                    key="data.labels",
+                )
             rows["train"] = few(table["label"], rows["train"], self.labels, self.split.lot, notes)
         prints = {str(path): fingerprint(path) for path in paths}
         return Splits({name: Chosen(whole, kept) for name, kept in rows.items()}, prints, notes)
@@ -55,21 +60,31 @@ class Arrays(Data):
         if any(found != names[0] for found in names):
             odd = next(i for i, found in enumerate(names) if found != names[0])
             raise UserError(
-                f"columns {', '.join(sorted(names[0]))} in every file, as in {paths[0]}",
-                f"{', '.join(sorted(names[odd]))} in {paths[odd]}",
+                f"{paths[odd]} has the columns {', '.join(sorted(names[odd]))}, "
+                f"but {paths[0]} has {', '.join(sorted(names[0]))}",
+                hint="Every file must have the same columns.",
+                file=paths[odd],
             )
         return Memory({name: _joined(name, [table[name] for table in tables], paths) for name in tables[0]})
 
     def _renamed(self, table: dict[str, Any], path: Path) -> Table:
         for new, old in self.rename.items():
-            one_of(f"a column of {path} for data.rename.{new}", old, table)
+            one_of(f"data.rename.{new}, a column of {path},", old, table, key=f"data.rename.{new}")
         kept = {name: column for name, column in table.items() if name not in self.rename.values()}
         if both := sorted(set(kept) & set(self.rename)):
-            raise UserError(f"no column `{both[0]}` beside the one that data.rename calls so", f"one in {path}")
+            raise UserError(
+                f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name",
+                hint="Choose another name, or rename that column too.",
+                key=f"data.rename.{both[0]}",
+                file=path,
+            )
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
             if not column.ndim:
-                raise UserError(f"a value for every sample in column `{name}` of {path}", f"one number, {column}")
+                raise UserError(
+                    f"column `{name}` of {path} must have a value for every sample, not a single number, {column}",
+                    file=path,
+                )
         table = _with_lists(table, path)
         rows_of(table)
         return table
@@ -81,8 +96,9 @@ def _with_lists(table: dict[str, Any], path: Path) -> dict[str, Any]:
         values, lengths = table[name], table.pop(f"{name}{LENGTHS}")
         if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 0).any() or lengths.sum() != len(values):
             raise UserError(
-                f"whole numbers in `{name}{LENGTHS}` of {path} that sum to the {len(values)} values of `{name}`",
-                f"{lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
+                f"`{name}{LENGTHS}` of {path} must have whole numbers that sum to the {len(values)} values of "
+                f"`{name}`, not {lengths.dtype} {lengths.shape} with the sum {lengths.sum()}",
+                file=path,
             )
         table[name] = Lists(values, lengths.astype(np.int64))
     return table
@@ -95,9 +111,9 @@ def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
     for path, column in zip(paths, columns):
         if column.shape[1:] != columns[0].shape[1:] or _sort(column) != _sort(columns[0]):
             raise UserError(
-                f"`{name}` of shape (n, {', '.join(map(str, columns[0].shape[1:]))}) and {columns[0].dtype}, "
-                f"as in {paths[0]}",
-                f"{column.shape} and {column.dtype} in {path}",
+                f"`{name}` of {path} must have the shape (n, {', '.join(map(str, columns[0].shape[1:]))}) and the type "
+                f"{columns[0].dtype}, as in {paths[0]}, not {column.shape} and {column.dtype}",
+                file=path,
             )
     return np.concatenate(columns)
 
@@ -111,7 +127,7 @@ def _sort(column: Any) -> str:
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
     """An .npz file with these columns, whole or not there; `packed` takes less room and more time."""
     make_folder(path.parent, advice)
-    with whole(path, f"room for {path}", advice) as partial, partial.open("wb") as file:
+    with whole(path, advice) as partial, partial.open("wb") as file:
         (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)
 
 
@@ -119,7 +135,9 @@ def read_arrays(path: Path) -> dict[str, Any]:
     """The columns of a file; anything pickled is refused."""
     if path.suffix not in (".npz", ".npy"):
         raise UserError(
-            "a file named .npz or .npy", f"{path}", "Write one with numpy.savez(path, image=..., label=...)."
+            f"{path} is not named .npz or .npy",
+            hint="Write a file with numpy.savez(path, image=..., label=...).",
+            file=path,
         )
     try:
         with path.open("rb") as file:
@@ -130,6 +148,10 @@ def read_arrays(path: Path) -> dict[str, Any]:
     except Exception as error:  # a damaged file makes NumPy raise a dozen different ones
         if "pickle" in str(error).lower():
             raise UserError(
-                f"plain numbers or strings in {path}", "Python objects, which can run code", "Save plain arrays."
+                f"{path} has Python objects, which can run code, not plain numbers or strings",
+                hint="Save plain arrays.",
+                file=path,
             ) from error
-        raise UserError(f"a whole NumPy file at {path}", f"{error}", "Was it cut off? Write it again.") from error
+        raise UserError(
+            f"{path} is not a whole NumPy file: {error}", hint="Was it cut off? Write it again.", file=path
+        ) from error

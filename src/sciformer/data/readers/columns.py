@@ -62,16 +62,22 @@ class Columns(Parts):
             tags = width - 1 if self.tags is None else self.tags
             if training and rows and (self.words >= width or tags >= width or tags == self.words):
                 raise UserError(
-                    f"a word in column {self.words} and a tag in {'the last' if self.tags is None else tags} of {path}",
-                    f"{width} column{'s' * (width != 1)}, counted from 0: {' '.join(rows[0])!r}",
-                    "Choose others with data.words and data.tags.",
+                    f"{path} must have a word in column {self.words} and a tag in "
+                    f"{'the last column' if self.tags is None else f'column {tags}'}, counted from 0, "
+                    f"but has {width} column{'s' * (width != 1)}: {' '.join(rows[0])!r}",
+                    hint="Choose other columns with data.words and data.tags.",
+                    key="data.words" if self.words >= width else "data.tags",
+                    file=path,
                 )
             place = self.words if self.words < width else 0  # of words alone
             found["words"] += [row[place] for row in rows]
             found["tags"] += [row[tags] for row in rows] if tags < width and tags != place else []
             lengths += sizes
         if found["tags"] and len(found["tags"]) != len(found["words"]):
-            raise UserError("tags in every file, or in none", f"{len(found['tags'])} of {len(found['words'])} words")
+            raise UserError(
+                f"only {len(found['tags'])} of {len(found['words'])} words have tags",
+                hint="Either all files or no files must have tags.",
+            )
         table = {name: Lists(strings(cells), np.array(lengths, np.int64)) for name, cells in found.items()}
         return table if training or found["tags"] else {"words": table["words"]}
 
@@ -93,14 +99,18 @@ class Columns(Parts):
                 begun = number
             elif len(cells) != len(rows[0]):
                 raise UserError(
-                    f"{len(rows[0])} columns in line {number} of {path}, as in line {begun}",
-                    f"{len(cells)}: {line[:80]!r}",
-                    "" if self.comments or line[0] != "#" else "Comments are left out with --data.comments true.",
+                    f"line {number} of {path} must have {len(rows[0])} columns, as line {begun} has, "
+                    f"not {len(cells)}: {line[:80]!r}",
+                    hint="" if self.comments or line[0] != "#" else "Comments are left out with --data.comments true.",
+                    file=path,
+                    line=number,
                 )
             rows.append([cell.strip(BLANKS) for cell in cells])
             sizes[-1] += 1
             if not all(
                 rows[-1][place] for place in (self.words, -1 if self.tags is None else self.tags) if place < len(cells)
             ):
-                raise UserError(f"a word and a tag in line {number} of {path}", repr(line[:80]))
+                raise UserError(
+                    f"line {number} of {path} must have a word and a tag, not {line[:80]!r}", file=path, line=number
+                )
         return rows, [size for size in sizes if size]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...errors import UserError
 from ..source import Array, Lists
-from .curve_names import NONE, POINTS, Kind, Names, find, plain, resolve
+from .curve_names import NONE, POINTS, Kind, Names, find, on_disk, plain, resolve
 from .curve_parquet import ParquetTable
 from .curve_points import Column, words
 from .curve_tables import Flat, read_columns, read_ecsv, read_fits
@@ -39,7 +39,7 @@ class CurveFile:
     def __init__(self, table: Opened, given: Names) -> None:
         self.table, self.path = table, table.path
         if not table.rows:
-            raise UserError(f"observations in {self.path}", "none: it has no rows")
+            raise UserError(f"{self.path} has no rows", file=on_disk(self.path))
         asked = {role: getattr(given, role) for role in ("id", "label")}
         told = {role: find(name, table.header) for role, name in asked.items() if not find(name, table.kinds)}
         self.told = {role: found[0] for role, found in told.items() if found}  # by the header of the file
@@ -47,7 +47,7 @@ class CurveFile:
             self.names = resolve(table.kinds, replace(given, **dict.fromkeys(self.told, NONE)), table.path)
         except UserError as error:
             odd = [f"`{name}` has {where}." for name, where in getattr(table, "odd", {}).items()]
-            raise UserError(error.expected, error.found, " ".join([error.advice, *odd]).strip()) from error
+            raise error.with_fields(hint=" ".join([error.hint, *odd]).strip()) from error
         self.listed = table.kinds[self.names.time].listed
         self.starts: Array | None = None
         self.order: Array | None = None
@@ -100,7 +100,12 @@ class CurveFile:
         self.rows = len(begin)
         if self.rows == len(ids) > MANY and not given.id:
             advice = "Say which column tells the object: --data.id NAME, or that there is none: --data.id none"
-            raise UserError(f"rows of the same object in `{self.names.id}` of {self.path}", "all different", advice)
+            raise UserError(
+                f"no two rows of {self.path} are of the same object: all values of `{self.names.id}` are different",
+                hint=advice,
+                key="data.id",
+                file=on_disk(self.path),
+            )
         self.starts = np.append(begin, len(ids))
         self.edges = np.array([0, self.rows]) if self.held else np.searchsorted(self.starts, self.table.edges)
 
@@ -173,9 +178,10 @@ class CurveFile:
             seen = sorted(set(map(str, label.take(np.array([row])).values.tolist())))
             which = f" {words(rows[self.names.id][firsts])[row]}" if self.names.id else ""
             raise UserError(
-                f"one value of `{self.names.label}` for object{which} of {self.path}",
-                f"{', '.join(seen[:4])}",
-                "If it is no class of objects: --data.label NAME, or none",
+                f"`{self.names.label}` has several values for object{which} of {self.path}: {', '.join(seen[:4])}",
+                hint="If it is no class of objects: --data.label NAME, or none",
+                key="data.label",
+                file=on_disk(self.path),
             )
         return made
 
@@ -203,9 +209,11 @@ class CurveFile:
         if wrong.any():
             row = int(np.argmax(wrong))
             raise UserError(
-                f"a letter in `{self.names.band}` for each of {time.lengths[row]:,} points of row {start + row} of "
-                f"{self.path}, as in others",
-                f"{names[row][:40]!r}, {len(names[row]):,} letters",
+                f"`{self.names.band}` has {len(names[row]):,} letters, {names[row][:40]!r}, for the "
+                f"{time.lengths[row]:,} points of row {start + row} of {self.path}; other rows have a letter for each "
+                "point",
+                key="data.band",
+                file=on_disk(self.path),
             )
         return Lists(letters(names), time.lengths)
 
@@ -263,7 +271,9 @@ def form_of(path: Path) -> str:
         with opener(path, "rb") as file:
             begin = file.read(512)
     except (OSError, EOFError) as error:
-        raise UserError(f"{FORMS} at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
+        raise UserError(
+            f"{path} cannot be read as {FORMS}: {error}", hint="Was it cut off? Fetch it again.", file=path
+        ) from error
     if begin.startswith(b"SIMPLE  ="):
         return "FITS"
     if begin.startswith(b"# %ECSV"):
@@ -273,10 +283,14 @@ def form_of(path: Path) -> str:
         return other
     if other or begin.startswith(b"\x93NUMPY"):
         advice = "In Python: sciformer.data.curves(time, value, error, band)" if other != "ROOT" else ""
-        raise UserError(f"{FORMS} at {path}", f"{other or 'a NumPy file'}", advice)
+        raise UserError(f"{path} must be {FORMS}, not {other or 'a NumPy file'}", hint=advice, file=path)
     if b"\0" in begin or begin.lstrip().startswith((b"<?xml", b"<VOTABLE", b"%PDF", b"<!DOCTYPE", b"<html")):
-        raise UserError(f"{FORMS} at {path}", f"one that begins with {begin[:12]!r}")
+        raise UserError(f"{path} is not {FORMS}: it begins with {begin[:12]!r}", file=path)
     said = NAMED.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix)
     if said is not None:
-        raise UserError(f"{said} in {path}", f"one that begins with {begin[:12]!r}", "Is it whole, or another's file?")
+        raise UserError(
+            f"{path} is not a {said} file: it begins with {begin[:12]!r}",
+            hint="Is the file whole, and does its name end as it should?",
+            file=path,
+        )
     return "text"

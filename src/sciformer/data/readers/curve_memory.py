@@ -59,7 +59,9 @@ def curves(
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():
             if not isinstance(name, str | None):
-                raise UserError(f"the name of a column for `{role}`, beside a table", type(name).__name__)
+                raise UserError(
+                    f"`{role}` must be the name of a column of the table, not of type {type(name).__name__}"
+                )
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
@@ -75,7 +77,7 @@ def _kept(table: dict[str, Column], counts: Counts, rules: Rules) -> Table:
     rows = np.flatnonzero(table["time"].lengths >= rules.least)
     notes = told(counts, len(rows), rules)
     if not len(rows):
-        raise UserError("objects that are kept", f"none of {rows_of(table):,}", " ".join(notes))
+        raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
     for note in notes:
         warnings.warn(note, stacklevel=3)
     return select(table, rows)
@@ -100,7 +102,7 @@ def _flat(what: Any) -> Flat:
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
     known = [name for name in file.kinds if name not in file.names.used().values() and not file.kinds[name].listed]
-    named = {name: need(name, file.kinds, f"{WHERE}, for `meta`") for name in meta}
+    named = {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
     if not meta and alone and not file.single:
         named = {name: name for name in known if file.listed or file.steady(name)}
     found = file.read(list(named.values()), 0, file.rows)
@@ -123,9 +125,11 @@ def _arrays(
     """Columns of arrays: one object, or a list of them."""
     one = not len(time) or not np.ndim(time[0])
     if points["value"] is None:
-        raise UserError("values beside the times", "none", "curves(time, value, error, band)")
+        raise UserError("`value` is missing beside `time`", hint="Call curves(time, value, error, band).")
     if meta and not isinstance(meta, Mapping):
-        raise UserError("`meta` as a mapping from names to values, beside arrays", type(meta).__name__)
+        raise UserError(
+            f"`meta` must be a mapping from names to values when the curves are arrays, not {type(meta).__name__}"
+        )
     beside = dict(meta) if isinstance(meta, Mapping) else {}
     times = [time] if one else list(time)
     found: dict[str, Any] = {"time": times}
@@ -140,7 +144,7 @@ def _arrays(
     found["id"] = list(map(str, range(len(times)))) if id is None else [id] if one else list(id)
     for name, column in found.items():
         if len(column) != len(times):
-            raise UserError(f"an entry of `{name}` for each of {len(times):,} objects", f"{len(column):,}")
+            raise UserError(f"`{name}` must have an entry for each of the {len(times):,} objects, not {len(column):,}")
     own = {name: name for name in ("time", "value", "error", "band", "limit", "id", "label")}
     file = CurveFile(
         from_mapping(found, WHERE), Names(**{role: n if n in found else "none" for role, n in own.items()})
@@ -159,9 +163,15 @@ def write_curves(path: str | Path, table: Table, overwrite: bool = False) -> Pat
     """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
     arrow, path = _arrow(), Path(path).expanduser()
     if path.suffix != ".parquet":
-        raise UserError("a file named .parquet", str(path), f"Call it {path.with_suffix('.parquet')}")
+        raise UserError(
+            f"the name of the file must end in .parquet, not {path}",
+            hint=f"Call it {path.with_suffix('.parquet')}",
+            file=path,
+        )
     if path.exists() and not overwrite:
-        raise UserError(f"no file at {path} yet", "one", "Name another, or replace it with overwrite=True.")
+        raise UserError(
+            f"{path} exists already", hint="Name another file, or replace it with overwrite=True.", file=path
+        )
     made = {}
     for name, column in table.items():
         if isinstance(column, Lists):

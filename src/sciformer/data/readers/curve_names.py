@@ -89,20 +89,31 @@ def find(name: str, names: Iterable[str]) -> list[str]:
     return next((found for way in ways if (found := [one for one in known if way(one)])), [])
 
 
-def need(name: str, names: Iterable[str], where: str) -> str:
+def on_disk(path: Path | str) -> Path | None:
+    """The path of a file, for the fields of an error; a table in memory has none."""
+    return path if isinstance(path, Path) else None
+
+
+def need(name: str, names: Iterable[str], path: Path | str, why: str, key: str | None = None) -> str:
     """The one column that a name means, or an error that names what is like it."""
     known = list(names)
     found = find(name, known)
     if len(found) == 1:
         return found[0]
     if found:
-        raise UserError(f"one column `{name}` in {where}", f"several: {', '.join(found)}", "Give the whole name.")
-    raise UserError(f"a column `{name}` in {where}", "none", nearest(name, known))
+        several = f"`{name}` {why} means several columns of {path}: {', '.join(found)}"
+        raise UserError(several, hint="Give the whole name.", key=key, file=on_disk(path))
+    lacking = f"{path} has no column `{name}` {why}"
+    raise UserError(lacking, hint=nearest(name, known), key=key, file=on_disk(path))
 
 
 def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
     """The columns of a table that has such ones: as given, others by their usual names; times and values must be."""
-    named = {role: need(name, kinds, f"{path}, for data.{role}") for role, name in given.used().items() if name != NONE}
+    named = {
+        role: need(name, kinds, path, f"for data.{role}", f"data.{role}")
+        for role, name in given.used().items()
+        if name != NONE
+    }
     refused = {role for role, name in given.used().items() if name == NONE}
     numbers = [name for name, kind in kinds.items() if not kind.words]
     nest = _nest(named)
@@ -115,10 +126,15 @@ def resolve(kinds: Mapping[str, Kind], given: Names, path: Path | str) -> Names:
         named["value"] = _value(beside, refused, path)
     for role in ("time", "value", "error"):
         if role in named and kinds[named[role]].listed != listed:
-            words = "a list for each object" if listed else "a number in each row"
-            raise UserError(f"{words} in `{named[role]}` of {path}, as in `{named['time']}`", "the other")
+            many, few = "a list for each object", "a number in each row"
+            must, has = (many, few) if listed else (few, many)
+            raise UserError(
+                f"`{named[role]}` of {path} must have {must}, as `{named['time']}` has, not {has}",
+                key=f"data.{role}",
+                file=on_disk(path),
+            )
         if role in named and kinds[named[role]].words:
-            raise UserError(f"numbers in `{named[role]}` of {path}, for data.{role}", "words", ADVICE.get(role, ""))
+            raise _worded(named[role], role, path)
     if not {"error"} & (named.keys() | refused):
         named["error"] = error_of(named["value"], beside)
     free = [name for name in kinds if name not in named.values()]
@@ -174,19 +190,38 @@ def _one(
     if len(found) == 1:
         return found[0]
     if found:
-        raise UserError(f"one column with {WORDS[role]} in {path}", ", ".join(found), f"Say which: --data.{role} NAME")
+        raise _several(role, found, path)
     if told := hits(usual, [name for name, kind in kinds.items() if kind.words]):
-        raise UserError(f"numbers in `{told[0]}` of {path}, for data.{role}", "words", ADVICE.get(role, ""))
+        raise _worded(told[0], role, path)
     raise _missing(role, kinds, path)
+
+
+def _worded(name: str, role: str, path: Path | str) -> UserError:
+    return UserError(
+        f"`{name}` of {path} must have numbers for data.{role}, not words",
+        hint=ADVICE.get(role, ""),
+        key=f"data.{role}",
+        file=on_disk(path),
+    )
+
+
+def _several(role: str, names: Sequence[str], path: Path | str) -> UserError:
+    return UserError(
+        f"{path} has several columns with {WORDS[role]}: {', '.join(names)}",
+        hint=f"Say which: --data.{role} NAME",
+        key=f"data.{role}",
+        file=on_disk(path),
+    )
 
 
 def _missing(role: str, names: Iterable[str], path: Path | str) -> UserError:
     known = list(names)
     shown = ", ".join(known[:12]) + (f" and {len(known) - 12:,} more" if len(known) > 12 else "")
     return UserError(
-        f"a column with {WORDS[role]} in {path}, by a usual name",
-        f"{shown or 'no columns'}",
-        f"Say which: --data.{role} NAME",
+        f"{path} has no column with a usual name for {WORDS[role]}: it has {shown or 'no columns'}",
+        hint=f"Say which: --data.{role} NAME",
+        key=f"data.{role}",
+        file=on_disk(path),
     )
 
 
@@ -201,5 +236,5 @@ def _value(names: Sequence[str], refused: set[str], path: Path | str) -> str:
     if len(near) == 1:
         return near[0]
     if near:
-        raise UserError(f"one column with values in {path}", ", ".join(near), "Say which: --data.value NAME")
+        raise _several("value", near, path)
     raise _missing("value", names, path)

@@ -11,7 +11,7 @@ import numpy as np
 from ...errors import UserError, nearest
 from ..source import Array, Lists, Table, select
 from .curve_files import CurveFile, form_of, open_curves
-from .curve_names import INDEX, LABEL, NONE, OBJECT, WORDS, Names, find, hits, need, plain
+from .curve_names import INDEX, LABEL, NONE, OBJECT, WORDS, Names, find, hits, need, on_disk, plain
 from .curve_parquet import ParquetTable
 from .curve_points import Column, Counts, Rules, clean, words
 from .curve_tables import read_columns, read_ecsv, read_fits
@@ -20,6 +20,7 @@ from .event_scan import Rows, stretches
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
 ALWAYS = ("clean",)  # lists that are handed out wherever they are
 SCANNED = 1 << 16  # objects looked at at a time
+SPLIT = "for data.split"
 
 
 class Objects:
@@ -37,12 +38,21 @@ class Objects:
         known = find(given.id, self.columns) if given.id not in ("", NONE) else []
         known = known or hits(("id", *OBJECT), self.columns)
         if not known:
-            raise UserError(f"a column with objects in {path}, for data.objects", ", ".join(self.columns))
+            raise UserError(
+                f"{path} has no column with objects for data.objects: it has {', '.join(self.columns)}",
+                hint="Say which: --data.id NAME",
+                key="data.objects",
+                file=path,
+            )
         ids = words(self.columns[known[0]])
         self.rows = {name: row for row, name in enumerate(ids.tolist())}
         if len(self.rows) < len(ids):
             names, counts = np.unique(ids, return_counts=True)
-            raise UserError(f"a row for each object in {path}", f"{counts.max():,} of {names[counts.argmax()]}")
+            raise UserError(
+                f"{path} must have a single row for each object, not {counts.max():,} for {names[counts.argmax()]}",
+                key="data.objects",
+                file=path,
+            )
         wanted = given.label if given.label != NONE else ""
         found = find(wanted, self.columns) if wanted else [] if given.label else hits(LABEL, self.columns)
         self.label = found[0] if found else ""
@@ -152,7 +162,7 @@ class Plan:
             column = found[own] if own else self.objects.get(name, ids) if self.objects else None
             assert column is not None
             raw[name] = words(column) if isinstance(column, np.ndarray) and column.dtype.kind in "OS" else column
-        return clean(raw, self.rules, str(file.path))
+        return clean(raw, self.rules, file.path)
 
     def _more(self, file: CurveFile, tag: str) -> dict[str, str]:
         """Further columns that are handed out: each with its name in the file, or nothing where `objects` has it."""
@@ -167,7 +177,7 @@ class Plan:
             made |= dict.fromkeys((name for name in outside if name not in ROLES), "")
             for name in self.divide:
                 if name not in made and name not in roles:
-                    made[name] = need(name, kinds, f"{file.path}, for data.split")
+                    made[name] = need(name, kinds, file.path, SPLIT, _key(SPLIT))
             return made
         made = {}
         for name, why in {**self.names, **dict.fromkeys(self.wishes, ""), **dict.fromkeys(self.divide, "")}.items():
@@ -176,9 +186,9 @@ class Plan:
             if name in outside:
                 made[name] = ""
             elif own := find(name, kinds):
-                made[name] = own[0] if len(own) == 1 else need(name, kinds, f"{file.path}, {why}")
+                made[name] = own[0] if len(own) == 1 else need(name, kinds, file.path, why or SPLIT, _key(why or SPLIT))
             elif name in self.names or name in self.divide:
-                raise self._lacking(name, why or "for data.split", [*kinds, *outside], file)
+                raise self._lacking(name, why or SPLIT, [*kinds, *outside], file)
         return made
 
     def _whole(self, file: CurveFile, name: str) -> bool:
@@ -189,8 +199,23 @@ class Plan:
             advice = f"Say which: --data.{name} NAME"
             if name == "label":
                 advice += "; or name the class before the files, CLASS:NAME, or a table of objects, --data.objects"
-            return UserError(f"a column with {WORDS[name]} in {file.path}, {why}", ", ".join(known[:16]), advice)
-        return UserError(f"a column `{name}` in {file.path}, {why}", "none", nearest(name, known))
+            return UserError(
+                f"{file.path} has no column with {WORDS[name]} {why}: it has {', '.join(known[:16])}",
+                hint=advice,
+                key=f"data.{name}",
+                file=on_disk(file.path),
+            )
+        return UserError(
+            f"{file.path} has no column `{name}` {why}",
+            hint=nearest(name, known),
+            key=_key(why),
+            file=on_disk(file.path),
+        )
+
+
+def _key(why: str) -> str | None:
+    """The key that asks for a column, if it is one: `for data.meta`."""
+    return why.removeprefix("for ") if why.startswith("for data.") else None
 
 
 def _unknown(column: Column) -> Array:
@@ -202,5 +227,5 @@ def _unknown(column: Column) -> Array:
 
 def _single(column: Column, name: str, path: Path) -> Array:
     if isinstance(column, Lists):
-        raise UserError(f"one value for each object of {path} in `{name}`", "several of an object")
+        raise UserError(f"`{name}` of {path} must have a single value for each object, not several", file=path)
     return column

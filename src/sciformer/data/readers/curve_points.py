@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from ...errors import UserError
 from ..source import Array, Lists
+from .curve_names import on_disk
 
 SameTime = Literal["mean", "first", "keep"]
 BadErrors = Literal["drop", "keep"]
@@ -51,7 +53,7 @@ class Counts:
         self.without.update(other.without)
 
 
-def clean(table: Mapping[str, Column], rules: Rules, where: str) -> tuple[dict[str, Column], Counts]:
+def clean(table: Mapping[str, Column], rules: Rules, where: Path | str) -> tuple[dict[str, Column], Counts]:
     """The same objects with their observations in order; `quality` is used and not handed out.
 
     table   `time`, `value` and what there is of `error`, `band`, `limit`, `quality`, and other lists and columns
@@ -72,12 +74,13 @@ def clean(table: Mapping[str, Column], rules: Rules, where: str) -> tuple[dict[s
     return {**{name: Lists(values, made) for name, values in points.items()}, **rest}, counts
 
 
-def _alike(name: str, lengths: Array, times: Array, table: Mapping[str, Column], where: str) -> None:
+def _alike(name: str, lengths: Array, times: Array, table: Mapping[str, Column], where: Path | str) -> None:
     if lengths is not times and not np.array_equal(lengths, times):
         row = int(np.argmax(lengths != times))
         which = f"object {table['id'][row]}" if isinstance(table.get("id"), np.ndarray) else f"row {row}"  # type: ignore[index]
         raise UserError(
-            f"as many entries of `{name}` as of the times, {times[row]:,}, in {which} of {where}", f"{lengths[row]:,}"
+            f"{which} of {where} has {times[row]:,} times, but {lengths[row]:,} entries of `{name}`",
+            file=on_disk(where),
         )
 
 
@@ -220,7 +223,10 @@ def truths(values: Any) -> Array:
     found, place = np.unique(words(values), return_inverse=True)
     lower = [one.lower() for one in found.tolist()]
     if odd := [one for one in lower if one not in TRUE | FALSE]:
-        raise UserError("upper limits told by true and false, 1 and 0, or by the sign <", f"{odd[0]!r}")
+        raise UserError(
+            f"upper limits must be told by true and false, 1 and 0, or by the sign <, not by {odd[0]!r}",
+            key="data.limit",
+        )
     return np.array([one in TRUE for one in lower], bool)[place]
 
 

@@ -88,7 +88,7 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
     ]
     lines = [(number, line) for number, line in lines if not line.startswith("#")]
     if not lines:
-        raise UserError(f"a table in {path}", "no lines")
+        raise UserError(f"{path} has no table: it has no lines", file=path)
     cells = _cells(path, [line for _, line in lines])
     head = [cell.strip().strip('"') for cell in cells[0]]
     if all(is_number(cell) for cell in head):
@@ -96,15 +96,25 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
         found = list(names) or (told if len(told) == len(head) else list(UNNAMED[: len(head)]))
         if len(found) != len(head):
             advice = "Name them in order: --data.columns time value error ..."
-            raise UserError(f"names for the {len(head)} columns of {path}", f"{len(found)}", advice)
+            raise UserError(
+                f"{path} has {len(head)} columns, but {len(found)} names for them",
+                hint=advice,
+                key="data.columns",
+                file=path,
+            )
     else:
         found, cells, lines = head, cells[1:], lines[1:]
     if double := [name for place, name in enumerate(found) if name in found[:place]]:
-        raise UserError(f"different names of the columns of {path}", f"{double[0]!r} twice")
+        raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
     for (number, line), row in zip(lines, cells):
         if len(row) != len(found):
             advice = "Was the file cut off?" if number == lines[-1][0] else ""
-            raise UserError(f"{len(found)} cells in line {number} of {path}", f"{len(row)}: {line[:60]!r}", advice)
+            raise UserError(
+                f"line {number} of {path} has {len(row)} cells, not {len(found)}: {line[:60]!r}",
+                hint=advice,
+                file=path,
+                line=number,
+            )
     columns = [[cell.strip() for cell in column] for column in zip(*cells)] or [[] for _ in found]
     made: dict[str, Any] = {name: measured(column) for name, column in zip(found, columns)}
     odd = {name: _odd(cells, lines) for name, cells in zip(found, columns) if made[name].dtype.kind in "OU"}
@@ -127,7 +137,7 @@ def _cells(path: Path, lines: Sequence[str]) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO("\n".join(lines), newline=""), delimiter=sign))
     except csv.Error as error:
-        raise UserError(f"cells between {sign!r} in {path}", f"{error}") from error
+        raise UserError(f"{path} cannot be read as cells between {sign!r}: {error}", file=path) from error
 
 
 # FITS, ECSV and what astropy has in memory
@@ -163,8 +173,10 @@ def read_fits(path: Path, table: str = "") -> list[Flat]:
         raise broken(path, "FITS", ValueError(cut[0]))
     if not made:
         shown = ", ".join(names)
-        what = f"a table {table!r} in {path}" if table else f"a table in {path}"
-        raise UserError(what, f"the units {shown}" if found else f"no table in the units {shown}")
+        what = f"table {table!r}" if table else "table"
+        raise UserError(
+            f"{path} has no {what}: it has the units {shown}", key="data.table" if table else None, file=path
+        )
     return made
 
 

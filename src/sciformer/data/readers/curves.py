@@ -174,7 +174,7 @@ class Curves(TaggedFiles):
             advice = " ".join(mine)
             if counts.found["bad errors"] and self.bad_errors == "drop":
                 advice += " Keep points without: --data.bad_errors keep, or read no errors: --data.error none"
-            raise UserError(f"objects{why} that are kept", f"none of {counts.found['objects']:,}", advice)
+            raise UserError(f"all {counts.found['objects']:,} objects{why} are left out", hint=advice)
         notes += mine
 
     def _agreed(self, plan: Plan, scans: Sequence[Scan], notes: list[str]) -> Plan:
@@ -184,9 +184,11 @@ class Curves(TaggedFiles):
             if without and len(without) < len(scans):
                 one = next(scan for scan in scans if role in scan.has)
                 raise UserError(
-                    f"a column for data.{role} in every file, as in {one.path} (`{getattr(one.file.names, role)}`)",
-                    f"none in {without[0].path}",
-                    f"Leave it out everywhere: --data.{role} none",
+                    f"{without[0].path} has no column for data.{role}, but {one.path} has "
+                    f"`{getattr(one.file.names, role)}`",
+                    hint=f"Leave it out everywhere: --data.{role} none",
+                    key=f"data.{role}",
+                    file=without[0].path,
                 )
         plan = plan.without(lacking(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
@@ -232,5 +234,9 @@ def tagged(names: Sequence[str | Path]) -> list[tuple[str, Path]]:
 def _all(scans: Sequence[Scan], name: str) -> Array:
     """A column of all objects."""
     if lacking := [scan for scan in scans if name not in scan.columns]:
-        raise UserError(f"a column `{name}` in {lacking[0].path}, to divide the objects", "none")
+        raise UserError(
+            f"{lacking[0].path} has no column `{name}`, which divides the objects",
+            key="data.split",
+            file=lacking[0].path,
+        )
     return np.concatenate([scan.columns[name] for scan in scans])

@@ -77,18 +77,34 @@ class EventFile:
         found = self._ends.get(name.rpartition("/")[2], [])
         return found[0] if len(found) == 1 else None
 
-    def need(self, name: str, why: str) -> str:
-        """The same, or an error that names what is like it."""
+    def need(self, name: str, why: str, hint: str = "") -> str:
+        """The same, or an error that names what is like it; `why` is the key or the part that needs the column."""
         found = self.find(name)
         if found is not None:
             return found
-        where = f"a column `{name}` in {self.path}, {why}"
+        key = why if why.startswith("data.") else None
+        needed = f"column `{name}`" + (f", needed for {why}," if why else "")
         if name in self.others:
-            raise UserError(where, self.others[name], "Only plain numbers, and lists of them, are read.")
+            raise UserError(
+                f"{needed} cannot be read from {self.path}: it is {self.others[name]}",
+                hint="Only plain numbers, and lists of them, are read.",
+                key=key,
+                file=self.path,
+            )
         same = self._ends.get(name, [])
         if same:
-            raise UserError(where, f"several: {', '.join(same[:8])}", "Give the whole name.")
-        raise UserError(where, "none", nearest(name, self.columns))
+            raise UserError(
+                f"{needed} is ambiguous in {self.path}: {', '.join(same[:8])}",
+                hint="Give the whole name.",
+                key=key,
+                file=self.path,
+            )
+        raise UserError(
+            f"{needed} is missing in {self.path}",
+            hint=f"{nearest(name, self.columns)} {hint}".strip(),
+            key=key,
+            file=self.path,
+        )
 
     def read(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """Columns by the names asked for; lists that are equally long share their lengths."""
@@ -100,7 +116,9 @@ class EventFile:
             raise broken(self.path, self.form, error) from error
         for name, column in found.items():
             if len(column) != stop - start:
-                raise UserError(f"{stop - start} entries of `{name}` in {self.path}", f"{len(column)}")
+                raise UserError(
+                    f"`{name}` in {self.path} must have {stop - start} entries, not {len(column)}", file=self.path
+                )
         return shared(found)
 
 
@@ -123,7 +141,11 @@ def shared(table: dict[str, Column]) -> dict[str, Column]:
 def broken(path: Path, form: str, error: Exception) -> UserError:
     """The error for a file that cannot be read."""
     words = " ".join(str(error).split()) or type(error).__name__
-    return UserError(f"a whole {form} file at {path}", words[:200], "Was it cut off? Fetch or write it again.")
+    return UserError(
+        f"{path} is not a whole {form} file: {words[:200]}",
+        hint="Was it cut off? Fetch or write it again.",
+        file=path,
+    )
 
 
 def package(load: Callable[[], Any], name: str, form: str, extra: str = "jets") -> Any:
@@ -132,7 +154,8 @@ def package(load: Callable[[], Any], name: str, form: str, extra: str = "jets") 
         return load()
     except ImportError as error:
         raise UserError(
-            f"the package `{name}` for {form} files", "none installed", f"Install it: pip install 'sciformer[{extra}]'"
+            f"{form} files need the package `{name}`, which is not installed",
+            hint=f"Install it: pip install 'sciformer[{extra}]'",
         ) from error
 
 
@@ -143,7 +166,7 @@ def form_of(path: Path) -> str:
     for mark, form in BEGINNINGS.items():
         if begin.startswith(mark):
             return form
-    raise UserError(f"a ROOT, HDF5, Parquet or NPZ file at {path}", f"one that begins with {begin!r}")
+    raise UserError(f"{path} is not a ROOT, HDF5, Parquet or NPZ file: it begins with {begin!r}", file=path)
 
 
 def open_file(path: Path, layout: Layout) -> EventFile:
@@ -159,7 +182,7 @@ def open_file(path: Path, layout: Layout) -> EventFile:
         raise broken(path, form, error) from error
     if not opened.rows:
         opened.close()
-        raise UserError(f"events in {path}", "none: it is empty")
+        raise UserError(f"{path} has no events", file=path)
     return opened
 
 

@@ -16,7 +16,8 @@ from .event_files import Column, EventFile, Layout, opened
 from .event_scan import Rows, Scan, Words, finite, lengths_of, stretches
 
 ENTRY, FILE, LABEL, WEIGHT = "entry", "file", "label", "weight"  # columns that are made here
-OBSERVED = "for data.observers"  # why such a column is needed
+OBSERVED, OBJECTIVE = "data.observers", "the objective"  # what needs a column
+CLASSES = "Classes can also be given by tags (NAME:FILES), data.classes or data.label."
 X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
 TRUE = "true classes"  # (n, classes), in passing
 
@@ -77,10 +78,10 @@ class Plan:
             made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
             kept = np.ones(stop - start, bool)
             if self.chosen is not None:
-                kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path)) != 0
+                kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path, "data.select")) != 0
             for name, why in (self.names or {}).items():
                 if why == OBSERVED and name in table:
-                    _single(table[name], f"data.observers, `{name}`", path)
+                    _single(table[name], f"`{name}` of data.observers", path, OBSERVED)
             lists = [column.lengths for column in made.values() if isinstance(column, Lists)]
             counts["selected"] += int((~kept).sum())
             counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
@@ -98,11 +99,12 @@ class Plan:
             if self.strict and self.label:
                 self._no_gaps(np.asarray(table[self.label])[rows], start + rows, path)
             found = {
-                name: _single(formula.of(table), f"data.{name}", path)[rows] for name, formula in self.extra.items()
+                name: _single(formula.of(table), f"data.{name}", path, f"data.{name}")[rows]
+                for name, formula in self.extra.items()
             }
             for name in (LABEL, WEIGHT) if X in self.extra else (LABEL,):
                 if name in self._own(tag) and name in table:
-                    found[name] = _single(table[name], name, path)[rows]
+                    found[name] = _single(table[name], f"the column `{name}`", path)[rows]
             parts.append((rows + start, found, lengths_of(made, rows)))
         columns: dict[str, Array | Words] = {
             name: np.concatenate([found[name] for _, found, _ in parts]) for name in parts[0][1]
@@ -162,16 +164,16 @@ class Plan:
         optional = list(self.wishes)
         truth: dict[str, str] = {}
         for formula in self.classes.values():
-            truth |= dict.fromkeys(formula.names, "for data.classes")
+            truth |= dict.fromkeys(formula.names, "data.classes")
         if self.label:
-            truth[self.label] = "for data.label"
+            truth[self.label] = "data.label"
         if self.weight is not None:
-            truth |= dict.fromkeys(self.weight.names, "for data.weight")
+            truth |= dict.fromkeys(self.weight.names, "data.weight")
         for name, formula in self.extra.items():
             if scanning or (self.learned is not None and name != BY):
-                truth |= dict.fromkeys(formula.names, f"for data.{name}")
+                truth |= dict.fromkeys(formula.names, f"data.{name}")
         if self.chosen is not None and scanning:
-            needed |= dict.fromkeys(self.chosen.names, "for data.select")
+            needed |= dict.fromkeys(self.chosen.names, "data.select")
         if self.strict:
             needed |= truth
         else:
@@ -193,15 +195,19 @@ class Plan:
             return
         if name in inside:
             if file.find(name) is None:
-                raise UserError("formulas in data.new that need not themselves", " -> ".join([*inside, name]))
+                raise UserError(
+                    f"data.new is circular: {' -> '.join([*inside, name])}",
+                    hint="Remove one of these formulas.",
+                    key="data.new",
+                )
         elif name in self.new:
             for one in self.new[name].names:
-                self._trace(file, one, f"for data.new.{name}", raw, order, (*inside, name))
+                self._trace(file, one, f"data.new.{name}", raw, order, (*inside, name))
             order.append(name)
             return
         if name in (ENTRY, FILE) and file.find(name) is None:
             return
-        raw[name] = file.need(name, why)
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == OBJECTIVE else "")
 
     # Classes and weights
 
@@ -222,7 +228,10 @@ class Plan:
         found = {name: formula.of(table) for name, formula in self.classes.items()}
         for name, column in found.items():
             if isinstance(column, Lists) or column.ndim != 1:
-                raise UserError(f"one condition for each sample in data.classes.{name}", "a list of them")
+                raise UserError(
+                    f"data.classes.{name} must be a single condition for each sample, not a list",
+                    key=f"data.classes.{name}",
+                )
         return np.stack([np.nan_to_num(np.asarray(column)) != 0 for column in found.values()])
 
     def _one_class(self, table: Table, rows: Array, start: int, path: Path) -> None:
@@ -232,16 +241,23 @@ class Plan:
             first = int(wrong.argmax())
             true = [name for name, flag in zip(self.classes, flags[:, first]) if flag]
             raise UserError(
-                f"one class of data.classes for entry {start + rows[first]} of {path}",
-                " and ".join(true) or "none",
-                f"It is so for {int(wrong.sum()):,} of {len(rows):,} samples there; leave others out with data.select.",
+                f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
+                f"{' and '.join(true) or 'no class'}",
+                hint=f"This holds for {int(wrong.sum()):,} of {len(rows):,} samples there; "
+                "leave them out with data.select.",
+                key="data.classes",
+                file=path,
             )
 
     def _no_gaps(self, words: Array, rows: Array, path: Path) -> None:
         if words.dtype.kind == "U" and not (words != "").all():
             first, count = rows[words == ""][0], int((words == "").sum())
-            where = f"a class in `{self.label}` for entry {first} of {path}"
-            raise UserError(where, "none", f"It is so for {count:,} of {len(words):,} samples there.")
+            raise UserError(
+                f"entry {first} of {path} has no class in `{self.label}`",
+                hint=f"This holds for {count:,} of {len(words):,} samples there.",
+                key="data.label",
+                file=path,
+            )
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:
         if not self.weighs:
@@ -250,16 +266,18 @@ class Plan:
         if self.weight is not None:
             if any(name not in table for name in self.weight.names):
                 return  # of samples that are only to be answered
-            weight = _single(self.weight.of(table), "data.weight", path)
+            weight = _single(self.weight.of(table), "data.weight", path, "data.weight")
         if self.learned is not None:
             label = table[LABEL]
             assert isinstance(label, np.ndarray)
-            x, y = (_single(self.extra[name].of(table), f"data.{name}", path) for name in (X, Y))
+            x, y = (_single(self.extra[name].of(table), f"data.{name}", path, f"data.{name}") for name in (X, Y))
             weight = weight * self.learned.of(label, x, y)
         table[WEIGHT] = np.asarray(weight, np.float32)
 
 
-def _single(column: Column, what: str, path: Path) -> Array:
+def _single(column: Column, what: str, path: Path, key: str | None = None) -> Array:
     if isinstance(column, Lists) or column.ndim != 1:
-        raise UserError(f"one value for each sample of {path} in {what}", "a list of them")
+        raise UserError(
+            f"{what} must have a single value for each sample of {path}, not a list of values", key=key, file=path
+        )
     return column

@@ -16,7 +16,7 @@ from ..reweight import Reweight
 from ..source import Array, Source, Splits
 from .event_files import Layout, release
 from .event_pieces import EventPieces
-from .event_plan import BY, LABEL, OBSERVED, WEIGHT, Plan, X, Y
+from .event_plan import BY, LABEL, OBJECTIVE, OBSERVED, WEIGHT, Plan, X, Y
 from .event_scan import Scan, Words
 from .parts import in_order, prints
 from .tagged import MANY, TaggedFiles, check_tags, lacking, parts_of, scanned, split_tag, tagged
@@ -24,7 +24,6 @@ from .tagged import MANY, TaggedFiles, check_tags, lacking, parts_of, scanned, s
 __all__ = ["Events", "split_tag"]
 
 WHAT = "files of events"
-CLASSES = "for the objective; classes can also be given by tags (NAME:FILES), data.classes or data.label"
 
 
 class Events(TaggedFiles):
@@ -107,19 +106,24 @@ class Events(TaggedFiles):
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
             key = "classes" if self.classes else "label"
-            raise UserError(f"classes by tags, or by data.{key}", "both", f"Take one of them out: {sorted(tags)[-1]}:")
+            raise UserError(
+                f"classes are given twice: by tags and by data.{key}",
+                hint=f"Take out the tag {sorted(tags)[-1]}: or data.{key}.",
+                key=f"data.{key}",
+            )
         if self.classes and self.label:
-            raise UserError("data.classes or data.label", "both")
+            raise UserError(
+                "data.classes and data.label are both given", hint="Take one of them out.", key="data.classes"
+            )
         check_tags(found)
         return found
 
     def _plan(self, training: bool) -> Plan:
         asked, names, wishes = "names" in self.state, dict[str, str](), list[str]()
         if asked:
-            names = dict.fromkeys(self.state["names"], "for the tokens")
+            names = dict.fromkeys(self.state["names"], "the tokens")
             wishes = list(self.state["wishes"])
-            truth = {name: CLASSES if name == LABEL else "for the objective" for name in self.state["truth"]}
-            truth = {name: why for name, why in truth.items() if name not in names}
+            truth = {name: OBJECTIVE for name in self.state["truth"] if name not in names}
             truth |= dict.fromkeys(self.observers, OBSERVED)
             names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
         select = self.select if training or self.select_new is None else self.select_new
@@ -215,7 +219,7 @@ def _left_out(
     if counts["empty"]:
         notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
     if not kept:
-        raise UserError(f"samples{why} that are kept", f"none of {total:,}", " ".join(notes))
+        raise UserError(f"all {total:,} samples{why} are left out", hint=" ".join(notes))
 
 
 def _all_there(tags: Collection[str], scans: Sequence[Scan], notes: Sequence[str], part: str) -> None:
@@ -223,12 +227,16 @@ def _all_there(tags: Collection[str], scans: Sequence[Scan], notes: Sequence[str
     kept = {str(name) for scan in scans if isinstance(words := scan.columns.get(LABEL), Words) for name in words.words}
     lost = sorted({*tags, *(name for scan in scans for name in scan.emptied)} - kept - {""})
     if lost:
-        raise UserError(f"samples of the class {lost[0]} for {part}", "none that is kept", " ".join(notes[:4]))
+        raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
 
 
 def _all(scans: Sequence[Scan], name: str) -> Array:
     """A column of all samples; where none was asked for, as the weight, ones."""
     found = [scan.columns.get(name) for scan in scans]
     if name == LABEL and any(column is None for column in found):
-        raise UserError("classes, for data.reweight", "none", "Give them by tags, data.classes or data.label.")
+        raise UserError(
+            "data.reweight needs classes, but there are no classes",
+            hint="Give them by tags, data.classes or data.label.",
+            key="data.reweight",
+        )
     return np.concatenate([np.ones(len(s.kept)) if c is None else c[:] for s, c in zip(scans, found)])

@@ -62,9 +62,10 @@ class HDF5File(PaddedFile):
             code, *_, words = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code):
                 raise UserError(
-                    f"a compression that h5py knows in `{name}` of {self.path}",
-                    f"{words.decode(errors='replace') or code}",
-                    "Install more of them: pip install hdf5plugin",
+                    f"`{name}` of {self.path} is compressed with {words.decode(errors='replace') or code}, "
+                    "which h5py cannot unpack",
+                    hint="Install more kinds of compression: pip install hdf5plugin",
+                    file=self.path,
                 )
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
@@ -76,8 +77,10 @@ class HDF5File(PaddedFile):
         if self.layout.tree:
             keys = [key for key in keys if key == self.layout.tree.strip("/")]
         if len(keys) != 1:
-            known = ", ".join(keys) or "none of that name"
-            raise UserError(f"one table in {self.path}", known, "Say which: --data.tree NAME")
+            known = f"has {len(keys)} tables: {', '.join(keys)}" if keys else f"has no table `{self.layout.tree}`"
+            raise UserError(
+                f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree", file=self.path
+            )
         (key,) = keys
         if f"{key}/table" in found:
             table = found[f"{key}/table"]
@@ -111,9 +114,10 @@ class HDF5File(PaddedFile):
         if kind in "iu" and width in (1, len(LABELS)):
             return list(LABELS[-width:])
         raise UserError(
-            f"a table in {self.path} whose columns can be told without unpickling",
-            f"{width} of type {table.dtype[field].base} in {field}",
-            "Write it again with format='fixed', or as Parquet.",
+            f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
+            "read without unpickling",
+            hint="Write the table again with format='fixed', or as Parquet.",
+            file=self.path,
         )
 
     def _columns(self) -> None:

@@ -80,7 +80,7 @@ def open_arrays(path: Path) -> ArrayFile:
     if not form:
         with path.open("rb") as file:
             begin = file.read(12)
-        raise UserError(f"an NPY, NPZ, HDF5, FITS or idx file at {path}", f"none of these: it begins with {begin!r}")
+        raise UserError(f"{path} is not an NPY, NPZ, HDF5, FITS or idx file: it begins with {begin!r}", file=path)
     try:
         return OPEN[form](path)
     except UserError:
@@ -113,7 +113,7 @@ def _header(file: IO[bytes], path: Path) -> Stored:
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, turned, dtype = read(file)
     if dtype.hasobject:
-        raise UserError(f"plain numbers or strings in {path}", "Python objects, which can run code")
+        raise UserError(f"{path} must have plain numbers or strings, not Python objects, which can run code", file=path)
     return Stored(shape, dtype, turned)
 
 
@@ -122,7 +122,11 @@ def _open_npy(path: Path) -> ArrayFile:
         found = _header(file, path)
         there = path.stat().st_size - file.tell()
     if there < (needed := int(np.prod(found.shape)) * found.dtype.itemsize):
-        raise UserError(f"{needed:,} bytes of numbers in {path}", f"{there:,}", "Was it cut off? Write it again.")
+        raise UserError(
+            f"{path} must have {needed:,} bytes of numbers, not {there:,}",
+            hint="Was it cut off? Write it again.",
+            file=path,
+        )
     return ArrayFile(path, "NPY", {"array": found})
 
 
@@ -243,7 +247,7 @@ def _read_fits(path: Path, name: str, rows: Array | None) -> Array:
             if not hdu.is_image and hdu.columns is not None and name in hdu.columns.names:
                 column = np.asarray(hdu.data[name])
                 return column if rows is None else column[rows]
-    raise UserError(f"an image or a column {name!r} in {path}", "none")
+    raise UserError(f"{path} has no image or column {name!r}", file=path)
 
 
 # idx
@@ -267,12 +271,18 @@ def _idx(path: Path, changed: int) -> Array:
     ((_, stored),) = _open_idx(path).arrays.items()
     needed, skip = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize, 4 + 4 * len(stored.shape)
     if needed > LIMIT:
-        raise UserError(f"at most {LIMIT >> 30} GiB in {path}", f"{needed:,} bytes by its header")
+        raise UserError(
+            f"{path} must have at most {LIMIT >> 30} GiB, not the {needed:,} bytes that its header says", file=path
+        )
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         file.read(skip)
         raw = file.read(needed)
     if len(raw) < needed:
-        raise UserError(f"{needed:,} bytes of numbers in {path}", f"{len(raw):,}", "Was it cut off? Fetch it again.")
+        raise UserError(
+            f"{path} must have {needed:,} bytes of numbers, not {len(raw):,}",
+            hint="Was it cut off? Fetch it again.",
+            file=path,
+        )
     return np.frombuffer(raw, stored.dtype).reshape(stored.shape)
 
 

@@ -126,7 +126,9 @@ def _opened(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int
             if image.size[0] * image.size[1] * pages > pixels:
                 raise _bomb(path, pixels, image.size[0] * image.size[1] * pages)
             if image.mode not in MODES:
-                raise UserError(f"grey or coloured pixels in {path}", f"Pillow's mode {image.mode!r}")
+                raise UserError(
+                    f"{path} must have grey or coloured pixels, not those of Pillow's mode {image.mode!r}", file=path
+                )
             yield image, pages
     except UserError:
         raise
@@ -136,17 +138,20 @@ def _opened(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[Any, int
     except module.UnidentifiedImageError as error:
         file.seek(0)
         begin = file.read(12)
-        found = "an empty file" if not begin else f"no picture: it begins with {begin!r}"
+        found, hint = f"it begins with {begin!r}" if begin else "it is empty", ""
         if begin.startswith((b"II*\0", b"MM\0*")):
-            found = "a TIFF of a form that Pillow does not read; NPY, HDF5 or FITS hold any channels and types"
-        raise UserError(f"a picture ({', '.join(FORMATS)}) at {path}", found) from error
+            found = "it is a TIFF of a form that Pillow does not read"
+            hint = "NPY, HDF5 or FITS hold any channels and types."
+        raise UserError(
+            f"{path} is not a picture that can be read ({', '.join(FORMATS)}): {found}", hint=hint, file=path
+        ) from error
     except Exception as error:  # damaged files make Pillow raise a dozen different ones
         raise broken(path, "picture", error) from error
 
 
 def _bomb(path: Path, pixels: int, found: int) -> UserError:
-    words = f"{found:,} pixels, more than the {pixels:,} of data.pixels"
-    return UserError(f"a picture of fewer pixels at {path}", words)
+    words = f"{path} has {found:,} pixels, more than the {pixels:,} of data.pixels"
+    return UserError(words, key="data.pixels", file=path)
 
 
 def _pages(image: Any, pixels: int) -> int:

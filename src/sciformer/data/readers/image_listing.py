@@ -54,7 +54,7 @@ def listed(names: Sequence[str | Path]) -> Listing:
             entry = entry._replace(tag=tag or entry.tag)
             if found.setdefault(entry.path, entry).tag != entry.tag:
                 tags = f"{found[entry.path].tag or 'none'} and {entry.tag or 'none'}"
-                raise UserError(f"one class for {entry.path}", tags)
+                raise UserError(f"{entry.path} has two classes: {tags}", file=entry.path)
     return Listing(list(found.values()), notes)
 
 
@@ -89,8 +89,10 @@ def _folder(folder: Path, notes: list[str]) -> list[Entry]:
         notes.append(f"{tables[0]} was not read; a table of images is named itself: --data.files {tables[0]}")
     if files and below:
         advice = f"Name what you mean: {folder}/*.png, or the folders of classes: {folder}/*/"
-        both = f"{len(files):,} in it and others in {', '.join(path.name for path in list(below)[:4])}"
-        raise UserError(f"images in {folder}, or in folders of classes there", both, advice)
+        others = ", ".join(path.name for path in list(below)[:4])
+        raise UserError(
+            f"{folder} has {len(files):,} images in it and others in its folders {others}", hint=advice, file=folder
+        )
     if files:
         return [Entry(path, _told(path)) for path in files]
     notes += [
@@ -104,7 +106,7 @@ def _folder(folder: Path, notes: list[str]) -> list[Entry]:
         counts = Counter(suffix(path) or "none" for path in inside if path.is_file())
         there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "nothing"
         kinds = ", ".join((*image_files.SUFFIXES, *image_arrays.SUFFIXES))
-        raise UserError(f"images in the folder {folder} ({kinds})", there)
+        raise UserError(f"folder {folder} has no images ({kinds}): it has {there}", file=folder)
     return [Entry(path, "", top.name) for top, found in below.items() for path in found]
 
 
@@ -173,7 +175,9 @@ def _run(entries: Sequence[Entry], rules: Rules, bad: Bad) -> tuple[str, Images]
         columns["label"] = np.array([entry.tag for entry in entries])
         bare = next((entry.path for entry in entries if not entry.tag), None)
         if bare is not None:
-            raise UserError("a class for every image, by its folder or before its name, or for none", f"{bare}")
+            raise UserError(
+                f"{bare} has no class, but other images have a class by their folder or before their name", file=bare
+            )
     first = entries[0]
     return first.part, _pictures(f"{first.path}", [entry.path for entry in entries], columns, rules, bad)
 
@@ -185,7 +189,7 @@ def _tried(path: Path, make: Callable[[Path], Any], bad: Bad) -> Any:
     except UserError as error:
         bad.append((str(path), error))
     except OSError as error:
-        bad.append((str(path), UserError(f"a file that can be read at {path}", f"{error.strerror or error}")))
+        bad.append((str(path), UserError(f"{path} cannot be read: {error.strerror or error}", file=path)))
     return None
 
 
@@ -214,7 +218,7 @@ def _single(path: Path, rules: Rules, cards: dict[str, list[Any]]) -> Look:
     """The one image of a file of arrays; what its header says of it goes to the cards."""
     ((_, cube),) = cubes(open_arrays(path), replace(rules, alone=True))
     if not cube.single:
-        raise UserError(f"one image in {path}, as in the files beside it", f"{len(cube):,} images in one file")
+        raise UserError(f"{path} must have a single image, as the files beside it have, not {len(cube):,}", file=path)
     if rules.deep:
         cube.file.get(cube.array)
     for name, column in cube.columns.items():
@@ -239,7 +243,11 @@ def _beside(path: Path, cube: Images) -> tuple[Path, ...]:
         if name != path.name and (other := path.with_name(name)).exists():
             labels = open_arrays(other).get("array")
             if labels.shape != (len(cube),):
-                raise UserError(f"{len(cube):,} labels in {other}, as images in {path.name}", f"shape {labels.shape}")
+                raise UserError(
+                    f"{other} must have a label for each of the {len(cube):,} images of {path.name}, not the shape "
+                    f"{labels.shape}",
+                    file=other,
+                )
             cube.columns["label"] = labels.astype(np.int64)
             return (other,)
     return ()
@@ -252,13 +260,15 @@ def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
     """The pictures that a table names, relative to its folder, with its other columns."""
     columns = table_columns(path)
     if rules.image:
-        one_of(f"data.image, a column of {path},", rules.image, columns)
+        one_of(f"data.image, a column of {path},", rules.image, columns, key="data.image")
     name = rules.image or names_column(columns)
     if not name:
         raise UserError(
-            f"a column of {path} with the names of images, such as `path` or `file`",
-            ", ".join(columns) or "none with words or numbers",
-            "Say which: --data.image NAME. Pictures inside a table are not read: write them to files.",
+            f"{path} has no column with the names of images, such as `path` or `file`: it has "
+            f"{', '.join(columns) or 'no columns with words or numbers'}",
+            hint="Say which: --data.image NAME. Pictures inside a table are not read: write them to files.",
+            key="data.image",
+            file=path,
         )
     paths = [path.parent / str(one).strip() for one in columns.pop(name).tolist()]
     label = label_of(columns, rules, f"a column of {path}")
@@ -266,8 +276,12 @@ def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
         columns = {"label": columns.pop(label), **columns}
     columns.pop("file", None)
     if paths and not any(one.exists() for one in paths):
-        found = f"none of {len(paths):,}, such as {paths[0]}"
-        raise UserError(f"images that {path} names in `{name}`, relative to its folder", found)
+        raise UserError(
+            f"the {len(paths):,} images that {path} names in `{name}` do not exist, for example {paths[0]}",
+            hint="Names of images are relative to the folder of the table.",
+            key="data.image",
+            file=path,
+        )
     made = _pictures(str(path), paths, columns, replace(rules, image="", label=""), bad)
     made.origin = (path,)
     return made
@@ -278,9 +292,14 @@ def complaint(bad: Bad, total: int, training: bool = True) -> UserError:
     advice = ("Or go on without: --data.bad_files skip" if training else "Or ask without it.") if total > 1 else ""
     if len(bad) == 1:
         ((_, error),) = bad
-        return UserError(error.expected, error.found, f"{error.advice} {advice}".strip())
-    shown = "".join(f"\n  {name}: {error.found}" for name, error in bad[:SHOWN])
+        return error.with_fields(hint=f"{error.hint} {advice}".strip())
+    shown = "".join(f"\n  {reason(name, error)}" for name, error in bad[:SHOWN])
     rest = f"\n  and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
-    count = f"{len(bad):,} of {total:,} that cannot be" if len(bad) < total else f"{total:,} that cannot be"
+    count = f"{len(bad):,} of {total:,}" if len(bad) < total else f"{total:,}"
     way = "Mend or remove them, or go on without: --data.bad_files skip" if training else "Ask without them."
-    return UserError("images that can be read", f"{count}:{shown}{rest}", way)
+    return UserError(f"{count} images cannot be read:{shown}{rest}", hint=way)
+
+
+def reason(name: str, error: UserError) -> str:
+    """The name of a file and why it cannot be read, without the name again."""
+    return f"{name}: {error.message.removeprefix(f'{name} ')}"

@@ -31,12 +31,14 @@ def images(
     fit = Fit((size, size) if isinstance(size, int) else size, channels)
     made = [fit(_pixels(number, one)) for number, one in enumerate(what)]
     if not made:
-        raise UserError("an image or more", "none")
+        raise UserError("there are no images")
     dtype = common({one.dtype.str: f"image {number}" for number, one in reversed(list(enumerate(made)))})
     depths = sorted({one.shape[2] for one in made})
     if len(depths) > 1:
         advice = "Say `channels=3`, or 1." if depths == [1, 3] else ""
-        raise UserError("images with the same number of channels", " and ".join(map(str, depths)), advice)
+        raise UserError(
+            f"all images must have the same number of channels, not {' and '.join(map(str, depths))}", hint=advice
+        )
     table: dict[str, Array | Lists] = {}
     if len({one.shape for one in made}) == 1:
         table["image"] = np.stack(made).astype(dtype, copy=False)
@@ -53,10 +55,12 @@ def _pixels(number: int, what: Any) -> Array:
     """(height, width, channels) of one image."""
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
-        raise UserError(f"image {number} as numbers (height, width) or (height, width, channels)", _described(found))
+        raise UserError(
+            f"image {number} must be numbers (height, width) or (height, width, channels), not {_described(found)}"
+        )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         count = int((~np.isfinite(found)).sum())
-        raise UserError(f"finite pixels in image {number}", f"{count:,} that are not", "Put a number in their place.")
+        raise UserError(f"{count:,} pixels of image {number} are not finite", hint="Put a number in their place.")
     found = found.astype(np.uint8) if found.dtype.kind == "b" else found
     return found if found.ndim == 3 else found[..., None]
 

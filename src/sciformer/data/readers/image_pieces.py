@@ -32,13 +32,18 @@ class Form:
             notes.append(f"{count:,} of {len(shapes):,} images are grey: they are read as colours (data.channels 3).")
         elif len(channels) > 1:
             examples = [f"{c} in {_example(one, c)}" for c in channels for one in sets if c in one.shapes[:, 2]]
-            raise UserError("images with the same number of channels", ", ".join(examples[:4]))
+            raise UserError(f"all images must have the same number of channels, not {', '.join(examples[:4])}")
         self.fit = fit
         for one in sets:
             for odd in np.unique(one.shapes[:, 2]).tolist():
                 if fit.channels not in (None, odd) and odd != 1 and (odd, fit.channels) != (3, 1):
-                    found, advice = f"{odd} in {_example(one, odd)}", "Grey and colours alone are read as each other."
-                    raise UserError(f"images of {fit.channels} channels (data.channels)", found, advice)
+                    path = _example(one, odd)
+                    raise UserError(
+                        f"{path} has {odd} channels, which cannot be read as {fit.channels} (data.channels)",
+                        hint="Only grey images and images in colours are read as each other.",
+                        key="data.channels",
+                        file=path,
+                    )
         made = fit.of(shapes)
         self.varying = bool((made[:, :2] != made[0, :2]).any())
         self.dtype = common({one.dtype.str: one.name for one in reversed(sets)})
@@ -144,8 +149,12 @@ class ImagePieces:
         rows = np.unique(np.searchsorted(ends, np.flatnonzero(odd.any(1)), side="right"))
         names = self._column("file", some)[rows]
         more = f" and {len(rows) - 1:,} more" if len(rows) > 1 else ""
-        found = f"{int(odd.sum()):,} of {odd.size:,} are not, in {names[0]}{more}"
-        raise UserError("pixels that are finite", found, "Say what stands for them: --data.blank 0")
+        raise UserError(
+            f"{int(odd.sum()):,} of {odd.size:,} pixels are not finite, in {names[0]}{more}",
+            hint="Say what stands for them: --data.blank 0",
+            key="data.blank",
+            file=str(names[0]),
+        )
 
 
 def in_order(rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]:

@@ -122,7 +122,7 @@ class Pictures(Images):
             except UserError as error:
                 return error
             except OSError as error:
-                return UserError(f"a file that can be read at {path}", f"{error.strerror or error}")
+                return UserError(f"{path} cannot be read: {error.strerror or error}", file=path)
 
         several = all(pictured(Path(self.paths[row])) for row in rows)
         yield from in_threads(one, [int(row) for row in rows], several)
@@ -138,10 +138,14 @@ class Cube(Images):
         self.file, self.array, self.axes, self.single = file, array, axes, "n" not in axes
         one = (sides["h"], sides["w"], sides.get("c", 1))
         if not min(one):
-            raise UserError(f"images with pixels in `{array}` of {file.path}", f"shape {shape}")
+            raise UserError(f"`{array}` of {file.path} has no pixels: its shape is {shape}", file=file.path)
         if one[0] * one[1] > rules.pixels:
-            found = f"{one[0]:,} x {one[1]:,}"
-            raise UserError(f"at most {rules.pixels:,} pixels (data.pixels) in images of {file.path}", found)
+            raise UserError(
+                f"images of {file.path} have {one[0]:,} x {one[1]:,} pixels, more than the {rules.pixels:,} of "
+                "data.pixels",
+                key="data.pixels",
+                file=file.path,
+            )
         groups = mix(key(str(file.path), array) ^ mix(np.arange(count))) >> np.uint64(1)
         dtype = np.dtype("uint8") if dtype.kind == "b" else dtype.newbyteorder("=")
         shapes = np.tile(np.array([one], np.int32), (count, 1))
@@ -191,7 +195,10 @@ def common(kinds: Mapping[str, object]) -> np.dtype[Any]:
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
         words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))
-        raise UserError("pixels of one type in all images", words, "Save them alike: 8 and 16 bits differ in scale.")
+        raise UserError(
+            f"all images must have the same type of pixels, not {words}",
+            hint="Save them alike: 8 and 16 bits differ in scale.",
+        )
     return np.result_type(*found)
 
 
@@ -204,20 +211,31 @@ def cubes(file: ArrayFile, rules: Rules) -> list[tuple[str, Cube]]:
     if name:
         known = {other.lower(): other for other in reversed(file.arrays)}
         if name.lower() not in known:
-            where = f"an array `{name}` (data.image) in {file.path}"
-            raise UserError(where, "none", nearest(name, file.arrays))
+            raise UserError(
+                f"{file.path} has no array `{name}` (data.image)",
+                hint=nearest(name, file.arrays),
+                key="data.image",
+                file=file.path,
+            )
         return [("", _cube(file, known[name.lower()], rules))]
     shaped = [name for name, stored in file.arrays.items() if _shaped(stored.shape) and stored.dtype.kind in "biuf"]
     if not shaped:
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
-        raise UserError(f"an array of images, (n, height, width), in {file.path}", listed or "no arrays")
+        raise UserError(
+            f"{file.path} has no array of images, (n, height, width): it has {listed or 'no arrays'}", file=file.path
+        )
     told = {name: part for name in shaped if (part := _part(name))}
     if "train" in told.values() and len(set(told.values())) == len(told) > 1:
         return [(part, _cube(file, name, rules)) for name, part in told.items()]
     usual = [name for word in IMAGE for name in shaped if name.rpartition("/")[2].lower() == word]
     if not usual and len(shaped) > 1 and file.form != "FITS":
         words = ", ".join(f"`{name}` {file.arrays[name].shape}" for name in shaped[:8])
-        raise UserError(f"one array of images in {file.path}", words, "Say which: --data.image NAME")
+        raise UserError(
+            f"{file.path} has several arrays of images: {words}",
+            hint="Say which: --data.image NAME",
+            key="data.image",
+            file=file.path,
+        )
     return [("", _cube(file, (usual or shaped)[0], rules))]
 
 
@@ -242,11 +260,19 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
     if known and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
         axes = "chw"
     if len(axes) != len(shape):
-        raise UserError(f"`{name}` of {file.path} with the axes {axes} (data.axes)", f"shape {shape}")
+        raise UserError(
+            f"`{name}` of {file.path} cannot have the axes {axes} (data.axes) because its shape is {shape}",
+            key="data.axes",
+            file=file.path,
+        )
     columns = _columns(file, name, axes, rules)
     if axes == "hw" and any(len(stored.shape) == 1 and stored.shape[0] == shape[0] for stored in file.arrays.values()):
         advice = "Reshape rows of pixels to (n, height, width)."
-        raise UserError(f"images (n, height, width) in `{name}` of {file.path}", f"shape {shape}", advice)
+        raise UserError(
+            f"`{name}` of {file.path} must be images (n, height, width), not of shape {shape}",
+            hint=advice,
+            file=file.path,
+        )
     made = Cube(file, name, axes, rules, columns)
     made.notes += _left(file, len(made)) if "label" not in columns and not made.single else []
     if stack and axes == "nhw" and not columns:
@@ -274,7 +300,7 @@ def guessed(shape: tuple[int, ...]) -> Axes:
     if len(shape) == 3:
         return "hwc" if shape[2] in (1, 3, 4) and min(shape[:2]) > 4 else "nhw"
     if len(shape) != 4:
-        raise UserError("images in arrays of 2 to 4 axes", f"shape {shape}")
+        raise UserError(f"an array of images must have 2 to 4 axes, not the shape {shape}")
     first = shape[1] <= BANDS and shape[1] < min(shape[2:])
     last = shape[3] <= BANDS and shape[3] < min(shape[1:3])
     return "nchw" if first and not last else "nhwc"
@@ -286,7 +312,7 @@ def _columns(file: ArrayFile, image: str, axes: Axes, rules: Rules) -> dict[str,
         known = {name.lower(): value for name, value in reversed(file.header.items())}
         made = {name: np.array([known[name.lower()]]) for name in rules.wanted if name.lower() in known}
         if rules.label:
-            one_of(f"data.label, a keyword of {file.path},", rules.label.lower(), known)
+            one_of(f"data.label, a keyword of {file.path},", rules.label.lower(), known, key="data.label")
             made["label"] = np.array([known[rules.label.lower()]])
         return made
     count, part = file.arrays[image].shape[0], _part(image)
@@ -304,6 +330,6 @@ def _columns(file: ArrayFile, image: str, axes: Axes, rules: Rules) -> dict[str,
 def label_of(columns: Collection[str], rules: Rules, what: str) -> str:
     """The column that has the class: the one given, or one with a usual name; empty where there is none."""
     if rules.label:
-        one_of(f"data.label, {what},", rules.label, columns)
+        one_of(f"data.label, {what},", rules.label, columns, key="data.label")
         return rules.label
     return next((name for word in LABEL for name in columns if name.lower() == word), "")

@@ -34,7 +34,10 @@ class Fit:
             return as_type(image.astype(np.float32) @ np.array(LUMA, np.float32)[:, None], image.dtype)
         if image.shape[-1] == 1:
             return np.repeat(image, self.channels or 1, -1)
-        raise UserError(f"{self.channels} channels (data.channels)", f"{image.shape[-1]}")
+        raise UserError(
+            f"an image of {image.shape[-1]} channels cannot be read as {self.channels} (data.channels)",
+            key="data.channels",
+        )
 
     def of(self, shapes: Array) -> Array:
         """(n, 3) heights, widths and channels as they will be."""

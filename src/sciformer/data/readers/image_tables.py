@@ -62,9 +62,9 @@ def _text(path: Path) -> dict[str, Array]:
     if names is None:
         names, rows = [cell.strip() for cell in rows[0]] if rows else [], rows[1:]
     if not rows:
-        raise UserError(f"a line with the names of columns, and others with images, in {path}", "fewer")
+        raise UserError(f"{path} must have a line with the names of columns, and other lines with images", file=path)
     if double := [name for place, name in enumerate(names) if name in names[:place]]:
-        raise UserError(f"different names of the columns of {path}", f"{double[0]!r} twice")
+        raise UserError(f"{path} has two columns with the name {double[0]!r}", file=path)
     return {name: measured([row[place].strip() for row in rows]) for place, name in enumerate(names)}
 
 

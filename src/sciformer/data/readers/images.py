@@ -15,7 +15,7 @@ from ...errors import UserError, nearest
 from ..few import few
 from ..source import Array, Source, Splits, fingerprint
 from .image_arrays import open_arrays
-from .image_listing import SHOWN, Bad, Listing, complaint, gather, listed
+from .image_listing import SHOWN, Bad, Listing, complaint, gather, listed, reason
 from .image_pieces import Form, ImagePieces, columns_of, unknown
 from .image_sets import Axes, Images, Pictures, Rules, pictured
 from .image_shapes import Fit
@@ -111,7 +111,7 @@ class ImageFiles(TaggedFiles):
     def _fit(self) -> Fit:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         if sides is not None and min(sides) < 1:
-            raise UserError("data.size of a pixel or more", f"{self.size}")
+            raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
         return Fit(sides, self.channels)
 
     @property
@@ -131,12 +131,12 @@ class ImageFiles(TaggedFiles):
         if bad and self.bad_files == "stop":
             raise complaint(bad, total, training)
         for name, error in bad[:SHOWN]:
-            notes.append(f"left out {name}: {error.found.rstrip('.')}.")
+            notes.append(f"left out {reason(name, error).rstrip('.')}.")
         if len(bad) > SHOWN:
             notes.append(f"left out {len(bad) - SHOWN:,} more files that cannot be read.")
         made = [(part, one) for part, one in made if len(one)]
         if not made:
-            raise UserError(f"an image that can be read in {whose}", "none", " ".join(notes[:4]))
+            raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
         notes += found.notes
         return made
 
@@ -156,7 +156,9 @@ class ImageFiles(TaggedFiles):
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
             if both := [other for other in OWN[1:] if part == "train" and other in sets and other in given]:
-                raise UserError(f"the part {both[0]} in data.{both[0]}, or told by data.files", "both")
+                raise UserError(
+                    f"the part {both[0]} is given by data.{both[0]} and by data.files too", key=f"data.{both[0]}"
+                )
         return sets, _prints([one for some in sets.values() for one in some])
 
     def _divided(self, sets: dict[str, list[Images]], notes: list[str]) -> dict[str, Array]:
@@ -171,7 +173,7 @@ class ImageFiles(TaggedFiles):
             keep &= ~lacking
         kept = np.flatnonzero(keep)
         if not len(kept):
-            raise UserError("images to train on", f"none of {count:,} that are kept", " ".join(notes))
+            raise UserError(f"all {count:,} images to train on are left out", hint=" ".join(notes))
         split = self.split.less("valid" in sets, "test" in sets)
         groups = _all(train, split.by) if split.by else np.concatenate([one.groups for one in train])
         if not split.by and (again := len(kept) - len(np.unique(groups[kept]))):
@@ -225,7 +227,7 @@ def _need(name: str, sets: Sequence[Images], notes: Sequence[str] = ()) -> None:
     for one in sets:
         if name not in one.columns:
             advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, _known(one))
-            raise UserError(f"a column `{name}` for the images of {one.name}", "none", advice)
+            raise UserError(f"the images of {one.name} have no column `{name}`", hint=advice, file=one.name)
 
 
 def _known(one: Images) -> list[str]:

@@ -27,9 +27,9 @@ def column(array: Any, name: str) -> Column:
         return Lists(_numbers(content[offsets[0] : offsets[-1]], name), np.diff(offsets).astype(np.int64))
     depth = array.ndim
     if depth > 2 or ak.fields(array):
-        raise UserError(f"numbers, or lists of numbers, in `{name}`", f"{array.type}")
+        raise UserError(f"`{name}` must have numbers, or lists of numbers, not {array.type}")
     if ak.any(ak.is_none(array)) or (depth == 2 and ak.any(ak.is_none(array, axis=1))):
-        raise UserError(f"no gaps in `{name}`", f"{array.type} with None in it", "Fill them: awkward.fill_none")
+        raise UserError(f"`{name}` has gaps: {array.type} with None in it", hint="Fill them: awkward.fill_none")
     if depth == 1 or type(layout).__name__ == "RegularArray":
         return _numbers(ak.to_numpy(array), name)
     lengths = ak.to_numpy(ak.num(array)).astype(np.int64)
@@ -39,7 +39,7 @@ def column(array: Any, name: str) -> Column:
 def _numbers(values: Any, name: str) -> Array:
     values = np.asarray(values)
     if values.dtype.kind not in "biuf":
-        raise UserError(f"numbers in `{name}`", f"{values.dtype}")
+        raise UserError(f"`{name}` must have numbers, not {values.dtype}")
     return values
 
 
@@ -54,7 +54,10 @@ def events_table(arrays: Any) -> Table:
     else:
         names = getattr(getattr(arrays, "dtype", None), "names", None) or getattr(arrays, "fields", None)
         if not names:
-            raise UserError("columns by name: a mapping, or an array with named fields", type(arrays).__name__)
+            raise UserError(
+                "columns must be given by name, as a mapping or an array with named fields, "
+                f"not as {type(arrays).__name__}"
+            )
         given = {name: arrays[name] for name in names}
     table = shared({str(name): _any(array, str(name)) for name, array in given.items()})
     rows_of(table)

@@ -60,7 +60,7 @@ class Lattices(Data):
         inside = (temperature >= self.gap[0] - 1e-9) & (temperature <= self.gap[1] + 1e-9)
         whole, outside = Memory(table), np.flatnonzero(~inside)
         if not len(outside):
-            raise UserError("temperatures outside data.gap to train on", f"none outside {self.gap}")
+            raise UserError(f"there are no temperatures outside data.gap {self.gap} to train on", key="data.gap")
         rows = self.split.of_table(table, len(outside), outside)
         sources: dict[str, Source] = {name: Chosen(whole, outside[kept]) for name, kept in rows.items()}
         if inside.any():
@@ -100,7 +100,9 @@ class Lattices(Data):
 def simulate(section: Lattices) -> dict[str, Any]:
     """The table of a section's lattices."""
     if section.highest <= section.lowest:
-        raise UserError("data.highest above data.lowest", f"{section.highest} and {section.lowest}")
+        raise UserError(
+            f"data.highest must be above data.lowest, not {section.highest} and {section.lowest}", key="data.highest"
+        )
     found = lattices.ising(
         section.size,
         np.linspace(section.lowest, section.highest, section.number),

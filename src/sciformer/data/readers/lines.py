@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import Field
 
-from ...errors import UserError, one_of
+from ...errors import UserError, nearest, one_of
 from ..few import few
 from ..source import Array, Memory, Source, Table, find_files, locate
 from ..split import Rows, Split
@@ -93,7 +93,12 @@ class Lines(Parts):
         rows = rows[filled]
         if self.labels is None:
             return rows
-        one_of("a column of the label, for data.labels,", "label", table)
+        if "label" not in table:
+            raise UserError(
+                f"data.labels needs a column `label`, but the columns are {', '.join(table)}",
+                hint=nearest("label", table),
+                key="data.labels",
+            )
         return few(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
@@ -118,7 +123,9 @@ class Lines(Parts):
         for path, columns in tables:
             if set(columns) != set(found):
                 raise UserError(
-                    f"columns {', '.join(found)} in every file, as in {first}", f"{', '.join(columns)} in {path}"
+                    f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}",
+                    hint="Every file must have the same columns.",
+                    file=path,
                 )
         joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
         return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
@@ -129,12 +136,15 @@ class Lines(Parts):
         names, rows, lines = self._names(grid, path)
         unnamed = grid.names is None and len(rows) == len(grid.rows)
         if training and len(names) < 2 and unnamed:
-            advice = "Texts without labels are data.kind: text; a file for each class is named in data.classes."
-            raise UserError(f"a text and a label in each line of {path}", f"{grid.width} column", advice)
+            raise UserError(
+                f"each line of {path} must have a text and a label, but there is only {grid.width} column",
+                hint="Texts without labels are data.kind: text; a file for each class is named in data.classes.",
+                file=path,
+            )
         found = {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
         for line, cell in zip(lines, found.get("label", [])):
             if training and not cell:
-                raise UserError(f"a label in line {line} of {path}", "an empty one")
+                raise UserError(f"line {line} of {path} has no label", file=path, line=line)
         return found
 
     def _names(self, grid: Grid, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
@@ -142,7 +152,12 @@ class Lines(Parts):
         rows, lines, names = grid.rows, grid.lines, grid.names
         if self.columns and names is None and grid.width > 1:
             if len(self.columns) != grid.width:
-                raise UserError(f"the columns {', '.join(self.columns)} in {path}", f"{grid.width} columns")
+                raise UserError(
+                    f"data.columns has {len(self.columns)} names, {', '.join(self.columns)}, "
+                    f"but {path} has {grid.width} columns",
+                    key="data.columns",
+                    file=path,
+                )
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
         if names is None and rows and not grid.plain and self._tells(rows[0]):
@@ -150,7 +165,7 @@ class Lines(Parts):
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
-            raise UserError(f"different names of the columns of {path}", f"{double[0]!r} twice")
+            raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
         text = self._one(self.text, TEXT, names, "text", path)
         label = self._one(self.label, LABEL, [name for name in names if name != text], "label", path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
@@ -166,7 +181,7 @@ class Lines(Parts):
     def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
         """The column of the text or of the label."""
         if given:
-            one_of(f"data.{what}, a column of {path},", given, names)
+            one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
             return given
         hits = [name for name in names if name.lower() in usual]
         exact = [name for name in hits if name.lower() == what]
@@ -175,7 +190,12 @@ class Lines(Parts):
         if not hits and (len(names) == 1 or what == "label"):  # an objective may want another column
             return names[0] if len(names) == 1 and what == "text" else ""
         known = ", ".join(f"`{name}`" for name in hits or names)
-        raise UserError(f"one column of {path} that is the {what}", known, f"Say which: --data.{what} NAME")
+        raise UserError(
+            f"it is not clear which column of {path} is the {what}: {known}",
+            hint=f"Choose it with --data.{what} NAME.",
+            key=f"data.{what}",
+            file=path,
+        )
 
     def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
         """Names of columns that the file does not tell: few different values are labels."""
@@ -189,8 +209,10 @@ class Lines(Parts):
         if width != 2 or len(few) != 1:
             shown = " | ".join(cell[:30] for cell in rows[0])
             raise UserError(
-                f"a first line in {path} that names the columns, or one column of two with few different values",
-                f"{width} columns: {shown!r}",
-                "Name them in order: --data.columns label text",
+                f"{path} has {width} columns without a first line that names them, and is not a table of 2 columns "
+                f"of which exactly 1 has few different values: {shown!r}",
+                hint="Name the columns in order: --data.columns label text",
+                key="data.columns",
+                file=path,
             )
         return ["label", "text"] if few == [0] else ["text", "label"]

@@ -46,9 +46,10 @@ class PaddedFile(EventFile):
             array = self.arrays.get(self.layout.mask)
             if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
                 raise UserError(
-                    f"data.mask, an array of {self.path},",
-                    repr(self.layout.mask),
-                    nearest(self.layout.mask, self.arrays),
+                    f"data.mask must be an array of {self.path}, not {self.layout.mask!r}",
+                    hint=nearest(self.layout.mask, self.arrays),
+                    key="data.mask",
+                    file=self.path,
                 )
             if array is not None:
                 return len(array)
@@ -110,7 +111,12 @@ class PaddedFile(EventFile):
     def _axes(self, name: str, width: int) -> list[str]:
         given = self.layout.axes.get(name, [f"{name}_{number}" for number in range(width)])
         if len(given) != width:
-            raise UserError(f"{width} names in data.axes.{name}, as {self.path} has numbers", f"{len(given)}")
+            raise UserError(
+                f"data.axes.{name} must have {width} names, as `{name}` of {self.path} has {width} numbers, "
+                f"not {len(given)}",
+                key=f"data.axes.{name}",
+                file=self.path,
+            )
         return given
 
     def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
@@ -129,8 +135,12 @@ class PaddedFile(EventFile):
         if mask not in self.whole:
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
-                found = f"{counts.dtype} {counts.shape}"
-                raise UserError(f"whole numbers of 0 or more in `{mask}` of {self.path}", found)
+                raise UserError(
+                    f"`{mask}` of {self.path} must have whole numbers of 0 or more, "
+                    f"but is {counts.dtype} of shape {counts.shape}",
+                    key="data.mask" if mask == self.layout.mask else None,
+                    file=self.path,
+                )
             self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
         return self.whole[mask]
 

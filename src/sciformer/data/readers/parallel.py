@@ -96,8 +96,11 @@ class Parallel(Parts):
         """The names, if there are some and it is known what they mean."""
         wrong = len(self.columns) < 2 or len(set(self.columns)) < len(self.columns)
         if wrong or not all(column and column == column.strip() for column in self.columns):
-            advice = "For example --data.columns en de"
-            raise UserError("two or more different names in data.columns", f"{self.columns}", advice)
+            raise UserError(
+                f"data.columns must be two or more different names, not {self.columns}",
+                hint="For example --data.columns en de",
+                key="data.columns",
+            )
         return names or find_files(names, self.what)
 
     def _filled(self, name: str) -> dict[str, str]:
@@ -125,8 +128,10 @@ class Parallel(Parts):
             return _columns([self._tabbed(path, some) for path in first])
         for column, paths in others:
             if len(paths) != len(first):
-                found = f"{len(first)} of {given[one]} and {len(paths)} of {given[column]}"
-                raise UserError("as many files of one column as of the other", found)
+                raise UserError(
+                    f"every column must have the same number of files, but {given[one]} matches {len(first)} and "
+                    f"{given[column]} matches {len(paths)}"
+                )
         return _columns([self._abreast(dict(zip(files, paths))) for paths in zip(*files.values())])
 
     def _abreast(self, paths: Mapping[str, Path]) -> Texts:
@@ -136,9 +141,9 @@ class Parallel(Parts):
         for column, found in others:
             if len(found) != len(lines):
                 raise UserError(
-                    f"as many lines in {paths[column]} as in {paths[one]}",
-                    f"{len(found):,} and {len(lines):,}",
-                    parting(found, lines, str(paths[column]), str(paths[one])),
+                    f"{paths[column]} has {len(found):,} lines, but {paths[one]} has {len(lines):,}",
+                    hint=parting(found, lines, str(paths[column]), str(paths[one])),
+                    file=paths[column],
                 )
         return texts
 
@@ -154,10 +159,13 @@ class Parallel(Parts):
         for number, line in enumerate(lines, 1 + named):
             tabs = line.count("\t")
             if tabs != most and line.strip():
-                found = f"{tabs or 'no'} tab{'s' * (tabs > 1)} in {line[:60]!r}"
-                advice = "" if MARK in "".join(self.files) else f"Files of one language each are named with {MARK}."
-                what = f"the {len(self.columns)} texts {', '.join(self.columns)} with tabs between"
-                raise UserError(f"{what} in line {number} of {path}", found, advice)
+                raise UserError(
+                    f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
+                    f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
+                    hint="" if MARK in "".join(self.files) else f"Files of one language each are named with {MARK}.",
+                    file=path,
+                    line=number,
+                )
             rows.append([text.strip() for text in line.split("\t")] if tabs == most else [""] * (most + 1))
         return {column: [row[place] for row in rows] for place, column in enumerate(self.columns)}
 
@@ -166,7 +174,9 @@ def _columns(tables: Sequence[Texts]) -> Texts:
     """The columns of several files, one after the other."""
     for table in tables:
         if list(table) != list(tables[0]):
-            raise UserError(f"the columns {', '.join(tables[0])} in every file", ", ".join(table))
+            raise UserError(
+                f"every file must have the columns {', '.join(tables[0])}, but another file has {', '.join(table)}"
+            )
     return {column: [text for table in tables for text in table[column]] for column in tables[0]}
 
 

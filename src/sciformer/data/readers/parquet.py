@@ -57,7 +57,7 @@ class ParquetFile(EventFile):
             return np.array(["" if word is None else word for word in array.to_pylist()], str)
         if array.null_count:
             if self.columns[name] == "list":
-                raise UserError(f"a list for each event in `{name}` of {self.path}", f"{array.null_count} without one")
+                raise UserError(f"{array.null_count} events have no list in `{name}` of {self.path}", file=self.path)
             return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
         if self.columns[name] == "value":
             return np.asarray(array.to_numpy(zero_copy_only=False))

@@ -57,16 +57,18 @@ class Parts(Data):
         names = self.named()
         train = self.table(names.pop("train"))
         if not rows_of(train):
-            raise UserError(f"{self.what} with at least one {self.unit}", "none")
+            raise UserError(
+                f"the {self.what} to train on have no {self.unit}", key="data.files" if self.files else None
+            )
         others = {part: self.table(files) for part, files in names.items()}
         for part, table in others.items():
             if not rows_of(table):
-                raise UserError(f"at least one {self.unit} in data.{key_of(part)}", "none")
+                raise UserError(f"the files of data.{key_of(part)} have no {self.unit}", key=f"data.{key_of(part)}")
         rows = self.divided(train)
         notes = self.overlaps(train, others)
         rows["train"] = self.trained(train, rows["train"], notes)
         if not len(rows["train"]):
-            raise UserError(f"{self.unit}s to train on", "none that are kept", " ".join(notes))
+            raise UserError(f"all {self.unit}s to train on are left out", hint=" ".join(notes))
         whole = Memory(train)
         sources: dict[str, Source] = {part: Chosen(whole, kept) for part, kept in rows.items()}
         sources |= {part: Memory(table) for part, table in others.items()}
@@ -89,9 +91,12 @@ class Parts(Data):
         """The names of the files of every part that has some."""
         for part in self.more:
             if part in OWN or not part.strip():
-                raise UserError(f"names of further parts other than {', '.join(OWN)} in data.more", repr(part))
+                raise UserError(
+                    f"a further part in data.more must have a name other than {', '.join(OWN)}, not {part!r}",
+                    key="data.more",
+                )
         if empty := [part for part, names in self.more.items() if not names]:
-            raise UserError(f"names of files in data.more.{empty[0]}", "none")
+            raise UserError(f"data.more.{empty[0]} names no files", key=f"data.more.{empty[0]}")
         given = {"valid": self.valid, "test": self.test, **self.more}
         return {"train": self.files, **{part: names for part, names in given.items() if names}}
 
@@ -119,7 +124,9 @@ class Parts(Data):
         if split.by:
             if split.by not in table:
                 known = ", ".join(table)
-                raise UserError(f"data.split.by to be one of the columns {known}", repr(split.by))
+                raise UserError(
+                    f"data.split.by must be one of the columns {known}, not {split.by!r}", key="data.split.by"
+                )
             column = table[split.by]
             assert isinstance(column, np.ndarray)
             groups = column
@@ -133,9 +140,10 @@ class Parts(Data):
             kind = self.unit if groups is None else f"different {self.unit}"
             keys = " and ".join(f"data.split.{name}" for name in wanted)
             raise UserError(
-                f"at least {len(wanted) + 1} {kind}s, to keep one apart for {' and '.join(wanted)}",
-                f"{count}",
-                f"Set {keys} to 0, name files in data.valid, or bring more data.",
+                f"at least {len(wanted) + 1} {kind}s are needed, to keep some apart for {' and '.join(wanted)}, "
+                f"but there {'is' if count == 1 else 'are'} {count}",
+                hint=f"Set {keys} to 0, name files in data.valid, or bring more data.",
+                key=f"data.split.{wanted[0]}" if wanted else None,
             )
         return split.divide(rows_of(table), groups, strata)
 
@@ -210,10 +218,14 @@ def _unpacked(path: Path, changed: int) -> bytes:
         with gzip.open(path, "rb") as file:
             text = file.read(LIMIT + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"a whole gzip file at {path}", f"{error}", "Was it cut off? Fetch it again.") from error
+        raise UserError(
+            f"{path} is not a whole gzip file: {error}", hint="Was it cut off? Fetch it again.", file=path
+        ) from error
     if len(text) > LIMIT:  # also what a small file made to burst would become
         raise UserError(
-            f"at most {LIMIT >> 30} GiB of text in {path}", "more", "Unpack it: plain files of any size are read."
+            f"{path} has more than {LIMIT >> 30} GiB of text",
+            hint="Unpack it: plain files of any size are read.",
+            file=path,
         )
     return text
 
@@ -228,9 +240,9 @@ def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str
     share = raw[:65536].count(b"\0") / max(1, len(raw[:65536]))
     if share > (0 if errors == "strict" else ZEROS):
         wide = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and not start
-        advice = "It seems to be UTF-16: iconv -f utf-16 -t utf-8 OLD > NEW" if wide else ""
-        advice = advice or (f"If it is text with broken bytes: {REPLACE}" if share <= ZEROS else "")
-        raise UserError(f"text in {path}", "a binary file (it holds zero bytes)", advice)
+        hint = "It seems to be UTF-16: iconv -f utf-16 -t utf-8 OLD > NEW" if wide else ""
+        hint = hint or (f"If it is text with broken bytes: {REPLACE}" if share <= ZEROS else "")
+        raise UserError(f"{path} is a binary file, not text: it has zero bytes", hint=hint, file=path)
     try:
         text = raw.decode("utf-8" if start else "utf-8-sig", errors).replace("\r\n", "\n")
         return text if errors == "strict" else text.replace("\0", "\ufffd")
@@ -241,7 +253,7 @@ def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str
         count = broken(path)
         others = f", one of {count:,} broken places" if count > 1 else ""
         found = f"{bad} at byte {start + place}, line {line}{others}"
-        raise UserError(f"UTF-8 text in {path}", found, WAY_OUT) from error
+        raise UserError(f"{path} is not UTF-8 text: {found}", hint=WAY_OUT, file=path, line=line) from error
 
 
 def broken(path: Path) -> int:

@@ -41,7 +41,11 @@ class RootFile(EventFile):
         self.file = self.uproot.open(path, handler=self.uproot.MemmapSource, array_cache=None, object_cache=None)
         end, size = int(self.file.file.fEND), path.stat().st_size
         if size < end:  # some columns may still be there
-            raise UserError(f"{end:,} bytes in {path}, as it says itself", f"{size:,}", "Fetch or write it again.")
+            raise UserError(
+                f"{path} has {size:,} bytes, but its own header says {end:,}",
+                hint="Fetch or write it again.",
+                file=path,
+            )
         self.tree = self.file[self._name()]
         self.rows = int(self.tree.num_entries)
         self.split = hasattr(self.tree, "branches")  # a TTree, whose baskets are read here
@@ -61,14 +65,22 @@ class RootFile(EventFile):
         if self.layout.tree:
             if self.layout.tree not in names:
                 raise UserError(
-                    f"a tree `{self.layout.tree}` in {self.path}",
-                    f"{', '.join(names[:8]) or 'no tree at all'}",
-                    nearest(self.layout.tree, names),
+                    f"{self.path} has no tree `{self.layout.tree}`, but {', '.join(names[:8]) or 'no tree at all'}",
+                    hint=nearest(self.layout.tree, names),
+                    key="data.tree",
+                    file=self.path,
                 )
             return self.layout.tree
-        if len(names) != 1:
-            found = ", ".join(names[:8]) if names else f"none, but {', '.join(list(kinds)[:4]) or 'nothing'}"
-            raise UserError(f"one tree in {self.path}", found, "Say which: --data.tree NAME" if names else "")
+        if not names:
+            held = f", but {', '.join(list(kinds)[:4])}" if kinds else " and nothing else"
+            raise UserError(f"{self.path} has no tree{held}", file=self.path)
+        if len(names) > 1:
+            raise UserError(
+                f"{self.path} has {len(names)} trees: {', '.join(names[:8])}",
+                hint="Choose a tree with --data.tree NAME.",
+                key="data.tree",
+                file=self.path,
+            )
         return names[0]
 
     def _branches(self) -> None:
@@ -123,8 +135,11 @@ class RootFile(EventFile):
             return self._column(self.branch[name], start, stop)
         except Exception as error:  # whatever uproot raises for damaged baskets and foreign classes
             words = " ".join(str(error).split()) or type(error).__name__
-            where = f"numbers in the entries {start} to {stop - 1} of `{name}` in {self.path}"
-            raise UserError(where, words[:200], "Was the file cut off? Fetch or write it again.") from error
+            raise UserError(
+                f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
+                hint="Was the file cut off? Fetch or write it again.",
+                file=self.path,
+            ) from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
         """Numbers as they lie in the baskets; uproot itself would make arrays of each, to join them."""

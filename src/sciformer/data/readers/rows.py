@@ -83,8 +83,10 @@ def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
     for row, line in zip(rows, lines):
         if len(row) != len(rows[0]):
             raise UserError(
-                f"{len(rows[0])} columns in line {line} of {path}, as in line {lines[0]}",
-                f"{len(row)}: {' | '.join(row)[:80]!r}",
+                f"line {line} of {path} must have {len(rows[0])} columns, as line {lines[0]} has, "
+                f"not {len(row)}: {' | '.join(row)[:80]!r}",
+                file=path,
+                line=line,
             )
     return Grid(rows, lines)
 
@@ -102,10 +104,8 @@ def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
                 lines.append(line)
             line = reader.line_num + 1
     except csv.Error as error:
-        advice = (
-            "A quote inside a text is written twice, and the text stands in quotes; in .tsv files quotes are plain."
-        )
-        raise UserError(f"CSV from line {line} of {path} on", f"{error}", advice) from error
+        hint = "A quote inside a text is written twice, and the text stands in quotes; in .tsv files quotes are plain."
+        raise UserError(f"{path} is not CSV from line {line} on: {error}", hint=hint, file=path, line=line) from error
     finally:
         csv.field_size_limit(before)
     return rows, lines
@@ -122,7 +122,11 @@ def _json(path: Path, text: str) -> Grid:
     names: dict[str, None] = {}
     for line, value in found:
         if not isinstance(value, dict):
-            raise UserError(f"an object with keys in line {line} of {path}", f"{json.dumps(value)[:60]}")
+            raise UserError(
+                f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}",
+                file=path,
+                line=line,
+            )
         names |= dict.fromkeys(value)
     rows = [[_cell(value.get(name)) for name in names] for _, value in found]
     return Grid(rows, [line for line, _ in found], list(names))
@@ -132,7 +136,7 @@ def _parsed(path: Path, line: int, text: str) -> Any:
     try:
         return json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise UserError(f"JSON in line {line} of {path}", f"{error}: {text[:60]!r}") from error
+        raise UserError(f"line {line} of {path} is not JSON: {error}: {text[:60]!r}", file=path, line=line) from error
 
 
 def _cell(value: Any) -> str:

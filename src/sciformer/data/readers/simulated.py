@@ -142,6 +142,6 @@ def _unpacked(columns: dict[str, Array], path: Path) -> Table:
     if LENGTHS not in columns:
         return columns
     if LISTS not in columns:
-        raise UserError(f"the names of columns of lists in {path}", "none")
+        raise UserError(f"{path} lacks the names of its columns of lists", file=path)
     lengths, lists = columns.pop(LENGTHS), set(columns.pop(LISTS).tolist())
     return {name: Lists(value, lengths) if name in lists else value for name, value in columns.items()}

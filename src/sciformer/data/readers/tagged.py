@@ -72,7 +72,7 @@ def split_tag(name: str | Path) -> tuple[str, str]:
         match = None
     tag, rest = (match[1].strip(), match[2].strip()) if match else ("", str(name))
     if rest.startswith("//") or "://" in rest:
-        raise UserError("names of files on this machine", repr(str(name)), "Fetch them first, for example with xrdcp.")
+        raise UserError(f"{str(name)!r} is not on this machine", hint="Fetch it first, for example with xrdcp.")
     return tag, rest
 
 
@@ -82,7 +82,8 @@ def tagged(names: Sequence[str | Path], what: str) -> list[tuple[str, Path]]:
     for tag, name in map(split_tag, names):
         for path in find_files([name], what):
             if found.setdefault(path, tag) != tag:
-                raise UserError(f"one class for {path}", f"{found[path] or 'none'} and {tag or 'none'}")
+                pair = " and ".join(f"with the class {one}" if one else "without a class" for one in (found[path], tag))
+                raise UserError(f"{path} is named twice, {pair}", file=path)
     if not names:
         find_files([], what)
     return [(tag, path) for path, tag in found.items()]
@@ -92,7 +93,11 @@ def check_tags(files: Sequence[tuple[str, Path]]) -> None:
     """Refuse files of which some have a class and others none."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
-        raise UserError("a class before every name of files, or before none", f"{bare[0]} without one")
+        raise UserError(
+            f"{bare[0]} has no class before its name, but other files have",
+            hint="Write a class before every name of files (NAME:FILES), or before no name.",
+            file=bare[0],
+        )
 
 
 def scanned(
@@ -109,11 +114,11 @@ def scanned(
             scans.append(look(path, tag))
         except UserError as error:
             if not skip:
-                advice = f"{error.advice} Or leave such files out: --data.bad_files skip".strip()
-                raise UserError(error.expected, error.found, advice if len(files) > 1 else error.advice) from error
-            notes.append(f"left out {path}: expected {error.expected}; found {error.found}.")
+                hint = f"{error.hint} Or leave out files that cannot be read: --data.bad_files skip".strip()
+                raise error.with_fields(hint=hint if len(files) > 1 else error.hint) from error
+            notes.append(f"left out {path}: {error.message}.")
     if not scans:
-        raise UserError(f"a file that can be read for {part}", "none", " ".join(notes[:4]))
+        raise UserError(f"no file for {part} can be read", hint=" ".join(notes[:4]))
     return scans
 
 

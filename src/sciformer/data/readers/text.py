@@ -34,9 +34,15 @@ class TextFiles(Parts):
     def open(self, say: Any = None) -> Splits:
         """Find the files and divide the text."""
         if self.split.by:
-            raise UserError("no data.split.by for texts, which have no other columns", repr(self.split.by))
+            raise UserError(
+                f"data.split.by cannot be {self.split.by!r} because texts have no other columns", key="data.split.by"
+            )
         if self.split.folds and self.documents == "file":
-            raise UserError("lines or paragraphs as data.documents, for data.split.folds", "whole files")
+            raise UserError(
+                "data.split.folds needs lines or paragraphs as data.documents, not whole files",
+                hint="Choose --data.documents line or paragraph.",
+                key="data.split.folds",
+            )
         if self.documents != "file":
             return super().open(say)
         named = {part: find_files(names, self.what) for part, names in self.named().items()}
@@ -44,7 +50,9 @@ class TextFiles(Parts):
         for part, paths in named.items():
             whole = TextPieces([(path, 0, size_of(path)) for path in paths], self.piece, self.errors)
             if not whole.sizes:
-                raise UserError(f"some text in data.{key_of(part)}", "0 bytes in all")
+                raise UserError(
+                    f"the files of data.{key_of(part)} have no text: 0 bytes in all", key=f"data.{key_of(part)}"
+                )
             sources[part] = whole
         paths = self.paths()
         return Splits(in_order(sources), prints(paths), self.replaced(paths))
@@ -81,7 +89,9 @@ class TextFiles(Parts):
                 sources[name] = part
             start = max(start, end)
         if "train" not in sources:
-            raise UserError("some text to train on", f"{total} bytes in all")
+            raise UserError(
+                f"there is no text to train on, of {total} bytes in all", key="data.split" if total else "data.files"
+            )
         return sources
 
 

@@ -64,7 +64,10 @@ def attend(
     sight = Sight() if sight is None else sight
     if not isinstance(sight, Sight) or not isinstance(score, Score):
         found = type(sight if isinstance(score, Score) else score).__name__
-        raise UserError("a Sight and a Score", found, "A mask is Sight(valid=mask), a score is ScaledDot().")
+        raise UserError(
+            f"attend needs a Sight and a Score, not {found}",
+            hint="Write a mask as Sight(valid=mask) and a score as ScaledDot().",
+        )
     queries, keys, values = q.shape, k.shape, v.shape
     if (
         not len(queries) == len(keys) == len(values) == 4
@@ -74,9 +77,9 @@ def attend(
         or queries[1] % keys[1]
     ):
         raise UserError(
-            "queries (B, H, N, E) with keys and values (B, G, M, E), G dividing H",
-            f"{tuple(queries)}, {tuple(keys)} and {tuple(values)}",
-            "One head of one sample is x[None, None].",
+            "queries must have shape (B, H, N, E), and keys and values (B, G, M, E) with H a multiple of G, "
+            f"not {tuple(queries)}, {tuple(keys)} and {tuple(values)}",
+            hint="Write a single head of a single sample as x[None, None].",
         )
     sight.check(queries[0], queries[1], queries[2], keys[2])
     k = k if score.fused else reference.repeat_heads(k, queries[1])
@@ -95,7 +98,7 @@ def compute(
     else:
         one_of("the kernel", kernel, ["auto", *KERNELS])
         if (why := KERNELS[kernel].refuse(q, k, sight, score, dropout)) is not None:
-            raise UserError(f"something the kernel {kernel!r} can do", why, "Take kernel='auto'.")
+            raise UserError(f"the kernel {kernel!r} cannot be used here: {why}", hint="Use kernel='auto'.")
     return KERNELS[kernel].run(q, k, v, sight, score, dropout)
 
 

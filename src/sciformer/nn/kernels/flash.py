@@ -31,15 +31,15 @@ def unsuited(x: Tensor, width: int, sight: Sight, dropout: float) -> str | None:
     """Why x (queries, or all that a projection made) with heads so wide is not for this kernel, or None."""
     pattern = sight.pattern
     if not x.is_cuda or x.dtype not in (torch.bfloat16, torch.float16):
-        return "it runs on CUDA, in half precision"
+        return "it runs only on CUDA, in half precision"
     if dropout or sight.bias is not None:
         return "it has neither dropout nor a bias"
     if width > WIDEST or width % 8:
-        return f"heads are wider than {WIDEST}, or not a multiple of 8"
+        return f"the width of its heads must be a multiple of 8 up to {WIDEST}, not {width}"
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, (Full, Causal)) or pattern.keys is not None:
-        return f"{pattern} is neither full nor causal sight within packed sequences"
+        return f"{pattern} does not let every token see all or the past of its packed sequence"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden, or came earlier"
+        return "some keys are hidden (`valid`) or come from a cache"
     return None
 
 

@@ -37,7 +37,7 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
         if q.dtype == torch.float64:
             return "FlexAttention has no float64 on CUDA"
         if q.shape[-1] < 16:
-            return f"FlexAttention wants heads of width 16 or more on CUDA, and these have {q.shape[-1]}"
+            return f"FlexAttention needs heads of width 16 or more on CUDA, not {q.shape[-1]}"
     elif q.requires_grad or k.requires_grad:
         return "FlexAttention has no backward pass on the CPU"
     return None
@@ -57,9 +57,9 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
         raise UserError(
-            f"at most {torch._dynamo.config.recompile_limit} compilations for one pattern",
-            f"one more, for queries of shape {tuple(q.shape)}",
-            "Bring the lengths to fewer sizes, or raise torch._dynamo.config.recompile_limit.",
+            f"queries of shape {tuple(q.shape)} need more than the {torch._dynamo.config.recompile_limit} compilations "
+            "that are allowed for a pattern",
+            hint="Bring the lengths to fewer sizes, or raise torch._dynamo.config.recompile_limit.",
         ) from error
 
 

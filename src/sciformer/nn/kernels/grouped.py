@@ -48,15 +48,15 @@ def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
     """Why what is seen is not of small sets on the CPU, or None."""
     pattern, bias = sight.pattern, sight.bias
     if x.device.type != "cpu" or torch.compiler.is_compiling():
-        return "it runs on the CPU, where nothing is compiled"
+        return "it runs only on the CPU and cannot be compiled"
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full) or pattern.keys is not None:
-        return f"{pattern} is not full sight within packed sequences"
+        return f"{pattern} does not let every token see all of its packed sequence"
     if pattern.queries.longest > LONGEST:
         return f"a sequence is longer than {LONGEST}"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden, or came earlier"
+        return "some keys are hidden (`valid`) or come from a cache"
     if bias is not None and not (isinstance(bias, PairBias) and bias.heads == heads):
-        return f"the bias is not of the packed pairs of {heads} heads"
+        return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"
     return None
 
 

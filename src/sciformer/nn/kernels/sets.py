@@ -40,9 +40,9 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
     if not score.fused:
         return f"the {type(score).__name__} score is not a product of query and key"
     if not TRITON or not (q.is_cuda or INTERPRETED):
-        return "it runs on CUDA, with Triton"
+        return "it runs only on CUDA, with Triton"
     if q.shape[3] > WIDEST or q.dtype == torch.float64:
-        return f"heads are wider than {WIDEST}, or of double precision"
+        return f"its heads have a width of at most {WIDEST} and no double precision"
     return unsuited(sight, q.shape[1])
 
 
@@ -50,13 +50,13 @@ def unsuited(sight: Sight, heads: int) -> str | None:
     """Why what is seen is not of small sets, or None."""
     pattern, bias = sight.pattern, sight.bias
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full):
-        return f"{pattern} is not full sight within packed sequences"
+        return f"{pattern} does not let every token see all of its packed sequence"
     if max(pattern.queries.longest, pattern.memory.longest) > LONGEST:
         return f"a sequence is longer than {LONGEST}"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden, or came earlier"
+        return "some keys are hidden (`valid`) or come from a cache"
     if bias is not None and not (isinstance(bias, PairBias) and pattern.keys is None and bias.heads == heads):
-        return f"the bias is not of the packed pairs of {heads} heads"
+        return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"
     return None
 
 
