@@ -1,27 +1,32 @@
 # Everything runs inside .venv, which these rules make with pip alone. `make help` lists the commands.
+# `make test TORCH=2.15` uses another version of PyTorch, in an environment of its own.
 .DEFAULT_GOAL := help
 .SUFFIXES:
 .DELETE_ON_ERROR:
 SHELL  := /bin/bash
 PYTHON ?= python3
-ENV    := .venv
+PINNED := $(shell sed -n 's/^torch==\([0-9]*\.[0-9]*\).*/\1/p' constraints.txt)
+TORCH  ?= $(PINNED)
+ENV    := .venv$(if $(filter-out $(PINNED),$(TORCH)),-$(TORCH))
 BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables golden faults bench clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables golden faults bench constraints clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 # An installation that fails or is interrupted takes its environment with it; one that is killed leaves no stamp,
 # and the next call starts afresh. The stamp makes later calls quick until pyproject.toml changes.
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(None if v >= (3, 11) else f"Python 3.11 or newer is needed, found {v.major}.{v.minor}: try  make PYTHON=python3.12 test")'
 	@echo "making $(ENV) (a few minutes the first time)"
 	@set -e; rm -rf $(ENV); trap 'rm -rf $(ENV)' ERR INT TERM HUP; \
 	  $(PYTHON) -m venv $(ENV); \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'; \
+	  sed '/^torch==/d' constraints.txt > $(ENV)/constraints.txt; \
+	  echo 'torch==$(TORCH).*' >> $(ENV)/constraints.txt; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(ENV)/constraints.txt -e '.[dev]'; \
 	  touch $(STAMP)
 
 run: $(STAMP) ## the quickstart: simulate Ising lattices, train a transformer that finds the phase transition, report
@@ -64,6 +69,10 @@ faults: $(STAMP) ## rewrite docs/faults.md from the tests
 bench: $(STAMP) ## measure the kernels on this machine's CPU
 	$(BIN)/python benchmarks/attention.py --device cpu
 
-clean: ## remove the environment and all caches
-	rm -rf $(ENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+constraints: $(STAMP) ## pin the packages of the environment as they are now
+	@{ grep '^#' constraints.txt; $(BIN)/python -m pip freeze --disable-pip-version-check --exclude-editable \
+	  | sed 's/^\(torch==[^+]*\)+.*/\1/'; } > $(ENV)/new && mv $(ENV)/new constraints.txt
+
+clean: ## remove the environments and all caches
+	rm -rf .venv .venv-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
