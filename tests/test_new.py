@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciformer.check import check
-from sciformer.guess.patches import _side
+from sciformer.guess.patches import _even_side
 from sciformer.new import new
 from sciformer.recipe import Recipe
 from tests.errors import refuses
@@ -110,7 +110,7 @@ def test_what_to_learn_is_guessed(tmp_path, columns, kind, key, value):
     ("height", "width", "side"), [(32, 32, 4), (28, 28, 4), (8, 8, 1), (30, 42, 6), (7, 13, 1), (224, 224, 28)]
 )
 def test_the_side_of_patches_divides_the_image(height, width, side):
-    assert _side(height, width) == side
+    assert _even_side(height, width) == side
 
 
 def test_nothing_is_overwritten_unless_told(tmp_path):

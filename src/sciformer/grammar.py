@@ -11,9 +11,9 @@ from .errors import UserError, nearest
 LONGEST, DEEPEST, STEEPEST = 10_000, 50, 64  # characters, nesting, exponents
 PREFIXES = ("np", "numpy", "ak", "awkward", "math")
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
-BINARY = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
-UNARY = (ast.USub, ast.UAdd, ast.Invert, ast.Not)
-COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+BINARY_NODES = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
+UNARY_NODES = (ast.USub, ast.UAdd, ast.Invert, ast.Not)
+COMPARED_NODES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 SINGLE = "sqrt exp expm1 log log1p log2 log10 abs sign square floor ceil round isfinite isnan isinf sin cos tan arcsin "
 SINGLE += "arccos arctan sinh cosh tanh arcsinh arccosh arctanh ones_like zeros_like logical_not"
 DOUBLE = "hypot arctan2 minimum maximum logical_and logical_or power"
@@ -73,15 +73,15 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
             | ast.Attribute(value=ast.Name(id="np" | "numpy" | "math"), attr="pi" | "e" | "inf" | "nan")
         ):
             return []
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, BINARY):
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, BINARY_NODES):
             if isinstance(op, ast.Pow):
                 _exponent(right, text)
             return [left, right]
-        case ast.UnaryOp(op=op, operand=operand) if isinstance(op, UNARY):
+        case ast.UnaryOp(op=op, operand=operand) if isinstance(op, UNARY_NODES):
             return [operand]
         case ast.BoolOp(values=values):
             return values
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARED) for op in ops):
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARED_NODES) for op in ops):
             return [left, *others]
         case ast.Subscript(value=value):
             if index_of(node) is None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sciformer.data.readers.parts import read_lines
-from sciformer.guess.forms import belong, by_part, marked, tabbed, tagged, translations
+from sciformer.guess.forms import belong, marked, tabbed, tagged, translations
+from sciformer.guess.page import by_part
 
 from ..data.readers.files import SHARED, shared, write
 

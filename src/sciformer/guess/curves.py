@@ -17,9 +17,7 @@ from ..data.readers.curves import Curves
 from ..data.source import Array, Lists, Splits, Table
 from ..data.split import Split
 from ..errors import UserError
-from .forms import by_part
-from .page import Line, named, put, write
-from .tasks import RELATIVE, SKIPS, WHY, files_of, readable
+from .page import RELATIVE, SKIPS, WHY, Line, by_part, files_of, named, put, readable, write
 
 TARGETS = ("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y")
 LEAST, RARE, MOST = 10, 10, 200  # objects worth training on; of a class; classes

@@ -12,12 +12,8 @@ import numpy as np
 from ..data.readers.parallel import MARK
 from ..data.readers.parts import read_lines, read_text
 from ..data.readers.rows import form_of
+from .page import PARTS
 
-PARTS = {
-    **dict.fromkeys(("train", "training", "trn"), "train"),
-    **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
-    **dict.fromkeys(("test", "tst", "testing", "eval"), "test"),
-}
 LANGUAGES = frozenset(
     re.findall(
         r"\w+",
@@ -37,29 +33,6 @@ class Marked(NamedTuple):
 
     values: list[str]
     names: list[str]
-
-
-def by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own.
-
-    Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
-    """
-    apart = len({Path(name).parent for name in names}) > 1
-    own = [_told(name) for name in names]
-    parts = [told or (_told(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)]
-    if len(set(parts)) == 1 or "train" not in parts:
-        return {"train": list(names)}
-    found: dict[str, list[str]] = {}
-    for part, name, told in zip(parts, names, own):
-        again = part == told == "test" and part in found
-        key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if again else part
-        found.setdefault(key, []).append(name)
-    return found
-
-
-def _told(name: str) -> str:
-    """The part that a name tells, or nothing."""
-    return next((PARTS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PARTS), "")
 
 
 def marked(paths: Sequence[Path]) -> Marked | None:

@@ -14,10 +14,8 @@ from ..data.readers.image_tables import is_image, is_table, lists_images
 from ..data.readers.images import ImageFiles
 from ..data.source import Array, Splits
 from ..errors import UserError
-from .forms import by_part
-from .page import Line, write
+from .page import NONE, RELATIVE, SKIPS, WHY, Line, by_part, readable, write
 from .patches import objective
-from .tasks import NONE, RELATIVE, SKIPS, WHY, readable
 
 LEAST = 10  # images worth training on
 LARGEST = 224  # side of images, of which more would take long

@@ -14,10 +14,8 @@ from ..data.readers.event_files import Layout as Form
 from ..data.readers.tagged import split_tag
 from ..data.source import Array, Lists, Table, joined
 from ..errors import UserError
-from .forms import by_part
 from .layouts import LABEL, VECTOR, Layout, by_class, classes, formulas, label, observers, particles, useful, weight
-from .page import Line, named, put, write
-from .tasks import RELATIVE, SKIPS, WHY, files_of
+from .page import RELATIVE, SKIPS, WHY, Line, by_part, files_of, named, put, write
 
 BACKGROUND = ("qcd", "background", "bkg")
 MASS = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")

@@ -8,7 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..data.source import Splits
+from ..data.split import Split
+from ..errors import UserError
+
 WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # that YAML takes for something else
+
+
+PARTS = {
+    **dict.fromkeys(("train", "training", "trn"), "train"),
+    **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
+    **dict.fromkeys(("test", "tst", "testing", "eval"), "test"),
+}
+RELATIVE = "relative to the folder where you train"
 
 
 class Line(NamedTuple):
@@ -65,3 +77,51 @@ def _printable(text: str) -> str:
 def named(paths: list[Path]) -> str:
     """The files in a few words."""
     return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+
+
+WHY = "Every choice below is a guess from that, with its reason; change what you know better."
+NONE = Split(valid=0, test=0)
+SKIPS = Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)
+
+
+def readable(section: Any) -> tuple[Splits, bool]:
+    """What the files of a section hold, and whether some of them are left out, for they cannot be read."""
+    try:
+        return section.open(), False
+    except UserError as error:
+        if "--data.bad_files" not in error.hint:
+            raise
+        return section.model_copy(update={"bad_files": "skip"}).open(), True
+
+
+def files_of(parts: Mapping[str, list[str]]) -> list[Line]:
+    """The keys of the files of each part."""
+    more = {part: names for part, names in parts.items() if part not in PARTS.values()}
+    return [
+        Line("files", parts["train"], RELATIVE, 2),
+        *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
+        *([Line("more", more, "judged each by itself", 2)] if more else []),
+    ]
+
+
+def by_part(names: Sequence[str]) -> dict[str, list[str]]:
+    """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own.
+
+    Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
+    """
+    apart = len({Path(name).parent for name in names}) > 1
+    own = [_told(name) for name in names]
+    parts = [told or (_told(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)]
+    if len(set(parts)) == 1 or "train" not in parts:
+        return {"train": list(names)}
+    found: dict[str, list[str]] = {}
+    for part, name, told in zip(parts, names, own):
+        again = part == told == "test" and part in found
+        key = re.sub(r"\W+", "_", Path(name).name.partition(".")[0]) if again else part
+        found.setdefault(key, []).append(name)
+    return found
+
+
+def _told(name: str) -> str:
+    """The part that a name tells, or nothing."""
+    return next((PARTS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PARTS), "")

@@ -38,7 +38,7 @@ def patches(names: list[str], paths: list[Path]) -> str:
             hint=f"Save it with numpy.moveaxis({name}, 1, -1).",
             file=paths[0],
         )
-    side = _side(image.shape[1], image.shape[2])
+    side = _even_side(image.shape[1], image.shape[2])
     tokens = Patches(kind="patches", patch=side)
     tokens.fit([{"image": image}])
     flat = {key: column for key, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
@@ -104,7 +104,7 @@ def _image(table: dict[str, Any], found: dict[str, str]) -> str:
     return next((name for name in IMAGE if name in shaped), max(shaped, key=lambda name: table[name][:1].size))
 
 
-def _side(height: int, width: int) -> int:
+def _even_side(height: int, width: int) -> int:
     """The side of patches that divide an image into about as many as aimed at."""
     common = math.gcd(height, width)
     sides = [side for side in range(1, common + 1) if common % side == 0]

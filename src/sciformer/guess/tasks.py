@@ -12,37 +12,12 @@ from ..data.readers.columns import Columns
 from ..data.readers.lines import Lines
 from ..data.readers.parallel import MARK, Parallel
 from ..data.source import Lists, Splits
-from ..data.split import Split
 from ..errors import UserError
-from .forms import PARTS, TAGGED
-from .page import Line, named, write
+from .forms import TAGGED
+from .page import NONE, PARTS, WHY, Line, files_of, named, write
 
-RELATIVE = "relative to the folder where you train"
-LEAST = 10  # samples worth training on
+MIN_SAMPLES = 10  # samples worth training on
 MOST = 1000  # classes
-WHY = "Every choice below is a guess from that, with its reason; change what you know better."
-NONE = Split(valid=0, test=0)
-SKIPS = Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)
-
-
-def readable(section: Any) -> tuple[Splits, bool]:
-    """What the files of a section hold, and whether some of them are left out, for they cannot be read."""
-    try:
-        return section.open(), False
-    except UserError as error:
-        if "--data.bad_files" not in error.hint:
-            raise
-        return section.model_copy(update={"bad_files": "skip"}).open(), True
-
-
-def files_of(parts: Mapping[str, list[str]]) -> list[Line]:
-    """The keys of the files of each part."""
-    more = {part: names for part, names in parts.items() if part not in PARTS.values()}
-    return [
-        Line("files", parts["train"], RELATIVE, 2),
-        *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
-        *([Line("more", more, "judged each by itself", 2)] if more else []),
-    ]
 
 
 def given(parts: Mapping[str, list[str]]) -> dict[str, Any]:
@@ -67,8 +42,8 @@ def _split(parts: Mapping[str, list[str]], count: int, unit: str) -> list[Line]:
 
 def _counted(opened: Splits) -> int:
     count = sum(opened.sources["train"].sizes)
-    if count < LEAST:
-        raise UserError(f"training needs {LEAST} samples or more, not {count}", hint="Bring more of them.")
+    if count < MIN_SAMPLES:
+        raise UserError(f"training needs {MIN_SAMPLES} samples or more, not {count}", hint="Bring more of them.")
     return count
 
 

@@ -14,9 +14,9 @@ from ..data.readers.text import TextFiles
 from ..data.source import Table, pieces
 from ..errors import UserError
 from ..inspect.cost import large
-from .forms import CLASSES, by_part, marked, tabbed, tagged, translations
-from .page import Line, named, write
-from .tasks import RELATIVE, classify, files_of, tag, translate
+from .forms import CLASSES, marked, tabbed, tagged, translations
+from .page import RELATIVE, Line, by_part, files_of, named, write
+from .tasks import classify, tag, translate
 
 SAMPLE = 1 << 25  # bytes of text that are looked at; more would tell nothing new
 MANY = 1000  # different characters, above which bytes are fewer
