@@ -32,7 +32,7 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from sciformer.nn import Causal, Full, Pattern, Sight, Window, attend
-from sciformer.nn.kernels import flex
+from sciformer.nn.attention.kernels import flex
 
 WINDOW = 128
 SIZES = {"cpu": [1024, 4096, 16384], "cuda": [1024, 4096, 16384, 65536]}

@@ -19,7 +19,7 @@ from jets_data import prepare
 from jets_tasks import events
 from measure import RESULTS, record
 from pool import seeds_row
-from sciformer.calibrate import calibrate
+from sciformer.evaluation.calibrate import calibrate
 from sciformer.recipe import Recipe
 from sciformer.run import train
 

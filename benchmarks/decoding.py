@@ -13,7 +13,7 @@ import torch
 
 from measure import Row, interleave
 from sciformer.assembly import Assembly
-from sciformer.generate import generate, generate_many
+from sciformer.generation.generate import generate, generate_many
 from sciformer.recipe import Recipe
 from sides import Times, profile, recipe_of, row, text, wall
 

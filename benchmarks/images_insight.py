@@ -25,12 +25,11 @@ from images_tasks import CHOSEN, JUDGED, ROUND, Digits, Galaxies, Mnist, files, 
 from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
-from sciformer.inspect.cues import cue_bias, draw_bias
-from sciformer.inspect.depth import depth, draw_reach, reaches
-from sciformer.inspect.faithfulness import draw_faithfulness, faithfulness, scored
-from sciformer.inspect.looking import even, look_at
+from sciformer.domains.images.cues import cue_bias, draw_bias
+from sciformer.inspect.attention import even, look_at
+from sciformer.inspect.distance import depth, draw_reach, reaches
+from sciformer.inspect.faithfulness import draw_faithfulness, draw_reasons, faithfulness, scored
 from sciformer.inspect.positions import draw_positions, position_similarity
-from sciformer.inspect.reasons import draw_reasons
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
@@ -203,7 +202,7 @@ def measure(options: argparse.Namespace, part: str) -> None:
             for row in made:
                 print(f"{row['id']:48} {row['value']:.4f} ± {row['spread']}", flush=True)
     if part == "cues" and len(done) == len(CUES):
-        from sciformer.inspect.cues import Bias
+        from sciformer.domains.images.cues import Bias
 
         first = {model: min(mine, key=lambda one: one["seed"])["counts"] for model, mine in done.items()}
         shown = {

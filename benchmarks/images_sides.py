@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Inputs
-from sciformer.data.chance import Chance
-from sciformer.objectives.base import Step, prepare
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
+from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.parallel import Ranks
-from sciformer.train.update import Updater
+from sciformer.train.step import Updater
 
 SIZES = {"side": 224, "patch": 16, "dim": 768, "depth": 12, "heads": 12, "classes": 1000}
 TINY = {"side": 24, "patch": 8, "dim": 32, "depth": 2, "heads": 2, "classes": 10}

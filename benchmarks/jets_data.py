@@ -94,7 +94,7 @@ def columns_of(file: Path) -> dict[str, Any]:
     """The columns of a file that `prepare` wrote."""
     import pyarrow.parquet as pq
 
-    from sciformer.data.source import Lists
+    from sciformer.data.columns import Lists
 
     table, found = pq.read_table(file), dict[str, Any]()
     for name in table.column_names:

@@ -6,7 +6,7 @@ Least squares from round first guesses. What is squared: differences of five qua
 observable of jets_generator.py and each class, and of the medians and upper ends of the masses. Spectra of pT and
 rapidity follow class by class from means and spreads. Only jets that benchmarks/jets.py trains on are looked at: those
 of its training part, without those that it keeps to judge tops against QCD. The last line judges the constants on its
-other parts too. What is printed goes, rounded, into sciformer/simulate, with a new VERSION.
+other parts too. What is printed goes, rounded, into sciformer/domains/jets/simulate, with a new VERSION.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from jets_data import HALVES, SHARES, decoded, parts_of
 from jets_generator import SHOWN, Observables, builtin, observables
-from sciformer.simulate import decays, detector, hadrons, jets, shower, systems
-from sciformer.simulate.decays import CLASSES
+from sciformer.domains.jets.simulate import decays, detector, hadrons, jets, shower, systems
+from sciformer.domains.jets.simulate.decays import CLASSES
 
 Array = NDArray[Any]
 FIRST = {"cut": 0.45, "lambda": 0.3, "frozen": 0.45, "silent": 9.0, "typical": 0.45, "wide": 0.55, "narrow": 0.7}

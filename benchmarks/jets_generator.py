@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 from jets_data import decoded
 from measure import RESULTS, commit, hardware, record, spread, versions
-from sciformer.data.source import Lists
-from sciformer.simulate.decays import CLASSES
-from sciformer.simulate.detector import Seen
-from sciformer.simulate.jet_files import PIECE
-from sciformer.simulate.jets import FLAGS, groomed, jets
+from sciformer.data.columns import Lists
+from sciformer.domains.jets.simulate.decays import CLASSES
+from sciformer.domains.jets.simulate.detector import Seen
+from sciformer.domains.jets.simulate.files import PIECE
+from sciformer.domains.jets.simulate.jets import FLAGS, groomed, jets
 
 Array = NDArray[Any]
 Observables = dict[str, Array]

@@ -11,8 +11,8 @@ import torch
 from jets_sides import jets
 from measure import interleave
 from sciformer.nn import Documents, Ragged, Sight
-from sciformer.nn.kernels import sets
-from sciformer.nn.pairs import PairBias, Triangle
+from sciformer.nn.attention.kernels import packed_bias as sets
+from sciformer.nn.attention.pair_bias import PairBias, Triangle
 from sides import Times
 
 BANDWIDTH = 4.2e12  # bytes a second that a copy reaches on an H200
@@ -20,7 +20,7 @@ BANDWIDTH = 4.2e12  # bytes a second that a copy reaches on an H200
 
 def table(device: str, tiny: bool) -> Times:
     """Microseconds forwards and backwards, of one layer with 8 heads of 16, printed as they come."""
-    from sciformer.nn.kernels import sets_triton
+    from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
 
     lengths = torch.as_tensor(jets(4 if tiny else 512, 0)["lengths"])
     total, pairs = int(lengths.sum()), int((lengths * (lengths + 1) // 2).sum())

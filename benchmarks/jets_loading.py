@@ -80,8 +80,8 @@ def ours(files: list[str]) -> Any:
     """An epoch of our batches, with so many processes beside the loop."""
     from sciformer.assembly import Assembly
     from sciformer.data.loader import Fetch, load
-    from sciformer.data.order import Order
-    from sciformer.data.readers.event_files import release
+    from sciformer.data.sampler import Order
+    from sciformer.files.formats.base import release
     from sciformer.recipe import Recipe
 
     data = {"kind": "events", "files": files, "classes": {name: f"label_{name}" for name in CLASSES}}

@@ -12,14 +12,14 @@ import torch.nn.functional as F
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
-from sciformer.data.inputs import Arriving
-from sciformer.evaluate import later
-from sciformer.interop import weaver
+from sciformer.data.collate import Arriving
+from sciformer.domains.jets.interop import weaver
+from sciformer.evaluation.evaluate import later
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
+from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.parallel import Ranks
-from sciformer.train.update import Updater
+from sciformer.train.step import Updater
 
 SIZES = {"dim": 128, "depth": 8, "heads": 8, "pair": 64, "wide": 512}
 TINY = {"dim": 16, "depth": 2, "heads": 2, "pair": 8, "wide": 32}

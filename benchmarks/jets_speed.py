@@ -97,17 +97,17 @@ def arrange(way: dict[str, Any]) -> None:
     """Lay out the attention kernels as a variant says."""
     if "kernel" not in way and "layout" not in way:
         return
-    from sciformer.nn.kernels import sets
+    from sciformer.nn.attention.kernels import packed_bias as sets
 
     for name, value in way.get("kernel", {}).items():
         if name == "LONGEST":
             sets.LONGEST = value
             continue
-        from sciformer.nn.kernels import sets_triton
+        from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
 
         setattr(sets_triton, name, value)
     for name, value in way.get("layout", {}).items():
-        from sciformer.nn.kernels import sets_triton
+        from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
 
         for rows in sets_triton.LAYOUT.values():
             for layout in rows.values():

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from measure import RESULTS, Row, record
+from ngram import judge, texts_of
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.data.batch import View
-from sciformer.ngram import judge, texts_of
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sciformer.data.source import Lists
+from sciformer.data.columns import Lists
 
 Array = NDArray[Any]
 FOLDS = 5

@@ -3,8 +3,9 @@
     forest          ten moments and percentiles of the magnitudes; no time, no period
     forest_period   and a Lomb-Scargle periodogram: periods, harmonics, the folded curve
 
-Both see the folds that the networks of `lightcurves.py asas` see. The periodogram is that of `tokens.periods`
-(`sciformer.tokens.periodogram`) with periods from 1/15 d to 1000 d, five frequencies in the width of a peak.
+Both see the folds that the networks of `lightcurves.py asas` see. The periodogram is that of
+`tokens.periods` (`sciformer.domains.lightcurves.periods`) with periods from 1/15 d to 1000 d, five frequencies in
+the width of a peak.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from lightcurves_data import FOLDS, Array, asas, confusion, folds, judged
 from measure import RESULTS, record
 from pool import seeds_row
-from sciformer.tokens.periodogram import Search, harmonics, peaks, periodogram
+from sciformer.domains.lightcurves.periods import Search, harmonics, peaks, periodogram
 
 HIGHEST = 15.0  # cycles/day
 LONGEST = 1000.0  # days

@@ -11,9 +11,9 @@ import numpy as np
 from lightcurves_data import FOLDS, confusion, judged, keep, prepare
 from lightcurves_tasks import Group, Part, Scores, calibrated, classes, files, settings, values
 from pool import Result, Task
+from sciformer.domains.lightcurves.periods import periods
 from sciformer.recipe import Recipe
 from sciformer.run import Run
-from sciformer.tokens.periodogram import periods
 
 BODY = "lightcurves/transformer"  # what is pretrained
 STEPS = {"20": (800, 32), "100": (2000, 64), "all": (2000, 64)}  # updates and curves in each, by labels of a class

@@ -11,12 +11,12 @@ import lightcurves_classic as classic
 from lightcurves_data import Array
 from lightcurves_tasks import Group, Part, Scores, calibrated, classes, settings, values
 from pool import Result, Task
-from sciformer.data.source import Lists, Table
+from sciformer.data.columns import Lists, Table
+from sciformer.domains.lightcurves.simulate.chirps import whitened
+from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.oscillators import STEP
 from sciformer.recipe import Recipe
 from sciformer.run import Run
-from sciformer.simulate.chirps import whitened
-from sciformer.simulate.lightcurves import lightcurves
-from sciformer.simulate.oscillators import STEP
 
 WIDTHS = (3, 5, 7, 9, 13, 17, 25, 33, 49, 65)  # of filters
 RATIOS = (8, 15, 50)  # of signal to noise

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
-from sciformer.simulate.curve_files import PIECE
-from sciformer.simulate.lightcurves import CLASSES, WHAT, lightcurves
+from sciformer.domains.lightcurves.simulate.files import PIECE
+from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, WHAT, lightcurves
 
 Array = NDArray[Any]
 TURNS = 5

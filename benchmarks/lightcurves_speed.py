@@ -30,13 +30,14 @@ from lightcurves_data import Array
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Inputs
-from sciformer.data.chance import Chance
-from sciformer.data.source import Lists, Table
-from sciformer.objectives.base import Step, prepare
+from sciformer.data.columns import Lists, Table
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
+from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.parallel import Ranks
-from sciformer.train.update import Updater
+from sciformer.train.step import Updater
 from sides import profile
 
 Times = dict[str, list[float]]

@@ -150,9 +150,9 @@ def flops(run: Any) -> float:
     """Operations of the whole training, counted on samples of it."""
     import numpy as np
 
-    from sciformer.data.chance import Chance
+    from sciformer.data.prepare import prepare
+    from sciformer.data.random import Chance
     from sciformer.inspect.cost import cost
-    from sciformer.objectives.base import prepare
 
     data = run.data()
     train = data.dataset("train")

@@ -11,14 +11,15 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from sciformer.assembly import Assembly
-from sciformer.data.chance import Chance
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
 from sciformer.data.source import pieces
+from sciformer.domains.text.simulate.pronouns import PRONOUNS
+from sciformer.generation.translate import translate
 from sciformer.inspect.alignment import align
 from sciformer.models.encoder import Encoded
-from sciformer.objectives.base import ANSWER, prepare
+from sciformer.objectives.base import ANSWER
 from sciformer.run import Run
-from sciformer.simulate.pronouns import PRONOUNS
-from sciformer.translate import translate
 
 # The three sentences of the picture, which differ in the noun alone.
 NOUNS = {"dog": ("deinen hund", "er"), "cat": ("deine katze", "sie"), "house": ("dein haus", "es")}

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from sciformer.nn import Documents, Ragged, Sight
-from sciformer.nn.kernels import flash, sets
+from sciformer.nn.attention.kernels import flash
+from sciformer.nn.attention.kernels import packed_bias as sets
 
 CALLS = 5
 HEADS = ((4, 64), (8, 16), (4, 32))  # how many, how wide
@@ -66,7 +67,8 @@ def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bo
 
 def layouts(drawn: list[int], heads: int, width: int) -> None:
     """Times by how programs are laid out."""
-    from sciformer.nn.kernels import sets_long_triton, sets_triton
+    from sciformer.nn.attention.kernels import packed_bias_long_triton as sets_long_triton
+    from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
 
     def tried(name: str, table: dict[Any, Any], key: Any, way: dict[str, Any], back: bool) -> None:
         before = table[key]

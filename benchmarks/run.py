@@ -29,13 +29,13 @@ import torch
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from plain import PlainGPT, plain_loop
 from sciformer.assembly import Assembly
-from sciformer.evaluate import cast
+from sciformer.evaluation.evaluate import cast
 from sciformer.recipe import Recipe
 from sciformer.run import train
+from sciformer.train.distributed import Ranks, find_device
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
 from sciformer.train.optimizers import rate
-from sciformer.train.parallel import Ranks, find_device
 from sciformer.train.progress import Teller
 
 REFERENCE = 2.269185

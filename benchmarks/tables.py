@@ -163,7 +163,7 @@ def measured() -> str:
     return json.dumps(kept, indent=1) + "\n"
 
 
-MEASURED = ROOT / "src" / "sciformer" / "recipes" / "measured.json"
+MEASURED = ROOT / "src" / "sciformer" / "recipe" / "measured.json"
 
 
 def kernels(tag: str) -> Callable[[], str]:

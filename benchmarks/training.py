@@ -12,7 +12,7 @@ import torch
 import nanogpt
 from measure import Row, interleave
 from run import blocks, engine_of
-from sciformer.tokens import text_layers
+from sciformer.domains.text import layers as text_layers
 from sides import Times, profile, recipe_of, row, switched, text
 
 

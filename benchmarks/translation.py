@@ -93,8 +93,8 @@ def one(options: argparse.Namespace) -> None:
 
 
 def judged(run: Any, parts: list[str]) -> dict[str, Any]:
+    from sciformer.generation.translate import score_translations
     from sciformer.metrics.translation import bleu, signature
-    from sciformer.translate import score_translations
 
     found: dict[str, Any] = {"signature": signature(run.recipe.objective.bleu)}
     data = run.data()

@@ -98,7 +98,7 @@ def _run_block(head: str, body: str, path: str, before: int, space: dict[str, An
 
 
 def _command(words: Words) -> None:
-    from sciformer.cli import main as command
+    from sciformer.cli.main import main as command
 
     os.environ["COLUMNS"] = "100"  # a table is as wide on every terminal
     status = command(words)

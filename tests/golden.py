@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sciformer.evaluate import answer, judge
-from sciformer.train.update import Updater
+from sciformer.evaluation.evaluate import answer, judge
+from sciformer.train.step import Updater
 
 FILE = Path(__file__).with_name("golden.json")
 REWRITE = bool(os.environ.get("SCIFORMER_GOLDEN"))
 SHOWN = 4  # numbers of each output that are kept for comparisons to 1e-4
 TOLERANCE = 1e-4
-ANSWERING = ("classify", "regress", "tag", "recover")  # objectives with an answer for each sample
+ANSWERING = ("classify", "discriminate", "regress", "tag", "recover")  # objectives with an answer for each sample
 
 
 def read():

@@ -8,16 +8,15 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.cli import app
+from sciformer.cli.main import app
+from sciformer.domains.text.tokens import Text
 from sciformer.models.base import parameters
-from sciformer.options import parse_arguments
 from sciformer.recipe import Recipe, describe, recipes
+from sciformer.recipe.options import parse_arguments
 from sciformer.run import Run, train
-from sciformer.tokens.text import Text
-
-from .golden import NAMES as GOLDEN
-from .golden import REWRITE, batch_ids, compare, facts, write
-from .shipped import small, tiny
+from tests.golden import NAMES as GOLDEN
+from tests.golden import REWRITE, batch_ids, compare, facts, write
+from tests.shipped import small, tiny
 
 ROOT = Path(__file__).parents[1]
 NAMES = recipes()
@@ -119,7 +118,7 @@ DRAWN = {kind(name): name for name in NAMES}  # reports take time: one of each k
 
 
 def measured() -> set[str]:
-    files = [ROOT / "src/sciformer/recipes/measured.json", *sorted((ROOT / "benchmarks/results").glob("*.json"))]
+    files = [ROOT / "src/sciformer/recipe/measured.json", *sorted((ROOT / "benchmarks/results").glob("*.json"))]
     assert len(files) >= 2
     ids: set[str] = set()
     for file in files:
@@ -129,8 +128,9 @@ def measured() -> set[str]:
 
 
 def test_the_sweep_sees_all_of_them():
-    files = sorted((ROOT / "src/sciformer/recipes").glob("**/*.yaml"))
-    assert sorted(f"{file.parent.name}/{file.stem}" for file in files) == NAMES
+    files = sorted((ROOT / "src/sciformer/domains").glob("*/recipes/**/*.yaml"))
+    assert len(files) == len(NAMES)
+    assert {file.stem for file in files} == {name.partition("/")[2] for name in NAMES}
     assert len(NAMES) == COUNT
     assert sorted(MILLIONS) == NAMES
     assert REWRITE or sorted(GOLDEN) == NAMES
@@ -142,7 +142,8 @@ def test_it_says_what_it_is(name):
     for key in ("title", "paper", "data", "command", "score"):
         assert getattr(about, key), f"{name}: about.{key} is missing"
     assert len(about.title) <= 80 - len(name) - 2
-    text = (ROOT / "src/sciformer/recipes" / f"{name}.yaml").read_text()
+    (file,) = (ROOT / "src/sciformer/domains").glob(f"*/recipes/**/{name.partition('/')[2]}.yaml")
+    text = file.read_text()
     assert text.startswith("# "), "a recipe opens with what it is, in a sentence"
     assert max(map(len, text.splitlines())) <= 120
 
@@ -199,7 +200,7 @@ def test_it_trains_as_recorded_is_judged_and_reported(name, tmp_path, monkeypatc
 def test_its_size_is_what_it_should_be(name, tmp_path, monkeypatch):
     recipe = small(name, tmp_path)
     known = {"words": WORDS, "characters": 67}  # what the texts of the measurements have
-    if recipe.data.kind not in ("pronouns", "recall"):  # these make their own text
+    if recipe.data.kind not in ("pronouns", "copying_memory"):  # these make their own text
         monkeypatch.setattr(Text, "size", property(lambda text: text.vocabulary or known.get(text.unit)))
     size = {"data.size": Recipe.load(name).data.size} if recipe.data.kind == "lattices" else {}
     data = Assembly.open(recipe.change(size))

@@ -8,14 +8,14 @@ import torch
 from torch import nn
 
 from sciformer.data.batch import Stream
-from sciformer.data.source import Lists
-from sciformer.registry import BUILT_IN, find
+from sciformer.data.columns import Lists
+from sciformer.domains.text.tokens import as_table
+from sciformer.recipe.registry import built_in, find
 from sciformer.testing import check_tokens
 from sciformer.tokens.base import Readout, Tokens
-from sciformer.tokens.text import as_table
+from tests.domains.jets.jets_table import jets
+from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
-from tests.tokens.curves_table import curves
-from tests.tokens.jets_table import jets
 
 RANDOM = np.random.default_rng(0)
 TEXTS = as_table(["to be, or not to be", "", "a", "that is the question: " * 3])
@@ -37,7 +37,7 @@ def test_every_kind_of_tokens_that_comes_with_the_library_keeps_all_promises():
     for kind, keys, table in CASES:
         assert check_tokens(find("tokens", kind)(kind=kind, **keys), table, missing=MISSING.get(kind, ())) == []
         seen.append(kind)
-    assert sorted(set(seen)) == sorted(BUILT_IN["tokens"])
+    assert sorted(set(seen)) == sorted(built_in("tokens"))
     assert len(set(seen)) == 4
 
 

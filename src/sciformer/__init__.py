@@ -11,8 +11,8 @@
     load_plugin      imports the file it stands in
     check_tokens     tells what is wrong with it
 
-Verbs live in modules of their own: `sciformer.run.train`, `sciformer.generate.generate`, `sciformer.compare.compare`,
-`sciformer.check.check`. The mathematics is `sciformer.nn`. Nothing is imported before it is asked for, so that the
+Verbs live in packages of their own: `sciformer.run.train`, `sciformer.generation`, `sciformer.compare`,
+`sciformer.check`. The mathematics is `sciformer.nn`. Nothing is imported before it is asked for, so that the
 version and the command line's help come without PyTorch.
 """
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from .data.batch import Stream as Stream
     from .errors import Stopped as Stopped
     from .errors import UserError as UserError
-    from .plugin import load as load_plugin
     from .recipe import Recipe as Recipe
-    from .registry import register as register
+    from .recipe.plugin import load as load_plugin
+    from .recipe.registry import register as register
     from .run import Run as Run
     from .testing import check_tokens as check_tokens
     from .tokens.base import Readout as Readout
@@ -57,8 +57,8 @@ PLACES = {
     "Tokens": "tokens.base:Tokens",
     "UserError": "errors:UserError",
     "check_tokens": "testing:check_tokens",
-    "load_plugin": "plugin:load",
-    "register": "registry:register",
+    "load_plugin": "recipe.plugin:load",
+    "register": "recipe.registry:register",
 }
 
 

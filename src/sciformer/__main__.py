@@ -1,6 +1,6 @@
 """`python -m sciformer`."""
 
-from .cli import run
+from .cli.main import run
 
 if __name__ == "__main__":
     run()

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from .data.columns import Table
 from .data.dataset import Dataset
-from .data.source import Data, Memory, Source, Splits, Table, pieces
+from .data.source import Data, Memory, Source, Splits, pieces
 from .errors import UserError, one_of
 from .objectives.base import Objective
 from .recipe import Recipe
 from .tokens.base import Tokens
 
 if TYPE_CHECKING:
-    from .train.start import Start
+    from .train.finetune import Start
 
 Say = Callable[[str], None]
 

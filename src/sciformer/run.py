@@ -14,23 +14,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from . import plugin
 from .assembly import Assembly, silent
+from .data.columns import Table
 from .data.dataset import Dataset
-from .data.source import Table
 from .errors import UserError
-from .evaluate import Judgement, answer, judge
+from .evaluation.evaluate import Judgement, answer, judge
 from .metrics import AtLeast
 from .objectives.base import Step
-from .recipe import Recipe
+from .recipe import Recipe, plugin
 from .train import checkpoint
-from .train.account import account, introduce, note
-from .train.changes import located, same_data, same_recipe
+from .train.distributed import Ranks, find_device, place
 from .train.engine import Engine
+from .train.finetune import begin
 from .train.folder import Folder, remove
-from .train.parallel import Ranks, find_device, place
 from .train.progress import Teller, duration
-from .train.start import begin
+from .train.provenance import account, introduce, note
+from .train.resume import located, same_data, same_recipe
 from .train.weights import load_weights, put
 
 # What a training leaves in its folder, and `fresh` removes.
@@ -180,7 +179,7 @@ class Run:
 
     def report(self) -> Path:
         """Write report.html anew, and say where."""
-        from .inspect.report import write_report
+        from .inspect.report.report import write_report
 
         return write_report(self)
 

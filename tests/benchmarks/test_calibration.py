@@ -8,8 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import calibration
-
-from ..test_calibrate import images
+from tests.evaluation.test_calibrate import images
 
 
 def test_rows_before_and_after(tmp_path, monkeypatch, capsys):

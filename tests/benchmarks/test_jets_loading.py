@@ -8,7 +8,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import jets_loading
-from sciformer.interop.weaver_data import translate
+from sciformer.domains.jets.interop.data_config import translate
 
 
 def test_the_other_side_is_asked_for_our_features():

@@ -13,8 +13,8 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import language  # noqa: E402
+from ngram import texts_of  # noqa: E402
 from sciformer.data.batch import View  # noqa: E402
-from sciformer.ngram import texts_of  # noqa: E402
 from sciformer.recipe import Recipe  # noqa: E402
 from sciformer.run import train  # noqa: E402
 

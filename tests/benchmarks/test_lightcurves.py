@@ -14,8 +14,8 @@ import lightcurves_data as data
 import lightcurves_forest as forest
 import lightcurves_speed as speed
 from lightcurves import PARTS
-from sciformer.simulate.lightcurves import lightcurves
-from sciformer.simulate.oscillators import STEP
+from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.oscillators import STEP
 from tuning import Tuning
 
 LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])

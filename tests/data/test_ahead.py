@@ -8,15 +8,14 @@ import numpy as np
 import pytest
 
 from sciformer.assembly import Assembly
+from sciformer.data.columns import select
 from sciformer.data.dataset import AHEAD, Dataset
 from sciformer.data.loader import Fetch, load
-from sciformer.data.order import Budget, Order, Packed, arrange
-from sciformer.data.source import select
+from sciformer.data.sampler import Budget, Order, Packed, arrange
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
-from sciformer.tokens.text import Text, as_table
-
-from .test_loader import left_behind
+from tests.data.test_loader import left_behind
 
 SIZES = [7, 5, 8, 6, 7, 7, 4, 6, 5, 9, 3, 7]
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(sum(SIZES))]
@@ -135,7 +134,7 @@ def test_workers_read_their_own_pieces(tmp_path):
 
 
 def test_simulated_jets_are_made_when_they_are_needed(monkeypatch):
-    from sciformer.data.readers import jets as reader
+    from sciformer.domains.jets.simulate import sections as reader
 
     made = []
     real = reader.jets

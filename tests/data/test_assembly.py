@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.data.chance import Chance
-from sciformer.evaluate import answer, judge
-from sciformer.objectives.base import Step, prepare
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.evaluation.evaluate import answer, judge
+from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
 

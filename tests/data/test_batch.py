@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch, Stream, describe, join
-from sciformer.data.inputs import parts, run_of
-from sciformer.data.source import Lists
+from sciformer.data.collate import parts, run_of
+from sciformer.data.columns import Lists
 from tests.errors import refuses
 
 ragged = st.lists(st.integers(0, 6), max_size=8)

@@ -3,12 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.chance import Chance
+from sciformer.data.columns import Lists, select
 from sciformer.data.dataset import Dataset
-from sciformer.data.order import arrange
-from sciformer.data.source import Chosen, Lists, Memory, pieces, select
+from sciformer.data.random import Chance
+from sciformer.data.sampler import arrange
+from sciformer.data.source import Chosen, Memory, pieces
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.next_token import NextToken
-from sciformer.tokens.text import Text, as_table
 from tests.errors import refuses
 
 texts_of = st.lists(st.text("abc", max_size=30), min_size=1, max_size=6)

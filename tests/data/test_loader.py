@@ -10,15 +10,15 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from sciformer.data import loader
 from sciformer.data.batch import join
-from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
 from sciformer.data.loader import Fetch, load
-from sciformer.data.order import Budget, Order, share
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.data.sampler import Budget, Order, share
 from sciformer.data.source import Memory
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.errors import UserError
-from sciformer.objectives.base import prepare
 from sciformer.objectives.masked import Masked
-from sciformer.tokens.text import Text, as_table
 from tests.errors import refuses
 
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(23)]

@@ -4,16 +4,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.chance import Chance
+from sciformer.data.columns import Lists, select
 from sciformer.data.dataset import WINDOW, Dataset
-from sciformer.data.order import arrange
-from sciformer.data.source import Data, Lists, Memory, Splits, select
+from sciformer.data.random import Chance
+from sciformer.data.sampler import arrange
+from sciformer.data.source import Data, Memory, Splits
+from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe import Recipe
-from sciformer.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
-from sciformer.tokens.observations import Observations
+from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
-from tests.tokens.curves_table import curves
 
 
 def dataset(lengths, window=10, extra=(), **more):

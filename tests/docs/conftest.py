@@ -2,7 +2,7 @@
 
 import pytest
 
-from sciformer.inspect import report
+from sciformer.inspect.report import report
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sciformer import plugin, registry
-from sciformer.inspect import report
+from sciformer.inspect.report import report
+from sciformer.recipe import plugin, registry
 
 DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = DOCS / "attention.md"
@@ -51,7 +51,7 @@ def test_every_picture_is_drawn_and_shown(ran):
 @pytest.fixture
 def _own_registry(monkeypatch):
     """What a plugin on a page registers is forgotten after it."""
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
     monkeypatch.setattr(plugin, "LOADED", {})
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from .commands import changed
-from .test_guides import DOCS, runner
+from tests.docs.commands import changed
+from tests.docs.test_guides import DOCS, runner
 
 PAGE = DOCS / "images.md"
 STEPS = {"train.steps": 2, "train.warmup": 1, "train.evaluate_every": 2, "train.device": "cpu"}
@@ -48,6 +48,6 @@ def test_the_guide_runs(tmp_path):
 
 def test_the_guide_names_every_recipe():
     text = PAGE.read_text(encoding="utf-8")
-    names = {path.stem for path in (DOCS.parent / "src/sciformer/recipes/images").glob("*.yaml")}
+    names = {path.stem for path in (DOCS.parent / "src/sciformer/domains/images/recipes").glob("*.yaml")}
     assert len(names) >= 20
     assert {name for name in names if f"`images/{name}`" in text} == names

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from .commands import changed
-from .test_guides import DOCS, runner
+from tests.docs.commands import changed
+from tests.docs.test_guides import DOCS, runner
 
 PAGE = DOCS / "jets.md"
 STEPS = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
@@ -51,6 +51,6 @@ def test_the_guide_runs(tmp_path):
 
 def test_the_guide_names_every_recipe():
     text = PAGE.read_text(encoding="utf-8")
-    names = {path.stem for path in (DOCS.parent / "src/sciformer/recipes/jets").glob("*.yaml")}
+    names = {path.stem for path in (DOCS.parent / "src/sciformer/domains/jets/recipes").glob("*.yaml")}
     assert {name for name in names if f"| `jets/{name}` |" in text} == names
     assert len(names) == text.count("\n| `jets/")

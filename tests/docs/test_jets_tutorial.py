@@ -2,8 +2,8 @@
 
 import pytest
 
-from .commands import changed
-from .test_guides import DOCS, runner
+from tests.docs.commands import changed
+from tests.docs.test_guides import DOCS, runner
 
 PAGE = DOCS / "jets-tutorial.md"
 SMALL = {"train.steps": 3, "train.batch": 8, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}

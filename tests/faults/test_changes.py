@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sciformer import plugin, registry
+from sciformer.recipe import plugin, registry
 from sciformer.run import Run
 from sciformer.train import checkpoint
-from sciformer.train.changes import Changed
+from sciformer.train.resume import Changed
 from tests.errors import refuses
+from tests.faults import fault
 from tests.train.tiny import assert_same, go, left, listening, text_recipe
-
-from . import fault
 
 
 @fault("the recipe changed since the last checkpoint", "refused with the difference; `--accept-changes` goes on")
@@ -111,7 +110,7 @@ def test_other_folder(tmp_path, texts, monkeypatch):
 
 PLUGIN = """
 from sciformer.objectives.next_token import NextToken
-from sciformer.registry import register
+from sciformer.recipe.registry import register
 
 @register("objective", "following")
 class Following(NextToken):
@@ -123,7 +122,7 @@ class Following(NextToken):
     "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
 )
 def test_missing_plugin(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
     monkeypatch.setattr(plugin, "LOADED", {})
     path = tmp_path / "following.py"
     path.write_text(PLUGIN)
@@ -135,7 +134,7 @@ def test_missing_plugin(tmp_path, monkeypatch):
             attempt()
     path.write_text(PLUGIN + "# changed\n")
     plugin.LOADED.clear()
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.BUILT_IN})
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
     changed = plugin.load(path)
     with refuses(path, given.sha256[:12], changed.sha256[:12]):
         go(recipe, tmp_path / "run", plugins=[changed])

@@ -12,9 +12,8 @@ from sciformer.run import Run
 from sciformer.train import checkpoint
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
+from tests.faults import fault
 from tests.train.tiny import assert_same, at_step, fate, go, listening, start, start_ranks
-
-from . import fault
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -16,6 +16,7 @@ from sciformer.objectives.base import Step
 from sciformer.run import Run
 from sciformer.train import checkpoint, engine
 from tests.errors import refuses
+from tests.faults import fault
 from tests.train.tiny import (
     STEPS,
     assert_near,
@@ -30,8 +31,6 @@ from tests.train.tiny import (
     noting,
     start_ranks,
 )
-
-from . import fault
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -11,9 +11,8 @@ import pytest
 from sciformer.run import Run
 from sciformer.train import checkpoint
 from sciformer.train.engine import Engine
+from tests.faults import fault
 from tests.train.tiny import BATCHES, STEPS, assert_near, assert_same, fate, go, in_ranks, left, noting, start
-
-from . import fault
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 

@@ -10,9 +10,8 @@ import pytest
 
 from sciformer.errors import Stopped
 from sciformer.train import checkpoint, signals
+from tests.faults import fault
 from tests.train.tiny import assert_near, assert_same, at_step, fate, go, left, start, start_ranks
-
-from . import fault
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 WATCHED = [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1]

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from .collect import PAGE, page
+from tests.faults.collect import PAGE, page
 
 
 def test_the_page_is_written_from_the_tests():

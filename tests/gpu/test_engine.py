@@ -9,8 +9,8 @@ import torch
 from sciformer.nn.losses import IGNORED, total_cross_entropy
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train import recorded
-from sciformer.train.update import Updater
+from sciformer.train import cuda_graph as recorded
+from sciformer.train.step import Updater
 
 pytestmark = pytest.mark.gpu
 

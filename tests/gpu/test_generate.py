@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.generate import RECORDED, generate, generate_many
-from sciformer.nn.kernels import compute, single
-from sciformer.nn.kernels.single import attend_one
-from sciformer.nn.patterns import Causal, Sight, Window
+from sciformer.generation.generate import RECORDED, generate, generate_many
+from sciformer.nn.attention.kernels import compute
+from sciformer.nn.attention.kernels import decode_step as single
+from sciformer.nn.attention.kernels.decode_step import attend_one
+from sciformer.nn.attention.masks import Causal, Sight, Window
+from sciformer.nn.attention.scores import ScaledDot
 from sciformer.nn.positions import Rotary, rotate
-from sciformer.nn.scores import ScaledDot
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 

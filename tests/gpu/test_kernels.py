@@ -17,8 +17,8 @@ from sciformer.nn import (
     Window,
     attend,
 )
-from sciformer.nn.kernels import choose
-from sciformer.nn.scores import ScaledDot
+from sciformer.nn.attention.kernels import choose
+from sciformer.nn.attention.scores import ScaledDot
 from tests.errors import refuses
 
 pytestmark = pytest.mark.gpu

@@ -1,158 +1,238 @@
-"""The drawings show the numbers they were given, under the labels they were given."""
+"""How far attention reaches and what receives it, against numbers made by hand."""
 
 import numpy as np
 import pytest
 import torch
-from matplotlib import _pylab_helpers
-from matplotlib.figure import Figure
 
-from sciformer.inspect import draw_heads, draw_pattern, draw_weights
-from sciformer.nn import Causal, Encoder, Global, Watch, Window
+from sciformer.assembly import Assembly
+from sciformer.inspect import attention as looking
+from sciformer.inspect import distance as depth
+from sciformer.inspect.attention import gather, look_at, received, times_uniform, title, weights_on
+from sciformer.inspect.distance import Reach, correlation, reach, reach_along, reaches
+from sciformer.objectives.base import Step
+from sciformer.recipe import Recipe
 from tests.errors import refuses
 
-
-def ticks(axis):
-    return [label.get_text() for label in axis.get_ticklabels()]
+LINE = np.abs(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
 
 
-def shown(axes):
-    return np.asarray(axes.images[0].get_array())
+def softmax(shape, mask=None, seed=0):
+    scores = np.random.default_rng(seed).normal(size=shape)
+    scores = scores if mask is None else np.where(mask, scores, -np.inf)
+    weights = np.exp(scores)
+    return weights / weights.sum(-1, keepdims=True)
 
 
-def panels(figure):
-    return [axes for axes in figure.axes if axes.images]
+# How far
 
 
-def test_weights_are_drawn_under_their_labels():
-    weights = torch.rand(2, 3)
-    axes = draw_weights(weights, ["a", "b"], ["x", "y", "z"], title="here")
-    np.testing.assert_allclose(shown(axes), weights.numpy(), rtol=1e-6)
-    assert (ticks(axes.yaxis), ticks(axes.xaxis)) == (["a", "b"], ["x", "y", "z"])
-    assert axes.get_title() == "here"
+def test_the_reach_of_known_heads():
+    uniform, own = np.full((5, 5), 0.2), np.eye(5)
+    one_left = np.eye(5, k=-1) + np.diag([1, 0, 0, 0, 0])  # the first has none at its left
+    found = reach(np.stack([uniform, own, one_left])[None], LINE)
+    assert found.heads == pytest.approx(np.array([[1.6, 0.0, 0.8]]))
+    assert found.uniform == pytest.approx([1.6])
 
 
-def test_a_square_matrix_needs_its_labels_once():
-    assert ticks(draw_weights(torch.eye(2), ["a", "b"]).xaxis) == ["a", "b"]
-    assert ticks(draw_weights(torch.ones(2, 3), ["a", "b"]).xaxis) != ["a", "b"]
+def test_the_baseline_sees_what_a_head_may_see():
+    causal = np.tril(np.ones((5, 5), bool))
+    found = reach(softmax((2, 3, 5, 5), causal), LINE)
+    by_hand = np.mean([np.mean(LINE[i, : i + 1]) for i in range(5)])
+    assert found.uniform == pytest.approx([by_hand] * 2)
+    assert found.heads.shape == (2, 3)
 
 
-def test_small_matrices_have_their_values_written_but_for_zeros():
-    axes = draw_weights([[0.25, 0.0], [float("nan"), -1.0]])
-    written = {text.get_position(): text.get_text() for text in axes.texts}
-    assert written == {(0, 0): "0.25", (0, 1): "nan", (1, 1): "-1.00"}  # (column, row)
-    assert not draw_weights(torch.rand(30, 30)).texts
+def test_padding_and_the_class_token_do_not_count():
+    plain = softmax((1, 2, 4, 4))
+    padded = np.zeros((1, 2, 5, 5))
+    padded[..., :4, :4], padded[..., 4, :4] = plain, 0.25
+    valid = np.array([[True] * 4 + [False]])
+    known = reach(plain, LINE[:4, :4])
+    assert reach(padded, LINE, valid).heads == pytest.approx(known.heads)
+    crowned = np.full((1, 2, 5, 5), 0.2)
+    crowned[..., 1:, 0], crowned[..., 1:, 1:] = 0.6, 0.4 * plain
+    assert reach(crowned, LINE[:4, :4], front=1).heads == pytest.approx(known.heads)
+    assert reach(crowned, LINE[:4, :4], front=1).uniform == pytest.approx(known.uniform)
 
 
-def test_labels_that_do_not_fit_are_left_out_at_even_steps():
-    labels = [str(i) for i in range(300)]
-    kept = ticks(draw_weights(torch.rand(300, 300), labels).yaxis)
-    assert 1 < len(kept) < 300
-    assert kept == labels[:: int(kept[1])]
+def test_what_has_no_reach():
+    assert np.isnan(reach(softmax((1, 1, 5, 5)), LINE, np.zeros((1, 5), bool)).heads).all()
+    assert np.isnan(reach(np.full((1, 1, 5, 5), np.nan), LINE).heads).all()
+    with refuses((1, 1, 1, 5)):
+        reach(np.ones((1, 1, 1, 5)) / 5, LINE)
+    with refuses("5 tokens", (1, 4, 4)):
+        reach(softmax((1, 1, 5, 5)), LINE[:4, :4])
+    with refuses("(B, H, N, M)", (5, 5)):
+        reach(np.eye(5), LINE)
 
 
-def test_written_values_stand_out_from_their_cell():
-    light, dark = draw_weights([[0.1, 0.9]]).texts
-    assert light.get_color() != dark.get_color() == "white"
+def test_distance_against_depth():
+    rising = {f"blocks.{i}": Reach(np.full((2, 3), 1.0 + i), np.ones(2)) for i in range(4)}
+    assert depth.depth(rising).correlation == pytest.approx(1)
+    assert depth.depth(rising).heads.shape == (4, 3)
+    assert np.isnan(depth.depth({"blocks.0": rising["blocks.0"]}).correlation)
+    assert np.isnan(depth.depth({}).correlation)
+    uneven = {"a": Reach(np.array([[1.0, 3.0]]), np.ones(1)), "b": Reach(np.array([[5.0]]), np.ones(1))}
+    assert depth.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
+    assert np.isnan(correlation([1, 1], [1, 2]))
+
+
+# At what
+
+
+def test_received_is_the_mean_over_queries_and_heads():
+    weights = softmax((2, 3, 5, 5))
+    assert received(torch.tensor(weights)) == pytest.approx(weights.mean((1, 2)))
+
+
+def test_uniform_attention_is_received_uniformly_also_under_a_causal_mask():
+    causal = np.tril(np.ones((5, 5)))
+    assert received((causal / causal.sum(1, keepdims=True))[None, None]) == pytest.approx(np.full((1, 5), 0.2))
+
+
+def test_a_query_that_asks_for_the_sample_has_its_own_row():
+    weights = softmax((2, 3, 5, 5))
+    assert received(weights, front=1) == pytest.approx(weights[:, :, 0, 1:].mean(1))
+    assert received(weights[:, :, :1]) == pytest.approx(weights[:, :, 0].mean(1))
+
+
+def test_samples_by_their_value():
+    x = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
+    assert [(value, rows.tolist()) for value, rows in gather(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
+    many = gather(np.arange(100.0)[::-1], most=4)
+    assert [value for value, _ in many] == [12.0, 37.0, 62.0, 87.0]
+    assert sorted(np.concatenate([rows for _, rows in many]).tolist()) == list(range(100))
+    assert gather(np.array([np.nan])) == []
+
+
+def test_names_of_maps():
+    assert title("blocks.0.attention") == "block 1"
+    assert title("pool.blocks.1.attention") == "pool, block 2"
+    assert title("pool.attention") == "pool"
+
+
+# Models
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("looking")
+    rng = np.random.default_rng(0)
+    columns = {"temperature": np.repeat([1.0, 2.0, 3.0], 10), "label": np.arange(30) % 2}
+    np.savez(folder / "a.npz", image=rng.normal(size=(30, 8, 8)), name=np.array(["a"] * 30), **columns)
+    (folder / "t.txt").write_text("a $b$ 日 text\n" * 20)
+    return folder
+
+
+def made(files, objective="classify", text=False, **model):
+    recipe = Recipe.of(
+        {
+            "data": {"kind": "arrays", "files": [str(files / "a.npz")], "split": {"valid": 0.0, "test": 0.0}},
+            "tokens": {"kind": "patches", "patch": 2},
+            "model": {"kind": "encoder", "dim": 16, "depth": 2, "heads": 2, **model},
+            "objective": {"kind": objective},
+        }
+        | ({"data": {"kind": "text", "files": [str(files / "t.txt")]}} if text else {})
+        | ({"tokens": {"kind": "text", "context": 12}} if text else {})
+    )
+    assembly = Assembly.open(recipe)
+    return Step(assembly.network(), assembly.objective).eval(), assembly, assembly.dataset("train")
+
+
+BLOCKS = ["blocks.0.attention", "blocks.1.attention"]
 
 
 @pytest.mark.parametrize(
-    ("weights", "options", "limits"),
+    ("pool", "maps"),
     [
-        ([[0.2, 0.5]], {}, (0.0, 0.5)),
-        ([[-2.0, 0.5]], {}, (-2.0, 0.5)),
-        ([[0.2, 0.5]], {"low": -1, "high": 1}, (-1.0, 1.0)),
-        ([[0.0, 0.0]], {}, (0.0, 1.0)),
-        ([[float("inf"), 0.5]], {}, (0.0, 0.5)),
+        ("mean", BLOCKS),
+        ("class_token", BLOCKS),
+        ("attention", [*BLOCKS, "pool.attention"]),
+        ("class_attention", [*BLOCKS, "pool.blocks.0.attention", "pool.blocks.1.attention"]),
     ],
 )
-def test_ends_of_the_colour_map(weights, options, limits):
-    assert draw_weights(weights, **options).images[0].get_clim() == limits
+def test_every_pooling_is_looked_at(files, pool, maps):
+    step, assembly, dataset = made(files, pool=pool)
+    look = look_at(step, assembly, dataset.batch(np.arange(3)))
+    assert list(look.watch.attention) == maps
+    assert look.front == (pool == "class_token")
+    far = reaches(look, assembly)
+    assert list(far) == BLOCKS
+    assert all(each.heads.shape == (3, 2) and (each.heads > 0).all() for each in far.values())
+    assert far[BLOCKS[0]].uniform == pytest.approx(np.full(3, far[BLOCKS[0]].uniform[0]))
+    on = weights_on(look, 1)
+    assert list(on) == maps
+    assert all(weights.shape == (16,) and 0 < weights.sum() <= 1 + 1e-6 for weights in on.values())
+    figure = looking.draw_attention(look, assembly, 0)
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["sample", *map(title, maps)]
+    assert len(looking.draw_matrices(look, assembly, 0).axes) == 5
+    assert depth.draw_reach(far).axes[0].get_xlabel() == "block"
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.bool])
-def test_any_tensor_is_taken(dtype):
-    weights = torch.eye(3).to(dtype)
-    if dtype.is_floating_point:
-        weights.requires_grad_()
-    np.testing.assert_array_equal(shown(draw_weights(weights)), np.eye(3))
+def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
+    step, assembly, dataset = made(files, "masked", pool="attention")
+    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    hidden = look.seen.stream.columns["hidden"]
+    assert hidden.any()
+    assert (look.seen.stream.columns["patch"][hidden] == 0).all()
+    assert list(look.watch.attention) == BLOCKS
 
 
-def test_drawing_into_given_axes_leaves_the_others_alone():
-    left, right = Figure().subplots(1, 2)
-    assert draw_weights(torch.eye(2), axes=left) is left
-    assert draw_pattern(Causal(), 3, right) is right
-    assert len(left.images) == len(right.images) == 1
+@pytest.mark.parametrize("trunk", ["lstm", "convolution"])
+def test_rivals_have_no_attention(files, trunk):
+    step, assembly, dataset = made(files, trunk=trunk)
+    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    assert look.watch.attention == {}
+    assert reaches(look, assembly) == {}
+    assert weights_on(look, 0) == {}
+    assert len(looking.draw_attention(look, assembly, 0).axes) == 1
+    assert reach_along(step, assembly, [dataset], "temperature") is None
 
 
-def test_no_figure_is_kept():
-    before = len(_pylab_helpers.Gcf.figs)
-    draw_heads(torch.rand(2, 3, 3))
-    assert len(_pylab_helpers.Gcf.figs) == before
+def test_text_of_different_lengths(files):
+    step, assembly, _ = made(files, "next_token", text=True, kind="decoder")
+    texts = np.empty(3, object)
+    texts[:] = ["a b$", "a", "b text"]
+    look = look_at(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
+    assert look.seen.stream.lengths.tolist() == [3, 0, 5]
+    far = reaches(look, assembly)[BLOCKS[0]]
+    alone = look_at(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
+    assert far.heads.shape == (2, 2)  # the one without a token has none
+    assert far.heads[0] == pytest.approx(reaches(alone, assembly)[BLOCKS[0]].heads[0])
+    assert [len(weights_on(look, row).get(BLOCKS[1], [])) for row in range(3)] == [3, 0, 5]
+    figure = looking.draw_attention(look, assembly, 2)
+    figure.draw_without_rendering()
+    assert len(figure.axes) == 3
 
 
-@pytest.mark.parametrize(
-    ("call", "mentions", "hint"),
-    [
-        (lambda: draw_weights(torch.rand(3)), ["(N, M)", (3,)], ""),
-        (lambda: draw_weights(torch.rand(1, 2, 3, 3)), [(1, 2, 3, 3)], "weights[0, 0]"),
-        (lambda: draw_weights(torch.rand(0, 3)), [(0, 3)], ""),
-        (lambda: draw_weights(torch.eye(3), ["a", "b"]), ["3 rows", (3, 3), 2], ""),
-        (lambda: draw_weights(torch.eye(3), list("abc"), list("abcd")), ["3 columns", (3, 3), 4], ""),
-        (lambda: draw_heads(torch.rand(5, 2, 3, 3)), ["(H, N, M)", (5, 2, 3, 3)], "weights[0]"),
-        (lambda: draw_heads({"block 7": torch.rand(3, 3)}), ["'block 7'", (3, 3)], ""),
-        (lambda: draw_heads({}), [], "Watch"),
-        (lambda: draw_heads(torch.rand(2, 3, 3), titles=["one"]), ["1 titles", "2 panels"], ""),
-        (lambda: draw_heads(torch.rand(2, 3, 3), list("ab")), ["3 rows", (3, 3), 2], ""),
-        (lambda: draw_heads(torch.rand(2, 3, 3), across=0), ["across", 0], ""),
-        (lambda: draw_pattern(Causal(), 0), ["0 queries"], ""),
-    ],
-)
-def test_mistakes_are_answered(call, mentions, hint):
-    with refuses(*mentions, hint=hint) as caught:
-        call()
-    assert bool(caught.value.hint) == bool(hint)
+def test_reach_along_a_column(files):
+    step, assembly, dataset = made(files)
+    found = reach_along(step, assembly, [dataset], "temperature", samples_per_value=4)
+    assert found.values.tolist() == [1, 2, 3]
+    look = look_at(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
+    heads = reaches(look, assembly)[BLOCKS[1]].heads
+    assert found.mean[BLOCKS[1]][1] == pytest.approx(heads.mean(0))
+    assert found.deviation[BLOCKS[1]][1] == pytest.approx(heads.std(0))
+    assert found.uniform.shape == (3,)
+    assert depth.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
+    for column in ("name", "nothing"):
+        with refuses(column):
+            reach_along(step, assembly, [dataset], column)
 
 
-def test_heads_share_one_colour_scale():
-    weights = torch.stack([0.1 * torch.eye(3), 0.9 * torch.eye(3)])
-    first, second = panels(draw_heads(weights, list("abc")))
-    assert first.images[0].get_clim() == second.images[0].get_clim() == (0.0, pytest.approx(0.9))
-    assert (first.get_title(), second.get_title()) == ("head 1", "head 2")
+def test_looking_changes_nothing(files):
+    step, assembly, dataset = made(files)
+    step.train()
+    before = {name: weight.clone() for name, weight in step.state_dict().items()}
+    look_at(step, assembly, dataset.batch(np.arange(2)))
+    assert step.training
+    assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())
 
 
-def test_heads_wrap_into_lines():
-    figure = draw_heads(torch.rand(5, 2, 2), list("ab"), across=3, titles=list("vwxyz"))
-    drawn = panels(figure)
-    assert [axes.get_title() for axes in drawn] == list("vwxyz")
-    lines = [axes.get_subplotspec().rowspan.start for axes in drawn]
-    assert lines == [0, 0, 0, 1, 1]
-    labelled = [axes.xaxis.get_tick_params()["labelbottom"] for axes in drawn]
-    assert labelled == [False, False, True, True, True]  # where no panel stands below
-    assert [axes.yaxis.get_tick_params()["labelleft"] for axes in drawn] == [True, False, False, True, False]
-
-
-def test_many_cells_get_a_colour_bar_instead_of_numbers():
-    few, many = draw_heads(torch.rand(2, 3, 3)), draw_heads(torch.rand(4, 9, 9))
-    assert (len(few.axes), len(many.axes)) == (2, 5)
-    assert panels(few)[0].texts
-    assert not panels(many)[0].texts
-
-
-def test_what_a_watch_saw_is_drawn_block_by_block(tmp_path):
-    watch, encoder = Watch(), Encoder(8, depth=3, heads=2)
-    encoder(torch.randn(1, 4, 8), watch=watch)
-    figure = draw_heads({name: weights[0] for name, weights in watch.attention.items()}, list("abcd"))
-    drawn = panels(figure)
-    assert len(drawn) == 6
-    assert drawn[3].get_title() == "blocks.1.attention, head 2"
-    np.testing.assert_allclose(shown(drawn[3]), watch.attention["blocks.1.attention"][0, 1].detach(), rtol=1e-6)
-    figure.savefig(tmp_path / "heads.png")
-    assert (tmp_path / "heads.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize("pattern", [Causal(), Window(2), Causal() & Window(1), Window(1) | Global(2)])
-@pytest.mark.parametrize(("n", "keys"), [(1, 1), (7, 7), (3, 8)])
-def test_patterns_are_drawn_as_their_mask(pattern, n, keys):
-    axes = draw_pattern(pattern, n, keys=keys)
-    np.testing.assert_array_equal(shown(axes), pattern.mask(n, keys).numpy())
-    assert axes.get_title() == repr(pattern)
+def test_what_is_left_out_of_a_trunk_counts_in_no_share():
+    plain = softmax((1, 2, 3, 3))
+    wide = np.zeros((1, 2, 5, 5))  # the tokens 1 and 3 are hidden: nobody looks at them, and they look at nobody
+    wide[np.ix_([0], [0, 1], [0, 2, 4], [0, 2, 4])] = plain
+    assert received(wide)[0, [0, 2, 4]] == pytest.approx(received(plain)[0])
+    assert times_uniform(received(wide)[0]).sum() == pytest.approx(3)
+    assert times_uniform(np.full(4, 0.25)) == pytest.approx(1)

@@ -5,14 +5,13 @@ import pytest
 import torch
 from torch import nn
 
+from sciformer.inspect.attention import look_at
 from sciformer.inspect.attribution import answers, attribute, entering, relevance, told, weighted
 from sciformer.inspect.faithfulness import scored
-from sciformer.inspect.looking import look_at
-from sciformer.nn.attention import Attention
+from sciformer.nn.attention.attention import Attention
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..tokens.jets_table import jets
-from .test_heads import PARTICLES, PATCHES, assembled
+from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
 
 IMAGES = {"image": np.random.default_rng(0).normal(size=(4, 4, 6))}
 

@@ -4,25 +4,27 @@ import numpy as np
 import pytest
 
 from sciformer.data.batch import Stream
-from sciformer.evaluate import answer
+from sciformer.evaluation.evaluate import answer
 from sciformer.inspect.faithfulness import (
     LEAST,
     RANDOM,
+    affordable,
+    as_numbers,
     chosen,
     draw_faithfulness,
+    draw_reasons,
     faithfulness,
     likeliest,
     ratios,
     removable,
+    summary,
     takes_any,
     without,
 )
-from sciformer.inspect.reasons import affordable, as_numbers, draw_reasons, summary
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..tokens.jets_table import jets
-from .test_attribution import IMAGES, looking_at_one
-from .test_heads import PARTICLES, PATCHES, assembled
+from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
+from tests.inspect.test_attribution import IMAGES, looking_at_one
 
 
 def test_the_highest_are_chosen_one_or_more_and_never_all():

@@ -4,14 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.source import Lists
-from sciformer.inspect.frame import two
+from sciformer.data.columns import Lists
+from sciformer.inspect.plots.style import two
 from sciformer.inspect.positions import compare, draw_positions, position_similarity, similarity
 from sciformer.nn import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal
 from sciformer.nn.positions import grid
-
-from ..tokens.jets_table import jets
-from .test_heads import PARTICLES, PATCHES, assembled
+from tests.domains.jets.jets_table import jets
+from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
 
 
 def test_cosines_by_hand():

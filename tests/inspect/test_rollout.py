@@ -4,12 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.inspect.looking import look_at
+from sciformer.inspect.attention import look_at
 from sciformer.inspect.rollout import chain, follow, halved, rolled, rollout
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..tokens.jets_table import jets
-from .test_heads import PARTICLES, PATCHES, assembled
+from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
 
 LEFT = np.array([[[1.0, 0, 0], [1, 0, 0], [0, 1, 0]]])  # each looks at its left neighbour, the first at itself
 

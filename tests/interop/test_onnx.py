@@ -7,16 +7,18 @@ import onnxruntime
 import pytest
 import torch
 
-from sciformer.cli import main
+from sciformer.cli.main import main
 from sciformer.data.batch import Inputs, View
-from sciformer.data.source import Data, Lists, Memory, Splits, select
-from sciformer.interop import export_model, onnx, onnx_inputs
+from sciformer.data.columns import Lists, select
+from sciformer.data.source import Data, Memory, Splits
+from sciformer.interop import export_model, formats
+from sciformer.interop.onnx import export as onnx
+from sciformer.interop.onnx import inputs as onnx_inputs
 from sciformer.recipe import Recipe
-from sciformer.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import Run, train
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..tokens.jets_table import jets
 
 MODEL = {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "pool": "class_attention"}
 TRAIN = {"steps": 1, "batch": 8, "warmup": 1, "device": "cpu"}
@@ -176,6 +178,30 @@ def test_what_is_there_stays(runs, tmp_path):
     (tmp_path / "o" / "mine.txt").write_text("x")
     with refuses("mine.txt", file=tmp_path / "o", hint="--out"):
         export_model(run, tmp_path / "o", "onnx", overwrite=True)
+
+
+def test_tokens_without_a_format_of_their_field(runs, tmp_path):
+    run, _, _ = runs("particles")
+    for format in ("", *formats()[:-1]):
+        with refuses("text", "patches", "particles", key="tokens.kind", hint="--format onnx"):
+            export_model(run, tmp_path / "o", format)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_vocabulary_lies_beside_a_graph(tmp_path):
+    (tmp_path / "t.tsv").write_text("".join(f"{'ab'[i % 2]}\t{'to be or not'[: i + 2]}\n" for i in range(10)))
+    sections = {
+        "data": {"kind": "lines", "files": [str(tmp_path / "t.tsv")], "columns": ["label", "text"]},
+        "tokens": {"kind": "text", "context": 16},
+        "model": MODEL,
+        "objective": {"kind": "classify"},
+        "train": TRAIN,
+    }
+    run, out = train(Recipe.of(sections), tmp_path / "run", show=False, report=False), tmp_path / "o"
+    export_model(run, out, "onnx")
+    run.assembly.tokens["tokens"].save(tmp_path / "same.json")
+    assert (out / "tokenizer.json").read_text() == (tmp_path / "same.json").read_text()
+    export_model(run, out, "onnx", overwrite=True)
 
 
 def test_a_graph_that_answers_otherwise_is_not_written(runs, tmp_path, monkeypatch):

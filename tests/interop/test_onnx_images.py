@@ -5,13 +5,13 @@ import json
 import numpy as np
 import onnxruntime
 
-from sciformer.embed import embed
-from sciformer.interop import export_model, onnx_inputs
+from sciformer.evaluation.embed import embed
+from sciformer.interop import export_model
+from sciformer.interop.onnx import inputs as onnx_inputs
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.errors import refuses
-
-from .test_onnx import TRAIN, shake
+from tests.interop.test_onnx import TRAIN, shake
 
 RESIDUAL = {"kind": "encoder", "trunk": "resnet2d", "stages": [1, 1], "dim": 4}
 AUTOENCODER = {"kind": "masked_autoencoder", "dim": 8, "depth": 1, "heads": 2, "pool": "class_token"}

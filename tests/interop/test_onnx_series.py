@@ -7,13 +7,13 @@ import onnxruntime
 import pytest
 import torch
 
-from sciformer.data.source import Data, Lists, Memory, Splits, select
+from sciformer.data.columns import Lists, select
+from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model
 from sciformer.recipe import Recipe
-from sciformer.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
-
-from ..tokens.curves_table import curves
+from tests.domains.lightcurves.curves_table import curves
 
 LENGTHS = np.random.default_rng(0).integers(3, 20, 24)
 

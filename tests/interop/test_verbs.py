@@ -6,10 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sciformer.cli import main
+from sciformer.cli.main import main
 from sciformer.run import Run
-
-from .theirs import CORPUS, difference, make, save, transformers
+from tests.domains.text.interop.theirs import CORPUS, difference, make, save, transformers
 
 LINES = CORPUS * 3
 

@@ -7,22 +7,22 @@ import pytest
 import torch
 
 from sciformer.data.batch import Batch
-from sciformer.data.chance import Chance
-from sciformer.embed import embed
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.domains.jets.tokens import Particles
+from sciformer.domains.lightcurves.tokens import Observations
+from sciformer.evaluation.embed import embed
 from sciformer.models.encoder import Encoder, EncoderNetwork
 from sciformer.models.masked_autoencoder import MaskedAutoencoder
 from sciformer.nn import Watch
-from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.base import Step
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.tokens.observations import Observations
-from sciformer.tokens.particles import Particles
 from sciformer.train.weights import named
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..objectives.examples import make, ready, shaken
-from ..tokens.jets_table import jets
+from tests.objectives.examples import make, ready, shaken
 
 SIZE = {"dim": 8, "depth": 2, "heads": 2, "decoder_depth": 1}
 DOMAINS = ("text", "patches", "particles", "observations")
@@ -47,7 +47,7 @@ def example(domain, share=0.75):
 
 
 def curves(rng, lengths):
-    from sciformer.data.source import Lists
+    from sciformer.data.columns import Lists
 
     total = int(lengths.sum())
     times = np.concatenate([np.sort(rng.uniform(0, 50, n)) for n in lengths])

@@ -8,21 +8,21 @@ import pytest
 import torch
 import yaml
 
-from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
 from sciformer.data.source import Memory
+from sciformer.domains.jets.tokens import Particles
 from sciformer.models.base import parameters
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.models.trunks import CLOUDS
-from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
-from sciformer.registry import find
-from sciformer.tokens.particles import Particles
+from sciformer.recipe.registry import find
+from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
-
-from ..objectives.examples import make, ready, shaken
-from ..tokens.jets_table import jets
+from tests.objectives.examples import make, ready, shaken
 
 COUNTS = {
     "pfn": 86_154,
@@ -37,7 +37,7 @@ CLASSES = ["H4q", "Hbb", "Hcc", "Hgg", "Hqql", "QCD", "Tbl", "Tbqq", "Wqq", "Zqq
 
 def shipped(name):
     """Tokens, model and objective of a recipe, with the ten classes."""
-    text = (importlib.resources.files("sciformer") / "recipes" / "jets" / f"{name}.yaml").read_text()
+    text = (importlib.resources.files("sciformer.domains.jets") / "recipes" / f"{name}.yaml").read_text()
     sections = {key: section for key, section in yaml.safe_load(text).items() if key not in ("about", "data", "train")}
     made = {key: find(key, section["kind"]).model_validate(section) for key, section in sections.items()}
     made["objective"].state.update(classes=CLASSES, counts=[1] * 10)

@@ -12,8 +12,7 @@ from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from tests.errors import refuses
-
-from ..objectives.examples import make, ready, shaken
+from tests.objectives.examples import make, ready, shaken
 
 DOMAINS = ("text", "patches")
 TRUNKS = ("transformer", "rnn", "gru", "lstm", "convolution")

@@ -4,8 +4,7 @@ from torch import nn
 
 from sciformer.nn import MLP, NORMFORMER, Block, Causal, ClassBlock, Documents, DropPath, Ragged, Sight, make_norm
 from tests.errors import refuses
-
-from .parity import CLOSE, assert_close, copy_block, shake
+from tests.nn.parity import CLOSE, assert_close, copy_block, shake
 
 LAYER = {"batch_first": True, "dropout": 0.0, "dim_feedforward": 40}
 

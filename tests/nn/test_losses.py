@@ -3,8 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
-
-from .parity import assert_close
+from tests.nn.parity import assert_close
 
 
 def example(dtype, n=29, ignored=0.3):

@@ -27,8 +27,7 @@ from sciformer.nn import (
     grid,
 )
 from tests.errors import refuses
-
-from .parity import shake
+from tests.nn.parity import shake
 
 X = torch.randn(2, 5, 16)
 Q = torch.randn(1, 2, 5, 8)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sciformer.nn import Attention, Fourier, MeanPool, Ragged, Rotary, Sight, ValueHead, Watch, attend, weigh
-from sciformer.nn.scores import ScaledDot
+from sciformer.nn.attention.scores import ScaledDot
 
 
 def test_the_reference_scales_before_half_precision_overflows():

@@ -20,8 +20,7 @@ from sciformer.nn import (
     Watch,
 )
 from tests.errors import refuses
-
-from .parity import shake
+from tests.nn.parity import shake
 
 POOLS = {
     "mean": MeanPool,

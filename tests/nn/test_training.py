@@ -16,8 +16,7 @@ from sciformer.nn import (
     TagHead,
     ValueHead,
 )
-
-from .parity import shake
+from tests.nn.parity import shake
 
 X = torch.randn(4, 6, 16)
 RATED = {

@@ -17,8 +17,7 @@ from sciformer.nn import (
     Window,
 )
 from tests.errors import refuses
-
-from .parity import CLOSE, assert_close, copy_block, shake
+from tests.nn.parity import CLOSE, assert_close, copy_block, shake
 
 
 @pytest.mark.parametrize("score", ["scaled_dot", "additive", "content", "general", "dot"])

@@ -8,8 +8,7 @@ import torch
 from sciformer.nn import Attention, Decoder, Encoder, Fourier, Modulation, Rotary, Sinusoidal, Unpaired, Watch
 from sciformer.nn.positions import rotate
 from tests.errors import refuses
-
-from .parity import shake
+from tests.nn.parity import shake
 
 ZERO = torch.zeros(1, 7, 12).double()
 TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()

@@ -3,16 +3,16 @@
 import numpy as np
 import torch
 
-from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
 from sciformer.data.source import Memory
-from sciformer.objectives.base import prepare
+from sciformer.domains.images.tokens import Patches
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.masked import Masked
 from sciformer.objectives.next_token import NextToken
 from sciformer.objectives.regress import Regress
-from sciformer.tokens.patches import Patches
-from sciformer.tokens.text import Text, as_table
 
 COUNT = 7
 TEXTS = ["abacus", "", "a", "cabbage face", "deaf bee", "ad", "fade a bed"]

@@ -3,16 +3,16 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.data.chance import Chance
-from sciformer.evaluate import answer, judge
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.evaluation.evaluate import answer, judge
 from sciformer.models.encoder import Encoder
 from sciformer.nn import Gaussian
-from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
 from tests.errors import refuses
-
-from .examples import COUNT, OBJECTIVES, TRUTH, make, make_table, ready, shaken
+from tests.objectives.examples import COUNT, OBJECTIVES, TRUTH, make, make_table, ready, shaken
 
 
 def step_of(parts):

@@ -3,17 +3,17 @@ import pytest
 import torch
 
 from sciformer.data.batch import Batch, Stream, View
-from sciformer.data.chance import Chance
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.nn.ragged import Ragged
-from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.base import Step
 from sciformer.objectives.masked import Masked, _rows
 from sciformer.objectives.next_token import NextToken
 from sciformer.tokens.base import Tokens
 from tests.errors import refuses
-
-from .examples import make, ready, shaken
+from tests.objectives.examples import make, ready, shaken
 
 HIDING = {
     "masked": Masked(kind="masked", share=0.4),

@@ -5,13 +5,12 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.evaluate import answer
+from sciformer.domains.text.tokens import as_table
+from sciformer.evaluation.evaluate import answer
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.tokens.text import as_table
-
-from .examples import shaken
+from tests.objectives.examples import shaken
 
 GOOD, BAD, OTHER = ["fine", "lovely", "great"], ["dull", "awful", "poor"], ["a", "film", "the", "plot", "is"]
 

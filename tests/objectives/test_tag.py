@@ -5,15 +5,14 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.data.source import Lists
-from sciformer.evaluate import answer, judge
+from sciformer.data.columns import Lists
+from sciformer.evaluation.evaluate import answer, judge
 from sciformer.metrics import entity_f1
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
-
-from .examples import shaken
+from tests.objectives.examples import shaken
 
 SENTENCES = [
     ("Anna saw Berlin", "B-person O B-place"),
@@ -41,7 +40,7 @@ def recipe_of(tmp_path, unit="words", context=16, **changes):
     files = {part: [write(tmp_path / f"{part}.conll", SENTENCES)] for part in ("train", "valid")}
     recipe = Recipe.of(
         {
-            "data": {"kind": "columns", "files": files["train"], "valid": files["valid"]},
+            "data": {"kind": "conll", "files": files["train"], "valid": files["valid"]},
             "tokens": {"kind": "text", "column": "words", "unit": unit, "context": context},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2, "position": "none"},
             "objective": {"kind": "tag"},
@@ -184,7 +183,7 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])
     assert [" ".join(one) for one in predicted["tags"]] == [tags for _, tags in SENTENCES]
-    from sciformer.answers import write_answers
+    from sciformer.evaluation.predictions import write_answers
 
     assert write_answers(tmp_path / "p.csv", predicted) == 5
     assert (tmp_path / "p.csv").read_text().splitlines()[2] == "the river Spree,O O B-place,O O B-place"

@@ -5,17 +5,16 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from sciformer.answers import flat
-from sciformer.evaluate import judge
+from sciformer.evaluation.evaluate import judge
+from sciformer.evaluation.predictions import flat
 from sciformer.metrics import METRICS
 from sciformer.models.encoder import Encoder
 from sciformer.nn import QuantileHead, pinball
 from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
-
-from .examples import COUNT, TRUTH, make, ready, shaken
-from .test_answers import assembly_of
+from tests.objectives.examples import COUNT, TRUTH, make, ready, shaken
+from tests.objectives.test_answers import assembly_of
 
 LEVELS = [0.025, 0.16, 0.5, 0.84, 0.975]
 
@@ -48,7 +47,7 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
     target = 5 + 3 * x[:, 0, 0] + rng.exponential(1.0, 600)
     from sciformer.data.dataset import Dataset
     from sciformer.data.source import Memory
-    from sciformer.tokens.patches import Patches
+    from sciformer.domains.images.tokens import Patches
 
     table = {"image": x, "target": target}
     tokens = {"tokens": Patches(kind="patches", patch=2)}

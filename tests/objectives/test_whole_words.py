@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
-from sciformer.data.chance import Chance
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.encoder import Encoder
-from sciformer.objectives.base import Step, prepare
+from sciformer.objectives.base import Step
 from sciformer.objectives.masked import PLACES, Masked, first_of
 from sciformer.tokens.base import Readout
-from sciformer.tokens.text import Text, as_table
 from tests.errors import refuses
-
-from .examples import make, ready, shaken
+from tests.objectives.examples import make, ready, shaken
 
 WORDS = ["the cat sat on the mat", "unbelievable", "a", "", "cats cat the mat sat unbelievably on on"]
 

@@ -19,8 +19,7 @@ from sciformer.errors import UserError
 from sciformer.train import checkpoint
 from sciformer.train.checkpoint import load, save, steps
 from tests.errors import refuses
-
-from . import at_call, contents, get, in_child, names, put
+from tests.train import at_call, contents, get, in_child, names, put
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 

@@ -10,22 +10,20 @@ from functools import partial
 import pytest
 import torch
 
-from sciformer import registry
 from sciformer.assembly import Assembly
+from sciformer.domains.images.tokens import Patches
 from sciformer.models.decoder import Decoder, DecoderNetwork
-from sciformer.recipe import Recipe
+from sciformer.recipe import Recipe, registry
 from sciformer.run import Run, train
-from sciformer.tokens.patches import Patches
 from sciformer.train import checkpoint
+from sciformer.train.config import NEUTRAL, Train
+from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
-from sciformer.train.parallel import Ranks
 from sciformer.train.progress import Teller
-from sciformer.train.settings import NEUTRAL, Train
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
-
-from .tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
+from tests.train.tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
 
 
 def engine(recipe, folder):

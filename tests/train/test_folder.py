@@ -13,8 +13,7 @@ import pytest
 from sciformer.train import folder as module
 from sciformer.train.folder import Folder
 from tests.errors import refuses
-
-from . import at_call, in_child, names
+from tests.train import at_call, in_child, names
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 

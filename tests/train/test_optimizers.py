@@ -10,12 +10,11 @@ from torch import nn
 
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
+from sciformer.train.config import Train
+from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer, scales
-from sciformer.train.parallel import Ranks
-from sciformer.train.settings import Train
-from sciformer.train.update import Updater
-
-from ..objectives.examples import make, ready
+from sciformer.train.step import Updater
+from tests.objectives.examples import make, ready
 
 CPU = torch.device("cpu")
 

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 
 from sciformer.data.loader import Fetch
+from sciformer.train.config import Train
+from sciformer.train.distributed import place
 from sciformer.train.optimizers import Ranger, make_optimizer, optimizer_state, rate, restore_optimizer
-from sciformer.train.parallel import place
-from sciformer.train.settings import Train
-
-from .tiny import STEPS, assert_same, at_step, fate, go, image_recipe, left, start, text_recipe
+from tests.train.tiny import STEPS, assert_same, at_step, fate, go, image_recipe, left, start, text_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 CPU = torch.device("cpu")

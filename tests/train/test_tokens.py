@@ -7,25 +7,25 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.check import check
+from sciformer.check.check import check
 from sciformer.data.batch import Batch, Stream
-from sciformer.data.chance import Chance
 from sciformer.data.dataset import Dataset
-from sciformer.data.order import Budget, Packed, arrange
+from sciformer.data.prepare import prepare
+from sciformer.data.random import Chance
+from sciformer.data.sampler import Budget, Packed, arrange
 from sciformer.data.source import Memory
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.models.encoder_decoder import EncoderDecoder
-from sciformer.objectives.base import Step, prepare
-from sciformer.objectives.translate import Translate
-from sciformer.tokens.text import Text, as_table
+from sciformer.objectives.base import Step
+from sciformer.objectives.seq2seq import Translate
+from sciformer.train.config import Train
+from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.parallel import Ranks
-from sciformer.train.settings import Train
-from sciformer.train.update import Updater
-
-from ..objectives.examples import make, ready
-from .tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
+from sciformer.train.step import Updater
+from tests.objectives.examples import make, ready
+from tests.train.tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
 
 CPU = torch.device("cpu")
 SMALL = {"dim": 8, "depth": 2, "heads": 2}

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sciformer.train import checkpoint
-from sciformer.train.parallel import place
+from sciformer.train.distributed import place
 from sciformer.train.weights import load_weights, mean_of, named, put, save_weights
 from tests.errors import refuses
 

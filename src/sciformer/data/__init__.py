@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .readers.curve_memory import curves as curves
-    from .readers.curve_memory import write_curves as write_curves
+    from .readers.series.memory import curves as curves
+    from .readers.series.memory import write_curves as write_curves
 
 if not TYPE_CHECKING:  # imported when they are asked for
 
     def __getattr__(name: str) -> Any:
         if name not in ("curves", "write_curves"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .readers import curve_memory
+        from .readers.series import memory as curve_memory
 
         return getattr(curve_memory, name)

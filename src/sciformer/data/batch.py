@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from .inputs import Inputs, Valid, View, filled, numeric, packed_view, padded_view, tensor_of
+from .collate import Inputs, Valid, View, filled, numeric, packed_view, padded_view, tensor_of
 
 __all__ = ["Batch", "Inputs", "Stream", "Valid", "View", "describe", "join"]
 

@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
 from .batch import Batch, Stream, join
-from .items import ITEMS as ITEMS
-from .items import labelled
-from .source import Lists, Source, known, rows_of
+from .columns import Lists, rows_of
+from .source import Source, known
+from .token_labels import ITEMS as ITEMS
+from .token_labels import labelled
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
-    from .chance import Chance
+    from .random import Chance
 
 Array = NDArray[Any]
 

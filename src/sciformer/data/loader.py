@@ -24,10 +24,11 @@ from torch.utils.data import Dataset as TorchDataset
 
 from ..errors import UserError
 from .batch import Batch
-from .chance import Chance
 from .dataset import Dataset
-from .mixing import partners
-from .order import Order, share
+from .mixup import partners
+from .prepare import prepare
+from .random import Chance
+from .sampler import Order, share
 
 if TYPE_CHECKING:
     from ..objectives.base import Objective
@@ -58,8 +59,6 @@ class Fetch(TorchDataset[Batch]):
             )
 
     def __getitem__(self, step: int) -> Batch:
-        from ..objectives.base import prepare
-
         epoch, inside = self.order.at(step)
         whole = self.order(epoch, inside)
         ids = share(whole, self.rank, self.world)

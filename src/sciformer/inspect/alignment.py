@@ -21,8 +21,8 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..nn import Watch
-from .attention import draw_heads
-from .looking import plain, title
+from .attention import plain, title
+from .plots.attention import draw_heads
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -52,7 +52,7 @@ class Alignment(NamedTuple):
 @torch.inference_mode()
 def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     """How a run aligns a line with its own translation of it, or with another that is given."""
-    from ..translate import translate
+    from ..generation.translate import translate
 
     if not line.strip():
         raise UserError("the sentence to align is empty")

@@ -1,208 +1,242 @@
-"""Attention as pictures: who looks at whom and how much, and who may look at whom.
+"""What a trained model looks at: its attention, drawn on samples.
 
-A row is a query, a column is a key. One colour map serves everywhere, from white (nothing) to dark blue (most); it
-differs in lightness alone, so that it can be read in grey and by the colour-blind. Figures are made without pyplot and
-keep no global state: `axes.figure.savefig("weights.png")` writes one.
+    look = look_at(step, assembly, dataset.batch(ids))
+    draw_attention(look, assembly, 0)
+
+Nothing here knows what a token is: where tokens stand, what they are called and how a sample is drawn, the tokens say.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..data.random import Chance
 from ..errors import UserError
-from ..nn.patterns import Documents, Pattern
+from ..nn import ClassToken, FirstPool, LastPool, Watch
+from .plots.attention import FONT, draw_heads
+from .plots.panels import few_ticks, join_legends, shrink
 
-Numbers = Tensor | NDArray[Any] | Sequence[Any]
-Labels = Sequence[str] | None
-Matrix = NDArray[np.float64]
-Panel = tuple[str, Matrix]
-
-COLOURS = "Blues"
-CELL = 0.36  # inches of a cell, where there are few
-PANEL, PAGE = 6.0, 16.0  # inches of a panel and of a line of panels at most
-FONT, SMALLEST = 8.0, 5.0  # points
-WRITTEN = 150  # cells of a picture, up to which their values are written
+Array = NDArray[Any]
+Floats = NDArray[np.float64]
+Panel = tuple[str, Batch, Floats | None]
+VALUES = 40  # places along a column, above which neighbouring samples are put together
+MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
+LETTERS = 48  # words in a line of a wide drawing, about
+ANSWERING = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
-def draw_weights(
-    weights: Numbers,
-    rows: Labels = None,
-    columns: Labels = None,
-    axes: Axes | None = None,
-    *,
-    title: str | None = None,
-    low: float | None = None,
-    high: float | None = None,
-) -> Axes:
-    """A heat map of weights (N, M) with a label for each row and column, into `axes` or into a figure of its own.
+class Look(NamedTuple):
+    """Samples as the model saw them (hidden tokens hidden, values raw), and its attention."""
 
-    columns    the labels of `rows` unless given, where the matrix is square
-    low, high  the ends of the colour map: 0 (or the least value, if it is negative) and the greatest unless given
+    seen: Batch
+    watch: Watch
+    front: int  # tokens before the sample's own in self-attention: 1 with a class token
+    asks: str = "mean"  # which tokens answer, where no pooling attends: class, first, last, or the mean of all
 
-    In a small matrix the values are written into the cells, but for those that round to zero. In a large one, labels
-    that would not fit are left out at even steps.
+
+def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
+    """One forward pass over a prepared batch, watched: attention maps (B, H, N, M) by name, in order of depth.
+
+    A trunk without attention (recurrent, convolution) leaves none, unless its pooling attends; nor does one that looks
+    at mixtures of tokens.
     """
-    values = _array(weights, 2, "weights", "(N, M)", "Take one sample and one head: weights[0, 0].")
-    labels = _labels(values.shape, rows, columns)
-    if axes is None:
-        axes = _figure(values.shape, *labels).subplots()
-    _paint(axes, values, *labels, *_range([values], low, high), write=values.size <= WRITTEN)
-    if title is not None:
-        axes.set_title(title, fontsize=FONT + 1)
-    return axes
+    model, record, was = step.model, Watch(hidden=False), step.training
+    device = next(model.parameters()).device
+    step.eval()
+    try:
+        with torch.no_grad():
+            view = batch.inputs(device).stream
+            if hasattr(model, "encode"):
+                encoded = model.encode(view, record)
+                if len(model.heads):  # otherwise nobody asks for the pooled vector
+                    model.pool(encoded, record)
+            else:
+                model.decode(view, record)
+    finally:
+        step.train(was)
+    if getattr(assembly.recipe.model, "compress", None) is not None:
+        for name in [name for name in record.attention if not name.startswith("pool")]:
+            del record.attention[name]
+    return record
 
 
-def draw_heads(
-    weights: Numbers | Mapping[str, Numbers],
-    rows: Labels = None,
-    columns: Labels = None,
-    *,
-    titles: Sequence[str] | None = None,
-    across: int = 4,
-) -> Figure:
-    """One heat map for each head, all on one colour scale.
+def look_at(step: Any, assembly: Assembly, batch: Batch) -> Look:
+    """Watch the model over samples as they come from a data set, hidden and normalised as for judging."""
+    if len(assembly.tokens) > 1:
+        raise UserError(
+            f"a model with {len(assembly.tokens)} streams of tokens cannot be looked at, only a model with one stream"
+        )
+    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
+    seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
+    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
+    asks = ANSWERING.get(type(getattr(step.model, "pooling", None)), "mean")
+    return Look(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
 
-    weights  (H, N, M), `across` panels in a line; or by block {name: (H, N, M)}, a line of panels for each block
-    titles   of the panels, in order; "head 1", "head 2", ... after the name of the block unless given
+
+def self_attention(look: Look) -> dict[str, Tensor]:
+    """The maps (B, H, N, N) in which tokens look at each other, without those of a pooling."""
+    return {name: a for name, a in look.watch.attention.items() if not name.startswith("pool")}
+
+
+def title(name: str) -> str:
+    """The name of an attention map for people: `blocks.0.attention` is block 1."""
+    name = re.sub(r"blocks\.(\d+)", lambda found: f"block {int(found[1]) + 1}", name.removesuffix(".attention"))
+    return name.replace(".", ", ")
+
+
+def gather(x: Floats, most: int = VALUES) -> list[tuple[float, Array]]:
+    """Samples by equal values of x: (value, numbers of the samples), rising; where values are many, by neighbours."""
+    order = np.argsort(x, kind="stable")
+    order = order[np.isfinite(x[order])]
+    values, first = np.unique(x[order], return_index=True)
+    if len(values) <= most:
+        return list(zip(values.tolist(), np.split(order, first[1:])))
+    return [(float(x[part].mean()), part) for part in np.array_split(order, most)]
+
+
+def even(count: int, wanted: int) -> Array:
+    """`wanted` numbers below `count` at even steps, each once."""
+    return np.unique(np.linspace(0, max(0, count - 1), min(count, wanted)).round().astype(np.int64))
+
+
+# At what
+
+
+def received(weights: ArrayLike, front: int = 0) -> Floats:
+    """The attention each token receives (B, N), as a mean over queries and heads.
+
+        r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
+
+    where query i, of N that see any, may see n_i keys, and key j is seen by m_j queries. Where all see all that is the
+    plain mean over queries; with a causal mask it does not favour the first tokens because more queries see them. Where
+    one query asks for the sample (a class token in `front`, or a pooling by attention), it is that query's own row.
     """
-    if across < 1:
-        raise UserError(f"across must be 1 panel or more, not {across}")
-    lines = _panels(weights, across)
-    panels = [panel for line in lines for panel in line]
-    if titles is not None and len(titles) != len(panels):
-        raise UserError(f"there are {len(titles)} titles for {len(panels)} panels")
-    names = iter([name for name, _ in panels] if titles is None else titles)
-    labels = [_labels(values.shape, rows, columns) for _, values in panels]
-    low, high = _range([values for _, values in panels], None, None)
-    write, wide = sum(values.size for _, values in panels) <= WRITTEN, max(len(line) for line in lines)
-    figure = _figure(panels[0][1].shape, *labels[0], len(lines), wide)
-    grid, marks = figure.subplots(len(lines), wide, squeeze=False), iter(labels)
-    for i, line in enumerate(lines):
-        below = len(lines[i + 1]) if i + 1 < len(lines) else 0
-        for j, (_, values) in enumerate(line):
-            image = _paint(grid[i, j], values, *next(marks), low, high, write)
-            grid[i, j].set_title(next(names), fontsize=FONT + 1)
-            grid[i, j].tick_params(labelleft=j == 0, labelbottom=j >= below)
-        for axes in grid[i, len(line) :]:
-            axes.set_axis_off()
-    figure.supylabel("query", fontsize=FONT)
-    figure.supxlabel("key", fontsize=FONT)
-    if not write:
-        bar = figure.colorbar(image, ax=grid, shrink=0.5, aspect=30, pad=0.02)
-        bar.ax.tick_params(labelsize=FONT)
-        bar.set_label("weight", fontsize=FONT)
+    a = _array(weights)
+    if front:
+        return a[:, :, 0, front:].mean(1)
+    if a.shape[2] == 1:
+        return a[:, :, 0].mean(1)
+    a = a.mean(1)
+    seen = a > 0
+    total = (a * seen.sum(2, keepdims=True)).sum(1) / np.maximum(1, seen.any(2).sum(1, keepdims=True))
+    return np.divide(total, seen.sum(1), out=np.zeros_like(total), where=seen.any(1))
+
+
+def weights_on(look: Look, row: int, head: int | None = None) -> dict[str, Floats]:
+    """The attention that the tokens of one sample receive (N,), by map in order of depth; from all heads, or one."""
+    n = int(look.seen.stream.lengths[row])
+    longest, inside = int(look.seen.stream.lengths.max(initial=0)), self_attention(look)
+    found = {}
+    for name, a in look.watch.attention.items() if n else ():
+        a = a if head is None else a[:, head : head + 1]
+        if name in inside:
+            end = look.front + n
+            found[name] = received(a[row : row + 1, :, :end, :end], look.front)[0]
+        else:
+            own = a.shape[3] - longest  # a class token that asks may also see itself
+            found[name] = received(a[row : row + 1, :, :1, own : own + n])[0]
+    return found
+
+
+def times_uniform(weights: Floats) -> Floats:
+    """How many times as much as uniform attention each token (N,) receives; what no token may see does not count."""
+    return np.count_nonzero(weights) * weights
+
+
+def name_of(batch: Batch, row: int, objective: Any) -> str:
+    """A sample by what is known of it."""
+    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
+    known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
+    values = [batch.samples[name][row] for name in known]
+    words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
+    return ", ".join(map(" ".join, zip(known, words))) or f"sample {batch.ids[row]}"
+
+
+# Pictures
+
+
+def draw_attention(look: Look, assembly: Assembly, row: int, form: str = "") -> Figure:
+    """A sample, plain and with the attention its tokens receive in some maps, from the first to the last.
+
+    Drawn is how much more than uniform attention a token receives; nothing where no token has a tenth more; in another
+    `form`, if one of those that the tokens know is given.
+    """
+    sample, found = look.seen.take(np.array([row])), weights_on(look, row)
+    panels: list[Panel] = [("sample", sample, None)]
+    for name in (list(found)[i] for i in even(len(found), MAPS)):
+        times = times_uniform(found[name])
+        most = float(times.max())
+        words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
+        panels.append((f"{title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+    return draw_samples(assembly, panels, form)
+
+
+def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
+    """(title, one sample, weights of its tokens), as the tokens draw them.
+
+    Side by side where the drawing has a shape of its own, else one below the other.
+    """
+    (tokens,) = assembly.tokens.values()
+    draw = tokens.forms(panels[0][1])[form] if form else tokens.draw
+    trial = Figure().subplots()
+    draw(panels[0][1], None, trial)
+    if trial.get_aspect() != "auto":
+        across = min(len(panels), MAPS + 1)
+        lines = -(-len(panels) // across)
+        figure = Figure(figsize=(min(8.0, 1.9 * across), 2.0 * lines), layout="constrained")
+    else:
+        across, lines = 1, len(panels)
+        wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
+        # A drawing without axes is in units of letters; one with axes needs room for them.
+        height = 1.4 if trial.axison else 0.16 * max(1.0, high) * max(1.0, LETTERS / 1.25 / max(wide, 1))
+        figure = Figure(figsize=(7.0, lines * (height + 0.25) + 0.1), layout="constrained")
+    grid = figure.subplots(lines, across, squeeze=False).ravel()
+    for axes, (name, sample, weights) in zip(grid, panels):
+        draw(sample, weights, axes)
+        for letter in axes.texts:  # they stand inside, and measuring hundreds takes longer than drawing them
+            letter.set_in_layout(len(axes.texts) < LETTERS)
+        if across > 1:
+            shrink(axes, 1.9)
+            few_ticks(axes, named=axes in grid[::across] or axes.get_ylim() != grid[0].get_ylim())
+        words = name.replace("\n", ", ") if across == 1 else name
+        axes.set_title(plain(words), fontsize=FONT, loc="left" if across == 1 else "center")
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    join_legends(figure, grid)
     return figure
 
 
-def draw_pattern(
-    pattern: Pattern, n: int, axes: Axes | None = None, *, keys: int | None = None, title: str | None = None
-) -> Axes:
-    """Which of `keys` (n unless given) each of n queries may see: a filled cell is allowed."""
-    keys = n if keys is None else keys
-    if n < 1 or keys < 1:
-        raise UserError(f"there must be 1 query and 1 key or more, not {n} queries and {keys} keys")
-    if isinstance(pattern, Documents) and (pattern.queries.total, pattern.memory.total) != (n, keys):
-        total = (pattern.queries.total, pattern.memory.total)
-        raise UserError("this pattern packs {} queries and {} keys, not {} and {}".format(*total, n, keys))
-    allowed = pattern.mask(n, keys).cpu().numpy().astype(np.float64)
-    if axes is None:
-        axes = _figure(allowed.shape, None, None).subplots()
-    _paint(axes, allowed, None, None, 0.0, 1.35, write=False)
-    axes.set_xticks(np.arange(keys + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(n + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="0.8", linewidth=min(0.6, 18 / max(n, keys)))
-    axes.tick_params(which="minor", length=0)
-    axes.set_xlabel("key", fontsize=FONT)
-    axes.set_ylabel("query", fontsize=FONT)
-    axes.set_title(repr(pattern) if title is None else title, fontsize=FONT + 1)
-    return axes
+def draw_matrices(look: Look, assembly: Assembly, row: int) -> Figure:
+    """Who looks at whom in one sample, head by head, in some blocks from the first to the last."""
+    (tokens,) = assembly.tokens.values()
+    sample = look.seen.stream.take(np.array([row]))
+    words = [*["class"] * look.front, *(plain(word) for word in tokens.words(sample))]
+    n = len(words)
+    maps = self_attention(look)
+    chosen = [list(maps)[i] for i in even(len(maps), MAPS)]
+    return draw_heads({title(name): maps[name][row, :HEADS, :n, :n] for name in chosen}, words)
 
 
-def _panels(weights: Numbers | Mapping[str, Numbers], across: int) -> list[list[Panel]]:
-    """Lines of named panels (N, M)."""
-    shape, hint = "(H, N, M)", "Take one sample: weights[0]."
-    if isinstance(weights, Mapping):
-        if not weights:
-            raise UserError("there are no weights to draw", hint="Was the forward pass given the Watch?")
-        blocks = {name: _array(heads, 3, f"weights of {name!r}", shape, hint) for name, heads in weights.items()}
-        return [[(f"{name}, head {h + 1}", w) for h, w in enumerate(heads)] for name, heads in blocks.items()]
-    panels = [(f"head {h + 1}", w) for h, w in enumerate(_array(weights, 3, "weights", shape, hint))]
-    return [panels[h : h + across] for h in range(0, len(panels), across)]
+def plain(name: str) -> str:
+    """A name that Matplotlib does not read as a formula."""
+    return name.replace("$", r"\$")
 
 
-def _paint(
-    axes: Axes, values: Matrix, rows: Labels, columns: Labels, low: float, high: float, write: bool
-) -> AxesImage:
-    """The matrix, its tick labels and, if wanted, its values."""
-    image = axes.imshow(values, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest")
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    room = [72 * side / figure.dpi for side in (axes.bbox.width, axes.bbox.height)]
-    for axis, labels, count, points in zip((axes.xaxis, axes.yaxis), (columns, rows), values.shape[::-1], room):
-        if labels is None:
-            axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            axis.set_tick_params(length=2, labelsize=FONT)
-        else:
-            size = 0.8 * points / count  # what fits beside a cell; where that is too small, some labels are left out
-            step = math.ceil(SMALLEST / size)
-            axis.set_ticks(range(0, count, step), labels=list(labels)[::step])
-            axis.set_tick_params(length=0, labelsize=min(FONT, max(SMALLEST, size)))
-    if columns is not None:
-        axes.tick_params(axis="x", labelrotation=90)
-    for side in axes.spines.values():
-        side.set_color("0.8")
-    if write:
-        for (i, j), value in np.ndenumerate(values):
-            if not abs(value) < 0.005:  # also what is not a number is written
-                colour = "white" if value > (low + high) / 2 else "0.15"
-                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=FONT - 1.5, color=colour)
-    return image
-
-
-def _array(weights: Numbers, dimensions: int, what: str, shape: str, hint: str) -> Matrix:
+def _array(weights: Any) -> Floats:
     if isinstance(weights, Tensor):
         weights = weights.detach().to("cpu", torch.float64).numpy()
-    array = np.asarray(weights, dtype=np.float64)
-    if array.ndim != dimensions or array.size == 0:
-        wrong = "are empty, of shape" if array.ndim == dimensions else f"must have the shape {shape}, not"
-        raise UserError(f"{what} {wrong} {array.shape}", hint=hint if array.ndim > dimensions else "")
+    array = np.asarray(weights, np.float64)
+    if array.ndim != 4:
+        raise UserError(f"weights must have the shape (B, H, N, M), not {array.shape}")
     return array
-
-
-def _labels(shape: tuple[int, ...], rows: Labels, columns: Labels) -> tuple[Labels, Labels]:
-    """Labels of rows and columns, refused where their number does not fit."""
-    if columns is None and shape[0] == shape[1]:
-        columns = rows
-    for name, labels, count in (("rows", rows, shape[0]), ("columns", columns, shape[1])):
-        if labels is not None and len(labels) != count:
-            raise UserError(f"there are {len(labels)} labels for the {count} {name} of weights {shape}")
-    return rows, columns
-
-
-def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> tuple[float, float]:
-    """The ends of the colour map over all panels; what is not finite does not count."""
-    values = np.concatenate([panel[np.isfinite(panel)] for panel in panels])
-    low = values.min(initial=0.0) if low is None else low
-    high = values.max(initial=low) if high is None else high
-    return float(low), float(high if high > low else low + 1.0)
-
-
-def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
-    """An empty figure with room for `lines` times `wide` panels of one shape and their labels."""
-    cell = CELL if lines * wide * math.prod(shape) <= WRITTEN else 0.8 * CELL
-    cell = min(cell, PANEL / max(shape), PAGE / (wide * shape[1]))
-    left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))
-    width, height = max(1.0, cell * shape[1]), max(0.3, cell * shape[0])
-    size = (left + wide * (width + 0.1) + (0.8 if wide > 1 else 0.2), below + lines * (height + 0.3) + 0.2)
-    return Figure(figsize=size, layout="compressed")

@@ -21,15 +21,15 @@ from torch import Tensor, nn
 
 from ..assembly import Assembly
 from ..data.batch import Batch, View
-from ..data.chance import Chance
+from ..data.prepare import prepare
+from ..data.random import Chance
 from ..errors import UserError
 from ..nn import Watch
-from ..nn.attention import Attention
+from ..nn.attention.attention import Attention
 from ..nn.heads import Gaussian
-from ..objectives.base import prepare
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
-from .looking import ANSWERING, Look, self_attention
+from .attention import ANSWERING, Look, self_attention
 from .rollout import follow, followed
 
 Floats = NDArray[np.float64]

@@ -18,15 +18,15 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..assembly import Assembly
 from ..data.batch import Batch
-from ..data.chance import Chance
+from ..data.prepare import prepare
+from ..data.random import Chance
 from ..errors import UserError
-from ..objectives.base import prepare
 from ..train.progress import duration
-from .page import Page
+from .report.page import Page
 
 if TYPE_CHECKING:
     from ..run import Run
-    from ..train.settings import Train
+    from ..train.config import Train
 
 Shape = Sequence[int]
 

@@ -21,11 +21,11 @@ from torch import Tensor
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream
 from ..nn.positions import Position, Rotary, grid
-from . import frame
-from .attention import COLOURS, FONT, draw_weights
-from .depth import correlation
-from .frame import LINES
-from .looking import even
+from .attention import even
+from .distance import correlation
+from .plots import style as frame
+from .plots.attention import COLOURS, FONT, draw_weights
+from .plots.style import LINES
 
 Floats = NDArray[np.float64]
 MOST = 160  # places on a line, or tokens of a sample, at most

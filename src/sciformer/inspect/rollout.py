@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..errors import UserError
-from .looking import Look, self_attention
+from .attention import Look, self_attention
 
 Floats = NDArray[np.float64]
 

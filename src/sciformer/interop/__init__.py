@@ -1,6 +1,6 @@
-"""Weights and models of others: what comes in, and what goes out."""
+"""Weights and models of others: import them as runs, export runs for them."""
 
-from .export import FORMATS, export_model
-from .huggingface import FAMILIES, import_model
+from .export import export_model, formats
+from .importing import import_model
 
-__all__ = ["FAMILIES", "FORMATS", "export_model", "import_model"]
+__all__ = ["export_model", "formats", "import_model"]

@@ -1,49 +1,77 @@
-"""From a run to a folder for others: of Hugging Face, which `transformers` loads, or an ONNX graph."""
+"""From a run to a folder for others: in a format of its field, or as an ONNX graph."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
 from ..errors import UserError, one_of
+from ..recipe.field import extensions
 from ..run import Run
-from ..tokens.patches import Patches
-from ..tokens.text import Text
-from ..tokens.tokenizer import package
 from ..train.folder import Folder
-from ..train.weights import load_weights
-from . import mae, onnx, pixels, vit_export
-from .bert import BERT
-from .family import Family, Written
-from .gpt2 import GPT2
-from .llama import LLAMA
-from .spelling import FILE
+from .onnx import export as onnx
 
-FORMATS = ("huggingface", "onnx")
-FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json", pixels.FILE)
-SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
-OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
-OF_DECODERS = {**SHARED, "begin": "bos", "end": "eos", "separator": "sep"}
+ONNX = "onnx"
 
 
-def export_model(run: Run, out: str | Path, format: str = "huggingface", overwrite: bool = False) -> list[str]:
+@dataclass(frozen=True)
+class Exporter:
+    """A writer of the runs of one field.
+
+    format    its name on the command line; several fields may write the same format
+    tokens    the kind of tokens that it writes, for messages
+    accepts   whether a run has such tokens; what else stands in the way, `write` says
+    files     names of the files that it may write
+    write     write a run into an empty folder, and return what there is to say about it
+    """
+
+    format: str
+    tokens: str
+    accepts: Callable[[Run], bool]
+    files: tuple[str, ...]
+    write: Callable[[Run, Folder], list[str]]
+
+
+def formats() -> tuple[str, ...]:
+    """The names of all formats."""
+    return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX)
+
+
+def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
     """Write the best model of a run for others, and return what there is to say about it.
 
+    format       one of `formats()` (default: the first that has a place for tokens of this kind)
     overwrite    replace what an earlier export left in that folder
     """
-    one_of("the format", format, FORMATS, key="--format")
+    exporters: list[Exporter] = list(extensions("exporters"))
+    if format:
+        one_of("the format", format, formats(), key="--format")
+        exporters = [one for one in exporters if one.format == format]
+    exporter = next((one for one in exporters if one.accepts(run)), None)
+    if exporter is not None:
+        exporters = [one for one in exporters if one.format == exporter.format]
     out = Path(out).expanduser()
-    _check(out, overwrite, FILES if format == "huggingface" else onnx.FILES)
+    if format == ONNX:
+        _check(out, overwrite, lambda: onnx.files(run))
+    else:
+        _check(out, overwrite, lambda: {name for one in exporters for name in one.files})
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
-        notes = onnx.write_onnx(run, partial) if format == "onnx" else _write_family(run, partial)
+        if format == ONNX:
+            notes = onnx.write_onnx(run, partial)
+        elif exporter is not None:
+            notes = exporter.write(run, partial)
+        else:
+            _refuse(run, exporters)
         _put(partial.path, out)
     except (OSError, UserError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # a folder speaks of a run
@@ -59,48 +87,34 @@ def export_model(run: Run, out: str | Path, format: str = "huggingface", overwri
     return notes
 
 
-def _write_family(run: Run, folder: Folder) -> list[str]:
-    """The files of Hugging Face, and what there is to say."""
-    weights, _ = load_weights(run.folder.model)
-    only = next(iter(run.assembly.tokens.values()))
-    if isinstance(only, Patches):
-        hides = run.recipe.model.kind == "masked_autoencoder" and run.recipe.objective.kind == "masked"
-        written, scaled = (mae if hides else vit_export).write(run, only, weights)
-        _write_model(folder, written.config, written.tensors)
-        folder.write(pixels.FILE, _json(scaled))
-        return written.notes
-    tokens = _text(run)
-    written = family(run).write(run.recipe, weights)
-    _write(folder, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
-    return written.notes
+def write_model(folder: Folder, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    """Write configuration and weights: config.json and model.safetensors."""
+    folder.write("config.json", to_json({**config, "dtype": "float32"}))
+    plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
+    (folder.path / "model.safetensors").write_bytes(save(plain, metadata={"format": "pt"}))
 
 
-def family(run: Run) -> Family:
-    """The family that is nearest: its own check then names what stands in the way."""
-    model = run.recipe.model
-    if model.kind == "encoder":
-        return BERT
-    if model.kind != "decoder":
-        raise UserError(
-            f"Hugging Face needs `model.kind: encoder` or `decoder`, not `model.kind: {model.kind}`", key="model.kind"
-        )
-    likeness = (model.norm == "rms") + (model.position == "rotary") + (model.activation == "swiglu")
-    return LLAMA if likeness >= 2 else GPT2
+def to_json(values: dict[str, Any]) -> str:
+    """The text of a JSON file for people and programs."""
+    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
 
-def _text(run: Run) -> Text:
-    """The only stream of tokens, with its vocabulary."""
-    tokens = list(run.assembly.tokens.values())
-    if len(tokens) != 1 or not isinstance(tokens[0], Text):
-        kinds = ", ".join(stream.kind for stream in tokens)
-        raise UserError(
-            f"Hugging Face needs a single stream of tokens of the kind text or patches, not {kinds}", key="tokens.kind"
-        )
-    return tokens[0]
+def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
+    """Refuse a run with tokens that no exporter of a format accepts."""
+    there = ", ".join(stream.kind for stream in run.assembly.tokens.values())
+    names = " or ".join(dict.fromkeys(one.format for one in exporters))
+    kinds = " or ".join(dict.fromkeys(one.tokens for one in exporters))
+    raise UserError(
+        f"the format {names} needs a single stream of tokens of the kind {kinds}, not {there}"
+        if exporters
+        else f"there is no format but {ONNX} for tokens of the kind {there}",
+        hint=f"--format {ONNX} writes encoders of any tokens that answer in one pass.",
+        key="tokens.kind",
+    )
 
 
-def _check(out: Path, overwrite: bool, files: tuple[str, ...]) -> None:
-    """Refuse a place where something else lies."""
+def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
+    """Refuse a folder with other files than those of an export."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -112,34 +126,14 @@ def _check(out: Path, overwrite: bool, files: tuple[str, ...]) -> None:
             hint="Name another folder with --out, or replace them with --overwrite.",
             file=out,
         )
-    others = [name for name in there if name not in files]
+    known = files() if there else ()
+    others = [name for name in there if name not in known]
     if others:
         raise UserError(
             f"{out} has files that are not of an earlier export: {', '.join(others[:4])}",
             hint="Only what an export wrote is replaced; name another folder with --out.",
             file=out,
         )
-
-
-def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
-    """Model and tokenizer."""
-    ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
-    kept = ("pad_token_id", "bos_token_id", "eos_token_id")
-    _write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
-    tokens.save(folder.path / FILE)
-    find = package().Tokenizer.from_file(str(folder.path / FILE)).id_to_token
-    special = {
-        f"{theirs}_token": find(tokens.specials[role]) for role, theirs in names.items() if role in tokens.specials
-    }
-    beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
-    folder.write("tokenizer_config.json", _json(beside))
-
-
-def _write_model(folder: Folder, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """Configuration and weights."""
-    folder.write("config.json", _json({**config, "dtype": "float32"}))
-    plain = {name: tensor.to(torch.float32).contiguous() for name, tensor in tensors.items()}
-    (folder.path / "model.safetensors").write_bytes(save(plain, metadata={"format": "pt"}))
 
 
 def _put(made: Path, out: Path) -> None:
@@ -154,7 +148,3 @@ def _put(made: Path, out: Path) -> None:
             old.rename(out)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _json(values: dict[str, Any]) -> str:
-    return json.dumps(values, indent=2, ensure_ascii=False) + "\n"

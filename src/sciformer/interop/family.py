@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..recipe import Recipe
 from .config import Config, shown
-from .links import Link
+from .weight_map import Link
 
 Sections = dict[str, dict[str, Any]]
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}

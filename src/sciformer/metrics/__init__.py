@@ -3,7 +3,7 @@
 `METRICS["auc"](outputs)` picks what the metric needs out of a dictionary of outputs. Coverage is neither better when
 higher nor when lower: no model is chosen by it. What is no single number (confusion, roc, reliability, crossing) is a
 function only.
-Rejections of a background have names of their own, `rejection_50` and the like: they depend on two classes and a share.
+Scores that only one objective has are no metrics: it names them itself (`Objective.score`).
 The rules for nan, empty input and single classes are those of `arrays` and of each docstring.
 """
 
@@ -16,12 +16,12 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
+from .bounds import AtLeast
 from .calibration import Reliability, calibration_error, reliability, spread, stretch, temperature
 from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
 from .entities import entities, entity_f1, entity_precision, entity_recall
 from .regression import coverage, coverage_68, coverage_95, mae, negative_log_likelihood, quantile_error, rmse
-from .rejection import AtLeast, Rejection, Sculpting, odds, rejection, sculpting, tradeoff
 from .series import noise_left, overlap, scatter
 from .text import perplexity, token_accuracy
 from .translation import bleu, chrf
@@ -31,10 +31,8 @@ __all__ = [
     "AtLeast",
     "Crossing",
     "Metric",
-    "Rejection",
     "Reliability",
     "Roc",
-    "Sculpting",
     "accuracy",
     "auc",
     "bleu",
@@ -50,26 +48,21 @@ __all__ = [
     "entity_f1",
     "entity_precision",
     "entity_recall",
-    "lower_is_better",
     "macro_f1",
     "mae",
     "negative_log_likelihood",
     "noise_left",
-    "odds",
     "overlap",
     "perplexity",
     "quantile_error",
-    "rejection",
     "reliability",
     "rmse",
     "roc",
     "scatter",
-    "sculpting",
     "spread",
     "stretch",
     "temperature",
     "token_accuracy",
-    "tradeoff",
 ]
 
 
@@ -128,9 +121,3 @@ METRICS: dict[str, Metric] = {
     "scatter": Metric(scatter, "lower", ("residual", "count"), "root of the mean square of what is left of the noise"),
     "token_accuracy": Metric(token_accuracy, "higher", ("correct", "count"), "share of tokens that are right"),
 }
-REJECTION = "rejection_"
-
-
-def lower_is_better(name: str) -> bool:
-    """Whether a smaller value of the loss or a metric is the better one."""
-    return not name.startswith(REJECTION) and (name not in METRICS or METRICS[name].better == "lower")

@@ -12,8 +12,8 @@ from ..errors import UserError
 from ..nn import Conformer, ConvNet, Recurrent, Transformer, Window
 from ..nn import Decoder as DecoderStack
 from ..nn import Encoder as EncoderStack
-from ..nn.patterns import FULL
-from ..registry import Section
+from ..nn.attention.masks import FULL
+from ..recipe.registry import Section
 from ..tokens.base import Tokens
 from .network import Entrance, LayerBefore, Network, parameters
 from .trunks import CLOUDS, RASTERS, RECURRENT, UNUSED, Trunk, compression, make_cloud, make_position, make_raster
@@ -29,8 +29,8 @@ class Model(Section):
     trunk: Trunk = "transformer"
     """What lies between embedding and answer: the transformer, or a rival in its place. conformer: attention and two
     convolutions in each block, for tokens that are evenly spaced; sets: each token by itself; resnet: convolutions
-    along a line; resnet2d: over an image that patches make (tokens.embed: none); edges: nearest neighbours; points:
-    these and then attention; lorentz: pairs of four-vectors."""
+    along a line; resnet2d: over an image that tokens make (tokens.embed: none); edges: nearest neighbours; points:
+    these and then attention. Fields may add trunks of their own."""
     dim: int = Field(default=128, ge=1)
     """Width."""
     depth: int = Field(default=4, ge=0)

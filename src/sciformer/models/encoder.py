@@ -25,7 +25,7 @@ from ..nn import (
     SumPool,
     Watch,
 )
-from ..nn.pairs import PairBias
+from ..nn.attention.pair_bias import PairBias
 from ..nn.pooling import dropped
 from ..nn.positions import Learned, grid
 from ..nn.transformer import redraw

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from ..data.batch import View
 from ..errors import UserError
 from ..nn import ConvNet, DeepSet, ResNet2d, Transformer, Watch
+from ..nn.attention.pair_bias import PairBias
 from ..nn.blocks import ACTIVATIONS
 from ..nn.dropout import Dropout
 from ..nn.norms import make_norm
-from ..nn.pairs import PairBias
 from ..tokens.base import Readout, Tokens, embedded
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from ..nn import (
     EdgeNet,
     Fourier,
     Learned,
-    LorentzNet,
     Modulation,
     PointNet,
     Position,
@@ -23,12 +22,13 @@ from ..nn import (
     Sinusoidal,
     Unpaired,
 )
+from ..recipe.field import load, places
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
     from .base import Model
 
-Trunk = Literal[
+TRUNKS = (
     "transformer",
     "conformer",
     "rnn",
@@ -40,11 +40,15 @@ Trunk = Literal[
     "resnet2d",
     "edges",
     "points",
-    "lorentz",
-]
+)
+OF_FIELDS = tuple(places("trunk"))  # each a function (model section, width of the tokens) -> module
+if TYPE_CHECKING:
+    Trunk = str
+else:
+    Trunk = Literal[*TRUNKS, *OF_FIELDS]
 RECURRENT = ("rnn", "gru", "lstm")
 ATTENDING = ("transformer", "conformer")
-CLOUDS = ("sets", "resnet", "edges", "points", "lorentz")  # of tokens that may enter as they are, in any width
+CLOUDS = ("sets", "resnet", "edges", "points", *OF_FIELDS)  # of tokens that may enter as they are, in any width
 RASTERS = ("resnet2d",)  # of tokens that enter as they are, and are put together on their grid
 OF_ATTENTION = (
     *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
@@ -68,7 +72,7 @@ UNUSED = {
     "resnet": (*OF_OTHERS, "neighbours", *OF_RASTERS),
     "edges": (*OF_OTHERS, *OF_RASTERS),
     "points": (*OF_OTHERS, *OF_RASTERS),
-    "lorentz": (*OF_OTHERS, *OF_CLOUDS),
+    **dict.fromkeys(OF_FIELDS, (*OF_OTHERS, *OF_CLOUDS)),
     "resnet2d": (*OF_OTHERS, "depth", "dropout", "neighbours"),
 }
 
@@ -84,15 +88,17 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
         return EdgeNet(inputs, widths, model.neighbours)
     if model.trunk == "points":
         return PointNet(inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours)
-    return LorentzNet(inputs, model.dim, model.depth)
+    made: nn.Module = load(places("trunk")[model.trunk])(model, inputs)
+    return made
 
 
 def make_raster(model: Model, tokens: Tokens) -> nn.Module:
     """A trunk that puts tokens together as an image."""
-    raster, places = getattr(tokens, "raster", None), tokens.places
-    if raster is None or not isinstance(places, tuple) or len(places) != 2:
+    raster, grid = tokens.raster, tokens.places
+    if raster is None or not isinstance(grid, tuple) or len(grid) != 2:
         raise UserError(
-            f"`model.trunk: {model.trunk}` needs patches of images, not `tokens.kind: {tokens.kind}`", key="model.trunk"
+            f"`model.trunk: {model.trunk}` needs tokens that are parts of an image, not `tokens.kind: {tokens.kind}`",
+            key="model.trunk",
         )
     if (wide := tokens.width(model.dim)) != raster[0] * raster[1] * raster[2]:
         raise UserError(
@@ -101,7 +107,7 @@ def make_raster(model: Model, tokens: Tokens) -> nn.Module:
             key="tokens.embed",
         )
     widths = model.widths or [model.dim << i for i in range(len(model.stages))]
-    return ResNet2d(raster, places, model.stages, widths, model.bottleneck)
+    return ResNet2d(raster, grid, model.stages, widths, model.bottleneck)
 
 
 def compression(model: Model, tokens: Tokens) -> dict[str, Any]:

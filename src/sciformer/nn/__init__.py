@@ -4,21 +4,17 @@ Shapes have one legend: B batch, N tokens, M memory tokens, D width, H heads, G 
 T packed tokens, A axes. A mask is called `valid` and is True where the token is real.
 """
 
-from .attention import Attention
+from .attention.attention import Attention
+from .attention.cache import Cache
+from .attention.kernels import attend, choose
+from .attention.kernels.reference import weigh
+from .attention.masks import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
+from .attention.pair_bias import PairBias, PairEmbedding, Triangle
+from .attention.scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
 from .blocks import MLP, NORMFORMER, Block, ClassBlock
-from .cache import Cache
-from .conformer import Conformer, ConformerBlock
-from .convolution import ConvNet
-from .edges import EdgeConv, EdgeNet
 from .heads import ClassHead, Gaussian, QuantileHead, TagHead, ValueHead, pinball
-from .kernels import attend, choose
-from .kernels.reference import weigh
 from .layout import Layout
-from .lorentz import LorentzNet
 from .norms import BatchNorm, DropPath, make_norm
-from .pairs import PairBias, PairEmbedding, Triangle
-from .patterns import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
-from .points import PointNet
 from .pooling import (
     AttentionPool,
     BlockPool,
@@ -31,17 +27,19 @@ from .pooling import (
     RecurrentPool,
     SumPool,
 )
-from .positions import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid, rotate
+from .positions import Fourier, Learned, Modulation, Position, RelativeBias, Rotary, Sinusoidal, Unpaired, grid, rotate
 from .ragged import Ragged
-from .recurrent import Cell, Recurrent
-from .recurrent_decoder import RecurrentDecoder
-from .resnet import ResNet
-from .resnet2d import ResNet2d
-from .scores import SCORES, Additive, Content, Dot, General, Location, ScaledDot, Score, make_score
-from .sets import DeepSet
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
+from .trunks.conformer import Conformer, ConformerBlock
+from .trunks.convolution import ConvNet
+from .trunks.deep_sets import DeepSet
+from .trunks.edge_conv import EdgeConv, EdgeNet
+from .trunks.point_cloud_transformer import PointNet
+from .trunks.recurrent import Cell, Recurrent
+from .trunks.recurrent_decoder import RecurrentDecoder
+from .trunks.resnet import ResNet
+from .trunks.resnet2d import ResNet2d
 from .watch import Watch
-from .waves import Modulation, Unpaired
 
 __all__ = [
     "MLP",
@@ -83,7 +81,6 @@ __all__ = [
     "Layout",
     "Learned",
     "Location",
-    "LorentzNet",
     "MaxPool",
     "MeanPool",
     "Modulation",

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
-from .attention import Attention, AttentionOptions
-from .cache import Store
+from .attention.attention import Attention, AttentionOptions
+from .attention.cache import Store
+from .attention.masks import Documents, Sight
 from .dropout import Dropout
 from .norms import DropPath, make_norm
-from .patterns import Documents, Sight
 from .positions import Rotation
 from .ragged import Ragged
 from .watch import Watch, look

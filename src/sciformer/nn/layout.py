@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .ragged import Ragged
-from .recurrent import no_bias
 from .transformer import Valid, check_layout
+from .trunks.recurrent import no_bias
 
 
 class Layout:

@@ -14,13 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError
-from .attention import Attention
+from .attention.attention import Attention
+from .attention.masks import FULL, Documents, Sight
 from .blocks import BlockOptions, ClassBlock
 from .norms import make_norm
-from .patterns import FULL, Documents, Sight
 from .ragged import Ragged
-from .recurrent import Recurrent
 from .transformer import Valid, check_layout
+from .trunks.recurrent import Recurrent
 from .watch import Watch, look
 
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import UserError
+from .attention.cache import Cache
+from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight
+from .attention.pair_bias import PairBias
 from .blocks import Block, BlockOptions
-from .cache import Cache
 from .norms import make_norm
-from .pairs import PairBias
-from .patterns import FULL, Causal, Documents, Full, Pattern, Sight
 from .positions import Position
 from .ragged import Ragged
 from .watch import Watch, look

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +11,15 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
-from ..data.chance import Chance
 from ..data.dataset import Dataset
-from ..data.mixing import shares
+from ..data.random import Chance
 from ..errors import UserError, one_of
 from ..metrics import METRICS
-from ..registry import Section
+from ..recipe.registry import Section
 from ..tokens.base import Tokens
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 Outputs = dict[str, Tensor]
@@ -26,6 +27,17 @@ Width = Annotated[int, Field(ge=1)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one inner layer, or of several
 ANSWER = "target answer"  # the column of samples that holds the truth in the model's form
 PREFIX = "target "  # before the name of a column that holds what was hidden
+
+
+class ScoreGroup(NamedTuple):
+    """Scores of one kind, beside the metrics: the report draws them in one figure and leaves their table to `details`.
+
+    labels   name of the score -> name of its curve
+    """
+
+    title: str
+    plural: str
+    labels: dict[str, str]
 
 
 class Objective(Section):
@@ -115,6 +127,11 @@ class Objective(Section):
         """What the outputs of the heads stand for, in their order; heads are worth keeping where these are the same."""
         return []
 
+    @property
+    def head_kind(self) -> str:
+        """The kind of objective whose heads these are (default: this one's own)."""
+        return self.kind
+
     def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
         raise NotImplementedError
@@ -154,6 +171,32 @@ class Objective(Section):
         """The metrics of all outputs together."""
         return {name: float(METRICS[name](outputs)) for name in self.chosen()}
 
+    # How scores are shown. Names are those of `score` and `afterwards`, of `METRICS` or of this objective's own.
+
+    def lower_is_better(self, name: str) -> bool:
+        """Whether a smaller value of the loss or of a score is the better one."""
+        return name not in METRICS or METRICS[name].better == "lower"
+
+    def headline(self, names: Iterable[str]) -> list[str]:
+        """The scores that a line about a model shows, of all that were measured."""
+        return list(names)
+
+    def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
+        """Scores of this objective's own, by their kind."""
+        return []
+
+    def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
+        """Figures of the report for this objective's own scores: caption -> function that draws."""
+        return {}
+
+    def summarises_by_median(self, name: str) -> bool:
+        """Whether a comparison takes the median of a score over runs, and not the mean."""
+        return False
+
+    def summary_note(self, names: Iterable[str]) -> str:
+        """A sentence for the caption of a comparison, on how these scores are read."""
+        return ""
+
 
 def known(inputs: Inputs, column: str, name: str) -> Tensor:
     """A column of samples that the loss needs; `name` is what the user calls it."""
@@ -161,41 +204,9 @@ def known(inputs: Inputs, column: str, name: str) -> Tensor:
         there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"
         raise UserError(
             f"column `{name}` with the truth to judge by is missing; {there}",
-            hint="Files of events may have their class before their name: NAME:FILE.",
+            hint="Files may have their class before their name: NAME:FILE.",
         )
     return inputs.samples[column]
-
-
-def prepare(
-    batch: Batch,
-    tokens: Mapping[str, Tokens],
-    objective: Objective,
-    chance: Chance,
-    training: bool,
-    counted: bool = True,
-    other: tuple[Batch, Chance] | None = None,
-) -> Batch:
-    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted.
-
-    other   as many samples, with their random numbers, that are varied too and mixed with those of the batch
-    """
-    if training:
-        batch = _varied(batch, tokens, chance)
-    if other is not None:
-        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, chance)
-        streams = {name: tokens[name].mix(one, partner.streams[name], share) for name, one in batch.streams.items()}
-        batch = objective.mixed(replace(batch, streams=streams), partner, share)
-    batch = objective.corrupt(batch, tokens, chance)
-    streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    places = {name: np.prod(tokens[name].places or 0, dtype=int) for name in streams}
-    most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
-    aside = {name: tokens[name].aside for name in streams}
-    batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
-    return replace(batch, count=objective.count(batch)) if counted else batch
-
-
-def _varied(batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
-    return replace(batch, streams={name: tokens[name].augment(one, chance) for name, one in batch.streams.items()})
 
 
 class Step(nn.Module):

@@ -12,10 +12,10 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
-from ..data.chance import Chance
 from ..data.dataset import Dataset
-from ..errors import UserError, nearest, one_of
-from ..metrics import REJECTION, AtLeast, Rejection, Sculpting, odds, rejection, sculpting, temperature
+from ..data.random import Chance
+from ..errors import UserError, one_of
+from ..metrics import temperature
 from ..nn import ClassHead
 from ..tokens.base import Tokens
 from .base import ANSWER, Array, Objective, Outputs, Widths, known
@@ -54,14 +54,6 @@ class Classify(Objective):
     """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
     curve: str = ""
     """Class whose probability the report draws along a column; the last one unless given."""
-    background: str = ""
-    """Class that is to be rejected: scores then say how much of it is left where a share of each other class is kept,
-    rejection_50 = 1 / (share of the background that passes) at 50 % of the class, by p / (p + p of the background)."""
-    efficiencies: dict[str, float | list[float]] = Field(default_factory=dict)
-    """Which share of a class is kept (or shares), by its name; 0.5 unless given, and of two classes 0.3 and 0.5."""
-    spectrum: str = ""
-    """Column of samples, such as a mass, whose spectrum the background should keep: the report shows how a cut changes
-    it."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -79,8 +71,8 @@ class Classify(Objective):
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The class, the weight and the spectrum."""
-        return (*super().needs, *(name for name in (self.label, self.weight, self.spectrum) if name))
+        """The class and the weight."""
+        return (*super().needs, *(name for name in (self.label, self.weight) if name))
 
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
@@ -112,15 +104,6 @@ class Classify(Objective):
                 key="objective.label",
             )
         self.state.update(classes=_names(classes), counts=counts.tolist())
-        self._check_rejections()
-        if self.spectrum:
-            column = train.sample_column(self.spectrum)
-            if column.ndim != 1 or column.dtype.kind not in "biuf":
-                raise UserError(
-                    f"column `{self.spectrum}` must have one number for each sample, "
-                    f"not {column.dtype} of shape {column.shape}",
-                    key="objective.spectrum",
-                )
 
     def admit(self, part: str, dataset: Dataset) -> None:
         """Refuse classes that the training part does not have."""
@@ -141,90 +124,6 @@ class Classify(Objective):
     def answers(self) -> list[str]:
         """The classes."""
         return self.classes
-
-    def _check_rejections(self) -> None:
-        if not self.background:
-            if self.efficiencies or self.spectrum:
-                key = "efficiencies" if self.efficiencies else "spectrum"
-                raise UserError(
-                    f"objective.{key} needs objective.background, the class to reject, which is missing",
-                    key="objective.background",
-                )
-            return
-        one_of("objective.background", self.background, self.classes)
-        for name, shares in self.efficiencies.items():
-            if name not in self.signals:
-                raise UserError(
-                    f"objective.efficiencies must name classes other than the background, not {name!r}",
-                    hint=f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}",
-                    key="objective.efficiencies",
-                )
-            for share in shares if isinstance(shares, list) else [shares]:
-                if not 0 < share <= 1:
-                    raise UserError(
-                        f"the share of {name} in objective.efficiencies must be above 0 and up to 1, not {share:g}",
-                        hint="50 % is 0.5.",
-                        key="objective.efficiencies",
-                    )
-
-    def kept(self, name: str) -> list[float]:
-        """The shares of a class that are kept where the background is rejected."""
-        shares = self.efficiencies.get(name, [0.3, 0.5] if len(self.classes) == 2 else 0.5)
-        return shares if isinstance(shares, list) else [shares]
-
-    @property
-    def signals(self) -> list[str]:
-        """The classes that are told from the background; none where there is no such."""
-        return [name for name in self.classes if name != self.background] if self.background else []
-
-    @property
-    def measured(self) -> list[str]:
-        """The metrics, and a rejection for every class and share."""
-        return super().measured + [title for title, *_ in self._working_points()]
-
-    def _working_points(self) -> list[tuple[str, str, float]]:
-        """(name of the score, class, share that is kept)."""
-        found = []
-        for name in self.signals:
-            after = f"_{name}" if len(self.classes) > 2 else ""
-            found += [(f"{REJECTION}{100 * share:.6g}{after}", name, share) for share in self.kept(name)]
-        return found
-
-    def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
-        """By the name of the score: class, share that is asked for, and what was found."""
-        place = {name: i for i, name in enumerate(self.classes)}
-        pair = outputs["probabilities"], outputs["label"]
-        return {
-            title: (name, share, rejection(*pair, place[name], place[self.background], share))
-            for title, name, share in self._working_points()
-        }
-
-    def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
-        """The metrics; rejections of which only a lower bound is known are marked as such."""
-        found = {title: one for title, (_, _, one) in self._rejections(outputs).items()}
-        return super().score(outputs) | {
-            title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()
-        }
-
-    def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
-        """For every class and share that is kept: the rejection, the cut, and how it changes a spectrum."""
-        rows, spectrum = [], None if samples is None else samples.get(self.spectrum)
-        for name, share, one in self._rejections(outputs).values():
-            row: dict[str, Any] = {"class": name, "kept": f"{100 * share:.6g} %", "rejection": str(one)}
-            row |= {f"{self.background} left": one.left, "cut": f"{one.cut:.6g}"}
-            if spectrum is not None and np.isfinite(one.value):
-                found = self.sculpted(outputs, spectrum, name, one.odds)
-                words = [f"{value:.3f}" if np.isfinite(value) else "–" for value in (found.divergence, found.chance)]
-                row |= dict(zip((f"change of {self.spectrum}", "by chance"), words))
-            rows.append(row)
-        return rows
-
-    def sculpted(self, outputs: Mapping[str, Array], column: Array, name: str, least: float) -> Sculpting:
-        """How the spectrum of a column of the background changes where ln(p / p of the background) >= `least`."""
-        place = {one: i for i, one in enumerate(self.classes)}
-        mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
-        score = odds(outputs["probabilities"][mine], place[name], place[self.background])
-        return sculpting(column[mine], score >= least)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
         """Number the classes; nothing is hidden."""

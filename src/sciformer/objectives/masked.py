@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ..data.batch import Batch, Inputs, Stream, View, sorted_rows
-from ..data.chance import Chance
+from ..data.random import Chance
 from ..errors import UserError
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.batch import Batch, Inputs, Stream, View
-from ..data.chance import Chance
+from ..data.random import Chance
 from ..errors import UserError
 from ..nn.ragged import Ragged
 from ..tokens.base import Readout, Tokens

@@ -12,8 +12,8 @@ from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs
-from ..data.chance import Chance
 from ..data.dataset import Dataset
+from ..data.random import Chance
 from ..errors import UserError
 from ..metrics import METRICS, spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball

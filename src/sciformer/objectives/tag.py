@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Inputs, View
-from ..data.chance import Chance
 from ..data.dataset import ITEMS, Dataset
+from ..data.random import Chance
 from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead

@@ -1,1 +1,1 @@
-"""Where the domains live: one file for each kind of token."""
+"""The contract of tokens: what a field answers about what is a token."""

@@ -16,10 +16,10 @@ from pydantic import ConfigDict
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Stream, Valid
-from ..data.chance import Chance
-from ..data.source import Table
+from ..data.columns import Table
+from ..data.random import Chance
 from ..errors import UserError
-from ..registry import Section
+from ..recipe.registry import Section
 
 Array = NDArray[Any]
 Columns = dict[str, Tensor]
@@ -77,6 +77,8 @@ class Tokens(Section):
     """Fields that may differ from those of a run whose weights are taken: what was learned does not depend on them."""
     stand_in: ClassVar[bool] = True
     """Whether the model learns a vector that stands for a hidden token; otherwise `blank` names one of the tokens."""
+    writes_text: ClassVar[bool] = False
+    """Whether tokens are made from text by `encode`, and text from tokens by `decode`."""
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -189,6 +191,21 @@ class Tokens(Section):
         return self.window
 
     @property
+    def raster(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of a token that is a part of an image; None: it is not."""
+        return None
+
+    @answer
+    def varies(self) -> bool:
+        """Whether samples differ in their number of places along an axis, so that `places` holds the largest."""
+        return False
+
+    @answer
+    def max_tokens(self) -> int | None:
+        """The most tokens of a sample (default: those of a window)."""
+        return self.window
+
+    @property
     def loudness(self) -> float:
         """The deviation of the numbers of an embedded token before training, with which learned places begin too."""
         return 0.02
@@ -202,6 +219,11 @@ class Tokens(Section):
     def embedding(self, dim: int) -> nn.Module:
         """A module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
         raise NotImplementedError
+
+    @answer
+    def mixes_tokens(self) -> bool:
+        """Whether the embedding of a token depends on its neighbours, as in a convolution; then all must be there."""
+        return False
 
     def trace(self, dim: int) -> nn.Module | None:
         """What a hidden token still shows: a module from columns to vectors (..., N, D), added to what stands for it;
@@ -218,6 +240,10 @@ class Tokens(Section):
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """The way back, for objectives that ask for tokens."""
         raise UserError(f"`tokens.kind: {self.kind}` has no readout for this objective", key="tokens.kind")
+
+    def has_marker(self, role: str) -> bool:
+        """Whether samples have the special token of this role (begin, end); False only where a key turns it off."""
+        return True
 
     def hideable(self, stream: Stream) -> Array | None:
         """(T,) which tokens an objective may hide and ask for; None: all."""
@@ -240,6 +266,10 @@ class Tokens(Section):
     def preprocessing(self) -> dict[str, Any]:
         """How raw data become the columns that a model reads, as plain JSON for programs without this library."""
         return {"kind": self.kind, "settings": self.model_dump(mode="json", exclude={"kind"}), "learned": self.state}
+
+    def export_files(self) -> dict[str, str]:
+        """Files that belong beside an exported model: name -> text."""
+        return {}
 
     # How does a person look at it?
 

@@ -14,20 +14,20 @@ from torch import Tensor
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.loader import Fetch, load
-from ..data.order import arrange
+from ..data.sampler import arrange
 from ..errors import Stopped, UserError, one_of
-from ..evaluate import Judgement, judge
-from ..metrics import AtLeast, lower_is_better
+from ..evaluation.evaluate import Judgement, judge
+from ..metrics import AtLeast
 from ..nn import BatchNorm
 from ..objectives.base import Step
 from . import checkpoint
+from .distributed import Ranks, place, whole
+from .finetune import freeze
 from .folder import Folder
 from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
-from .parallel import Ranks, place, whole
 from .progress import Board, Teller
 from .signals import Stop, signal_name
-from .start import freeze
-from .update import Updated, Updater, bad_samples, bad_samples_of, many_shapes, products
+from .step import Updated, Updater, bad_samples, bad_samples_of, many_shapes, products
 from .weights import mean_of, named, put, save_weights
 
 MANY = 24  # shapes of batches, each of which takes a compiler half a minute
@@ -236,7 +236,8 @@ class Engine:
         def write() -> None:
             assert board is not None
             self.folder.append(record)
-            self.teller.scores(self.number, found.scores, better)
+            shown = self.step.objective.headline(found.scores)
+            self.teller.scores(self.number, {name: found.scores[name] for name in shown}, better)
             board.add(record)
             if better:
                 about = {"step": self.number, "scores": scores} | ({"bounds": bounds} if bounds else {})
@@ -299,7 +300,7 @@ class Engine:
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
             return not before or not math.isnan(scores[name])
-        sign = -1 if lower_is_better(name) else 1
+        sign = -1 if self.step.objective.lower_is_better(name) else 1
         return (sign * scores[name], -scores["loss"]) > (sign * before[name], -before["loss"])
 
     def kept_weights(self) -> dict[str, Tensor]:

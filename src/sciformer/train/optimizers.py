@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .settings import Train
+from .config import Train
 
 ANSWERS = (
     "heads",

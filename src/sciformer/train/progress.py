@@ -12,8 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from ..metrics import REJECTION
-
 QUIET = 5.0  # seconds between plain lines, at least
 
 
@@ -70,10 +68,8 @@ class Teller:
             self.console.print(f"step {number}/{self.total}  {figures}  {duration(left)} left", markup=False)
 
     def scores(self, number: int, scores: dict[str, float], best: bool) -> None:
-        """A model was judged."""
-        rejections = [name for name in scores if name.startswith(REJECTION)]
-        hidden = rejections if len(rejections) > 2 else []  # one for each of many classes: they are in the log
-        shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if name not in hidden)
+        """A model was judged; all of the scores are shown."""
+        shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
         self.say(f"step {number}: validation {shown}" + ("  (best so far)" if best else ""))
 
     def say(self, text: str) -> None:

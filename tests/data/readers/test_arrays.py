@@ -4,8 +4,9 @@ import warnings
 import numpy as np
 import pytest
 
+from sciformer.data.columns import rows_of
 from sciformer.data.readers.arrays import Arrays, read_arrays
-from sciformer.data.source import pieces, rows_of
+from sciformer.data.source import pieces
 from sciformer.data.split import Split
 from sciformer.errors import UserError
 from tests.errors import refuses

@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, nearest, one_of
-from ...whole import make_folder, whole
-from ..few import few
-from ..source import Chosen, Data, Lists, Memory, Source, Splits, Table, find_files, fingerprint, rows_of
-from ..split import Split
+from ...files.atomic import make_folder, whole
+from ..columns import Lists, Table, rows_of
+from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint
+from ..split import Split, few
 
 LENGTHS = "_lengths"
 

@@ -1,0 +1,307 @@
+"""What a training will take: one real step, then the time, memory and disk of all, measured or estimated."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..data.prepare import prepare
+from ..data.random import Chance
+from ..evaluation.evaluate import cast, judge
+from ..inspect.cost import Cost, at_once, cost, large
+from ..tokens.base import Readout
+from ..train.distributed import Ranks
+from ..train.engine import Engine
+from ..train.folder import Folder
+from ..train.optimizers import optimizer_state
+from ..train.progress import Teller, duration
+from ..train.step import bad_samples
+from ..train.weights import named
+
+if TYPE_CHECKING:
+    from .check import Checked
+
+STEPS, PATIENCE = 5, 10.0  # steps that are timed, and seconds after which it is enough
+LARGEST = 4096  # samples at once that are tried
+
+
+def try_training(
+    checked: Checked, assembly: Assembly, ranks: Ranks, run: Path, deep: bool, say: Callable[[str], None]
+) -> None:
+    """One step on a real batch; what it shows, what is measured and what follows from it are kept in `checked`."""
+    engine = Engine(assembly, Folder(run / "never-written"), ranks, Teller(show=False))
+    with closing(engine), engine.own_state():
+        _try_engine(checked, engine, run, deep, say)
+
+
+def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, say: Callable[[str], None]) -> None:
+    settings, ranks = engine.settings, engine.ranks
+    checked.fact("Model", "device", _device(ranks.device))
+    batch = engine.fetch[0]
+    expected = _expected(engine)
+    say("one step")
+    loss, gradient = engine.updater(batch, 0, batch.count).read()
+    fine = math.isfinite(loss) and math.isfinite(gradient)
+    checked.figures |= {"loss": loss, "gradient": gradient}
+    words = f"{loss:.4f}" + (f", guessing gives {expected:.4f}" if expected else "")
+    checked.fact("Model", "loss at the start", words)
+    if not fine:
+        found = bad_samples(batch)
+        where = f" Samples {found[:10]} hold NaN or infinity." if found else ""
+        advice = "Clean these samples." if found else "Look at the scale of the inputs, or lower train.rate."
+        checked.problems.append(f"The first step gives a loss of {loss} or a gradient without end.{where} {advice}")
+        return
+    for part, ids in checked.bad.items():
+        _bear(checked, engine, part, ids)
+    if expected:
+        checked.figures["expected_loss"] = expected
+        if loss > 1.3 * expected + 0.3:
+            checked.notes.append(
+                f"The loss at the start, {loss:.3f}, is above that of guessing, {expected:.3f}: "
+                "are the inputs scaled to numbers near one?"
+            )
+    parameters = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
+    checked.figures["parameters"] = parameters
+    checked.fact("Model", "parameters", f"{parameters:,}")
+    with checked.trying("timing"):
+        _time(checked, engine, 2 * STEPS if deep else STEPS, say)
+    with checked.trying("memory"):
+        _memory(checked, engine, engine.fetch[engine.order.widest()], say)
+    _disk(checked, engine, run)
+    if engine.updater.micro != settings.micro:
+        checked.notes.append(
+            f"Memory ran out with a whole batch; {engine.updater.micro} at a time fit: see train.micro."
+        )
+
+
+def _expected(engine: Engine) -> float | None:
+    """The loss of guessing: ln(classes), or ln(vocabulary) where a readout gives a score to each token of one."""
+    objective: Any = engine.assembly.objective
+    if "classes" in objective.state:
+        return math.log(len(objective.state["classes"]))
+    model: Any = engine.step.model
+    readout = getattr(model, "readout", None)
+    inner: Any = getattr(readout, "readout", readout)  # behind a layer of its own
+    if not isinstance(readout, Readout) or type(inner).forward is Readout.forward:
+        return None
+    weight = next(readout.parameters())
+    with torch.no_grad():
+        scores = readout(torch.zeros(1, model.dim, device=weight.device, dtype=weight.dtype))
+    return math.log(scores.shape[-1])
+
+
+def _bear(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
+    """Whether the model bears samples with numbers that are not finite, by learned stand-ins."""
+    some, assembly = np.asarray(ids[:64]), engine.assembly
+    batch = assembly.dataset(part).batch(some)
+    made = prepare(batch, assembly.tokens, assembly.objective, Chance(0, 0, some), training=False)
+    with torch.no_grad(), cast(engine.ranks.device, engine.updater.precision):
+        loss, _ = engine.step(made.inputs(engine.ranks.device))
+    if not bool(torch.isfinite(loss)):
+        advice = "Clean or drop them; a training leaves out the updates they are in, and stops after train.bad_steps."
+        checked.problems.append(
+            f"{len(ids)} samples of {part} with NaN or infinity make the loss {float(loss)}. {advice}"
+        )
+
+
+def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None]) -> None:
+    """Seconds of a step, prepared and computed, after the first one; of an evaluation; of the whole training."""
+    say("timing some steps")
+    settings, device = engine.settings, engine.ranks.device
+    steps = _steps(engine, most + 3)
+    preparing, computing = _timed(engine, steps[:most])
+    prepare_s, compute_s = float(np.median(preparing)), float(np.median(computing))
+    if device.type == "cpu" and (threads := torch.get_num_threads()) > 1:
+        torch.set_num_threads(1)  # a small model, or a machine that others use too, may be quicker so
+        alone = float(np.median(_timed(engine, steps[most:])[1]))
+        torch.set_num_threads(threads)
+        if compute_s > 1.5 * alone:
+            checked.notes.append(
+                f"A step takes {_short(compute_s)} with {threads} threads, but {_short(alone)} with one: "
+                "set OMP_NUM_THREADS=1 before you train."
+            )
+    beside = settings.workers > 0 or device.type == "cuda"  # then batches are prepared meanwhile
+    step = max(compute_s, prepare_s / max(1, settings.workers)) if beside else compute_s + prepare_s
+    if beside and prepare_s / max(1, settings.workers) > compute_s:
+        checked.notes.append("Batches take longer to prepare than to compute: raise train.workers.")
+    part = "valid" if "valid" in engine.assembly.parts() else "train"
+    count = len(engine.assembly.dataset(part))
+    count = count if part == "valid" else min(count, 1024)
+    some = min(count, 2 * max(engine.order.batch, 64))
+    start = time.monotonic()
+    judge(
+        engine.step,
+        engine.assembly,
+        engine.assembly.dataset(part),
+        device=device,
+        batch=max(engine.order.batch, 64),
+        tokens=settings.tokens,
+        limit=some,
+        precision=engine.updater.precision,
+    )
+    _wait(device)
+    evaluation = (time.monotonic() - start) * count / max(1, some)
+    evaluations = -(-engine.total // engine.every)
+    total = engine.total * step + evaluations * evaluation
+    checked.figures |= {
+        "steps": engine.total,
+        "seconds_per_step": step,
+        "seconds_per_evaluation": evaluation,
+        "seconds": total,
+    }
+    train = engine.assembly.dataset("train")
+    passes = engine.total / engine.order.batches
+    if train.window is not None:  # windows may overlap, and show each token several times
+        shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
+        passes *= shown / max(1, sum(int(some.sum()) for some in train.totals.values()))
+    held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
+    checked.fact("Time", "a step", f"{_short(step)} for {held} samples")
+    checked.fact("Time", "an evaluation", f"{_short(evaluation)} on {count:,} samples of {part}")
+    words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {evaluations} evaluations"
+    checked.fact("Time", "the training", words)
+
+
+def _steps(engine: Engine, count: int) -> list[int]:
+    """So many steps; of a compiled step those whose batches have the shape of the first one, compiled already."""
+    order = engine.order
+    numbers = range(1, 50 * count) if engine.updater.compiled else range(1, count + 1)
+    alike = [number for number in numbers if order.room(*order.at(number)) == order.room(0, 0)]
+    return (alike if engine.updater.compiled else [*numbers])[:count] or [0]
+
+
+def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
+    """Seconds to prepare and to compute each of some steps; when they take long, of fewer."""
+    preparing, computing = [], []
+    began = time.monotonic()
+    for number in steps:
+        start = time.monotonic()
+        batch = engine.fetch[number]
+        middle = time.monotonic()
+        engine.updater(batch, number, batch.count)
+        _wait(engine.ranks.device)
+        preparing.append(middle - start)
+        computing.append(time.monotonic() - middle)
+        if time.monotonic() - began > PATIENCE:
+            break
+    return preparing, computing
+
+
+def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str], None]) -> None:
+    tokens = np.sum([stream.lengths for stream in batch.streams.values()], 0)
+    few = batch.take(np.argsort(-tokens, kind="stable")[:2])
+    found = cost(engine.assembly, engine.step, few)
+    settings, device = engine.settings, engine.ranks.device
+    once = min(engine.updater.micro or len(batch), len(batch))
+    fixed = found.training_bytes - found.activation_bytes * at_once(settings, few)
+    needed, free = fixed + found.activation_bytes * once, _free(device)
+    checked.figures |= {
+        "flops_per_sample": found.flops_per_sample,
+        "memory_bytes": needed,
+        "free_bytes": free,
+    }
+    checked.fact("Model", "operations", f"{large(found.flops_per_sample, 'FLOP')} a sample, forward and backward")
+    words = f"about {large(needed, 'B')} with {once} samples at once; {large(free, 'B')} are free"
+    if device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated(device)
+        checked.figures["peak_bytes"] = peak
+        words = f"{large(peak, 'B')} in the steps that were tried; {large(free, 'B')} are free beside"
+    checked.fact("Memory", "the training", words)
+    most = min(LARGEST, len(engine.assembly.dataset("train")))
+    fits = _largest_on_cuda(engine, most, say) if device.type == "cuda" else _largest_by(found, free - fixed, most)
+    checked.figures["largest_micro"] = fits
+    least = "at least " if 2 * fits > most else ""
+    how = "tried" if device.type == "cuda" else "estimated"
+    checked.fact("Memory", "samples at once", f"{least}{fits:,} fit ({how})" if fits else "not even one fits")
+    if device.type != "cuda" and needed > free:
+        advice = f"Set train.micro: {fits}." if fits else "Make model.dim or model.depth smaller."
+        checked.problems.append(
+            f"A step needs about {large(needed, 'B')}, and {large(free, 'B')} of memory are free. {advice}"
+        )
+
+
+def _largest_by(found: Cost, left: float, most: int) -> int:
+    """The largest power of two whose activations fit into what is left."""
+    fits = min(most, int(left / max(1.0, found.activation_bytes))) if left > 0 else 0
+    return 1 << (fits.bit_length() - 1) if fits else 0
+
+
+def _largest_on_cuda(engine: Engine, most: int, say: Callable[[str], None]) -> int:
+    """The largest power of two with which a step, not compiled, does not run out of memory."""
+    size = fits = 1
+    dataset, assembly = engine.assembly.dataset("train"), engine.assembly
+    while size <= most:
+        say(f"trying {size} samples at once")
+        ids = np.arange(size)
+        batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, Chance(0, 0, ids), training=True)
+        try:
+            with cast(engine.ranks.device, engine.updater.precision):
+                loss, _ = engine.step(
+                    batch.inputs(engine.ranks.device, engine.updater.multiple, engine.settings.packed)
+                )
+            loss.backward()
+            _wait(engine.ranks.device)
+        except torch.OutOfMemoryError:
+            break
+        finally:
+            engine.optimizer.zero_grad(set_to_none=True)
+            torch.cuda.empty_cache()
+        fits, size = size, 2 * size
+    return fits
+
+
+def _disk(checked: Checked, engine: Engine, run: Path) -> None:
+    settings = engine.settings
+    weights = sum(weight.nbytes for weight in named(engine.step.model).values())
+    one = weights + sum(value.nbytes for value in optimizer_state(engine.optimizer, engine.names).values())
+    one += sum(value.nbytes for value in engine.average.values())
+    count = max(settings.keep, settings.average_last) + 1  # the next is whole before an old one goes
+    needed = count * one + 2 * weights
+    place = run.resolve()
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    checked.figures |= {"checkpoint_bytes": one, "disk_bytes": needed, "disk_free_bytes": free}
+    words = f"{large(needed, 'B')}: {count} checkpoints of {large(one, 'B')} and the model; {large(free, 'B')} are free"
+    checked.fact("Disk", str(run), words)
+    if needed > free:
+        advice = "Make room, choose another --run, or lower train.keep."
+        checked.problems.append(
+            f"Checkpoints need {large(needed, 'B')}, {large(free, 'B')} are free on {place}. {advice}"
+        )
+
+
+def _short(seconds: float) -> str:
+    return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _free(device: torch.device) -> float:
+    """Bytes of memory that are free on a device."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(float(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):  # not Linux
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _device(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

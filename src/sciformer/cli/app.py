@@ -1,0 +1,98 @@
+"""The command line's frame: the app, the types of its arguments, and what the verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+from cyclopts import App, Parameter
+
+from .._version import __version__
+from .terminal import CHANGES, check_run, no_changes
+
+if TYPE_CHECKING:
+    from ..recipe import Recipe
+    from ..recipe.plugin import Plugin
+    from ..run import Run
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+CHANGE = """Any key of a recipe can be changed: `--model.depth 8 --train.rate 3e-4 --data.files a.txt b.txt`.
+`sciformer recipes NAME` lists the keys of a recipe with their meaning."""
+STATUS = """Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
+saving; the same command goes on from there."""
+FIRST = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
+
+app = App(
+    name="sciformer",
+    help="One transformer, any token: train, compare, explain and use transformers on scientists' data.",
+    help_epilogue=f"{FIRST}\n\n{CHANGE}\n\n{STATUS}",
+    version=__version__,
+    help_format="markdown",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(negative=(), show_default=False),
+)
+app.register_install_completion_command()
+app["--install-completion"].help_epilogue = ""
+
+RecipeName = Annotated[str, Parameter(help="A name from `sciformer recipes`, or a .yaml file.")]
+RunName = Annotated[Path, Parameter(help="Folder of a run.")]
+Into = Annotated[
+    Path | None,
+    Parameter(
+        name="--run",
+        help="Folder of the run: log, checkpoints, model and report. runs/NAME unless given; a run named as recipe "
+        "goes on.",
+    ),
+]
+Fresh = Annotated[
+    bool, Parameter(name="--fresh", help="Start over: what an earlier training left in the folder is removed.")
+]
+Accepted = Annotated[
+    bool,
+    Parameter(
+        name="--accept-changes",
+        help="Go on although the recipe, the data or a plugin changed since the run was begun.",
+    ),
+]
+Quiet = Annotated[bool, Parameter(name="--quiet", help="No progress.")]
+Classes = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
+Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace a file that is there already.")]
+Plugins = Annotated[
+    tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
+]
+
+
+def help_epilogue(text: str) -> Callable[[Function], Function]:
+    """Decorate a command with the last paragraph of its help."""
+
+    def decorate(function: Function) -> Function:
+        function.help_epilogue = text  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def load_recipe(name: str, **more: str) -> Recipe:
+    """The recipe of this name, with the changes of the command line; `train__start` is one more."""
+    from ..recipe import Recipe
+
+    changes = {**CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
+    return Recipe.load(name, changes, where="on the command line")
+
+
+def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:
+    """The users' own files."""
+    from ..recipe import plugin
+
+    return [plugin.load(path) for path in paths]
+
+
+def open_run(path: Path, plugins: tuple[Path, ...]) -> Run:
+    """The run in this folder."""
+    no_changes("A run has its own recipe.")
+    check_run(path)
+    loaded = load_plugins(plugins)
+    from ..run import Run
+
+    return Run(path, loaded)

@@ -1,0 +1,151 @@
+"""What the command line shows: recipes on the shelf, scores of a run."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import textwrap
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import one_of
+from ..recipe import describe
+from ..recipe import recipes as names
+
+if TYPE_CHECKING:
+    from ..evaluation.evaluate import Judgement
+    from ..run import Run
+
+
+def measured() -> dict[str, dict[str, Any]]:
+    """The measured figures by id, as they were when this version was made."""
+    path = importlib.resources.files("sciformer.recipe") / "measured.json"
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return found
+
+
+def figure(name: str) -> str:
+    """A measured figure in words, with its spread where it has one, and what it is of; or the word unmeasured."""
+    row = measured().get(name)
+    if row is None:
+        return "unmeasured"
+    hardware = str(row.get("hardware") or "").partition(",")[0]
+    seeds = f"{row['seeds']} seeds" if (row.get("seeds") or 1) > 1 else ""
+    about = "; ".join(word for word in (name, seeds, hardware) if word)
+    value = f"{row['value']:.4g}{_spread(row.get('spread'))}"
+    return " ".join(word for word in (value, row.get("unit"), f"({about})") if word)
+
+
+def _spread(spread: float | list[float] | None) -> str:
+    if isinstance(spread, list):
+        return f" [{spread[0]:.4g}, {spread[-1]:.4g}]" if spread else ""
+    return f" ± {spread:.2g}" if spread else ""
+
+
+def show_recipes(console: Console) -> None:
+    """Every shipped recipe with what is known of it."""
+    for name in names():
+        about = describe(name)
+        console.print(Text(name, style="bold") + Text(f"  {about.title or ''}", style="not bold"))
+        for head, words in (("paper", about.paper), ("data", about.data), ("measured", figure(about.score or ""))):
+            if words:
+                lines = textwrap.wrap(words, max(20, console.width - 14))
+                console.print(
+                    Text("\n".join(f"    {'' if n else head + ':':10}{line}" for n, line in enumerate(lines)))
+                )
+    console.print("\nsciformer recipes NAME lists the keys of one; sciformer train NAME runs it", markup=False)
+
+
+def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Console) -> None:
+    """Judge a run's best model on files or on a part of its data, and print its scores and what they are of."""
+    parts: dict[str, int] = run.about.get("samples", {})
+    if part is None:
+        part = next((name for name in ("test", "valid") if name in parts), "train")
+    elif not files:
+        one_of("a part of the data", part, parts, key="--part")
+    found = run.evaluate(part, files)
+    if not files:
+        words = f"the part {part}, {parts[part]:,} samples"
+    else:
+        words = f"{', '.join(str(file) for file in files)}, {found.size:,} sample{'s' * (found.size != 1)}"
+    for note in found.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+    console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
+    show_scores(found, console)
+    show_rows(run.assembly.objective.details(found.outputs, found.samples), console)
+
+
+def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
+    if files or part == "test" or "test" in parts:
+        return ""
+    return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
+
+
+def show_scores(found: Judgement, console: Console) -> None:
+    """The scores of a judgement."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    for name, value in found.scores.items():
+        table.add_row(Text(name), f"{value:.6g}")
+    console.print(table)
+
+
+def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
+    """Rows with the same keys as a table; none: nothing."""
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for number, name in enumerate(rows[0]):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*(Text(f"{value:.4f}" if isinstance(value, float) else f"{value}") for value in row.values()))
+    console.print()
+    console.print(table)
+
+
+def show_run(run: Run, console: Console) -> None:
+    """What a training found, where it lies, and what to try next."""
+    from ..metrics import AtLeast
+
+    path = run.path / "scores.json"
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    parts: dict[str, dict[str, float]] = {
+        part: {
+            name: AtLeast(value) if name in found.get("bounds", ()) else value
+            for name, value in found["scores"].items()
+        }
+        for part, found in kept.get("parts", {}).items()
+    }
+    if parts:
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("")
+        for part in parts:
+            table.add_column(part, justify="right")
+        for name in next(iter(parts.values())):
+            values = (parts[part].get(name) for part in parts)
+            table.add_row(Text(name), *("" if value is None else f"{value:.4f}" for value in values))
+        console.print(table)
+    console.print(_finding(kept.get("along") or {}), markup=False, end="")
+    if run.folder.report.exists():
+        console.print(f"report: {run.folder.report}", markup=False)
+    decoder = run.recipe.model.kind == "decoder"
+    more = f'sciformer generate {run.path} --prompt "..."' if decoder else f"sciformer inspect {run.path}"
+    more += "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
+    console.print(f"next: {more}", markup=False)
+
+
+def _finding(along: dict[str, Any]) -> str:
+    """Where the answer changes along a column, in a sentence."""
+    if along.get("crossing") is None:
+        return ""
+    error = along.get("error")
+    sentence = f"The answer changes at {along['column']} {along['crossing']:.4f}" + (f" ± {error:.4f}" if error else "")
+    if along.get("reference") is not None:
+        sentence += f"; known: {along['reference']:.6g}, off by {abs(along['crossing'] - along['reference']):.4f}"
+    return sentence + ".\n"

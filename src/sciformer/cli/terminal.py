@@ -1,0 +1,228 @@
+"""The command line's manners: consoles, complaints, hints after a mistake, and only one voice of many ranks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from ..errors import Stopped, UserError
+from ..recipe.field import places
+
+if TYPE_CHECKING:
+    from cyclopts import CycloptsError
+    from rich.console import Console
+
+FEW = 12  # names that are listed in a hint
+AGAIN = 5.0  # seconds between plain lines of progress, at least
+CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
+
+
+def rank() -> int:
+    """Of this process, where torchrun started several."""
+    return int(os.environ.get("RANK", "0"))
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print; without colours unless it is a terminal. A reader that goes away is a BrokenPipeError."""
+    from rich.console import Console as Rich
+
+    class Quiet(Rich):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Quiet(stderr=stderr, highlight=False, soft_wrap=stderr)
+
+
+def say(text: str) -> None:
+    """How it goes, beside what is printed."""
+    if rank() == 0:
+        print(text, file=sys.stderr)
+
+
+def status(work: Callable[[], Any]) -> int:
+    """Do the work of a command line; the exit status, after what there is to say. Faults of our own go on up."""
+    from cyclopts import CycloptsError
+
+    try:
+        work()
+        sys.stdout.flush()
+        return 0
+    except CycloptsError as error:
+        if rank() == 0:
+            complain(usage(error))
+        return 2
+    except UserError as error:
+        complain(str(error))
+        return 2
+    except Stopped as error:
+        say(str(error))
+        return 128 + error.signal
+    except KeyboardInterrupt:
+        say("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output went away, as `head` does
+        hush()
+        return 0
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else 0 if error.code is None else 2
+
+
+def complain(text: str) -> None:
+    """An error, said to the person at the terminal."""
+    from rich.text import Text
+
+    who = f"rank {rank()}: " if rank() else ""
+    console(stderr=True).print(Text(who) + Text("error: ", style="bold red") + Text(text))
+
+
+def hush() -> None:
+    """Nobody reads what we print (as after `| head`): what is left in the buffers goes nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+
+
+# Mistakes in the command line itself
+
+
+def no_changes(advice: str) -> None:
+    """Refuse changes of keys where they would change nothing."""
+    if CHANGES:
+        key = next(iter(CHANGES))
+        raise UserError(f"--{key} cannot be used here, where keys of a recipe are not changed", hint=advice, key=key)
+
+
+def usage(error: CycloptsError) -> str:
+    """A mistake in a command line in words, with what may have been meant and where to read on."""
+    from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
+
+    verb = " ".join(error.command_chain or ())
+    more = f"`sciformer {verb} --help`" if verb else "`sciformer --help`"
+    error.verbose = False
+    if isinstance(error, MissingArgumentError) and error.argument is not None:
+        stands = error.argument.index is not None  # it may stand without a word before it
+        name = error.argument.name.lstrip("-").upper() if stands else error.argument.name
+        if not name.startswith("-"):
+            return f"`sciformer {verb}` needs {name}. {_missing(name)}See {more}."
+    if isinstance(error, UnusedCliTokensError):
+        return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one name too many. See {more}."
+    text = str(error).rstrip()
+    wrong = (error.unused_tokens or [""])[0]
+    if isinstance(error, UnknownCommandError) and wrong.startswith("-"):
+        near = difflib.get_close_matches(wrong, ("--help", "--version", "--install-completion"), n=1)
+        text = f"Unknown option: {wrong}." + (f" Did you mean {near[0]}?" if near else "")
+    if isinstance(error, UnknownOptionError) and "Did you mean" not in text:
+        text += _meant(error.token.keyword or error.token.value, list(error.root_input_tokens or ()))
+    return f"{text} See {more}."
+
+
+def _missing(name: str) -> str:
+    """What could have been given for a missing argument."""
+    greedy = next((key for key, value in CHANGES.items() if isinstance(value, list)), "")
+    if greedy:
+        return f"All that follows --{greedy} belongs to it, so write {name} before it. "
+    if name == "RECIPE":
+        from ..recipe import recipes
+
+        found = recipes()
+        return f"There are {_listed(found)}; or a .yaml file of yours. `sciformer recipes` tells of each. "
+    if name == "RUN":
+        found = runs()
+        return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
+    if name == "WHAT":
+        return f"There are: {', '.join(sorted(places('simulate')))}. "
+    if name == "KIND":
+        return f"There are: {', '.join(places('new'))}. "
+    return ""
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:FEW]) + (", ..." if len(names) > FEW else "")
+
+
+def _meant(option: str, words: list[str]) -> str:
+    """The keys of the recipe on the command line that are called like an unknown option: --depth is --model.depth."""
+    from ..recipe import Recipe
+    from ..recipe.document import flat
+
+    name = option.lstrip("-").partition("=")[0].replace("-", "_")
+    for word in words[1:]:
+        if word.startswith("-"):
+            continue
+        try:
+            tree = Recipe.load(word).dump()
+        except (UserError, ValueError):
+            continue
+        dotted = [".".join(map(str, keys)) for keys, _ in flat(tree) if keys[0] != "about"]
+        last = {key.rpartition(".")[2]: key for key in reversed(dotted)}
+        near = difflib.get_close_matches(name, last, n=1, cutoff=0.75)
+        return f" Did you mean --{last[near[0]]}?" if near else ""
+    return ""
+
+
+# Runs
+
+
+def runs(folder: Path = Path("runs")) -> list[str]:
+    """The runs that lie where runs usually do."""
+    found = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/run.json")]
+    return sorted(map(str, found))
+
+
+def check_run(path: Path) -> None:
+    """Refuse what is not the folder of a run, and name the nearest that is."""
+    if path.suffix in (".pt", ".pth", ".ckpt", ".pkl", ".bin"):
+        hint = "Files of this kind can run code when they are opened; Sciformer never opens them."
+        raise UserError(f"{path} is not the folder of a run", hint=hint, file=path)
+    if path.is_file():
+        whole = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
+        hint = f"Its run is {whole}." if whole else ""
+        raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
+    if (path / "recipe.yaml").exists():
+        return
+    there = runs() + runs(path)
+    near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
+    why = "it is a folder of something else" if path.is_dir() else "that folder does not exist"
+    hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
+    raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)
+
+
+class Meter:
+    """How many samples are done: a bar in a terminal, a plain line now and then elsewhere."""
+
+    def __init__(self, total: int, show: bool) -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.total, self.show, self.done, self.began = total, show, 0, time.monotonic()
+        self.last, at = self.began, console(stderr=True)
+        columns = (BarColumn(bar_width=12), TextColumn("{task.description}"), TimeRemainingColumn())
+        self.bar = Progress(*columns, console=at, transient=True) if show and at.is_terminal else None
+        self.task = self.bar.add_task("", total=total) if self.bar else None
+
+    def __enter__(self) -> Self:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def add(self, count: int) -> None:
+        """So many more."""
+        self.done, now = self.done + count, time.monotonic()
+        words = f"{self.done:,}/{self.total:,} samples  {self.done / max(1e-9, now - self.began):,.0f} samples/s"
+        if self.bar and self.task is not None:
+            self.bar.update(self.task, completed=self.done, description=words)
+        elif self.show and now - self.last > AGAIN:
+            self.last = now
+            say(words)
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()

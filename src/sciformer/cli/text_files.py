@@ -1,0 +1,143 @@
+"""Files of lines through a model, for the command line: read, translated with progress, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import UserError
+from ..files.atomic import make_folder, whole
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+PICTURES = (".png", ".pdf", ".svg")
+
+
+def translate_file(
+    run: Run, file: Path, out: Path | None, beam: int | None, penalty: float | None, picture: Path | None, line: int
+) -> None:
+    """Translate a file into another or onto the terminal; draw the alignment of one of its lines if wanted."""
+    from ..generation.translate import translate
+
+    if picture is not None and picture.suffix not in PICTURES:
+        raise UserError(
+            f"the name of a picture must end in {', '.join(PICTURES)}, not {picture}", key="--alignment", file=picture
+        )
+    for place in (out, picture):
+        if place is not None:
+            check_place(place)
+    lines = lines_of(file)
+    if picture is not None and not 1 <= line <= len(lines):
+        raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
+    with counting("translating") as tell:
+        answers = translate(run, lines, beam=beam, penalty=penalty, tell=tell)
+    if out is None:
+        for answer in answers:
+            print(answer)
+    else:
+        write_text(out, "".join(f"{answer}\n" for answer in answers))
+        print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
+    if picture is not None:
+        from ..inspect.alignment import align, draw_alignment
+        from ..inspect.plots.style import any_letters
+        from ..inspect.report.page import save
+
+        with any_letters():
+            found = align(run, lines[line - 1], answers[line - 1])
+            save(draw_alignment(found), picture)
+        print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
+
+
+def check_prompts(prompt: str | None, file: Path | None, out: Path | None) -> None:
+    """Refuse what does not go together, before anything is read."""
+    if prompt is not None and file is not None:
+        raise UserError("--prompt and --file cannot be given together", hint="Give one of them.", key="--prompt")
+    if out is not None and file is None:
+        hint = "Name the file of prompts with --file; without --out the text is printed."
+        raise UserError("--out needs --file, with the prompts", hint=hint, key="--out")
+
+
+def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes: Any) -> None:
+    """Go on from each line of a file; the answers keep the order of the lines. An empty line begins a text."""
+    from ..generation.generate import generate_many
+
+    if out is not None:
+        check_place(out)
+    lines = lines_of(file)
+    with counting("writing") as tell:
+        answers = generate_many(run, [line or None for line in lines], length, tell=tell, **wishes)
+    if out is None:
+        for line, answer in zip(lines, answers):
+            print(line + answer)
+        return
+    if out.suffix == ".jsonl":
+        rows = [
+            json.dumps({"prompt": line, "completion": text}, ensure_ascii=False) for line, text in zip(lines, answers)
+        ]
+    else:
+        rows = [answer.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r") for answer in answers]
+    write_text(out, "".join(f"{row}\n" for row in rows))
+    print(f"wrote {len(answers):,} texts to {out}", file=sys.stderr)
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a file, plain or gzip, or of the standard input where it is called -."""
+    from ..data.readers.text_parts import read_lines
+    from ..data.source import find_files
+
+    if str(file) == "-":
+        lines = _standard_input().replace("\r\n", "\n").split("\n")
+        return lines if lines[-1] else lines[:-1]
+    return read_lines(find_files([str(file)], "a text file")[0])
+
+
+def _standard_input() -> str:
+    raw = sys.stdin.buffer.read()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
+        line = raw[:place].count(10) + 1
+        raise UserError(
+            f"the standard input is not UTF-8 text: {raw[place : place + 4].hex(' ')} in line {line}",
+            hint="Send it through: iconv -f latin1 -t utf-8",
+            line=line,
+        ) from error
+
+
+def check_place(path: Path) -> None:
+    """Refuse a place where no file can be written, before the work of filling it."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
+    make_folder(path.parent)
+    if not os.access(path.parent, os.W_OK):
+        message = f"there is no permission to write into the folder {path.parent}"
+        raise UserError(message, hint="Name another place.", file=path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file that is there whole or not at all."""
+    check_place(path)
+    with whole(path) as partial:
+        partial.write_text(text, "utf-8")
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar in a terminal, nothing elsewhere: `tell(done, total)`."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        yield lambda done, total: None
+        return
+    with Progress(console=console, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,212 @@
+"""Verbs that lead to a trained model: recipes, new, check, train, pretrain, finetune, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ..errors import UserError
+from ..recipe.field import places
+from .app import CHANGE, STATUS, Accepted, Fresh, Into, Plugins, Quiet, RecipeName, app, load_plugins, load_recipe
+from .terminal import console, no_changes, rank, runs, say
+
+KIND = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
+
+
+@app.command(sort_key=1, help_epilogue="")
+def recipes(name: str | None = None, /) -> None:
+    """List what can be run, with paper, data and measured score; or all keys of one recipe, with their meaning.
+
+    Parameters
+    ----------
+    name
+        A recipe: its keys, values and meanings are printed, ready to be saved as a file of your own.
+    """
+    from .show import show_recipes
+
+    if name is None:
+        no_changes("Name a recipe to change.")
+        show_recipes(console())
+    else:
+        print(load_recipe(name).text(), end="")
+
+
+@app.command(sort_key=2, help_epilogue="")
+def new(
+    kind: Annotated[str, Parameter(help=KIND)],
+    files: tuple[str, ...] = (),
+    /,
+    *,
+    out: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Write a recipe for your own files: columns found, sizes guessed, every guess explained.
+
+    Parameters
+    ----------
+    files
+        Their names, or those of folders; most may have their class before them, QCD:qcd.root.
+    out
+        Where to write the recipe; here, named after the first file, unless given.
+    overwrite
+        Replace a recipe that is there already.
+    """
+    no_changes("Change the recipe when it is written.")
+    from ..recipe.new import new as write
+
+    path = write(kind, list(files), out, overwrite=overwrite)
+    if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
+        print(f"some files cannot be read and are left out: the head of {path} names them")
+    print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
+
+
+@app.command(sort_key=3, help_epilogue=CHANGE)
+def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
+    """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
+
+    Parameters
+    ----------
+    deep
+        Read every file to its end.
+    """
+    plugins = load_plugins(plugin)
+    made = load_recipe(recipe)
+    from ..check import check as trial
+
+    checked = trial.check(made, plugins, deep=deep, say=say)
+    if rank() == 0:
+        trial.show_check(checked, console())
+    if checked.problems:
+        raise SystemExit(2)
+
+
+@app.command(sort_key=4, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def train(
+    recipe: RecipeName,
+    /,
+    *,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
+    plugin: Plugins = (),
+    quiet: Quiet = False,
+) -> None:
+    """Train a recipe; the same command again resumes."""
+    _train(recipe, run, fresh, accept_changes, plugin, quiet)
+
+
+def _train(
+    recipe: str,
+    run: Path | None,
+    fresh: bool,
+    accept_changes: bool,
+    plugin: tuple[Path, ...],
+    quiet: bool,
+    start: Path | str | None = None,
+) -> None:
+    """What train, pretrain and finetune do; the last with a run to `start` from, or "" where the recipe names it."""
+    plugins = load_plugins(plugin)
+    made = load_recipe(recipe, **({"train__start": str(start)} if start else {}))
+    if start is not None and not made.train.start:
+        found = runs()
+        more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
+        raise UserError("a run to begin with is missing", hint=f"Name it with --from RUN. {more}", key="--from")
+    if run is None and Path(recipe).is_dir():
+        run = Path(recipe)
+    from ..run import train as begin
+    from .show import show_run
+
+    done = begin(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
+    if rank() == 0:
+        show_run(done, console())
+
+
+@app.command(sort_key=4.1, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def pretrain(
+    recipe: RecipeName,
+    /,
+    *,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
+    plugin: Plugins = (),
+    quiet: Quiet = False,
+) -> None:
+    """Train on plenty of data what `finetune` then begins with: `train` under another name."""
+    _train(recipe, run, fresh, accept_changes, plugin, quiet)
+
+
+@app.command(sort_key=4.2, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def finetune(
+    recipe: RecipeName,
+    /,
+    *,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    run: Into = None,
+    fresh: Fresh = False,
+    accept_changes: Accepted = False,
+    plugin: Plugins = (),
+    quiet: Quiet = False,
+) -> None:
+    """Train a recipe that begins with the weights of another run; the same command again resumes.
+
+    Embedding and trunk are taken from the other run, heads only where the question is the same. So are its vocabulary,
+    and all keys of `tokens` and `model` that neither the recipe nor the command line gives: their sizes need not be
+    repeated. With `--train.freeze` only the heads learn; `--train.layer_rate 0.9` lets lower blocks learn more slowly,
+    `--train.head_rate 10` the heads faster. The new run is whole in itself: the other one may be deleted later.
+
+    Parameters
+    ----------
+    from_
+        Folder of the run to begin with: that of `pretrain`, say. It is the key train.start of the recipe.
+    """
+    _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
+
+
+@app.command(sort_key=5, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+def compare(
+    recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
+    /,
+    *,
+    seeds: int = 3,
+    run: Path = Path("runs/compare"),
+    grid: tuple[str, ...] = (),
+    labels: str = "",
+    folds: int | None = None,
+    plugin: Plugins = (),
+    quiet: bool = False,
+) -> None:
+    """Train several recipes with several seeds, and put them into one table with mean and spread.
+
+    Parameters
+    ----------
+    seeds
+        How many seeds: 0, 1, 2, ...; 3 unless given.
+    run
+        Folder of all these runs; runs/compare unless given.
+    grid
+        Values to try for a key, `--grid train.rate=1e-3,3e-4`; the best by validation is compared.
+    labels
+        Train with few labels too: `--labels 20,100,all`, so many of each class (the key data.labels), or all there
+        are; each number has its rows, its verdict and its place in a picture.
+    folds
+        Divide the data into so many folds (data.split.folds) and judge each recipe on all of them, one after the other;
+        `{fold}` in train.start stands for the number of the fold: --train.start runs/pretrained-{fold}.
+    quiet
+        No progress.
+    """
+    plugins = load_plugins(plugin)
+    made = [load_recipe(name) for name in recipe]
+    from ..compare import compare as contest
+
+    points, tell = contest.parse_grid(list(grid)), None if quiet else say
+    few = contest.parse_labels(labels)
+    found = contest.compare(
+        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, say=tell
+    )
+    if rank() == 0:
+        contest.show_comparison(found, console())
+    if found.failed:
+        raise SystemExit(2)

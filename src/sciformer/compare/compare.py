@@ -1,0 +1,276 @@
+"""Recipes side by side: each trained with several seeds (and over a grid), judged on the same samples, in one table.
+
+    found = compare([Recipe.load("spins/ising-vit"), Recipe.load("spins/ising-cnn")], seeds=3, folder="runs/compare")
+    found.verdict                       which is best in what, and whether the difference exceeds the spread
+    compare(recipes, 1, "runs/few", labels=[20, 100, None], folds=3)            with few labels of each class, or all
+
+The same call again goes on where it was left: runs that are complete are not trained again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ..data.prepare import prepare
+from ..data.random import Chance
+from ..errors import Stopped, UserError
+from ..evaluation.evaluate import judge
+from ..inspect.cost import cost, large
+from ..inspect.plots.curves import draw_steps
+from ..inspect.plots.style import word
+from ..inspect.report.page import Page
+from ..metrics import METRICS
+from ..recipe import Recipe
+from ..recipe.plugin import Plugin
+from ..run import Run, train
+from ..train.folder import Folder
+from ..train.progress import duration
+from .plan import parse_grid, parse_labels, plan
+from .statistics import Comparison, Figure, Row, Trial, choose, common_metrics, unfair, verdict, words_of
+
+CURVES = 4  # metrics whose learning curve is drawn
+NOTHING = Figure(math.nan, math.nan, 0)
+__all__ = ["compare", "page_of", "parse_grid", "parse_labels", "show_comparison"]
+
+
+def compare(
+    recipes: Sequence[Recipe],
+    seeds: int | Sequence[int] = 3,
+    folder: str | Path = "runs/compare",
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    labels: Sequence[int | None] = (),
+    folds: int | None = None,
+    plugins: Sequence[Plugin] = (),
+    show: bool = True,
+    report: bool = True,
+    say: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Train every recipe at every point of the grid with every seed, and compare them on the test part.
+
+    With labels, also with so many of each class; with folds, each fold once as the test part.
+
+    seeds    how many (0, 1, 2, ...), or which
+    grid     values to try for keys: {"train.rate": [1e-3, 3e-4]}; each recipe is compared at its best point
+    labels   of each class to train on (data.labels), None: all there are
+    folds    how many (data.split.folds); `{fold}` in train.start of a recipe stands for the number of the fold
+    show     tell of the progress of each run
+    report   write the report of each run too
+    """
+    numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
+    if not recipes or not numbers:
+        raise UserError(f"a comparison needs at least one recipe and one seed, not {len(recipes)} and {len(numbers)}")
+    tell = say or (print if show else lambda text: None)
+    where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
+    rows: dict[tuple[str, str, str], Row] = {}
+    for number, (trial, recipe) in enumerate(planned, 1):
+        trial.path = str(where / trial.path)
+        tell(f"run {number} of {len(planned)}: {trial.path}")
+        _run(trial, recipe, plugins, show, report, tell)
+        row = Row(trial.recipe, trial.point, [], labels=trial.labels, objective=recipe.objective)
+        rows.setdefault((trial.recipe, trial.labels, words_of(trial.point)), row).trials.append(trial)
+    best = recipes[0].train.best
+    found = Comparison(list(rows.values()), common_metrics(list(rows.values())), best, str(where))
+    choose(found)
+    found.warnings += unfair(planned, found)
+    found.verdict += verdict(found)
+    keep = Folder(where)
+    keep.write("comparison.json", json.dumps(found.plain(), indent=1, allow_nan=False))
+    page_of(found).write(where / "comparison.html")
+    return found
+
+
+# One run
+
+
+def _run(
+    trial: Trial, recipe: Recipe, plugins: Sequence[Plugin], show: bool, report: bool, tell: Callable[[str], None]
+) -> None:
+    """Train and judge; an error is kept with the run, and the others go on."""
+    try:
+        wanted = report and not (Path(trial.path) / "report.html").exists()  # of a complete run it is there
+        _judge(trial, train(recipe, trial.path, plugins=plugins, show=show, report=wanted))
+    except Stopped:
+        raise
+    except Exception as error:
+        trial.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        tell(f"{trial.path} failed: {trial.error}")
+
+
+def _judge(trial: Trial, run: Run) -> None:
+    data, settings = run.data(), run.recipe.train
+    parts = [part for part in ("test", "valid", "train") if part in data.parts()]
+    trial.part = parts[0]
+    size = max(64, settings.micro or settings.batch)
+    trial.scores = judge(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
+    trial.scores |= data.objective.afterwards(run.step, data, data.dataset(parts[0]), run.device)
+    trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
+    if "valid" in parts and not trial.valid:
+        trial.valid = judge(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
+    dataset = data.dataset("train")
+    few = dataset.batch(np.arange(min(4, len(dataset))))
+    found = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
+    steps = max((record.get("step", 0) for record in run.records), default=0)
+    speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
+    trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample
+    trial.samples = steps * min(settings.batch, len(dataset))
+    if settings.tokens is not None:  # batches differ in their samples, an epoch sees each once
+        trial.samples = round(steps / run.about["batches"] * len(dataset))
+    trial.flops = found.flops_per_sample * trial.samples
+    trial.seconds = float(run.about.get("seconds", math.nan))
+    trial.unit = data.objective.unit
+    trial.speed = float(np.median(speeds)) if speeds else math.nan
+    if trial.unit == "samples":
+        trial.speed /= max(found.tokens, 1e-12)
+    kept = run.path / "scores.json"
+    if kept.exists():
+        passed = json.loads(kept.read_text("utf-8")).get("along", {}).get("crossing")
+        trial.crossing = math.nan if passed is None else float(passed)
+
+
+# For people
+
+
+def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the table, as text."""
+    crossing = any(math.isfinite(row.over("crossing").mean) for row in rows)
+    units = {trial.unit for row in rows for trial in row.done}
+    speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
+    several = len(found.labels) > 1 or bool(found.labels[0])
+    head = [
+        "recipe",
+        *(["labels"] if several else []),
+        *(["point"] if found.grid else []),
+        *found.metrics,
+        *(["crossing"] if crossing else []),
+    ]
+    head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "runs" if found.folds else "seeds"]
+    cells = []
+    for row in rows:
+        passed = [number(row.over("crossing"))] if crossing else []
+        size, seconds = row.over("parameters").mean, row.over("seconds").mean
+        about = [
+            f"{size:,.0f}" if math.isfinite(size) else "–",
+            _large(row.over("flops_per_sample").mean),
+            _large(row.over("flops").mean),
+            duration(seconds) if math.isfinite(seconds) else "–",
+            number(row.over("speed"), whole=True),
+            f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
+        ]
+        name = [row.recipe, *([row.labels] if several else []), *([words_of(row.point)] if found.grid else [])]
+        cells.append([*name, *(number(row.score(metric)) for metric in found.metrics), *passed, *about])
+    return head, cells
+
+
+def number(figure: Figure, whole: bool = False) -> str:
+    """Mean and spread: the mean with as many places as the spread has two digits of."""
+    if not math.isfinite(figure.mean):
+        return "–"
+    if figure.bound:
+        return f"≥ {figure.mean:.4g}"
+    if whole:
+        return f"{figure.mean:,.0f}"
+    if not math.isfinite(figure.spread):
+        return f"{figure.mean:.4g}"
+    if figure.spread == 0:
+        return f"{figure.mean:.4g} ± 0"
+    places = max(0, min(8, 1 - math.floor(math.log10(figure.spread))))
+    return f"{figure.mean:.{places}f} ± {figure.spread:.{places}f}"
+
+
+def caption_of(found: Comparison) -> str:
+    """What the numbers are."""
+    parts = sorted({trial.part for row in found.rows for trial in row.done})
+    over = f"the runs of {found.folds} folds with all seeds" if found.folds else "seeds"
+    text = f"Scores on the part {' or '.join(parts) or 'test'}: mean ± sample standard deviation over {over}."
+    if found.labels != [""]:
+        text += " Labels are those of each class that were trained on."
+    if note := found.objective.summary_note(found.metrics):
+        text += f" {note}"
+    if found.grid:
+        text += f" Each recipe at the point of the grid with the best validation {found.best}."
+    return text
+
+
+def show_comparison(found: Comparison, console: Console) -> None:
+    """Print the table, the verdict, what makes it unfair, and what failed."""
+    head, cells = cells_of(found, found.chosen)
+    lines = [head, *cells]
+    if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # then it is turned over
+        lines = [list(column) for column in zip(*lines)]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for place, name in enumerate(lines[0]):
+        table.add_column(Text(name), justify="right" if place else "left")
+    for line in lines[1:]:
+        table.add_row(*(Text(cell) for cell in line))
+    console.print(table)
+    console.print(Text(caption_of(found), style="dim"))
+    for sentence in found.verdict:
+        console.print(Text(sentence))
+    for warning in found.warnings:
+        console.print(Text("note: ", style="yellow") + Text(warning))
+    for trial in found.failed:
+        console.print(Text("failed: ", style="bold red") + Text(f"{trial.path}: {trial.error}"))
+    console.print(Text(f"written to {found.folder}/comparison.html and comparison.json", style="dim"))
+
+
+def page_of(found: Comparison) -> Page:
+    """The comparison as a page."""
+    page = Page("Comparison", ", ".join(dict.fromkeys(row.recipe for row in found.rows)))
+    page.section("Result")
+    page.text("\n\n".join(found.verdict))
+    head, cells = cells_of(found, found.chosen)
+    page.table(head, cells, caption_of(found))
+    if len(found.labels) > 1:
+        _curves(page, found)
+    if found.warnings:
+        page.section("What to bear in mind")
+        page.text("\n\n".join(found.warnings))
+    if found.grid:
+        page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
+        rows = [
+            [f"{row.recipe} {row.labels}".strip(), words_of(row.point), number(row.score(found.best, valid=True))]
+            + ["chosen" if row.chosen else ""]
+            for row in found.rows
+        ]
+        page.table(["recipe", "point", f"validation {found.best}", ""], rows, "Every point, mean ± spread over runs.")
+    page.section("Runs")
+    runs = [
+        [trial.path, trial.seed, trial.error or "complete", *(trial.scores.get(name) for name in found.metrics)]
+        for row in found.rows
+        for trial in row.trials
+    ]
+    page.table(["run", "seed", "state", *found.metrics], runs, "Every run, one by one.")
+    return page
+
+
+def _curves(page: Page, found: Comparison) -> None:
+    """What more labels give: a picture for each metric of all that say who is better."""
+    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][:CURVES]:
+        names = dict.fromkeys(row.recipe for row in found.chosen)
+        figures = {
+            name: [
+                next((row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NOTHING)
+                for labels in found.labels
+            ]
+            for name in names
+        }
+        bands = {
+            name: ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
+            for name, line in figures.items()
+        }
+        drawn = draw_steps(found.labels, bands, "labels of each class", word(metric))
+        page.figure(drawn, f"{word(metric)} against the number of labels, mean and spread.", f"{metric} against labels")
+
+
+def _large(value: float) -> str:
+    return large(value) if math.isfinite(value) else "–"

@@ -1,0 +1,108 @@
+"""The runs of a comparison: every recipe at every point of a grid, with every seed, number of labels and fold."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from ..recipe import Recipe
+from .statistics import Trial, words_of
+
+
+def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
+    """A grid from `train.rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
+    grid: dict[str, list[str]] = {}
+    for word in words:
+        key, equals, values = word.partition("=")
+        found = list(dict.fromkeys(value for value in values.split(",") if value))
+        if not equals or "." not in key or not found or key in grid:
+            raise UserError(
+                f"the grid must be KEY=VALUE,VALUE, for example train.rate=1e-3,3e-4, each key once, not {word!r}",
+                key="--grid",
+            )
+        grid[key.removeprefix("--")] = found
+    return grid
+
+
+def parse_labels(text: str) -> list[int | None]:
+    """Numbers of labels from `20,100,all`."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if any(word != "all" and not (word.isdecimal() and int(word)) for word in words):
+        raise UserError(
+            f"--labels must be numbers of labels of each class, or `all`, for example 20,100,all, not {text!r}",
+            key="--labels",
+        )
+    return [None if word == "all" else int(word) for word in dict.fromkeys(words)]
+
+
+def plan(
+    recipes: Sequence[Recipe],
+    seeds: Sequence[int],
+    grid: Mapping[str, Sequence[Any]],
+    labels: Sequence[int | None] = (),
+    folds: int | None = None,
+) -> list[tuple[Trial, Recipe]]:
+    """Every run with its recipe; all are made before the first is trained, so that a mistake is found at once."""
+    planned = []
+    for key, option in (("train.seed", "--seeds"), ("data.labels", "--labels"), ("data.split.fold", "--folds")):
+        if key in grid:
+            raise UserError(f"{key} cannot stand in the grid", hint=f"Say how many with {option}.", key=key)
+    counts: list[Any] = list(dict.fromkeys(labels)) or [...]
+    turns = range(folds) if folds is not None else [None]
+    for name, recipe in zip(_names(recipes), recipes):
+        for count, values in itertools.product(counts, itertools.product(*grid.values())):
+            point = dict(zip(grid, values))
+            path = Path(name) / _slug(words_of(point)) if point else Path(name)
+            word = "" if count is ... else "all" if count is None else str(count)
+            for fold, seed in itertools.product(turns, seeds):
+                changes = {**point, "train.seed": seed, **_protocol(recipe, count, folds, fold)}
+                parts = [f"labels-{word}"] * bool(word) + [f"fold-{fold}"] * (fold is not None) + [f"seed-{seed}"]
+                trial = Trial(name, point, seed, str(path.joinpath(*parts)), labels=word, fold=fold)
+                planned.append((trial, recipe.change(changes, where="in the grid")))
+    return planned
+
+
+def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -> dict[str, Any]:
+    """The keys that say with how many labels and in which fold a recipe is trained."""
+    changes: dict[str, Any] = {}
+    kind, fields = recipe.data.kind, type(recipe.data).model_fields
+    if count is not ...:
+        if "labels" not in fields:
+            raise UserError(
+                f"--labels needs data from which few labels can be taken, not `data.kind: {kind}`", key="data.kind"
+            )
+        changes["data.labels"] = count
+    if folds is not None:
+        if "split" not in fields:
+            raise UserError(
+                f"--folds needs data that are divided, not `data.kind: {kind}`, whose parts are made apart",
+                key="data.kind",
+            )
+        changes |= {"data.split.folds": folds, "data.split.fold": fold}
+        if "{fold}" in recipe.train.start:
+            changes["train.start"] = recipe.train.start.replace("{fold}", str(fold))
+    return changes
+
+
+def _names(recipes: Sequence[Recipe]) -> list[str]:
+    """A short name for each recipe, none twice."""
+    stems = [Path(recipe.name).name.removesuffix(".yaml").removesuffix(".yml") for recipe in recipes]
+    names: list[str] = []
+    for stem in stems:
+        name, number = _slug(stem) or "recipe", 1
+        while name in names:
+            number += 1
+            name = f"{_slug(stem)}-{number}"
+        names.append(name)
+    return names
+
+
+def _slug(text: str) -> str:
+    """A text as the name of a folder; of a long one the hash is kept instead of the end."""
+    name = re.sub(r"[^\w.=,+-]+", "-", text).strip("-.")
+    return name if len(name) <= 120 else f"{name[:100]}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

@@ -1,0 +1,315 @@
+"""What a comparison of recipes found: runs, rows over seeds and folds, the choice in a grid, the verdict in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..inspect.cost import plain_json
+from ..metrics import METRICS, AtLeast
+from ..objectives.base import Objective
+from ..recipe import Recipe
+from ..recipe.document import differences
+
+# Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
+STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
+NOTICED = 2.0  # standard errors from which a difference is more than the spread
+
+Point = dict[str, Any]
+HEAD = ("objective.hidden", "objective.activation", "objective.dropout")  # of the model, whoever asks for it
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A mean (or a median) over runs, the sample standard deviation (nan for one run), and their number."""
+
+    mean: float
+    spread: float
+    count: int
+    bound: bool = False
+    """Whether one of the values is a lower bound, and so is this."""
+
+    @classmethod
+    def of(cls, values: Sequence[float], median: bool = False) -> Figure:
+        """Of these values, one for each run."""
+        spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+        middle = np.median if median else np.mean
+        bound = any(isinstance(value, AtLeast) for value in values)
+        return cls(float(middle(values)) if values else math.nan, spread, len(values), bound)
+
+
+@dataclass
+class Trial:
+    """One run: a recipe at a point of the grid with one seed, perhaps with so many labels and in one fold."""
+
+    recipe: str
+    point: Point
+    seed: int
+    path: str
+    part: str = ""
+    scores: dict[str, float] = field(default_factory=dict)
+    valid: dict[str, float] = field(default_factory=dict)
+    crossing: float = math.nan
+    parameters: int = 0
+    flops_per_sample: float = math.nan
+    flops: float = math.nan
+    samples: int = 0
+    seconds: float = math.nan
+    speed: float = math.nan
+    unit: str = ""
+    error: str = ""
+    labels: str = ""
+    """How many of each class were trained on, or `all`; empty where that was not asked."""
+    fold: int | None = None
+    """The fold it was judged on; None without folds."""
+
+    @property
+    def bounds(self) -> list[str]:
+        """The scores of which only a lower bound is known."""
+        return [name for name, value in self.scores.items() if isinstance(value, AtLeast)]
+
+
+@dataclass
+class Row:
+    """A recipe at a point of the grid with so many labels, over its seeds and folds."""
+
+    recipe: str
+    point: Point
+    trials: list[Trial]
+    chosen: bool = True
+    labels: str = ""
+    objective: Objective = field(default_factory=Objective)
+    """What the recipe asks: it says how its scores are read."""
+
+    @property
+    def done(self) -> list[Trial]:
+        """The runs that came to their end."""
+        return [trial for trial in self.trials if not trial.error]
+
+    def score(self, metric: str, valid: bool = False) -> Figure:
+        """Mean (or median, as the objective has it) and spread of a metric on the judged or the validation part."""
+        found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
+        return Figure.of([value for value in found if value is not None], self.objective.summarises_by_median(metric))
+
+    def over(self, name: str) -> Figure:
+        """Mean and spread of a number of the runs, where it is known."""
+        values = [float(getattr(trial, name)) for trial in self.done]
+        return Figure.of([value for value in values if math.isfinite(value)])
+
+
+@dataclass
+class Comparison:
+    """All runs, one row for each recipe at each point of the grid with each number of labels, and what follows."""
+
+    rows: list[Row]
+    metrics: list[str]
+    best: str
+    folder: str
+    verdict: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def objective(self) -> Objective:
+        """The objective of the first recipe, whose `train.best` chooses."""
+        return self.rows[0].objective if self.rows else Objective()
+
+    @property
+    def chosen(self) -> list[Row]:
+        """The rows that are compared: with a grid, the best point of each recipe by its validation score."""
+        return [row for row in self.rows if row.chosen]
+
+    @property
+    def failed(self) -> list[Trial]:
+        """The runs that did not come to their end."""
+        return [trial for row in self.rows for trial in row.trials if trial.error]
+
+    @property
+    def labels(self) -> list[str]:
+        """The numbers of labels; one that is empty where there was no choice."""
+        return list(dict.fromkeys(row.labels for row in self.rows))
+
+    @property
+    def folds(self) -> int:
+        """How many folds there were; 0: none."""
+        return len({trial.fold for row in self.rows for trial in row.trials if trial.fold is not None})
+
+    @property
+    def grid(self) -> bool:
+        """Whether there was one."""
+        return any(row.point for row in self.rows)
+
+    def plain(self) -> dict[str, Any]:
+        """As plain JSON."""
+        rows = []
+        for row in self.rows:
+            scores = {name: asdict(row.score(name)) for name in self.metrics}
+            runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
+            about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
+            about |= {"scores": scores, "runs": runs}
+            rows.append(about | {name: asdict(row.over(name)) for name in ("crossing", "seconds", "speed", "flops")})
+        made = {
+            "rows": rows,
+            "verdict": self.verdict,
+            "warnings": self.warnings,
+            "chosen_by": f"validation {self.best}",
+        }
+        found: dict[str, Any] = plain_json(made)
+        return found
+
+
+def words_of(point: Point) -> str:
+    """A point of the grid: `train.rate=0.001,model.depth=4`."""
+    return ",".join(f"{key}={value}" for key, value in point.items())
+
+
+def common_metrics(rows: Sequence[Row]) -> list[str]:
+    """What all runs measured."""
+    every = [trial.scores for row in rows for trial in row.done]
+    return [name for name in every[0] if all(name in scores for scores in every)] if every else []
+
+
+def choose(found: Comparison) -> None:
+    """Choose the point of the grid at which each recipe is compared: by the validation score, never by the test."""
+    if not found.grid:
+        return
+    for name, labels in dict.fromkeys((row.recipe, row.labels) for row in found.rows):
+        rows = [row for row in found.rows if (row.recipe, row.labels) == (name, labels)]
+        means = [row.score(found.best, valid=True).mean for row in rows]
+        signed = [mean if found.objective.lower_is_better(found.best) else -mean for mean in means]
+        winner = int(np.nanargmin(signed)) if np.isfinite(signed).any() else 0
+        for number, row in enumerate(rows):
+            row.chosen = number == winner
+
+
+def verdict(found: Comparison) -> list[str]:
+    """For each number of labels and each metric a sentence: who is best, and whether that is beyond the spread."""
+    told = []
+    for labels in found.labels:
+        head = f"{labels} labels{' of each class' * (labels != 'all')}: " if labels else ""
+        told += [head + sentence for sentence in _verdict(found, [row for row in found.chosen if row.labels == labels])]
+    return told
+
+
+def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
+    rows = [row for row in rows if row.done]
+    if not rows:
+        return ["No run came to its end."]
+    if len(rows) < 2:
+        only = rows[0]
+        at = f"; it is best at {words_of(only.point)} by its validation {found.best}" if only.point else ""
+        return [f"Only {only.recipe} has results, so that there is nothing to compare{at}."]
+    judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
+    return [_sentence(metric, rows) for metric in judged]
+
+
+def _sentence(metric: str, rows: Sequence[Row]) -> str:
+    sign = 1 if rows[0].objective.lower_is_better(metric) else -1
+    ranked = sorted(rows, key=lambda row: sign * row.score(metric).mean)
+    known = [row for row in ranked if math.isfinite(row.score(metric).mean)]
+    if len(known) < 2:
+        return f"{metric}: not known of two recipes."
+    first, second = known[:2]
+    a, b = first.score(metric), second.score(metric)
+    apart = abs(a.mean - b.mean)
+    head = f"{metric}: {first.recipe} is ahead of {second.recipe} by {apart:.3g}"
+    if a.bound or b.bound:
+        return (
+            f"{metric}: too few samples were left to tell; one of {first.recipe} and {second.recipe} has a bound only."
+        )
+    if math.isclose(a.mean, b.mean, rel_tol=1e-6):  # less is the rounding of sums
+        return f"{metric}: {first.recipe} and {second.recipe} are equal."
+    if a.count < 2 or b.count < 2:
+        return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
+    many = "folds" if any(trial.fold is not None for trial in first.trials) else "seeds"
+    error, freedom = _paired(first, second, metric) or _welch(a, b)
+    if error == 0 or apart / error >= _student(freedom):
+        times = f"{apart / error:.1f} standard errors" if error else "every seed gave the same"
+        return f"{head}, beyond the spread ({times})."
+    if apart / error >= NOTICED:
+        return f"{head}, {apart / error:.1f} standard errors; with so few {many} that may still be chance."
+    return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
+
+
+def _paired(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
+    """The standard error of the difference over folds that both were judged on, and its degrees of freedom; None where
+    there are not two such. A fold is as hard for one as for the other, and its seeds are judged on the same samples:
+    each fold counts once, by the mean over its seeds."""
+    by_fold: list[dict[int, list[float]]] = [{}, {}]
+    for known, row in zip(by_fold, (first, second)):
+        for trial in row.done:
+            if trial.fold is not None and metric in trial.scores:
+                known.setdefault(trial.fold, []).append(trial.scores[metric])
+    common = sorted(by_fold[0].keys() & by_fold[1].keys())
+    if len(common) < 2:
+        return None
+    apart = [np.mean(by_fold[0][fold]) - np.mean(by_fold[1][fold]) for fold in common]
+    return float(np.std(apart, ddof=1)) / math.sqrt(len(common)), len(common) - 1.0
+
+
+def _welch(a: Figure, b: Figure) -> tuple[float, float]:
+    """The standard error of a difference of means, and its degrees of freedom (Welch 1947)."""
+    first, second = a.spread**2 / a.count, b.spread**2 / b.count
+    total = first + second
+    if total == 0:
+        return 0.0, 1.0
+    return math.sqrt(total), total**2 / (first**2 / (a.count - 1) + second**2 / (b.count - 1))
+
+
+def _student(freedom: float) -> float:
+    return next(value for known, value in reversed(STUDENT.items()) if known <= max(1.0, freedom))
+
+
+def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
+    """What makes a comparison unfair, in words."""
+    warnings = list(dict.fromkeys(line for labels in found.labels for line in _unlike(planned, found, labels)))
+    for labels in found.labels:
+        rows = [row for row in found.chosen if row.done and row.labels == labels]
+        budgets = {row.recipe: row.over("samples").mean for row in rows}
+        if len(set(budgets.values())) > 1:
+            listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
+            head = "Budgets differ" + (f" with {labels} labels" if labels else "")
+            warnings.append(f"{head}, in samples that were trained on: {listed}.")
+    rows = [row for row in found.chosen if row.done]
+    sizes = {row.recipe: row.over("parameters").mean for row in rows}
+    if sizes and max(sizes.values()) > 2 * min(sizes.values()):
+        listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
+        warnings.append(f"Sizes differ, in parameters: {listed}.")
+    if len(parts := {trial.part for row in rows for trial in row.done}) > 1:
+        warnings.append(f"Not all were judged on the same part of their data: {', '.join(sorted(parts))}.")
+    if parts == {"train"}:
+        warnings.append("There is no part `test` or `valid`: scores are those of the training data.")
+    if found.grid and "valid" not in parts and any(not trial.valid for row in rows for trial in row.done):
+        warnings.append("There is no part `valid` to choose the point of the grid on.")
+    if any(labels not in ("", "all") for labels in found.labels) and any(
+        trial.valid for row in rows for trial in row.done
+    ):
+        warnings.append(
+            "Few labels are those of the training part: the part valid, which chooses the best, has all its own."
+        )
+    if found.failed:
+        warnings.append(f"{len(found.failed)} of {len(planned)} runs failed; means are over the others.")
+    return warnings
+
+
+def _unlike(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
+    """Where the recipes differ in what should be the same."""
+    points = {row.recipe: row.point for row in found.chosen if row.labels == labels}
+    made: dict[str, Recipe] = {}
+    for trial, recipe in planned:
+        if trial.labels == labels and trial.point == points[trial.recipe]:
+            made.setdefault(trial.recipe, recipe)
+    (name, base), *others = made.items()
+    sections = {"data": "they see other data", "tokens": "a loss for each token is not the same thing in both"}
+    sections["objective"] = "their scores do not mean the same"
+    warnings = []
+    for other, recipe in others:
+        for section, why in sections.items():
+            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, HEAD)
+            if changed:
+                keys = ", ".join(str(key) for key, *_ in changed[:4])
+                warnings.append(f"{name} and {other} differ in {keys}: {why}.")
+    return warnings

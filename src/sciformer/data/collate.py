@@ -1,0 +1,199 @@
+"""A batch in the model's hands: tensors on its device, padded or packed as a kernel wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..nn.ragged import Ragged
+from .sampler import rounded
+
+if TYPE_CHECKING:
+    from .batch import Stream
+
+Array = NDArray[Any]
+Valid = Tensor | Ragged | None
+DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of numbers in a model's hands, by kind
+
+
+@dataclass
+class View:
+    """A stream as a model sees it: columns (B, N, ...) with `valid` (B, N) or None, or (T, ...) with a Ragged."""
+
+    columns: dict[str, Tensor]
+    valid: Valid
+
+
+@dataclass
+class Inputs:
+    """A batch as a model sees it."""
+
+    streams: dict[str, View]
+    samples: dict[str, Tensor]
+    real: Tensor | None = None
+    """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
+
+    def to(self, device: torch.device) -> Inputs:
+        """The same on another device: in one piece, and the host does not wait for a GPU."""
+        if device.type == "cpu":
+            return self
+        return self.placed(iter(_sent(list(self.tensors()), device)))
+
+    def placed(self, moved: Iterator[Tensor]) -> Inputs:
+        """The same made of other tensors, in the order of `tensors`."""
+        views = {}
+        for name, view in self.streams.items():
+            columns, valid = {key: next(moved) for key in view.columns}, view.valid
+            if isinstance(valid, Ragged):
+                valid = Ragged(next(moved), total=valid.total, longest=valid.longest, pairs=valid.pairs)
+            views[name] = View(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
+        samples = {name: next(moved) for name in self.samples}
+        return Inputs(views, samples, None if self.real is None else next(moved))
+
+    def shape(self) -> tuple[Any, ...]:
+        """What two batches have in common for which the same kernels run."""
+        names = tuple((name, *view.columns) for name, view in self.streams.items())
+        every = [view.valid for view in self.streams.values()]
+        laid = tuple(
+            (valid.total, valid.longest, valid.pairs) if isinstance(valid, Ragged) else valid is None for valid in every
+        )
+        sizes = tuple((tensor.dtype, tensor.shape) for tensor in self.tensors())
+        return names, laid, sizes, tuple(self.samples), self.real is None
+
+    def tensors(self) -> Iterator[Tensor]:
+        """All of them, those of a packed layout without what follows from its lengths."""
+        for view in self.streams.values():
+            yield from view.columns.values()
+            if view.valid is not None:
+                yield view.valid.lengths if isinstance(view.valid, Ragged) else view.valid
+        yield from self.samples.values()
+        if self.real is not None:
+            yield self.real
+
+    def counted(self, loss: Tensor) -> Tensor:
+        """The loss (B,) of samples, with nothing for the rows that only fill the batch."""
+        return loss if self.real is None else loss.masked_fill(~self.real, 0)
+
+    @property
+    def stream(self) -> View:
+        """The only stream."""
+        (only,) = self.streams.values()
+        return only
+
+
+class Arriving:
+    """Tensors on their way to the host: what comes after them on the device need not wait.
+
+    `read()` waits for these alone. (Asking a tensor for its values would wait for all that was queued since.)
+    """
+
+    def __init__(self, tensors: dict[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.arrived: torch.cuda.Event | None = None
+        if any(tensor.is_cuda for tensor in tensors.values()):
+            self.tensors = {name: _fetched(tensor) for name, tensor in tensors.items()}
+            self.arrived = torch.cuda.Event()
+            self.arrived.record()
+
+    def read(self) -> dict[str, Tensor]:
+        """The same tensors on the host."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return {name: tensor.cpu() for name, tensor in self.tensors.items()}
+
+
+def _fetched(tensor: Tensor) -> Tensor:
+    """A copy in memory that a GPU can write to by itself."""
+    there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return there.copy_(tensor, non_blocking=True)
+
+
+def _sent(tensors: list[Tensor], device: torch.device) -> list[Tensor]:
+    """Copies on the device, sent as one run of bytes from memory that a GPU can fetch from by itself."""
+    if device.type != "cuda":
+        return [tensor.to(device) for tensor in tensors]
+    run, starts = run_of(tensors, pinned=True)
+    return parts(run.to(device, non_blocking=True), tensors, starts)
+
+
+def run_of(tensors: list[Tensor], pinned: bool) -> tuple[Tensor, list[int]]:
+    """The bytes of tensors, each at a place that kernels can read in wide steps."""
+    starts, end = [], 0
+    for tensor in tensors:
+        starts.append(end)
+        end += -(-tensor.nbytes // 256) * 256
+    run = torch.empty(end, dtype=torch.uint8, pin_memory=pinned)
+    for there, tensor in zip(parts(run, tensors, starts), tensors):
+        there.numpy()[...] = tensor.numpy()  # PyTorch would wake all cores for it, and wait for the last of them
+    return run, starts
+
+
+def parts(run: Tensor, like: list[Tensor], starts: list[int]) -> list[Tensor]:
+    """Tensors in a run of bytes; none is a view of another, for a compiler would look at the whole."""
+    storage = run.untyped_storage()
+    return [
+        torch.empty(0, dtype=tensor.dtype, device=run.device).set_(
+            storage, start // tensor.itemsize, tensor.shape, tensor.stride()
+        )
+        for tensor, start in zip(like, starts)
+    ]
+
+
+def numeric(column: Array) -> bool:
+    """Whether a column can be a tensor."""
+    return column.dtype.kind in "biuf"
+
+
+def tensor_of(column: Array, device: torch.device) -> Tensor:
+    """Whole numbers as int64, real ones in single precision, on the device."""
+    dtype = DTYPES.get(column.dtype.kind, column.dtype)
+    tensor = torch.from_numpy(np.require(column, dtype, ["C", "W"]))  # a copy where bytes are swapped or read-only
+    return tensor.to(device)
+
+
+def filled(column: Array, rows: int) -> Array:
+    """A column with zeros up to so many rows."""
+    return (
+        column
+        if len(column) == rows
+        else np.concatenate([column, np.zeros((rows - len(column), *column.shape[1:]), column.dtype)])
+    )
+
+
+def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> View:
+    """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
+    lengths, columns = stream.lengths, stream.columns
+    total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
+    pairs = int((lengths.astype(np.int64) * (lengths + 1) // 2).sum())
+    if width is not None:
+        total, longest = max(total, width), most or 1 << max(0, longest - 1).bit_length()
+        pairs = int(rounded(np.array(pairs)))
+        columns = {name: filled(column, total) for name, column in columns.items()}
+    ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs, lay=lay)
+    return View({name: tensor_of(column, device) for name, column in columns.items()}, ragged)
+
+
+def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> View:
+    """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
+    lengths = stream.lengths
+    if not masked and len(lengths) and (lengths == wide).all():
+        shaped = {
+            name: column.reshape(len(lengths), wide, *column.shape[1:]) for name, column in stream.columns.items()
+        }
+        at = shaped.get("at")
+        if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
+            shaped["at"] = at[0]
+        return View({name: tensor_of(column, device) for name, column in shaped.items()}, None)
+    inside = np.arange(wide) < lengths[:, None]
+    columns = {}
+    for name, column in stream.columns.items():
+        dense = np.zeros((len(lengths), wide, *column.shape[1:]), DTYPES.get(column.dtype.kind, column.dtype))
+        dense[inside] = column
+        columns[name] = tensor_of(dense, device)
+    return View(columns, tensor_of(inside, device))

@@ -1,0 +1,49 @@
+"""From raw tokens to what a model sees: augmented, mixed, corrupted by the objective, then normalised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .batch import Batch
+from .mixup import shares
+from .random import Chance
+
+if TYPE_CHECKING:
+    from ..objectives.base import Objective
+    from ..tokens.base import Tokens
+
+
+def prepare(
+    batch: Batch,
+    tokens: Mapping[str, Tokens],
+    objective: Objective,
+    chance: Chance,
+    training: bool,
+    counted: bool = True,
+    other: tuple[Batch, Chance] | None = None,
+) -> Batch:
+    """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted.
+
+    other   as many samples, with their random numbers, that are varied too and mixed with those of the batch
+    """
+    if training:
+        batch = _varied(batch, tokens, chance)
+    if other is not None:
+        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, chance)
+        streams = {name: tokens[name].mix(one, partner.streams[name], share) for name, one in batch.streams.items()}
+        batch = objective.mixed(replace(batch, streams=streams), partner, share)
+    batch = objective.corrupt(batch, tokens, chance)
+    streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
+    places = {name: np.prod(tokens[name].places or 0, dtype=int) for name in streams}
+    most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
+    aside = {name: tokens[name].aside for name in streams}
+    batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
+    return replace(batch, count=objective.count(batch)) if counted else batch
+
+
+def _varied(batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    return replace(batch, streams={name: tokens[name].augment(one, chance) for name, one in batch.streams.items()})

@@ -1,0 +1,116 @@
+"""Weights that give every class the same spectrum in two columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from ....errors import UserError, one_of
+from ...columns import Array
+
+FLAT = "flat"
+Edges = Annotated[list[float], Field(min_length=2)]
+
+
+class Reweight(BaseModel):
+    """A weight for each class and each bin of two columns, from the training part alone.
+
+    With h the sum of weights of a class in a bin, and H in all bins, the weight is 1 / h (flat), or (r / R) / (h / H)
+    with r and R those of the class in `to`; scaled to a mean of 1 over the samples of the class, so that classes count
+    as before, and cut at `cap`. Samples outside the edges have the weight 0.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    x: str
+    """The first column, or a formula."""
+    y: str
+    """The second column, or a formula."""
+    x_edges: Edges
+    """Edges of the bins of the first, ascending."""
+    y_edges: Edges
+    """Edges of the bins of the second, ascending."""
+    to: str = FLAT
+    """The spectrum that every class gets: `flat`, or that of the class named here."""
+    cap: float = Field(default=10.0, gt=1)
+    """No weight is larger, lest few samples rule; the others of the class make up for it."""
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        for name, edges in (("x_edges", self.x_edges), ("y_edges", self.y_edges)):
+            if any(not a < b for a, b in pairwise(edges)):
+                raise ValueError(f"give ascending numbers in {name}")
+        return self
+
+    def learn(self, label: Array, x: Array, y: Array, weight: Array) -> Weights:
+        """The weights of samples (n,) of the training part."""
+        names = np.unique(label)
+        if self.to != FLAT:
+            known = [FLAT, *(str(name) for name in names)]
+            one_of("data.reweight.to, `flat` or a class,", self.to, known, key="data.reweight.to")
+        shape = (len(names), len(self.x_edges) - 1, len(self.y_edges) - 1)
+        bins = self.bins(x, y)
+        inside, place = bins >= 0, np.searchsorted(names, label)
+        sums = np.bincount(
+            (place * shape[1] * shape[2] + bins)[inside], weight[inside], minlength=int(np.prod(shape))
+        ).reshape(shape)
+        table = np.zeros(shape)
+        target = np.ones(shape[1:])
+        if self.to != FLAT:
+            target = sums[[str(name) for name in names].index(self.to)]
+        for number, name in enumerate(names):
+            mine = sums[number]
+            filled = mine > 0
+            if not (filled & (target > 0)).any():
+                where = "" if self.to == FLAT else f" where class {self.to} has some"
+                raise UserError(
+                    f"class {name} has no samples inside the edges of data.reweight{where}", key="data.reweight"
+                )
+            factor = np.where(filled, target / np.where(filled, mine, 1), 0)
+            table[number] = self._capped(factor, mine)
+        return Weights(self, names, table, int((~inside).sum()))
+
+    def _capped(self, factor: Array, sums: Array) -> Array:
+        """Factors scaled to a mean of 1, none of them larger than the cap where that can be."""
+        total, fixed = sums.sum(), np.zeros(factor.shape, bool)
+        while True:
+            free = (factor * sums)[~fixed].sum()
+            if not free:
+                return factor
+            factor = np.where(fixed, self.cap, factor * (total - self.cap * sums[fixed].sum()) / free)
+            over = ~fixed & (factor > self.cap)
+            if not over.any():
+                return factor
+            fixed |= over
+            factor[over] = self.cap
+
+    def bins(self, x: Array, y: Array) -> Array:
+        """The number of the bin of each sample, -1 outside."""
+        places = []
+        for values, edges in ((x, self.x_edges), (y, self.y_edges)):
+            place = np.searchsorted(edges, values, side="right") - 1
+            place[values == edges[-1]] = len(edges) - 2
+            place[(place >= len(edges) - 1) | ~np.isfinite(values)] = -1
+            places.append(place)
+        return np.where((places[0] >= 0) & (places[1] >= 0), places[0] * (len(self.y_edges) - 1) + places[1], -1)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What was learned: a table (classes, x bins, y bins), and how many samples are outside."""
+
+    section: Reweight
+    names: Array
+    table: Array
+    outside: int
+
+    def of(self, label: Array, x: Array, y: Array) -> Array:
+        """The weights of samples; 0 outside the edges, and for classes that the training part has not."""
+        bins = self.section.bins(x, y)
+        place = np.minimum(np.searchsorted(self.names, label), len(self.names) - 1)
+        known = (bins >= 0) & (self.names[place] == label)
+        return np.where(known, self.table.reshape(len(self.names), -1)[place, np.maximum(bins, 0)], 0)

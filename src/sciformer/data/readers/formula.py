@@ -1,0 +1,415 @@
+"""Formulas over the columns of a table, as users write them: `hypot(px, py) > 0.5`.
+
+A formula is parsed into a tree, and the tree is worked through by the few operations named here: nothing in it is ever
+evaluated as Python. A column has a number for each sample, or a list of numbers for each (`Lists`); where both meet,
+the number of a sample is taken for every entry of its list.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ...errors import UserError, nearest
+from ..columns import Array, Lists, Table, rows_of
+
+Value = float | Array | Lists
+Operation = Callable[..., Any]
+
+
+def _bits(operation: Operation, sign: str) -> Operation:
+    def apply(a: Any, b: Any) -> Any:
+        if np.result_type(a, b).kind not in "biu":
+            message = f"both sides of `{sign}` must be conditions or whole numbers, not real numbers"
+            raise UserError(message, hint="Compare them: x > 0")
+        return operation(a, b)
+
+    return apply
+
+
+def _inverse(a: Any) -> Any:
+    if np.result_type(a).kind != "b":
+        raise UserError("`~` must stand before a condition, not before numbers", hint="Compare them: ~(x > 0)")
+    return np.logical_not(a)
+
+
+def _power(a: Any, b: Any) -> Any:
+    return np.power(a if np.result_type(a).kind == "f" else np.asarray(a, np.float64), b)
+
+
+BINARY: dict[type[ast.AST], Operation] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+    ast.Pow: _power,
+}
+LOGICAL: dict[type[ast.AST], Operation] = {
+    ast.BitAnd: _bits(np.bitwise_and, "&"),
+    ast.BitOr: _bits(np.bitwise_or, "|"),
+    ast.BitXor: _bits(np.bitwise_xor, "^"),
+}
+UNARY: dict[type[ast.AST], Operation] = {
+    ast.USub: np.negative,
+    ast.UAdd: np.positive,
+    ast.Invert: _inverse,
+    ast.Not: np.logical_not,
+}
+COMPARED: dict[type[ast.AST], Operation] = {
+    ast.Lt: np.less,
+    ast.LtE: np.less_equal,
+    ast.Gt: np.greater,
+    ast.GtE: np.greater_equal,
+    ast.Eq: np.equal,
+    ast.NotEq: np.not_equal,
+}
+OWN: dict[str, Operation] = {"power": _power}
+AS_THEY_ARE = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
+
+
+class Formula:
+    """A checked formula: `.names` are the columns it needs, `.of(table)` is a column.
+
+    Operators + - * / // % ** < <= > >= == != & | ^ ~ and or not; functions as in `grammar.FUNCTIONS`; sum, max, min,
+    mean, count, any, all and first over the list of a sample; x[:, 2] is the third of each list, NaN where it is
+    shorter. The max, min and mean of an empty list are NaN. `np.`, `ak.` and `math.` before a function mean nothing.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = str(text).strip()
+        self.tree = parsed(self.text)
+        self.places: dict[str, str] = {}
+        for name, where in check(self.tree, self.text):
+            self.places.setdefault(name, where)
+        self.names = tuple(self.places)
+        """Columns, in the order in which they come first."""
+
+    def __repr__(self) -> str:
+        return f"Formula({self.text!r})"
+
+    def of(self, table: Table) -> Array | Lists:
+        """The column that the formula makes of a table."""
+        for name in self.names:
+            if name not in table:
+                message = f"the data have no column {name!r} ({self.places[name]})"
+                raise UserError(message, hint=nearest(name, table))
+        with np.errstate(all="ignore"):
+            found = self._value(self.tree, table)
+        if isinstance(found, (Lists, np.ndarray)):
+            return found
+        return np.full(rows_of(table), found)
+
+    def _value(self, node: ast.expr, table: Table) -> Value:
+        match node:
+            case ast.Constant(value=bool() | int() | float() as number):
+                return number
+            case ast.BinOp():
+                return self._chain(node, table)
+            case ast.UnaryOp(op=sign, operand=operand):
+                reckoned = isinstance(sign, (ast.USub, ast.UAdd))
+                return self._apply(UNARY[type(sign)], [self._value(operand, table)], node, reckoned)
+            case ast.BoolOp(op=word, values=parts):
+                both = np.logical_and if isinstance(word, ast.And) else np.logical_or
+                return self._joined(both, [self._value(part, table) for part in parts], node)
+            case ast.Compare(left=left, ops=signs, comparators=others):
+                sides = [self._value(side, table) for side in (left, *others)]
+                pairs = zip(signs, sides, sides[1:])
+                made = [self._apply(COMPARED[type(sign)], [a, b], node) for sign, a, b in pairs]
+                return self._joined(np.logical_and, made, node)
+            case ast.Call(func=func, args=given):
+                name, inputs = function(func), [self._value(one, table) for one in given]
+                if name in OVER:
+                    return self._over(name, inputs[0], node)
+                operation = OWN.get(name) or getattr(np, name)
+                return self._apply(operation, inputs, node, name not in AS_THEY_ARE)
+            case ast.Subscript(value=inner):
+                return self._entry(self._value(inner, table), index_of(node) or 0, node)
+        column = column_of(node)
+        if column is None:
+            assert isinstance(node, (ast.Name, ast.Attribute))
+            return CONSTANTS[node.id if isinstance(node, ast.Name) else node.attr]
+        return self._column(column, table)
+
+    def _column(self, name: str, table: Table) -> Array | Lists:
+        found = table[name]
+        values = found.values if isinstance(found, Lists) else np.asarray(found)
+        if values.dtype.kind not in "biuf":
+            message = f"the column `{name}` must hold numbers for the formula {self.text!r}, not {values.dtype}"
+            raise UserError(message)
+        return found if isinstance(found, Lists) else values
+
+    def _joined(self, operation: Operation, values: list[Value], node: ast.expr) -> Value:
+        found = values[0]
+        for value in values[1:]:
+            found = self._apply(operation, [found, value], node)
+        return found
+
+    def _chain(self, node: ast.BinOp, table: Table) -> Value:
+        """a + b + c + ..., from the left, however many there are."""
+        links: list[ast.BinOp] = []
+        inner: ast.expr = node
+        while isinstance(inner, ast.BinOp):
+            links.append(inner)
+            inner = inner.left
+        found = self._value(inner, table)
+        for link in reversed(links):
+            operation = (BINARY | LOGICAL)[type(link.op)]
+            found = self._apply(operation, [found, self._value(link.right, table)], link, type(link.op) in BINARY)
+        return found
+
+    def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
+        """An operation on each number, with those of samples repeated along their lists."""
+        lists = [value for value in values if isinstance(value, Lists)]
+        plain: list[Any] = values
+        if lists:
+            lengths = lists[0].lengths
+            plain = [self._along(value, lengths, node) for value in values]
+        else:
+            deep = max((value.ndim for value in values if isinstance(value, np.ndarray)), default=0)
+            plain = [
+                value[:, None] if isinstance(value, np.ndarray) and value.ndim == 1 and deep > 1 else value
+                for value in values
+            ]
+        scalar = not any(isinstance(value, np.ndarray) for value in plain)
+        if numbers:
+            plain = [_number(value, scalar) for value in plain]
+        try:
+            found = operation(*plain)
+        except UserError as error:
+            raise error.with_fields(message=f"{error.message} ({place(node, self.text)})") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UserError(f"the values cannot be combined: {error} ({place(node, self.text)})") from error
+        if scalar:
+            return np.asarray(found).item()
+        return Lists(found, lengths) if lists else found
+
+    def _along(self, value: Value, lengths: Array, node: ast.expr) -> Any:
+        if isinstance(value, Lists):
+            if value.lengths is not lengths and not np.array_equal(value.lengths, lengths):
+                raise UserError(
+                    f"the lists must be as long as each other, but differ in some samples ({place(node, self.text)})"
+                )
+            return value.values
+        if isinstance(value, np.ndarray):
+            if value.ndim > 1:
+                raise UserError(
+                    f"beside lists there must be a number for each sample, not an array {value.shape[1:]} "
+                    f"({place(node, self.text)})"
+                )
+            return np.repeat(value, lengths)
+        return value
+
+    def _over(self, name: str, value: Value, node: ast.expr) -> Array:
+        """One number for each list."""
+        if isinstance(value, np.ndarray) and value.ndim == 2:
+            value = Lists(value.reshape(-1), np.full(len(value), value.shape[1], np.int64))
+        if not isinstance(value, Lists):
+            raise UserError(f"{name}(...) needs a list for each sample, not a single number ({place(node, self.text)})")
+        if name == "first":
+            return self._entry(value, 0, node)
+        lengths, count = value.lengths, len(value)
+        if name == "count":
+            return lengths.astype(np.int64)
+        filled = lengths > 0
+        starts = (lengths.cumsum() - lengths)[filled]
+        if name in ("any", "all"):
+            found = np.full(count, name == "all")
+            operation: Any = np.logical_or if name == "any" else np.logical_and
+            if len(starts):
+                found[filled] = operation.reduceat(value.values != 0, starts)
+            return found
+        values = _number(value.values)
+        if name in ("max", "min"):
+            operation = np.maximum if name == "max" else np.minimum
+            made = operation.reduceat(values, starts) if len(starts) else values[:0]
+            return _spread(made, filled)
+        values = values if values.dtype.kind == "i" and name == "sum" else values.astype(np.float64)
+        sums = np.zeros(count, values.dtype)
+        if len(starts):
+            sums[filled] = np.add.reduceat(values, starts)
+        return sums if name == "sum" else sums / np.where(filled, lengths, np.nan)
+
+    def _entry(self, value: Value, index: int, node: ast.expr) -> Array:
+        """The entry of each list, counted from its end where negative."""
+        if isinstance(value, np.ndarray) and value.ndim == 2:
+            if not -value.shape[1] <= index < value.shape[1]:
+                raise UserError(f"the index must be below {value.shape[1]}, not {index} ({place(node, self.text)})")
+            return value[:, index]
+        if not isinstance(value, Lists):
+            raise UserError(f"an index needs a list for each sample, not a single number ({place(node, self.text)})")
+        lengths = value.lengths
+        there = lengths > index if index >= 0 else lengths >= -index
+        stops = lengths.cumsum()
+        places = stops - lengths + index if index >= 0 else stops + index
+        return _spread(value.values[places[there]], there)
+
+
+def _spread(made: Array, there: Array) -> Array:
+    """Numbers where there are such, NaN elsewhere."""
+    if there.all():
+        return made
+    found = np.full(len(there), np.nan, np.result_type(made, np.float32))
+    found[there] = made
+    return found
+
+
+def _number(value: Any, scalar: bool = False) -> Any:
+    """Something to reckon with: whole numbers are wide enough, and can be negative."""
+    if not isinstance(value, np.ndarray):
+        return float(value) if scalar else value
+    if value.dtype.kind == "f":
+        return value if value.dtype.itemsize > 2 else value.astype(np.float32)
+    return value.astype(np.float64 if value.dtype == np.uint64 else np.int64, copy=False)
+
+
+# What a formula may be made of: a whitelist over Python's syntax, of which nothing is ever evaluated
+
+
+LONGEST, DEEPEST, STEEPEST = 10_000, 50, 64  # characters, nesting, exponents
+PREFIXES = ("np", "numpy", "ak", "awkward", "math")
+CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
+BINARY_NODES = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
+UNARY_NODES = (ast.USub, ast.UAdd, ast.Invert, ast.Not)
+COMPARED_NODES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+SINGLE = "sqrt exp expm1 log log1p log2 log10 abs sign square floor ceil round isfinite isnan isinf sin cos tan arcsin "
+SINGLE += "arccos arctan sinh cosh tanh arcsinh arccosh arctanh ones_like zeros_like logical_not"
+DOUBLE = "hypot arctan2 minimum maximum logical_and logical_or power"
+FUNCTIONS = {
+    **dict.fromkeys(SINGLE.split(), 1),
+    **dict.fromkeys(DOUBLE.split(), 2),
+    "clip": 3,
+    "where": 3,
+}
+"""Functions of each number, with the number of values they are given."""
+OVER = ("sum", "max", "min", "mean", "count", "any", "all", "first")
+"""Functions that make one number of a list."""
+SAME = {"absolute": "abs", "fabs": "abs", "atan2": "arctan2", "pow": "power", "num": "count", "firsts": "first"}
+SAME |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+
+
+def parsed(text: str) -> ast.expr:
+    """The tree of a formula; it may still hold what is not allowed."""
+    if not text:
+        raise UserError("the formula is empty")
+    if len(text) > LONGEST:
+        raise UserError(f"a formula can have {LONGEST:,} characters at most, not {len(text):,}")
+    try:
+        return ast.parse(text.replace("\n", " "), mode="eval").body
+    except SyntaxError as error:
+        where = f" at character {error.offset}" if error.offset else ""
+        raise UserError(f"the formula {text!r} cannot be read{where}: {error.msg}") from error
+    except (RecursionError, MemoryError, ValueError) as error:
+        raise UserError(f"the formula cannot be read: {error or 'it is nested too deeply'}") from error
+
+
+def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
+    """The columns of a formula, all of whose parts are allowed, and where they stand in it."""
+    todo = [(tree, 0)]
+    while todo:
+        node, depth = todo.pop()
+        if depth > DEEPEST:
+            raise UserError(f"a formula can be nested {DEEPEST} deep at most: {text[:60]!r} is deeper")
+        name = column_of(node)
+        if name is not None:
+            yield name, place(node, text)
+            continue
+        inner = _allowed(node, text)
+        chained = isinstance(node, ast.BinOp)  # what stands to the left of a long sum is no deeper
+        todo += [(one, depth + (not chained or number > 0)) for number, one in enumerate(inner)][::-1]
+
+
+def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
+    """The parts of a part that is allowed itself."""
+    match node:
+        case ast.Constant(value=bool() | int() | float() as value):
+            if isinstance(value, int) and abs(value) >= 1 << 63:
+                raise UserError(f"whole numbers must be below 2**63 ({place(node, text)})")
+            return []
+        case (
+            ast.Name(id="pi")
+            | ast.Attribute(value=ast.Name(id="np" | "numpy" | "math"), attr="pi" | "e" | "inf" | "nan")
+        ):
+            return []
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, BINARY_NODES):
+            if isinstance(op, ast.Pow):
+                _exponent(right, text)
+            return [left, right]
+        case ast.UnaryOp(op=op, operand=operand) if isinstance(op, UNARY_NODES):
+            return [operand]
+        case ast.BoolOp(values=values):
+            return values
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARED_NODES) for op in ops):
+            return [left, *others]
+        case ast.Subscript(value=value):
+            if index_of(node) is None:
+                raise UserError(f"an index must be of the form x[:, 0] ({place(node, text)})")
+            return [value]
+        case ast.Call(func=func, args=given, keywords=words):
+            name = function(func)
+            if name not in FUNCTIONS and name not in OVER:
+                raise UserError(
+                    f"{ast.unparse(func)[:40]!r} is not a known function ({place(node, text)})",
+                    hint=nearest(name, [*FUNCTIONS, *OVER], 100),
+                )
+            axes = [word.value for word in words if word.arg == "axis"]
+            if len(axes) != len(words) or (words and (name not in OVER or ast.unparse(axes[0]) not in ("1", "-1"))):
+                raise UserError(f"{name}(...) cannot have the keyword {words[0].arg}= ({place(node, text)})")
+            count = 1 if name in OVER else FUNCTIONS[name]
+            if len(given) != count:
+                hint = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
+                needed = f"{count} value{'s' * (count > 1)}"
+                raise UserError(f"{name}(...) needs {needed}, not {len(given)} ({place(node, text)})", hint=hint)
+            if name == "power":
+                _exponent(given[1], text)
+            return given
+    what = {ast.Attribute: "a part of an object", ast.Starred: "*"}.get(type(node), type(node).__name__.lower())
+    hint = "Choose by where(condition, a, b)." if isinstance(node, ast.IfExp) else ""
+    allowed = "names of columns, numbers, operators and known functions"
+    raise UserError(f"a formula can have {allowed}, not {what} ({place(node, text)})", hint=hint)
+
+
+def _exponent(node: ast.expr, text: str) -> None:
+    inner = node.operand if isinstance(node, ast.UnaryOp) else node
+    if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > STEEPEST:
+        raise UserError(f"an exponent can be {STEEPEST} at most, not {inner.value:g} ({place(node, text)})")
+
+
+def function(node: ast.expr) -> str:
+    """The name of a function; nothing for what is none."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PREFIXES:
+        return SAME.get(node.attr, node.attr)
+    return SAME.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+
+def column_of(node: ast.AST) -> str | None:
+    """The name of a column: a word, or words with dots between them, which are looked up and nothing else."""
+    words: list[str] = []
+    while isinstance(node, ast.Attribute) and not node.attr.startswith("_"):
+        words.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or (words and node.id in PREFIXES) or (node.id == "pi" and not words):
+        return None
+    return ".".join([node.id, *reversed(words)])
+
+
+def index_of(node: ast.Subscript) -> int | None:
+    """The number i of x[:, i], or None."""
+    match node.slice:
+        case ast.Tuple(elts=[ast.Slice(lower=None, upper=None, step=None), index]):
+            match index:
+                case ast.Constant(value=int() as value) if not isinstance(value, bool) and value < 1 << 31:
+                    return value
+                case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)) if 0 < value < 1 << 31:
+                    return -value
+    return None
+
+
+def place(node: ast.AST, text: str) -> str:
+    """Where in the formula it stands."""
+    return f"at character {getattr(node, 'col_offset', 0) + 1} of {text[:200]!r}"

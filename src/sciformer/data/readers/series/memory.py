@@ -1,0 +1,196 @@
+"""Light curves that are in memory: as a table of samples, and as a file.
+
+table = curves(t, y, err, band)                     one object, NumPy arrays
+table = curves([t1, t2], [y1, y2], label=["a", "b"])
+table = curves(frame, id="objectId", value="psfFlux")     an astropy Table or TimeSeries, pandas, pyarrow, a mapping
+Run("runs/mine").predict(table)
+write_curves("mine.parquet", table)                 to train: --data.kind curves --data.files mine.parquet
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....errors import UserError
+from ....files.atomic import whole
+from ...columns import Array, Lists, Table, rows_of, select
+from ..events.pieces import joined
+from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, told, words
+from .names import Names, need
+from .plan import CurveFile
+from .tables import Flat, _arrow, from_arrow, from_astropy, from_mapping
+
+WHERE = "the table"
+
+
+def curves(
+    what: Any,
+    value: Any = None,
+    error: Any = None,
+    band: Any = None,
+    *,
+    limit: Any = None,
+    id: Any = None,
+    label: Any = None,
+    meta: Mapping[str, Any] | Sequence[str] = (),
+    time: str = "",
+    quality: str = "",
+    least: int = 1,
+    same_time: SameTime = "mean",
+    bad_errors: BadErrors = "drop",
+    bands: Sequence[str] = (),
+) -> Table:
+    """A table of samples for `Run.predict`, `embed` and `write_curves`; what is left out is said by warnings.
+
+    what    times (n,) of one object, or a list of such arrays; `value`, `error`, `band`, `limit` are then alike, `id`,
+            `label` and the values of `meta` single, or one for each object
+            or a table, with rows for observations or for objects: an astropy Table, TimeSeries or LightCurve, or a list
+            of such with one object each; a pandas or pyarrow table; a mapping. Then `time`, `value`, `error`, `band`,
+            `limit`, `id`, `label` are names of columns (by their usual names unless given), `meta` a list of such.
+    """
+    rules = Rules(least, same_time, bad_errors, tuple(bands))
+    if _is_table(what) or (isinstance(what, (list, tuple)) and what and all(map(_is_table, what))):
+        given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
+        for role, name in given.items():
+            if not isinstance(name, str | None):
+                raise UserError(
+                    f"`{role}` must be the name of a column of the table, not of type {type(name).__name__}"
+                )
+        names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
+        tables = [what] if _is_table(what) else what
+        parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
+        raw = joined(_numbered(parts))
+    else:
+        raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
+    table, counts = clean(raw, rules, WHERE)
+    return _kept(table, counts, rules)
+
+
+def _kept(table: dict[str, Column], counts: Counts, rules: Rules) -> Table:
+    assert isinstance(table["time"], Lists)
+    rows = np.flatnonzero(table["time"].lengths >= rules.least)
+    notes = told(counts, len(rows), rules)
+    if not len(rows):
+        raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
+    for note in notes:
+        warnings.warn(note, stacklevel=3)
+    return select(table, rows)
+
+
+def _is_table(what: Any) -> bool:
+    return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
+
+
+def _flat(what: Any) -> Flat:
+    """The columns of a table of any sort."""
+    if isinstance(what, Mapping):
+        return from_mapping(what, WHERE)
+    if hasattr(what, "colnames"):
+        return from_astropy(what, WHERE)
+    if hasattr(what, "to_arrow"):
+        what = what.to_arrow()
+    elif not hasattr(what, "schema"):
+        what = _arrow().Table.from_pandas(what)
+    return Flat(WHERE, from_arrow(what))
+
+
+def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
+    known = [name for name in file.kinds if name not in file.names.used().values() and not file.kinds[name].listed]
+    named = {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
+    if not meta and alone and not file.single:
+        named = {name: name for name in known if file.listed or file.steady(name)}
+    found = file.read(list(named.values()), 0, file.rows)
+    roles = {role: found[role] for role in (*file.names.used(), "id", "label") if role in found}
+    if isinstance(label := roles.get("label"), np.ndarray) and label.dtype.kind != "f":
+        roles["label"] = words(label)
+    return {**{new: found[old] for new, old in named.items()}, **roles}
+
+
+def _numbered(parts: list[dict[str, Column]]) -> list[dict[str, Column]]:
+    """Objects that have no name of their own have a number."""
+    if all(str(part["id"][0]) == WHERE for part in parts):  # type: ignore[index]
+        return [{**part, "id": np.array([str(number)])} for number, part in enumerate(parts)]
+    return parts
+
+
+def _arrays(
+    time: Any, points: Mapping[str, Any], id: Any, label: Any, meta: Mapping[str, Any] | Sequence[str]
+) -> dict[str, Column]:
+    """Columns of arrays: one object, or a list of them."""
+    one = not len(time) or not np.ndim(time[0])
+    if points["value"] is None:
+        raise UserError("`value` is missing beside `time`", hint="Call curves(time, value, error, band).")
+    if meta and not isinstance(meta, Mapping):
+        raise UserError(
+            f"`meta` must be a mapping from names to values when the curves are arrays, not {type(meta).__name__}"
+        )
+    beside = dict(meta) if isinstance(meta, Mapping) else {}
+    times = [time] if one else list(time)
+    found: dict[str, Any] = {"time": times}
+    for name, given in points.items():
+        if given is not None:
+            entries = [given] * len(times) if one or np.isscalar(given) else list(given)
+            found[name] = [_each(entry, len(own)) for entry, own in zip(entries, times)]
+            if len(entries) != len(times):
+                found[name] = entries
+    single = {**beside, **({} if label is None else {"label": label})}
+    found |= {name: [given] if one else list(given) for name, given in single.items()}
+    found["id"] = list(map(str, range(len(times)))) if id is None else [id] if one else list(id)
+    for name, column in found.items():
+        if len(column) != len(times):
+            raise UserError(f"`{name}` must have an entry for each of the {len(times):,} objects, not {len(column):,}")
+    own = {name: name for name in ("time", "value", "error", "band", "limit", "id", "label")}
+    file = CurveFile(
+        from_mapping(found, WHERE), Names(**{role: n if n in found else "none" for role, n in own.items()})
+    )
+    return _read(file, list(meta), alone=False)
+
+
+def _each(entry: Any, count: int) -> Any:
+    """An entry for each point, of a word with as many letters, or of one that holds for all."""
+    if isinstance(entry, str) and len(entry) == count:
+        return np.array(list(entry))
+    return entry if np.ndim(entry) else np.full(count, entry)
+
+
+def write_curves(path: str | Path, table: Table, overwrite: bool = False) -> Path:
+    """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
+    arrow, path = _arrow(), Path(path).expanduser()
+    if path.suffix != ".parquet":
+        raise UserError(
+            f"the name of the file must end in .parquet, not {path}",
+            hint=f"Call it {path.with_suffix('.parquet')}",
+            file=path,
+        )
+    if path.exists() and not overwrite:
+        raise UserError(
+            f"{path} exists already", hint="Name another file, or replace it with overwrite=True.", file=path
+        )
+    made = {}
+    for name, column in table.items():
+        if isinstance(column, Lists):
+            stops = np.concatenate([[0], np.cumsum(column.lengths)]).astype(np.int64)
+            made[name] = arrow.LargeListArray.from_arrays(arrow.array(stops), arrow.array(_plain(column.values)))
+        else:
+            made[name] = arrow.array(_plain(np.asarray(column)))
+    named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
+    with whole(path, advice="Name another place.") as partial:
+        arrow.parquet.write_table(
+            arrow.table(made), partial, row_group_size=4096, compression="zstd", use_dictionary=named
+        )
+    return path
+
+
+def _worded(table: Table) -> list[str]:
+    """Columns of words."""
+    values = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
+    return [name for name, column in values.items() if column.dtype.kind in "OU"]
+
+
+def _plain(values: Array) -> Any:
+    return values.tolist() if values.dtype.kind == "O" else values

@@ -1,0 +1,272 @@
+"""What the readers of text have in common: bytes, lines, and parts of the data in files of their own."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from ...errors import UserError, one_of
+from ..columns import Array, Table, rows_of
+from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint, locate
+from ..split import Rows, Split
+
+LIMIT = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
+CHUNK = 1 << 24  # bytes looked at at a time
+ZEROS = 0.05  # share of zero bytes that no text has, however broken
+OWN = ("train", "valid", "test")  # parts that have keys of their own
+REPLACE = "--data.errors replace"
+WAY_OUT = (
+    f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW; or take U+FFFD for what is broken: {REPLACE}"
+)
+
+Errors = Literal["strict", "replace"]
+
+
+class Parts(Data):
+    """Text files in UTF-8, plain or gzip, with files of their own for validation and test where there are such."""
+
+    what: ClassVar[str] = "text files"
+
+    files: list[str] = Field(default_factory=list)
+    """Names or globs of the files to train on; .gz is unpacked."""
+    valid: list[str] = Field(default_factory=list)
+    """Files of the same form to choose the best model with; where none are given, see `split`."""
+    test: list[str] = Field(default_factory=list)
+    """Files for the final judgement; where none are given, see `split`."""
+    more: dict[str, list[str]] = Field(default_factory=dict)
+    """Further parts by name: {test2017: [NAME, ...]}."""
+    split: Split = Split(valid=0.1, test=0.0)
+    """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
+    errors: Errors = "strict"
+    """Bytes that are not UTF-8: refuse the file (strict), or read U+FFFD in their place and count them (replace)."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is called."""
+        return "line"
+
+    def open(self, say: Any = None) -> Splits:
+        """Read the files of every part; divide those to train on where a part has none."""
+        names = self.named()
+        train = self.table(names.pop("train"))
+        if not rows_of(train):
+            raise UserError(
+                f"the {self.what} to train on have no {self.unit}", key="data.files" if self.files else None
+            )
+        others = {part: self.table(files) for part, files in names.items()}
+        for part, table in others.items():
+            if not rows_of(table):
+                raise UserError(f"the files of data.{key_of(part)} have no {self.unit}", key=f"data.{key_of(part)}")
+        rows = self.divided(train)
+        notes = self.overlaps(train, others)
+        rows["train"] = self.trained(train, rows["train"], notes)
+        if not len(rows["train"]):
+            raise UserError(f"all {self.unit}s to train on are left out", hint=" ".join(notes))
+        whole = Memory(train)
+        sources: dict[str, Source] = {part: Chosen(whole, kept) for part, kept in rows.items()}
+        sources |= {part: Memory(table) for part, table in others.items()}
+        paths = self.paths()
+        return Splits(in_order(sources), prints(paths), [*self.replaced(paths), *notes])
+
+    def table(self, names: Sequence[str | Path]) -> Table:
+        """All samples of these files."""
+        raise NotImplementedError
+
+    def group(self, table: Table) -> Array | None:
+        """What of a sample may not be in two parts: its text."""
+        return None
+
+    def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
+        """Those of the rows that are trained on; what is left out is told in the notes."""
+        return rows
+
+    def named(self) -> dict[str, list[str]]:
+        """The names of the files of every part that has some."""
+        for part in self.more:
+            if part in OWN or not part.strip():
+                raise UserError(
+                    f"a further part in data.more must have a name other than {', '.join(OWN)}, not {part!r}",
+                    key="data.more",
+                )
+        if empty := [part for part, names in self.more.items() if not names]:
+            raise UserError(f"data.more.{empty[0]} names no files", key=f"data.more.{empty[0]}")
+        given = {"valid": self.valid, "test": self.test, **self.more}
+        return {"train": self.files, **{part: names for part, names in given.items() if names}}
+
+    def paths(self) -> list[Path]:
+        """The files of all parts."""
+        return [path for names in self.named().values() for path in find_files(names, self.what)]
+
+    def located(self) -> Self:
+        """The same section with absolute names of files."""
+        given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
+        more = {part: [locate(name) for name in names] for part, names in self.more.items()}
+        return self.model_copy(update={**given, "more": more})
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """Each sample of these files, in their order."""
+        return Memory(self.table(files))
+
+    def shares(self) -> Split:
+        """The split, less what has files of its own."""
+        return self.split.less(self.valid, self.test)
+
+    def divided(self, table: Table) -> dict[str, Rows]:
+        """Rows of the parts drawn from the files to train on; equal texts stay in one part."""
+        split, groups = self.shares(), self.group(table)
+        if split.by:
+            if split.by not in table:
+                known = ", ".join(table)
+                raise UserError(
+                    f"data.split.by must be one of the columns {known}, not {split.by!r}", key="data.split.by"
+                )
+            column = table[split.by]
+            assert isinstance(column, np.ndarray)
+            groups = column
+        strata = None
+        if split.stratify:
+            one_of("data.split.stratify", split.stratify, table)
+            strata = table[split.stratify]
+        count = rows_of(table) if groups is None else len(set(groups.tolist()))
+        wanted = [name for name in ("valid", "test") if getattr(split, name)]
+        if count <= len(wanted):
+            kind = self.unit if groups is None else f"different {self.unit}"
+            keys = " and ".join(f"data.split.{name}" for name in wanted)
+            raise UserError(
+                f"at least {len(wanted) + 1} {kind}s are needed, to keep some apart for {' and '.join(wanted)}, "
+                f"but there {'is' if count == 1 else 'are'} {count}",
+                hint=f"Set {keys} to 0, name files in data.valid, or bring more data.",
+                key=f"data.split.{wanted[0]}" if wanted else None,
+            )
+        return split.divide(rows_of(table), groups, strata)
+
+    def overlaps(self, train: Table, others: Mapping[str, Table]) -> list[str]:
+        """Notes on what is trained on and judged: texts of a part's own files that stand in those to train on too."""
+        mine = self.group(train)
+        if mine is None:
+            return []
+        known = set(mine.tolist()) - {""}
+        counts = {part: sum(text in known for text in self.group(table)) for part, table in others.items()}  # type: ignore[union-attr]
+        return [
+            f"{count:,} of {rows_of(others[part]):,} {self.unit}s of {part} are among those to train on too."
+            for part, count in counts.items()
+            if count
+        ]
+
+    def replaced(self, paths: Sequence[Path]) -> list[str]:
+        """Notes on the broken bytes that were replaced."""
+        if self.errors == "strict":
+            return []
+        counts = {path: broken(path) for path in dict.fromkeys(paths)}
+        return [f"{count:,} broken places in {path} are read as U+FFFD." for path, count in counts.items() if count]
+
+
+def key_of(part: str) -> str:
+    """The key of the files of a part."""
+    return {"train": "files"}.get(part, part if part in OWN else f"more.{part}")
+
+
+def in_order(sources: dict[str, Source]) -> dict[str, Source]:
+    """Train, valid, test, then the others."""
+    return {name: sources[name] for name in (*OWN, *(name for name in sources if name not in OWN)) if name in sources}
+
+
+def prints(paths: Sequence[Path]) -> dict[str, str]:
+    """Fingerprints of files."""
+    return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
+
+
+def strings(values: Sequence[str]) -> Array:
+    """A column of texts."""
+    column = np.empty(len(values), object)
+    column[:] = values
+    return column
+
+
+def read_lines(path: Path, errors: Errors = "strict") -> list[str]:
+    """The lines of a file, as many as it has: only the end of a line ends one, and the last may go without."""
+    text = read_text(path, errors)
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
+
+
+def read_text(path: Path, errors: Errors = "strict") -> str:
+    """The whole text of a file."""
+    return decode(read_bytes(path, 0, None), path, 0, errors)
+
+
+def read_bytes(path: Path, start: int, end: int | None) -> bytes:
+    """Bytes of a file, or of what is packed in it."""
+    if path.suffix == ".gz":
+        return _unpacked(path, path.stat().st_mtime_ns)[start:end]
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(-1 if end is None else end - start)
+
+
+@lru_cache(maxsize=2)
+def _unpacked(path: Path, changed: int) -> bytes:
+    """A gzip file can only be read from its beginning, so it is unpacked whole and kept for the next piece."""
+    try:
+        with gzip.open(path, "rb") as file:
+            text = file.read(LIMIT + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UserError(
+            f"{path} is not a whole gzip file: {error}", hint="Was it cut off? Fetch it again.", file=path
+        ) from error
+    if len(text) > LIMIT:  # also what a small file made to burst would become
+        raise UserError(
+            f"{path} has more than {LIMIT >> 30} GiB of text",
+            hint="Unpack it: plain files of any size are read.",
+            file=path,
+        )
+    return text
+
+
+def size_of(path: Path) -> int:
+    """Bytes of text in a file."""
+    return len(read_bytes(path, 0, None)) if path.suffix == ".gz" else path.stat().st_size
+
+
+def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str:
+    """The text of bytes that begin at `start` of a file; ends of lines are LF."""
+    share = raw[:65536].count(b"\0") / max(1, len(raw[:65536]))
+    if share > (0 if errors == "strict" else ZEROS):
+        wide = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and not start
+        hint = "It seems to be UTF-16: iconv -f utf-16 -t utf-8 OLD > NEW" if wide else ""
+        hint = hint or (f"If it is text with broken bytes: {REPLACE}" if share <= ZEROS else "")
+        raise UserError(f"{path} is a binary file, not text: it has zero bytes", hint=hint, file=path)
+    try:
+        text = raw.decode("utf-8" if start else "utf-8-sig", errors).replace("\r\n", "\n")
+        return text if errors == "strict" else text.replace("\0", "\ufffd")
+    except UnicodeDecodeError as error:
+        place = error.start + len(raw) - len(error.object)  # counted without a byte order mark
+        line = read_bytes(path, 0, start).count(b"\n") + raw[:place].count(b"\n") + 1
+        bad = raw[place : place + 4].hex(" ")
+        count = broken(path)
+        others = f", one of {count:,} broken places" if count > 1 else ""
+        found = f"{bad} at byte {start + place}, line {line}{others}"
+        raise UserError(f"{path} is not UTF-8 text: {found}", hint=WAY_OUT, file=path, line=line) from error
+
+
+def broken(path: Path) -> int:
+    """How many places of a file are not UTF-8, or zero."""
+    told, kept = (codecs.getincrementaldecoder("utf-8")(errors) for errors in ("replace", "ignore"))
+    count = 0
+    for raw, last in _chunks(path):
+        count += told.decode(raw, last).count("\ufffd") - kept.decode(raw, last).count("\ufffd") + raw.count(b"\0")
+    return count
+
+
+def _chunks(path: Path) -> Iterator[tuple[bytes, bool]]:
+    size = size_of(path)
+    for start in range(0, size, CHUNK):
+        yield read_bytes(path, start, start + CHUNK), start + CHUNK >= size

@@ -1,0 +1,1 @@
+"""Vision transformers of others: Hugging Face's ViT and ViTMAE, timm."""

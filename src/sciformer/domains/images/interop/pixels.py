@@ -1,0 +1,84 @@
+"""How others scale pixels and name classes, and the same for them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ....errors import UserError
+from ....interop.reading import read_json
+
+FILE = "preprocessor_config.json"
+BRIGHTEST = 255.0  # of a pixel in a file
+HALF = 0.5  # mean and deviation of the first vision transformers, for pixels from 0 to 1
+Scaling = tuple[list[float], list[float]]
+
+
+def scaling(
+    mean: Any, deviation: Any, channels: int, where: str, brightest: float = BRIGHTEST, file: Path | None = None
+) -> Scaling:
+    """Mean and deviation of the channels in units of pixels in files, from those of pixels over `brightest`."""
+    found = []
+    for name, values in (("mean", mean), ("std", deviation)):
+        values = [HALF] * channels if values is None else values
+        values = [values] * channels if isinstance(values, (int, float)) else values
+        numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
+        if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
+            above = " above 0" if name == "std" else ""
+            raise UserError(
+                f"{where} must have a {name}{above} for each of {channels} channels, not {values}", file=file
+            )
+        found.append([one * brightest for one in values])
+    return found[0], found[1]
+
+
+def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
+    """What the file of a folder says of the pixels."""
+    if not (folder / FILE).is_file():
+        notes.append(
+            f"there is no {FILE}: pixels are taken from 0 to 255, and mean and deviation for {HALF * BRIGHTEST}"
+        )
+        return scaling(None, None, channels, FILE)
+    found = read_json(folder / FILE)
+    factor = found.get("rescale_factor", 1 / BRIGHTEST) if found.get("do_rescale", True) else 1.0
+    if not isinstance(factor, (int, float)) or not factor > 0:
+        raise UserError(f"`rescale_factor` in {folder / FILE} must be above 0, not {factor}", file=folder / FILE)
+    if not found.get("do_normalize", True):
+        return scaling(0.0, 1.0, channels, FILE, 1 / factor, folder / FILE)
+    return scaling(found.get("image_mean"), found.get("image_std"), channels, FILE, 1 / factor, folder / FILE)
+
+
+def written(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
+    """The file for others: the same in units of pixels from 0 to 1."""
+    return {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": height, "width": width},
+        "resample": 2,
+        "do_rescale": True,
+        "rescale_factor": 1 / BRIGHTEST,
+        "do_normalize": True,
+        "image_mean": [one / BRIGHTEST for one in mean],
+        "image_std": [(one or 1.0) / BRIGHTEST for one in deviation],
+    }
+
+
+def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
+    """The names of the classes of a head, numbers where none are given, none without a head; no name twice."""
+    if head is None:
+        return []
+    if len(head) < 2:
+        raise UserError(f"the head must be for two classes or more, not {len(head)}")
+    names = [str(given.get(str(i), given.get(i, i))) for i in range(len(head))]
+    times = Counter(names)
+    return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
+
+
+def in_order(classes: Sequence[str]) -> list[int]:
+    """The order that a recipe gives to classes: by number where all are numbers, else by name."""
+    numbers = all(name.isdecimal() for name in classes)
+    return sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])

@@ -1,0 +1,130 @@
+"""From a run over patches to a folder that `transformers` loads: a ViT, with how its pixels are scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ....interop.family import POSITION, THEIRS, Written, encoder_keys, refuse
+from ....interop.weight_map import give_all
+from ....nn.positions import grid
+from ....recipe import Recipe
+from ....run import Run
+from ..tokens import Patches
+from . import pixels, vit
+from .vit import HEAD, HUGGINGFACE, Names, Picture
+
+ANSWERS = ("heads.", "readout.", "entrance.hidden")
+ENCODER = "only the encoder: the head of a ViT takes `objective.kind: classify` without inner layers"
+WAVES = "positions are written as numbers, which would be learned there"
+
+
+def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Written, dict[str, Any]]:
+    """A run in their words, and their file about pixels."""
+    recipe, found = run.recipe, measured(tokens)
+    refuse(recipe, "ViT", wanted(recipe))
+    weights, notes = with_places(weights, POSITION, run.model.trunk.position, tokens)  # type: ignore[union-attr]
+    whole = f"{HEAD}.weight" in weights
+    if not whole:
+        weights = {name: tensor for name, tensor in weights.items() if not name.startswith(ANSWERS)}
+        notes.append(ENCODER)
+    named = give_all(vit.links(HUGGINGFACE, recipe.model, whole), weights)
+    leave(named, HUGGINGFACE, found)
+    if whole:
+        named = {name if name.startswith(HUGGINGFACE.head) else f"vit.{name}": named[name] for name in named}
+    config = {
+        "architectures": ["ViTForImageClassification" if whole else "ViTModel"],
+        "model_type": "vit",
+        **settings(recipe, found),
+        "encoder_stride": found.patch[0],
+    }
+    if whole:
+        classes = run.assembly.objective.answers
+        cooled = run.assembly.objective.state.get("temperature", 1.0)  # of a calibrated run
+        named |= {name: named[name] / cooled for name in named if name.startswith(HUGGINGFACE.head)}
+        config["id2label"] = {str(i): name for i, name in enumerate(classes)}
+        config["label2id"] = {name: i for i, name in enumerate(classes)}
+    return Written(config, named, notes), about_pixels(tokens, found)
+
+
+def measured(tokens: Patches) -> Picture:
+    """The images of a run."""
+    height, width, channels = tokens.shape
+    found = Picture(height, width, channels, tokens.cutting.sides)
+    found.check("the run")
+    return found
+
+
+def wanted(recipe: Recipe) -> dict[str, Any]:
+    """What the keys of a recipe must be."""
+    model, patch = recipe.model, recipe.tokens.patch
+    return {
+        "model.trunk": "transformer",
+        "model.order": "pre",
+        "model.embedding_norm": False,
+        "model.last_norm": True,
+        "model.norm": "layer",
+        "model.position": ("learned", "auto", "sinusoidal"),
+        "model.pool": "class_token",
+        "model.activation": tuple(THEIRS),
+        "model.qk_norm": "none",
+        "model.groups": (None, model.heads),
+        "model.head_dim": (None, model.dim // model.heads),
+        "model.reach": None,
+        "tokens.embed": "linear",
+        "tokens.step": (None, patch),
+        "tokens.stretch": "none",
+        "tokens.scale": ("channel", "none"),
+    }
+
+
+def with_places(
+    weights: Mapping[str, Tensor], name: str, position: Any, tokens: Patches
+) -> tuple[dict[str, Tensor], list[str]]:
+    """The weights with a table of places, also where these are waves; and what there is to say."""
+    notes = ["images are of one size there, the largest of the run"] if tokens.varies else []
+    if name in weights:
+        return dict(weights), notes
+    return {**weights, name: position.code(grid(tokens.places)).float()}, [*notes, WAVES]
+
+
+def leave(named: dict[str, Tensor], names: Names, found: Picture) -> None:
+    """The way back from `vit.enter`: the class token has the place of the first patch."""
+    weight = named[f"{names.patches}.weight"]
+    named[f"{names.patches}.weight"] = unrolled(weight, found)
+    table = named[names.places]
+    named[names.places] = torch.cat([table[:1], table])[None]
+    named[names.token] = named[names.token][None, None]
+
+
+def unrolled(weight: Tensor, found: Picture) -> Tensor:
+    """(D, pixels, channels last) -> (D, channels, height, width)."""
+    return weight.unflatten(1, (*found.patch, found.channels)).permute(0, 3, 1, 2).contiguous()
+
+
+def settings(recipe: Recipe, found: Picture) -> dict[str, Any]:
+    """Their keys for the size of model and images."""
+    return {
+        **encoder_keys(recipe.model),
+        "image_size": one_or_two(found.height, found.width),
+        "patch_size": one_or_two(*found.patch),
+        "num_channels": found.channels,
+        "qkv_bias": True,
+    }
+
+
+def one_or_two(height: int, width: int) -> int | list[int]:
+    """One number for a square."""
+    return height if height == width else [height, width]
+
+
+def about_pixels(tokens: Patches, found: Picture) -> dict[str, Any]:
+    """Their file: how pixels are scaled."""
+    state: Mapping[str, Any] = tokens.state
+    mean, deviation = state["mean"], state["deviation"]
+    if tokens.scale == "none":
+        mean, deviation = [0.0] * found.channels, [1.0] * found.channels
+    return pixels.written(mean, deviation, found.height, found.width)

@@ -1,0 +1,118 @@
+"""How patches enter a model, and how they come back."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...data.batch import Valid
+from ...errors import UserError
+from ...nn.grids import Grid
+from ...nn.ragged import Ragged
+from ...tokens.base import Columns, Readout
+
+FIRST = 24  # channels after the first convolution, at least
+
+
+class PatchEmbedding(nn.Module):
+    """x = W p + b for the pixels p of a patch (arXiv 2010.11929)."""
+
+    def __init__(self, pixels: int, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(pixels, dim)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """patch (..., N, pixels) -> (..., N, D)."""
+        return self.linear(columns["patch"])
+
+
+class Pixels(nn.Module):
+    """The pixels as they are."""
+
+    def forward(self, columns: Columns) -> Tensor:
+        """patch (..., N, pixels) -> the same."""
+        return columns["patch"]
+
+
+class Stem(nn.Module):
+    """Convolutions of 3 x 3 pixels with stride 2 down to one vector for each patch (arXiv 2106.14881).
+
+        x <- act(norm(conv(x))), then x <- W x + b
+
+    Channels double from one to the next, up to D / 2 or the first ones. Norms act on the channels of each place alone
+    (in the paper on the batch), and what is outside an image is 0, so that padding and the other samples of a batch
+    change nothing.
+    """
+
+    masked = True
+
+    def __init__(self, raster: tuple[int, int, int], places: tuple[int, int], dim: int) -> None:
+        super().__init__()
+        height, width, channels = raster
+        if height & (height - 1) or width & (width - 1):
+            raise UserError(
+                "sides of patches must be powers of two for tokens.embed: convolution, "
+                f"but tokens.patch is {height} x {width}",
+                key="tokens.patch",
+            )
+        self.raster, self.places = raster, places
+        halvings = [side.bit_length() - 1 for side in (height, width)]
+        depth = max(1, *halvings)
+        widths = [channels, *(max(FIRST, dim >> (depth - i)) for i in range(depth))]
+        strides = [tuple(2 if i < count else 1 for count in halvings) for i in range(depth)]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(before, after, 3, stride, padding=1)  # type: ignore[arg-type]
+            for before, after, stride in zip(widths, widths[1:], strides)
+        )
+        self.norms = nn.ModuleList(nn.LayerNorm(after) for after in widths[1:])
+        self.strides = strides
+        self.linear = nn.Linear(widths[-1], dim)
+
+    def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
+        """patch (B, N, pixels), or packed (T, pixels) -> (..., N, D)."""
+        if isinstance(valid, Ragged):
+            named = {name: valid.pad(columns[name]) for name in ("patch", "at", "cell") if name in columns}
+            return valid.flatten(self(named, valid.valid))
+        patches = columns["patch"]
+        if not patches.numel():
+            return self.linear(patches.new_zeros(*patches.shape[:2], self.linear.in_features))
+        grid = Grid.of(self.places, patches.shape[1], valid, columns.get("cell"), columns.get("at"), self.training)
+        x, real = unfold(grid.lay(patches), self.raster), grid.real
+        size, wide = self.raster[:2]
+        for conv, norm, stride in zip(self.convs, self.norms, self.strides):
+            size, wide = size // stride[0], wide // stride[1]
+            x = F.gelu(norm(conv(x).movedim(1, -1)))
+            if real is not None:
+                there = real.repeat_interleave(size, 1).repeat_interleave(wide, 2)
+                x = x.masked_fill(~there[..., None], 0)
+            x = x.movedim(-1, 1)
+        return self.linear(grid.pick(x.movedim(1, -1)))
+
+
+def unfold(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
+    """Patches on their grid (B, rows, columns, pixels) -> images (B, channels, height, width)."""
+    b, rows, columns, _ = laid.shape
+    height, width, channels = raster
+    pieces = laid.view(b, rows, columns, height, width, channels).permute(0, 5, 1, 3, 2, 4)
+    return pieces.reshape(b, channels, rows * height, columns * width)
+
+
+class PatchReadout(Readout):
+    """Pixels p = W h + b; the loss is the mean squared error of a patch's normalised pixels (arXiv 2111.06377)."""
+
+    def __init__(self, pixels: int, dim: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, pixels)
+
+    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+        """Mean squared error (n,)."""
+        if smoothing:
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `patches` do not have",
+                key="objective.smoothing",
+            )
+        return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
+
+    def answer(self, hidden: Tensor) -> Columns:
+        """The expected pixels."""
+        return {"patch": self.linear(hidden)}

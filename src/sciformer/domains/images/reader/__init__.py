@@ -1,0 +1,1 @@
+"""Images from files: pictures, folders, tables that name pictures, arrays."""

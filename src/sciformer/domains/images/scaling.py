@@ -1,0 +1,151 @@
+"""The values of patches: what is learned of them, how they are stretched and scaled, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.batch import Stream
+from ...data.columns import Table
+from ...errors import UserError
+from .cutting import Moments, Pictures
+
+if TYPE_CHECKING:
+    from .tokens import Patches
+
+Array = NDArray[Any]
+PREFIX = "target "
+EPSILON = 1e-6  # beside the variance of a patch
+
+
+def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
+    """The shape of images (of several, the largest), whether it varies, and mean and deviation of their channels."""
+    moments: Moments | None = None
+    shapes: set[tuple[int, int]] = set()
+    varies, before = False, 0
+    for table in tables:
+        pictures = Pictures(table)
+        moments = moments or Moments(pictures.channels)
+        if pictures.channels != len(moments.mean):
+            raise UserError(
+                f"all images must have {len(moments.mean)} channels, as the first has, "
+                f"but a later image has {pictures.channels}"
+            )
+        for rows, images in pictures.groups():
+            values = images.reshape(-1, images.shape[-1])
+            bad = np.zeros(0, bool) if values.dtype.kind in "bui" else ~np.isfinite(values).all(-1)
+            if bad.any():
+                where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
+                raise UserError(f"sample {where} has pixels that are NaN or infinite ({bad.sum()} pixels in all)")
+            moments.add(stretched(values, section.stretch, section.soft))
+            if len(rows):
+                shapes.add((images.shape[1], images.shape[2]))
+        varies, before = varies or not pictures.one, before + len(pictures)
+    if moments is None or not moments.count:
+        raise UserError("there are no images to train on")
+    height, width = (max(sides) for sides in zip(*shapes))
+    least = section.cutting.sides
+    if height < least[0] or width < least[1]:
+        raise UserError(
+            f"images of {height} x {width} pixels are smaller than a patch of {least[0]} x {least[1]} (tokens.patch)",
+            hint="Take smaller patches, or larger images.",
+            key="tokens.patch",
+        )
+    shape = [height, width, len(moments.mean)]
+    found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
+    return found | ({"varies": True} if varies or len(shapes) > 1 else {})
+
+
+def normalised(section: Patches, stream: Stream) -> dict[str, Array]:
+    """The columns `patch` and `target patch` (T, pixels) as a model sees them."""
+    names = [name for name in ("patch", PREFIX + "patch") if name in stream.columns]
+    made = {name: by_channel(section, stream.columns[name]) for name in names}
+    if section.scale == "image":
+        centre, deviation, inside = levels(section, stream, made["patch"])
+        made = {name: np.where(inside, (values - centre) / deviation, 0) for name, values in made.items()}
+    columns: dict[str, Array] = {
+        name: v.astype(np.float32, copy=False).reshape(len(v), section.pixels) for name, v in made.items()
+    }
+    if "hidden" in stream.columns:
+        columns["patch"][stream.columns["hidden"].astype(bool)] = 0
+    if section.target == "patch" and PREFIX + "patch" in columns:
+        mean, deviation = own(columns[PREFIX + "patch"])
+        columns[PREFIX + "patch"] = (columns[PREFIX + "patch"] - mean) / deviation
+    return columns
+
+
+def by_channel(section: Patches, values: Array) -> Array:
+    """New patches (T, pixels of a channel, channels), stretched and scaled by what was learned from all images."""
+    exact, channels = np.result_type(values, np.float32), section.shape[2]  # the mean goes before anything is rounded
+    each = section.pixels // channels
+    values = stretched(values.reshape(len(values), section.pixels), section.stretch, section.soft)
+    if section.scale == "none":
+        values = values.astype(np.float32)
+    else:  # for all pixels of a patch at once: a loop over three channels is slow
+        mean, deviation = (np.tile(np.asarray(section.state[key], exact), each) for key in ("mean", "deviation"))
+        values = np.subtract(values, mean, dtype=exact)
+        values /= np.where(deviation > 0, deviation, 1)
+    return values.reshape(len(values), each, channels)
+
+
+def levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
+    """Mean and deviation (T, 1, 1) of the image of each patch, of what is neither hidden nor padding; and which pixels
+    are in the image (T, pixels of a channel, 1)."""
+    columns = stream.columns
+    cell = columns.get("cell", columns["at"])
+    size = columns.get("size", np.broadcast_to(np.asarray(section.shape[:2]), cell.shape))
+    inside = section.cutting.inside(cell, size)[..., None]
+    seen = inside if "hidden" not in columns else inside & ~columns["hidden"].astype(bool)[:, None, None]
+    sample, rows = stream.sample, len(stream)
+    count = np.maximum(1, np.bincount(sample, seen.sum((1, 2)), rows) * values.shape[-1])
+    mean = np.bincount(sample, np.where(seen, values, 0).sum((1, 2), np.float64), rows) / count
+    apart = np.where(seen, values - mean[sample, None, None], 0)
+    deviation = np.sqrt(np.bincount(sample, (apart**2).sum((1, 2), np.float64), rows) / count)
+    deviation = np.where(deviation > 0, deviation, 1)
+    return mean[sample, None, None], deviation[sample, None, None], inside
+
+
+def raw(section: Patches, stream: Stream, patches: Array) -> Array:
+    """What a model says of patches (T, pixels), in units of the data."""
+    values = patches.reshape(len(patches), -1, section.shape[2]).astype(np.float64)
+    if section.target == "patch":  # the level and the deviation that nobody asked for are those of the truth
+        plain = section.model_copy(update={"target": "pixels"})
+        mean, deviation = own(normalised(plain, stream)[PREFIX + "patch"])
+        values = values * deviation[..., None] + mean[..., None]
+    if section.scale == "image":
+        centre, deviation, _ = levels(section, stream, by_channel(section, stream.columns["patch"]))
+        values = values * deviation + centre
+    if section.scale != "none":
+        deviation = np.asarray(section.state["deviation"])
+        values = values * np.where(deviation > 0, deviation, 1) + np.asarray(section.state["mean"])
+    return unstretched(values, section.stretch, section.soft).reshape(patches.shape)
+
+
+def own(patches: Array) -> tuple[Array, Array]:
+    """Mean and deviation (T, 1) of each patch."""
+    spread = patches.var(-1, keepdims=True, ddof=min(1, patches.shape[-1] - 1))
+    return patches.mean(-1, keepdims=True), np.sqrt(spread + EPSILON)
+
+
+def stretched(values: Array, how: str, soft: float = 1.0) -> Array:
+    """Values with large ones made smaller, the same on both sides of 0."""
+    if how == "none":
+        return values
+    values = values.astype(np.result_type(values, np.float32))
+    if how == "asinh":
+        return np.asarray(np.arcsinh(values / soft))
+    if how == "log":
+        return np.asarray(np.sign(values) * np.log1p(np.abs(values) / soft))
+    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
+
+
+def unstretched(values: Array, how: str, soft: float = 1.0) -> Array:
+    """The way back."""
+    if how == "asinh":
+        return np.asarray(soft * np.sinh(values))
+    if how == "log":
+        return np.asarray(np.sign(values) * soft * np.expm1(np.abs(values)))
+    return np.asarray(np.sign(values) * values**2) if how == "sqrt" else values

@@ -1,0 +1,1 @@
+"""Simulated images: galaxies, gravitational lenses, shapes with textures."""

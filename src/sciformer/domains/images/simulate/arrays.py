@@ -1,0 +1,11 @@
+"""Types and constants of the simulated images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[Any]
+TURN = 2 * np.pi

@@ -1,0 +1,45 @@
+"""Sersic profiles drawn by GalSim (arXiv 1407.7676), where it is installed: light integrated over every pixel.
+
+Some tens of galaxies in a second, against more than a thousand with `sersic.sersic`, of which it is a check.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....data.columns import Array
+from ....errors import UserError
+from .arrays import Floats
+from .optics import FIELD
+
+BLUNT = 0.3  # pixels: the deviation of a Gaussian that keeps its Fourier transforms small
+STEP = 0.1  # indices are rounded to it, for GalSim makes a table for each
+
+
+def load() -> Any:
+    """What draws profiles as `sersic.sersic` does."""
+    try:
+        import galsim  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise UserError(
+            "the package `galsim` for the engine galsim is not installed",
+            hint="Install it: pip install galsim, or take the engine builtin.",
+        ) from error
+
+    def draw(
+        size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD
+    ) -> Floats:
+        """Light (n, H, W) in each pixel, of total flux 1."""
+        pixel = field / size
+        made = np.zeros((len(n), size, size), np.float32)
+        blunt = galsim.Gaussian(sigma=BLUNT * pixel)
+        for i, index in enumerate(np.clip(np.round(np.asarray(n) / STEP) * STEP, 0.4, 6.0)):
+            one = galsim.Sersic(float(index), half_light_radius=float(radius[i]))
+            one = one.shear(q=float(ratio[i]), beta=float(angle[i]) * galsim.radians)
+            one = galsim.Convolve(one, blunt).shift(float(centre[i, 0]), float(centre[i, 1]))
+            made[i] = one.drawImage(nx=size, ny=size, scale=pixel, dtype=np.float32).array
+        return made
+
+    return draw

@@ -1,0 +1,353 @@
+"""Patches: a token is a piece of an image, a lattice or a map; where it stands on the grid is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from pydantic import Field
+from torch import nn
+
+from ...data.batch import Batch, Stream
+from ...data.columns import Table
+from ...data.random import Chance
+from ...errors import UserError
+from ...tokens.base import Array, Readout, Tokens
+from . import draw as patch_drawing
+from . import scaling as patch_values
+from .augment import Variation
+from .cutting import Cutting, Pictures, alike
+from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
+from .scaling import PREFIX, unstretched
+
+Side = Annotated[int, Field(ge=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class Patches(Tokens):
+    """Patches of images (height, width) or (height, width, channels), of one shape or of several.
+
+    Sides that patches do not fill are padded at the right and bottom with the mean of the channel. Images of another
+    size than the model was trained on are spread over the places that it learned.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("image",)
+    hides: ClassVar[tuple[str, ...]] = ("patch",)
+    aside: ClassVar[tuple[str, ...]] = ("size",)
+    free: ClassVar[tuple[str, ...]] = ("periodic", "vary", "crop", "rotate", "shift", "grain", "target")
+
+    patch: Side | tuple[Side, Side] = 4
+    """Pixels on a side of a patch, or its height and width."""
+    step: int | None = Field(default=None, ge=1)
+    """Pixels from one patch to the next, fewer than a side where patches overlap; unset: side by side."""
+    embed: Literal["linear", "convolution", "none"] = "linear"
+    """How a patch enters: by a matrix (ViT), by convolutions of stride 2 over the whole image down to the patches, or
+    as its pixels are, for trunks that put the image together again."""
+    target: Literal["pixels", "patch"] = "pixels"
+    """Where patches are hidden, ask for their pixels as they are scaled, or each patch by its own mean and deviation
+    (as masked autoencoders do)."""
+    stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
+    """What is done to raw values first, the same on both sides of 0: asinh(x / soft), log(1 + x / soft), sqrt(x)."""
+    soft: float = Field(default=1.0, gt=0)
+    """The value from which asinh and log compress, in units of the data."""
+    scale: Literal["channel", "image", "none"] = "channel"
+    """Shift and scale each channel by its mean and deviation over the training data; that, and then each image by its
+    own mean and deviation (of what is not hidden); or take values as they are."""
+    periodic: bool = False
+    """Whether opposite edges touch: distances go round, and `roll` is allowed."""
+    vary: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
+    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of sign,
+    a part of the image enlarged, any angle, small shifts, noise. What comes in over an edge is mirrored there, or goes
+    round where edges touch."""
+    crop: tuple[Share, Share] = (0.5, 1.0)
+    """Of `vary: crop`: which share of the area is kept, from least to most; it keeps its proportions."""
+    rotate: float = Field(default=180.0, ge=0, le=180)
+    """Of `vary: rotate`: how many degrees at most, either way."""
+    shift: int = Field(default=2, ge=0)
+    """Of `vary: shift`: how many pixels at most."""
+    grain: float = Field(default=0.1, ge=0)
+    """Of `vary: noise`: the deviation of the noise, in deviations of the channel."""
+
+    # What is a token, and where is it?
+
+    @property
+    def wishes(self) -> tuple[str, ...]:
+        """Height and width, where images have different ones."""
+        return ("image_shape",)
+
+    def counts(self, told: Callable[..., Array | None]) -> Array | None:
+        """By height and width."""
+        shapes = told("image_shape")
+        return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
+
+    @property
+    def cutting(self) -> Cutting:
+        """How images are cut."""
+        sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
+        if self.step is not None and self.step > min(sides):
+            raise UserError(
+                f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
+            )
+        return Cutting(sides, sides if self.step is None else (self.step, self.step))
+
+    def fit(self, tables: Iterable[Table]) -> None:
+        """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
+        found = patch_values.learned(self, tables)
+        self.state.pop("varies", None)
+        self.state.update(found)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images that were learned from; of several, the largest."""
+        if "shape" not in self.state:
+            raise UserError("the tokens have not been fitted on images yet", hint="Call fit, or load a run.")
+        height, width, channels = self.state["shape"]
+        return height, width, channels
+
+    @property
+    def varies(self) -> bool:
+        """Whether the images have different shapes."""
+        return bool(self.state.get("varies", False))
+
+    @property
+    def mixes_tokens(self) -> bool:
+        """Whether a convolution reads patches with their neighbours."""
+        return self.embed == "convolution"
+
+    @property
+    def raster(self) -> tuple[int, int, int]:
+        """Height, width and channels of a patch, for trunks that put the image together again."""
+        cutting = self.cutting
+        if cutting.steps != cutting.sides:
+            raise UserError(
+                "patches must lie side by side to put the image together again, "
+                f"but they overlap with tokens.step: {self.step}",
+                key="tokens.step",
+            )
+        return (*cutting.sides, self.shape[2])
+
+    @property
+    def pixels(self) -> int:
+        """Numbers in a patch."""
+        sides = self.cutting.sides
+        return sides[0] * sides[1] * self.shape[2]
+
+    @property
+    def axes(self) -> int:
+        """Row and column."""
+        return 2
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Rows and columns of patches."""
+        rows, columns = self.cutting.grid(self.shape[:2]).tolist()
+        return rows, columns
+
+    @property
+    def loudness(self) -> float:
+        """About that of `PatchEmbedding`; little where edges touch, and no place is another than the others."""
+        return 0.02 if self.periodic else 0.5
+
+    def tokenize(self, table: Table) -> Stream:
+        """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
+
+        Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
+        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image.
+        """
+        pictures, shape = Pictures(table), self.shape
+        if pictures.channels != shape[2]:
+            where = f" in an array of shape {np.shape(table['image'])}" if pictures.one else ""  # type: ignore[arg-type]
+            raise UserError(
+                f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
+                hint="The axes are (n, height, width, channels), or (n, height, width).",
+            )
+        if pictures.one and not self.varies and pictures.largest == shape[:2]:
+            flat = self.cutting.cut(pictures.values, self._fill)
+            (rows, columns), count = self.places, len(pictures)
+            places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
+            lengths = np.full(count, rows * columns, np.int64)
+            return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (count, 1))}, lengths)
+        return self._several(pictures)
+
+    def _several(self, pictures: Pictures) -> Stream:
+        grids = self.cutting.grid(pictures.shapes)
+        lengths = grids.prod(1).astype(np.int64)
+        starts, total = lengths.cumsum() - lengths, int(lengths.sum())
+        patches = np.empty((total, self.pixels), np.result_type(pictures.values, np.float32))
+        for rows, images in pictures.groups():
+            if len(rows):
+                patches[_tokens(starts[rows], lengths[rows[0]])] = self.cutting.cut(images, self._fill)
+        each = np.repeat(grids, lengths, 0)
+        place = np.arange(total) - np.repeat(starts, lengths)
+        cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
+        at = (cell + 0.5) * (np.asarray(self.places) / each) - 0.5
+        columns = {"patch": patches, "at": at.astype(np.float32), "cell": cell.astype(np.int32)}
+        return Stream({**columns, "size": np.repeat(pictures.shapes, lengths, 0).astype(np.int32)}, lengths)
+
+    @property
+    def _fill(self) -> Array:
+        """What images are padded with: 0 once scaled."""
+        return unstretched(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.soft)
+
+    def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
+        """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
+        size = size or self.shape[:2]
+        flat = patches.reshape(-1, *patches.shape[-2:]) if patches.size else patches.reshape(0, 1, self.pixels)
+        if not len(flat):
+            return np.zeros((*patches.shape[:-2], *size, self.shape[2]), patches.dtype)
+        return self.cutting.joined(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
+
+    def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
+        """Samples of one size, and their images (n, height, width, channels), for each size."""
+        if "size" not in stream.columns:
+            groups = [np.arange(len(stream))] if len(stream) else []
+        else:
+            groups = alike(stream.columns["size"][stream.starts])
+        found = []
+        for rows in groups:
+            sizes = stream.columns.get("size")
+            height, width = self.shape[:2] if sizes is None else sizes[stream.starts[rows[0]]]
+            patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
+            cut = patches.reshape(len(rows), -1, patches.shape[-1])
+            found.append((rows, self.image(cut, (int(height), int(width)))))
+        return found
+
+    def augment(self, stream: Stream, chance: Chance) -> Stream:
+        """Vary each training image as `vary` allows."""
+        if not self.vary or not len(stream):
+            return stream
+        patches: Array | None = None
+        variation, (height, width, channels) = Variation(self), self.shape
+        if "size" not in stream.columns and variation.whole((height, width)):
+            return stream.but(patch=variation.moved(stream.columns["patch"], (height, width), channels, chance))
+        for rows, images in self.pictures(stream):
+            some = Chance(chance.seed, chance.epoch, np.asarray(chance.ids)[rows])
+            made = self.cutting.cut(variation(images, some), self._fill)
+            if patches is None:
+                patches = np.empty(stream.columns["patch"].shape, made.dtype)
+            patches[_tokens(stream.starts[rows], stream.lengths[rows[0]])] = made
+        assert patches is not None
+        return stream.but(patch=patches)
+
+    def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
+        """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
+        if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
+            raise UserError("two images can be mixed only if all images have one shape, but these have several")
+        each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
+        return stream.but(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
+
+    # How does it enter the model, and how does it come back?
+
+    def normalise(self, stream: Stream) -> Stream:
+        """Stretched and scaled patches, and those asked for."""
+        return stream.but(**patch_values.normalised(self, stream))
+
+    def width(self, dim: int) -> int:
+        """That of the model, or the number of pixels, where these enter as they are."""
+        return self.pixels if self.embed == "none" else dim
+
+    def embedding(self, dim: int) -> nn.Module:
+        """A linear layer, convolutions, or nothing."""
+        if self.embed == "convolution":
+            return Stem(self.raster, self.places, dim)
+        return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
+
+    def readout(self, dim: int, embedding: nn.Module) -> Readout:
+        """Pixels, by a linear layer and squared error."""
+        if self.cutting.steps != self.cutting.sides:
+            raise UserError(
+                f"patches overlap with tokens.step: {self.step}, so that hidden patches are seen in their neighbours",
+                key="tokens.step",
+            )
+        return PatchReadout(self.pixels, dim)
+
+    # How do others make it?
+
+    def example(self) -> Table:
+        """Images of noise."""
+        rng = np.random.default_rng(0)
+        noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
+        return {"image": unstretched(noise, self.stretch, self.soft).astype(np.float32)}
+
+    def preprocessing(self) -> dict[str, Any]:
+        """How patches are cut and scaled."""
+        words = {
+            "channel": "(x - mean) / deviation of the channel",
+            "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
+            "none": "values as they are",
+        }
+        formulas = {"asinh": "asinh(x / soft)", "log": "sign(x) log(1 + |x| / soft)", "sqrt": "sign(x) sqrt(|x|)"}
+        first = f"x = {formulas[self.stretch]}, then " if self.stretch != "none" else ""
+        return {
+            **super().preprocessing(),
+            "image": dict(zip(("height", "width", "channels"), self.shape)),
+            "columns": {
+                "patch": "pixels of a patch, row by row, channels last; patches of an image row by row, padded at the "
+                f"right and bottom with the mean of the channel; {first}{words[self.scale]}",
+                "at": "row and column of the patch, from 0; of an image of another size, spread over those learned",
+            },
+        }
+
+    # How does a person look at it?
+
+    def words(self, stream: Stream) -> list[str]:
+        """Row and column."""
+        return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
+
+    def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
+        """The image, its patches shaded by their weights; those that are hidden are empty."""
+        stream = sample.stream
+        patches = stream.columns["patch"].astype(np.float64)
+        if "hidden" in stream.columns:
+            patches[stream.columns["hidden"].astype(bool)] = np.nan
+        patch_drawing.draw(axes, self._picture(stream, patches), self._shade(stream, weights))
+
+    def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
+        """Side by side: what was seen, what the model makes of it, and the truth."""
+        stream = sample.stream
+        true, hidden = stream.columns[PREFIX + "patch"], stream.columns["hidden"].astype(bool)
+        asked = stream.columns["asked"].astype(bool)
+        said = np.where(asked[:, None], patch_values.raw(self, stream, np.nan_to_num(answer["patch"])), true)
+        seen = np.where(hidden[:, None], np.nan, true.astype(np.float64))
+        patch_drawing.beside(
+            axes, {name: self._picture(stream, one) for name, one in (("seen", seen), ("model", said), ("truth", true))}
+        )
+
+    def _picture(self, stream: Stream, patches: Array) -> Array:
+        """The image (height, width, channels) of one sample."""
+        size = stream.columns["size"][0] if "size" in stream.columns else self.shape[:2]
+        return self.image(patches.astype(np.float64), (int(size[0]), int(size[1])))
+
+    def _shade(self, stream: Stream, weights: Array | None) -> Array | None:
+        """(height, width) the weight at each pixel; of patches that overlap, the mean."""
+        if weights is None:
+            return None
+        size = stream.columns["size"][0] if "size" in stream.columns else np.asarray(self.shape[:2])
+        total, count = np.zeros(size), np.zeros(size)
+        side, wide = self.cutting.sides
+        for (row, column), weight in zip(stream.columns.get("cell", stream.columns["at"]), np.asarray(weights)):
+            down, aside = row * self.cutting.steps[0], column * self.cutting.steps[1]
+            total[down : down + side, aside : aside + wide] += weight
+            count[down : down + side, aside : aside + wide] += 1
+        return total / np.maximum(1, count)
+
+    def distance(self, stream: Stream) -> Array:
+        """Between the centres of two patches, in pixels; round the edges where they touch."""
+        at = stream.columns.get("cell", stream.columns["at"]) * np.asarray(self.cutting.steps, np.float64)
+        apart = np.abs(at[:, None] - at[None])
+        if self.periodic:
+            size = stream.columns["size"][:1] if "size" in stream.columns else np.asarray(self.shape[:2])
+            apart = np.minimum(apart, np.abs(size - apart))
+        return np.sqrt((apart**2).sum(-1))
+
+    @property
+    def distance_in(self) -> str:
+        """Pixels."""
+        return "pixels"
+
+
+def _tokens(starts: Array, length: int) -> Array:
+    """Places of the tokens of samples that begin there and are equally long."""
+    return np.asarray((starts[:, None] + np.arange(length)).reshape(-1))

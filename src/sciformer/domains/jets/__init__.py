@@ -1,0 +1,15 @@
+"""Jets: the particles that a quark, a gluon or a heavy particle leaves in a detector."""
+
+from ...recipe.field import Field
+
+FIELD = Field(
+    title="Jets of particles",
+    tokens={"particles": ".tokens:Particles"},
+    data={"jets": ".simulate.sections:Jets"},
+    objective={"discriminate": ".discriminate:Discriminate"},
+    trunk={"lorentz": ".lorentz_net:lorentz"},
+    new={"jets": ".new:JETS"},
+    simulate={"jets": ".simulate.commands:jets"},
+    importers=(".interop.weaver:IMPORTER",),
+    data_files=(".interop.data_config:import_data",),
+)

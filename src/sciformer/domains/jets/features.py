@@ -1,0 +1,199 @@
+"""The features of particles: those that follow from momenta, those a detector adds, and how they are scaled."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, model_validator
+
+Array = NDArray[Any]
+SetName = Literal["kin", "kinpid", "full"]
+LEAST = 1e-8  # momenta below it count as this
+BLOCK = 4096  # rows that stay in a cache
+
+
+class Moving:
+    """What follows from the momenta of particles and of their jet, (T,) each, in single precision.
+
+    vector  (T, 4) px, py, pz, E
+    plane   (T, 2) deta and dphi
+    jet     (T, 4) pT, eta, phi, E of the jet of each particle
+    """
+
+    def __init__(self, vector: Array, plane: Array, jet: Array) -> None:
+        self.vector, self.plane, self.jet = vector, plane, jet
+
+    @cached_property
+    def pt(self) -> Array:
+        """Transverse momentum."""
+        return np.asarray(np.hypot(self.vector[:, 0], self.vector[:, 1]))
+
+    def of(self, name: str) -> Array:
+        """A feature by its name."""
+        return MOVING[name](self)
+
+
+def _log(values: Array) -> Array:
+    return np.asarray(np.log(np.maximum(values, LEAST)))
+
+
+MOVING: dict[str, Callable[[Moving], Array]] = {
+    "log_pt": lambda p: _log(p.pt),
+    "log_energy": lambda p: _log(p.vector[:, 3]),
+    "log_pt_rel": lambda p: _log(p.pt / np.maximum(p.jet[:, 0], LEAST)),
+    "log_energy_rel": lambda p: _log(p.vector[:, 3] / np.maximum(p.jet[:, 3], LEAST)),
+    "delta_r": lambda p: np.hypot(p.plane[:, 0], p.plane[:, 1]),
+    "deta": lambda p: p.plane[:, 0],
+    "dphi": lambda p: p.plane[:, 1],
+}
+
+
+class Feature(BaseModel):
+    """One feature of a particle: clip((x - centre) scale)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    name: str
+    """log_pt, log_energy, log_pt_rel, log_energy_rel, delta_r, deta, dphi, or any other name."""
+    column: str = ""
+    """Column of the data that holds it, of that name unless given."""
+    formula: str = ""
+    """Or a formula over columns of the data."""
+    change: Literal["", "tanh"] = ""
+    """Applied to the column."""
+    centre: float | None = 0.0
+    """Taken off; null: the median of the training data."""
+    scale: float | None = 1.0
+    """Factor; null: 1 over the distance from the median within which 68 % lie."""
+    clip: tuple[float, float] | None = None
+    """Lowest and highest value in the end."""
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Feature:
+        if self.column and self.formula:
+            raise ValueError(f"give a column or a formula for the feature {self.name}, not both")
+        if (self.centre is None) != (self.scale is None):
+            raise ValueError(f"leave both centre and scale of the feature {self.name} open, or none")
+        return self
+
+    @property
+    def moving(self) -> bool:
+        """Whether it follows from momenta."""
+        return self.name in MOVING and not self.column and not self.formula
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The columns it is made of."""
+        if not self.formula:
+            return (self.column or self.name,)
+        from ...data.readers.formula import Formula
+
+        return tuple(Formula(self.formula).names)
+
+    def looks_around(self, shared: Collection[str]) -> bool:
+        """Whether it tells of other particles: by a function of them all, by one of them, or by a `shared` column."""
+        if set(self.needs) & set(shared):
+            return True
+        if not self.formula:
+            return False
+        from ...data.readers.formula import OVER, function, parsed
+
+        parts = list(ast.walk(parsed(self.formula)))
+        calls = {function(part.func) for part in parts if isinstance(part, ast.Call)}
+        return bool(calls & set(OVER)) or any(isinstance(part, ast.Subscript) for part in parts)
+
+
+def _scaled(name: str, centre: float, scale: float) -> Feature:
+    return Feature(name=name, centre=centre, scale=scale, clip=(-5, 5))
+
+
+def _taken(name: str, **more: Any) -> Feature:
+    return Feature(name=name, column=f"part_{more.pop('column', name)}", **more)
+
+
+_MOMENTUM = [
+    _scaled("log_pt", 1.7, 0.7),
+    _scaled("log_energy", 2.0, 0.7),
+    _scaled("log_pt_rel", -4.7, 0.7),
+    _scaled("log_energy_rel", -4.7, 0.7),
+    _scaled("delta_r", 0.2, 4.0),
+]
+_PLANE = [Feature(name="deta"), Feature(name="dphi")]
+_TYPE = [_taken(name) for name in ("charge", "isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")]
+_DISPLACED = [
+    _taken("d0", column="d0val", change="tanh"),
+    _taken("d0err", clip=(0, 1)),
+    _taken("dz", column="dzval", change="tanh"),
+    _taken("dzerr", clip=(0, 1)),
+]
+SETS: dict[str, list[Feature]] = {
+    "kin": [*_MOMENTUM, *_PLANE],
+    "kinpid": [*_MOMENTUM, *_TYPE, *_PLANE],
+    "full": [*_MOMENTUM, *_TYPE, *_DISPLACED, *_PLANE],
+}
+
+
+def standardised(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
+    """clip((x - centre) scale) of the features (T, F), in place; `learned` holds the centres and scales left open."""
+    for place, feature in enumerate(features):
+        column = values[:, place]
+        centre, scale = feature.centre, feature.scale
+        if centre is None or scale is None:
+            centre, scale = learned["centre"][place], learned["scale"][place]
+        if centre:
+            column -= np.float32(centre)
+        if scale != 1:
+            column *= np.float32(scale)
+        if feature.clip is not None:
+            np.clip(column, *feature.clip, out=column)
+    return values
+
+
+def side_by_side(columns: Sequence[Array], count: int | None = None) -> Array:
+    """Columns (T,) as one array (T, K), in single precision."""
+    count = len(columns[0]) if count is None else count
+    made = np.empty((count, len(columns)), np.float32)
+    for start in range(0, count, BLOCK):
+        some = slice(start, start + BLOCK)
+        for place, column in enumerate(columns):
+            made[some, place] = column[some]
+    return made
+
+
+def jet_of(vector: Array, lengths: Array) -> Array:
+    """(B, 4) pT, eta, phi and E of the sum of the particles (T, 4) of each jet; zeros where there is none."""
+    sums = np.zeros((len(lengths), 4))
+    starts, some = lengths.cumsum() - lengths, lengths > 0
+    if some.any():
+        sums[some] = np.add.reduceat(vector.astype(np.float64), starts[some], axis=0)
+    px, py, pz, energy = sums.T
+    pt = np.hypot(px, py)
+    eta = np.arcsinh(pz / np.maximum(pt, LEAST))
+    return np.stack([pt, eta, np.arctan2(py, px), energy], -1).astype(np.float32)
+
+
+def relative(vector: Array, jet: Array) -> Array:
+    """(T, 3) ln(pT / jet pT), deta and dphi of particles (T, 4) to their jets (T, 4) of pT, eta, phi and E.
+
+    deta has the sign of the jet's eta, as in JetClass: positive is further forward than the jet.
+    """
+    px, py, pz = vector.T[:3].astype(np.float64)
+    pt = np.hypot(px, py)
+    log = np.log(np.maximum(pt, LEAST) / np.maximum(jet[:, 0], LEAST))
+    eta = jet[:, 1].astype(np.float64)
+    deta = (np.arcsinh(pz / np.maximum(pt, LEAST)) - eta) * np.where(eta < 0, -1, 1)
+    dphi = (np.arctan2(py, px) - jet[:, 2] + np.pi) % (2 * np.pi) - np.pi
+    return np.stack([log, deta, dphi], -1).astype(np.float32)
+
+
+def targets(vector: Array, jet: Array) -> Array:
+    """(T, 3) what is asked of hidden particles: ln(pT / jet pT) scaled as that feature is, deta and dphi times 4."""
+    found = relative(vector, jet)
+    found[:, 0] = (found[:, 0] + 4.7) * 0.7
+    found[:, 1:] *= 4
+    return np.clip(found, -5, 5)

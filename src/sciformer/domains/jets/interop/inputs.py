@@ -1,0 +1,155 @@
+"""The `inputs:` of a data file of weaver as tokens: momenta, places and features of particles."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from ....errors import UserError
+from ..features import SETS, Feature
+from .formula import expanded, translated
+from .options import Reading, closure, listed, mapping
+
+ROLES = ("points", "features", "vectors", "mask")
+VECTOR = ("part_px", "part_py", "part_pz", "part_energy")
+PLANE = ("part_deta", "part_dphi")
+Standard = dict[str, Any]  # centre, scale, clip
+
+
+class Inputs:
+    """The inputs of one data file."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+
+    def all(self) -> None:
+        """The first set of particles; others are noted."""
+        inputs = {str(name): value for name, value in mapping(self.reading.options["inputs"], "inputs").items()}
+        groups: dict[str, dict[str, Any]] = {}
+        for name, value in inputs.items():
+            prefix, _, role = name.rpartition("_")
+            if role not in ROLES:
+                self.reading.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(ROLES)} are known")
+                continue
+            groups.setdefault(prefix, {})[role] = mapping(value, f"inputs: {name}")
+        ready = [prefix for prefix, group in groups.items() if "features" in group]
+        if not ready:
+            there = ", ".join(inputs) or "nothing"
+            raise UserError(f"`inputs` has no NAME_features, like `pf_features`; there is {there}")
+        main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
+        for prefix, group in groups.items():
+            if prefix != main:
+                names = ", ".join(f"{prefix}_{role}" for role in group)
+                self.reading.note(f"`inputs: {names}`: a second set of particles; the recipe has the first, {main}")
+        self._particles(main, groups[main])
+
+    def _particles(self, prefix: str, group: dict[str, Any]) -> None:
+        tokens, where = self.reading.made.tokens, f"inputs: {prefix}_"
+        vector = [name for name, _ in self._vars(group.get("vectors"), f"{where}vectors", plain=True)]
+        if len(vector) == 4:
+            tokens["vector"] = [self.reading.column(name, f"{where}vectors") for name in vector]
+        else:
+            tokens["vector"] = list(VECTOR)
+            found = ", ".join(vector) or "no such input"
+            self.reading.note(f"`{where}vectors` ({found}): four columns were expected; {', '.join(VECTOR)} are taken")
+        plane = [name for name, _ in self._vars(group.get("points"), f"{where}points", plain=True)]
+        if len(plane) not in (0, 2):
+            self.reading.note(
+                f"`{where}points` ({', '.join(plane)}): two columns were expected; {', '.join(PLANE)} are taken"
+            )
+        elif plane and (columns := [self.reading.column(name, f"{where}points") for name in plane]) != list(PLANE):
+            tokens["plane"] = columns
+        tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
+        lengths = {role: one.get("length") for role, one in group.items()}
+        if lengths["features"] is not None:
+            tokens["most"] = int(lengths["features"])
+        if len(set(lengths.values())) > 1:
+            self.reading.note(f"`{where}*: length` differ ({lengths}): the recipe has one, that of the features")
+        for name, _ in self._vars(group.get("mask"), f"{where}mask"):
+            text, way = str(self.reading.new.get(name, "a column")), "every particle of the file is taken"
+            self.reading.covered.add(name)
+            if re.fullmatch(r"(ak|np)\.ones_like\(\s*\w+\s*\)", text.strip()):
+                self.reading.made.asides.append(f"{name}: {way}")
+            else:
+                self.reading.note(f"`{where}mask: {name}` ({text}): {way}")
+        modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
+        self.reading.made.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
+
+    def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, Standard]]:
+        """Names and standardisations; `plain` ones should have none."""
+        found = []
+        for one in listed((group or {}).get("vars")):
+            name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
+            standard = self._standard(name, rest)
+            if plain and standard.get("scale", 1) is not None and standard:
+                self.reading.note(f"`{where}: {name}`: standardised ({standard}), but the recipe takes it as it is")
+            found.append((name, standard))
+        return found
+
+    def _standard(self, name: str, rest: list[Any]) -> Standard:
+        """(x - centre) * scale, clipped; weaver does neither where the centre is null."""
+        process = mapping(self.reading.options.get("preprocess"), "preprocess")
+        known = mapping(process.get("params"), "preprocess: params").get(name)
+        if isinstance(known, dict):
+            rest = [known.get(key) for key in ("center", "scale", "min", "max")]
+        auto = str(process.get("method", "manual")).lower().startswith("auto")
+        rest = rest or ["auto" if auto else None]
+        centre, scale, low, high = [*rest, *(None, 1.0, -5.0, 5.0)[len(rest) :]][:4]
+        if centre is None:
+            return {}
+        learned = centre == "auto"
+        return {
+            "centre": None if learned else float(centre),
+            "scale": None if learned else float(scale),
+            "clip": [float(low), float(high)],
+        }
+
+    def _features(self, found: list[tuple[str, Standard]]) -> Any:
+        """The name of a set of ours where it is the same, and else a list."""
+        entries = []
+        for name, standard in found:
+            try:
+                entries.append({**self._feature(name), **standard})
+            except UserError as error:
+                text = f"{name}: {self.reading.new[name]}" if name in self.reading.new else name
+                self.reading.note(f"`inputs: features: {text}`: {error.message}")
+        self.reading.covered = closure(self.reading.new, [name for name, _ in found])
+        made = [Feature(**entry) for entry in entries]
+        if len(made) == len(found):
+            for name, wanted in SETS.items():
+                if [_meaning(one) for one in made] == [_meaning(one) for one in wanted]:
+                    self.reading.made.asides.append(
+                        f"features: {', '.join(one for one, _ in found)} are the set `{name}`"
+                    )
+                    return name
+        return entries
+
+    def _feature(self, name: str) -> dict[str, Any]:
+        """What a feature is made of: momenta in our way, a column, or a formula."""
+        tokens = self.reading.made.tokens
+        text, px, py, energy, deta, dphi = (
+            self.reading.renamed(expanded(one, self.reading.new))
+            for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE))
+        )
+        moving = {
+            f"log(hypot({px}, {py}))": "log_pt",
+            f"log({energy})": "log_energy",
+            f"log(hypot({px}, {py}) / jet_pt)": "log_pt_rel",
+            f"log({energy} / jet_energy)": "log_energy_rel",
+            f"hypot({deta}, {dphi})": "delta_r",
+            deta: "deta",
+            dphi: "dphi",
+        }
+        if text in moving:
+            return {"name": moving[text]}
+        if text.isidentifier():
+            return {"name": name, "column": text}
+        if inner := re.fullmatch(r"tanh\((\w+)\)", text):
+            return {"name": name, "column": inner[1], "change": "tanh"}
+        return {"name": name, "formula": translated(text)}
+
+
+def _meaning(feature: Feature) -> Any:
+    """A feature without its name, unless that says what it is."""
+    what = feature.name if feature.moving else (feature.column or feature.name, feature.formula, feature.change)
+    return what, feature.centre, feature.scale, feature.clip

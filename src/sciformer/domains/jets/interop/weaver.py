@@ -1,0 +1,264 @@
+"""From a checkpoint of weaver (the Particle Transformer, ParticleNet) to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import UserError
+from ....interop.importing import Importer
+from ....interop.reading import read_pickled
+from ....interop.run_writer import Imported
+from ....interop.weight_map import Link, take_all
+from ....recipe import Recipe
+
+# The classes of JetClass in the order of the published models, and the branches that hold them.
+CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
+FEATURES = {7: "kin", 13: "kinpid", 17: "full"}
+PAIRS = {0: [], 1: ["ln_delta"], 3: ["ln_kt", "ln_z", "ln_delta"], 4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"]}
+HEAD = "heads.class.layer.1"
+NORM = ("weight", "bias", "running_mean", "running_var")
+EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
+# What a block may have beside attention and MLP: their name, and that of our extra.
+EXTRAS = {
+    "c_attn": "output_scale",
+    "post_attn_norm.weight": "attention_norm",
+    "post_fc_norm.weight": "hidden_norm",
+    "w_resid": "residual_scale",
+}
+SCALES = ("c_attn", "w_resid")  # those without a layer
+LAYERS = (
+    ("pre_attn_norm", "attention_norm"),
+    ("attn.in_proj", "attention.qkv"),
+    ("attn.out_proj", "attention.out"),
+    ("post_attn_norm", "attention_out_norm"),
+    ("pre_fc_norm", "mlp_norm"),
+    ("post_fc_norm", "mlp.norm"),
+    ("fc2", "mlp.down"),
+)
+
+
+@dataclass
+class Checkpoint:
+    """A model of weaver in our words: the sections of its recipe, its weights and classes, and what there is to say."""
+
+    sections: dict[str, dict[str, Any]]
+    weights: dict[str, Tensor]
+    classes: list[str]
+    notes: list[str] = field(default_factory=list)
+
+
+def read(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
+    """The checkpoint in a .pt file; `changes` of the recipe decide what its weights do not tell."""
+    tensors, where = plain(read_pickled(path)), str(path)
+    if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
+        return transformer(tensors, where, changes or {})
+    if any(name.startswith("edge_convs.") for name in tensors):
+        from .particlenet import particlenet
+
+        return particlenet(tensors, where, changes or {})
+    names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
+    raise UserError(
+        f"the weights in {where} are not those of a Particle Transformer or of ParticleNet: {names}", file=path
+    )
+
+
+def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights under the names of today: without prefixes and counters, and with convolutions of width 1 as matrices."""
+    found = {}
+    for name, tensor in tensors.items():
+        for prefix in ("module.", "mod."):
+            name = name.removeprefix(prefix)
+        if name.endswith("num_batches_tracked"):
+            continue
+        name = name.replace("in_proj_weight", "in_proj.weight").replace("in_proj_bias", "in_proj.bias")
+        while tensor.dim() > 2 and tensor.shape[-1] == 1 and name != "cls_token":
+            tensor = tensor[..., 0]
+        found[name] = tensor
+    return found
+
+
+def transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+    """A Particle Transformer, its variant told by names and shapes."""
+    sections = _sections(tensors, where, changes)
+    notes = []
+    if sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes:
+        notes.append(
+            "the weights do not tell whether the last layer of pairs has its activation; it has here, as in the "
+            "published models (use_pre_activation_pair=False). If yours has not: --tokens.pair_last false"
+        )
+    for name in [name for name in tensors if name.endswith("c_attn")]:
+        tensors[name] = tensors[name][:, None]
+    classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
+    weights = take_all(_links(tensors, sections), tensors, where, where)
+    return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
+
+
+def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The sections `tokens` and `model`."""
+    dim, block = (
+        tensors["cls_token"].shape[-1],
+        {name.removeprefix("blocks.0."): tensor for name, tensor in tensors.items() if name.startswith("blocks.0.")},
+    )
+    pairs = sorted(
+        (int(name.split(".")[2]), len(tensor))
+        for name, tensor in tensors.items()
+        if name.startswith("pair_embed.embed.") and tensor.dim() == 2
+    )
+    inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
+    if inputs not in PAIRS or any(name.startswith("pair_embed.fts_embed") for name in tensors):
+        raise UserError(
+            f"the pair features in {where} must be {', '.join(PAIRS[4])}, or the first of them, not {inputs} of them",
+            file=where,
+        )
+    norm = "layer" if "pre_attn_norm.bias" in block else "rms"
+    heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
+    tokens = {
+        "kind": "particles",
+        "features": features(len(tensors["embed.input_bn.weight"]), where, changes),
+        "widths": [
+            len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
+        ],
+        "pair_features": PAIRS[inputs],
+        "pair_widths": [width for _, width in pairs[:-1]],
+        "pair_bias": "pair_embed.embed.1.bias" in tensors or not pairs,
+    }
+    model = {
+        "kind": "encoder",
+        "dim": dim,
+        "depth": count(tensors, "blocks."),
+        "heads": heads,
+        "ratio": len(block["fc1.weight"]) / dim,
+        "activation": "swiglu" if "fc1_g.weight" in block else "gelu",
+        "norm": norm,
+        "norm_epsilon": EPSILON if norm == "rms" else None,
+        "last_norm": False,
+        "bias": "attn.in_proj.bias" in block,
+        "extras": [extra for name, extra in EXTRAS.items() if name in block],
+        "position": "none",
+        "pool": "class_attention",
+        "class_depth": count(tensors, "cls_blocks."),
+        "class_query": "raw",
+        "weights": "moco",
+        "dropout": 0.0 if norm == "rms" else 0.1,
+        "embedding_dropout": 0.0,
+        "drop_path": 0.1 if norm == "rms" else 0.0,
+    }
+    return {"tokens": tokens, "model": model}
+
+
+def features(count: int, where: str, changes: Mapping[str, Any]) -> Any:
+    """The name of the set of so many features, unless the user says which they are."""
+    if "tokens.features" in changes:
+        return changes["tokens.features"]
+    if count not in FEATURES:
+        sets = ", ".join(f"{size} ({name})" for size, name in FEATURES.items())
+        raise UserError(
+            f"{where} has {count} features, but the known sets have {sets}",
+            hint="Say which they are: --tokens.features [...]",
+            key="tokens.features",
+            file=where,
+        )
+    return FEATURES[count]
+
+
+def count(tensors: Mapping[str, Tensor], prefix: str) -> int:
+    """How many numbered parts there are under a prefix."""
+    return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
+
+
+def class_names(number: int) -> list[str]:
+    """The classes of JetClass, or numbers where there are not ten."""
+    return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
+
+
+def sorted_names(classes: list[str]) -> list[str]:
+    """Classes as a recipe orders them: by name; numbers as they are."""
+    return classes if classes[:1] == ["0"] else sorted(classes)
+
+
+def sorted_classes(weights: dict[str, Tensor], classes: list[str], head: str = HEAD) -> dict[str, Tensor]:
+    """The weights with the rows of the head in the order of `sorted_names`."""
+    order = torch.as_tensor(np.array([classes.index(name) for name in sorted_names(classes)], np.int64))
+    for name in (f"{head}.weight", f"{head}.bias"):
+        weights[name] = weights[name][order].contiguous()
+    return weights
+
+
+def _links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[Link]:
+    """Which weights of ours are which of theirs."""
+    links = [_link("pooling.token", "cls_token")]
+    links += _norm("entrance.embedding.norm", "embed.input_bn")
+    for i in range(len(sections["tokens"]["widths"]) + 1):
+        links += _layer(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors)
+        links += _layer(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors)
+    if sections["tokens"]["pair_features"]:
+        links += _norm("entrance.pairs.embedding.norm", "pair_embed.embed.0")
+        for i in range(len(sections["tokens"]["pair_widths"]) + 1):
+            links += _layer(f"entrance.pairs.embedding.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors)
+            links += _norm(f"entrance.pairs.embedding.norms.{i}", f"pair_embed.embed.{3 * i + 2}")
+    for i in range(sections["model"]["depth"]):
+        links += _block(f"trunk.blocks.{i}", f"blocks.{i}", tensors)
+    for i in range(sections["model"]["class_depth"]):
+        links += _block(f"pooling.blocks.{i}.block", f"cls_blocks.{i}", tensors)
+    return links + _layer("pooling.norm", "norm", tensors) + _layer(HEAD, "fc.0", tensors)
+
+
+def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Link]:
+    links = []
+    for name, own in LAYERS:
+        if f"{theirs}.{name}.weight" in tensors or name in ("attn.in_proj", "attn.out_proj", "fc2"):
+            links += _layer(f"{ours}.{own}", f"{theirs}.{name}", tensors)
+    for name in ("weight", "bias"):
+        parts = [f"{theirs}.{part}.{name}" for part in ("fc1_g", "fc1")]
+        there = tuple(part for part in parts if part in tensors)
+        if there or name == "weight":
+            links.append(
+                Link(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
+            )
+    scales = [name for name in SCALES if f"{theirs}.{name}" in tensors]
+    return links + [_link(f"{ours}.{EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
+
+
+def _link(ours: str, theirs: str) -> Link:
+    return Link(ours, (theirs,))
+
+
+def _layer(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Link]:
+    """A matrix or a norm, with a bias where theirs has one."""
+    names = ("weight", "bias") if f"{theirs}.bias" in tensors else ("weight",)
+    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
+
+
+def _norm(ours: str, theirs: str) -> list[Link]:
+    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM]
+
+
+def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+    """A checkpoint with its recipe: it reads files with the branches of JetClass, unless changes say otherwise."""
+    found = read(path, changes)
+    data: dict[str, Any] = {"kind": "events"}
+    if set(found.classes) == set(CLASSES):
+        data["classes"] = {name: f"label_{name}" for name in CLASSES}
+    sections = {
+        "about": {"title": f"{path.stem}, imported", "note": "A model of weaver."},
+        "data": data,
+        "objective": {"kind": "classify"},
+        **found.sections,
+    }
+    recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
+    objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
+    state = {"tokens": {"tokens": {}}, "objective": objective}
+    return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)
+
+
+IMPORTER = Importer(
+    recognises=lambda source: source.suffix in (".pt", ".pth"),
+    read=lambda source, run, changes: import_weaver(source, changes),
+)

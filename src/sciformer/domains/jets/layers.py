@@ -1,0 +1,231 @@
+"""The layers of particles: how one enters a model, what is known about two of them, and the way back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...data.batch import Valid
+from ...errors import UserError
+from ...nn.attention.pair_bias import PairBias, PairEmbedding, Triangle, square
+from ...nn.heads import Gaussian
+from ...nn.norms import BatchNorm
+from ...nn.ragged import Ragged
+from ...tokens.base import Columns, Readout
+
+PairName = Literal["ln_kt", "ln_z", "ln_delta", "ln_m2"]
+PAIRS: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")
+SMALLEST = 1e-8  # below it a quantity of a pair is not resolved, as in the original
+TINY = 1e-20
+
+
+def motion(vector: Tensor) -> Tensor:
+    """(..., 4) px, py, pz, E -> (..., 7) what pairs need of each particle: pT, m^2, mT, rapidity, phi.
+
+    Differences between neighbours, and between E and |p|, must survive single precision: all this is computed in double
+    precision, once for each particle, and rapidity and phi are sums of two numbers, the second what the first leaves.
+    """
+    exact = vector if vector.device.type == "mps" else vector.double()
+    work = torch.promote_types(vector.dtype, torch.float32)
+    px, py, pz, energy = exact.unbind(-1)
+    forward, backward = (energy + pz).clamp(min=TINY), (energy - pz).clamp(min=TINY)
+    pt2 = px * px + py * py
+    angles = [0.5 * (forward / backward).log(), _azimuth(px, py)]
+    numbers = [pt2.sqrt(), energy * energy - pt2 - pz * pz, (forward * backward).sqrt()]
+    for angle in angles:
+        numbers += [angle, angle - angle.to(work)]
+    return torch.stack([number.to(work) for number in numbers], -1)
+
+
+def _azimuth(px: Tensor, py: Tensor) -> Tensor:
+    """phi; in an exported graph without an arc tangent in double precision, which runtimes do not have."""
+    if not torch.compiler.is_exporting():
+        return torch.atan2(py, px)
+    rough = torch.atan2(py.float(), px.float()).to(px.dtype)
+    return rough + (py * rough.cos() - px * rough.sin()) / (px * px + py * py).sqrt().clamp(min=TINY)
+
+
+def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIRS) -> Tensor:
+    """(..., F) the features of pairs (arXiv 2202.03772), from the `motion` (..., 7) of their particles i and j:
+
+        Delta  = sqrt(y_ij^2 + phi_ij^2)                     ln_delta        y_ij = y_i - y_j, y the rapidity
+        k_T    = min(pT_i, pT_j) Delta                       ln_kt
+        z      = min(pT_i, pT_j) / (pT_i + pT_j)             ln_z
+        m^2    = (E_i + E_j)^2 - |p_i + p_j|^2               ln_m2
+
+    each at least 1e-8. The squared mass is a sum in which nothing cancels:
+
+        m^2 = m_i^2 + m_j^2 + 2 [(pT_i^2 m_j^2 + pT_j^2 m_i^2 + m_i^2 m_j^2) / (mT_i mT_j + pT_i pT_j)
+                                 + 2 mT_i mT_j sinh^2(y_ij / 2) + 2 pT_i pT_j sin^2(phi_ij / 2)]
+    """
+    pti, mi, mti, yi, yi_more, phii, phii_more = i.unbind(-1)
+    ptj, mj, mtj, yj, yj_more, phij, phij_more = j.unbind(-1)
+    least = torch.minimum(pti, ptj)
+    dy = (yi - yj) + (yi_more - yj_more)
+    dphi = (phii - phij) + (phii_more - phij_more)
+    dphi = dphi - 2 * math.pi * (dphi / (2 * math.pi)).round()
+    delta = (dy * dy + dphi * dphi).sqrt()
+    found = []
+    for name in names:
+        if name == "ln_delta":
+            value = delta
+        elif name == "ln_kt":
+            value = least * delta
+        elif name == "ln_z":
+            value = least / (pti + ptj).clamp(min=SMALLEST)
+        else:
+            pt, mt = pti * ptj, mti * mtj
+            masses = (pti * pti * mj + ptj * ptj * mi + mi * mj) / (mt + pt).clamp(min=TINY)
+            opening = 2 * mt * (dy / 2).sinh().square() + 2 * pt * (dphi / 2).sin().square()
+            value = mi + mj + 2 * (masses + opening)
+        found.append(value.clamp(min=SMALLEST).log())
+    return torch.stack(found, -1)
+
+
+def _gaps(real: Tensor | None) -> Tensor | None:
+    """Where rows are real; None where all are and nobody has to wait for that answer."""
+    return None if real is None or (_asks_freely(real) and bool(real.all())) else real
+
+
+def _asks_freely(real: Tensor) -> bool:
+    """Whether the program may depend on what is in a tensor, and need not wait for it."""
+    return real.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+class ParticlePairs(nn.Module):
+    """The bias of attention between two particles, from what is known about them together.
+
+    A pair with a hidden particle has none and counts in no norm.
+    """
+
+    def __init__(
+        self, names: Sequence[str], widths: Sequence[int], heads: int, last: bool = True, bias: bool = True
+    ) -> None:
+        super().__init__()
+        self.names = tuple(names)
+        self.embedding = PairEmbedding(len(self.names), (*widths, heads), last, bias)
+
+    def forward(self, columns: Columns, valid: Valid = None) -> Tensor | PairBias:
+        """(B, H, N, N) of padded particles (B, N, 4), a PairBias of packed ones (T, 4)."""
+        vector, hidden = columns["vector"], columns.get("hidden")
+        with torch.no_grad(), torch.autocast(vector.device.type, enabled=False):
+            known, here = None if hidden is None else ~hidden.bool(), motion(vector)
+        if isinstance(valid, Ragged):
+            return self._packed(here, valid, known)
+        real = known if valid is None else valid if known is None else valid & known
+        if torch.compiler.is_exporting():  # pairs are not to be counted there
+            both = None if real is None else real[:, :, None] & real[:, None]
+            return self._values(here[:, :, None], here[:, None], both).permute(0, 3, 1, 2)
+        n = vector.shape[1]
+        i, j = torch.tril_indices(n, n, device=vector.device)
+        both = None if real is None else real[:, i] & real[:, j]
+        values = self._values(here[:, i], here[:, j], both)
+        return values.transpose(1, 2)[:, :, square(n, vector.device)]
+
+    def _packed(self, here: Tensor, ragged: Ragged, known: Tensor | None) -> PairBias:
+        triangle = Triangle(ragged)
+        i, j = triangle.rows, triangle.columns
+        real = triangle.inside if known is None else triangle.inside & known[i] & known[j]
+        return PairBias(self._values(here[i], here[j], _gaps(real)), triangle.starts, ragged)
+
+    def _values(self, i: Tensor, j: Tensor, real: Tensor | None) -> Tensor:
+        """(..., H), zeros where a pair is not real."""
+        if real is not None and _asks_freely(real):  # the others cost nothing then
+            found = self._values(i[real], j[real], None)
+            return found.new_zeros(*real.shape, found.shape[-1]).masked_scatter(real[..., None], found)
+        with torch.no_grad(), torch.autocast(i.device.type, enabled=False):
+            features = pair_features(i, j, self.names)
+        values = self.embedding(features, real)
+        return values if real is None else values.masked_fill(~real[..., None], 0)
+
+
+class ParticleEmbedding(nn.Module):
+    """x = f_K(... f_1(norm(u))),  f_k(x) = gelu(W_k layer_norm(x) + b_k), for the features u (arXiv 2202.03772).
+
+    The first norm is over the particles of the batch; those that are hidden count in none.
+    """
+
+    masked = True
+
+    def __init__(self, features: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        inputs = [features, *widths[:-1]]
+        self.norm = BatchNorm(features)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in inputs)
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(inputs, widths))
+        for layer in self.layers:
+            nn.init.xavier_uniform_(layer.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
+        """features (..., N, F) -> (..., N, D)."""
+        real = _gaps(valid.inside if isinstance(valid, Ragged) else valid)
+        if "hidden" in columns:
+            known = ~columns["hidden"].bool()
+            real = known if real is None else real & known
+        x = self.norm(columns["features"], real)
+        for norm, layer in zip(self.norms, self.layers):
+            x = F.gelu(layer(norm(x)))
+        return x
+
+
+class PlainEmbedding(nn.Module):
+    """x = W u + b, or without a width the features u themselves."""
+
+    def __init__(self, features: int, dim: int | None) -> None:
+        super().__init__()
+        self.linear = nn.Identity() if dim is None else nn.Linear(features, dim)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """features (..., N, F) -> (..., N, D)."""
+        return self.linear(columns["features"])
+
+
+class Rank(nn.Module):
+    """What a hidden particle still shows: its place in the order of momenta, as a learned vector."""
+
+    def __init__(self, places: int, dim: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(places, dim)
+        nn.init.normal_(self.table.weight, std=0.02)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """rank (..., N) -> (..., N, D)."""
+        return self.table(columns["rank"].clamp(0, self.table.num_embeddings - 1))
+
+
+class ParticleReadout(Readout):
+    """A hidden particle's momentum and type: p(v, t | h) = prod_k N(v_k; mean_k, std_k) softmax_t(W h + b).
+
+    v  ln(pT / jet pT), deta and dphi, standardised as the features are
+    """
+
+    FLOOR = 0.02  # of a standard deviation
+
+    def __init__(self, dim: int, types: int) -> None:
+        super().__init__()
+        self.values, self.kinds = nn.Linear(dim, 6), nn.Linear(dim, types)
+
+    def gaussian(self, hidden: Tensor) -> Gaussian:
+        """Mean and deviation (n, 3)."""
+        mean, raw = self.values(hidden).float().chunk(2, -1)
+        return Gaussian(mean, F.softplus(raw) + self.FLOOR)
+
+    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+        """The negative log likelihood (n,)."""
+        if smoothing:
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `particles` do not have",
+                key="objective.smoothing",
+            )
+        values = self.gaussian(hidden).loss(target["vector"].float()).sum(-1)
+        return values + F.cross_entropy(self.kinds(hidden).float(), target["type"], reduction="none")
+
+    def answer(self, hidden: Tensor) -> Columns:
+        """The expected momentum and the likeliest type."""
+        return {"vector": self.gaussian(hidden).mean, "type": self.kinds(hidden).argmax(-1)}

@@ -1,0 +1,221 @@
+"""Tokens with four-vectors, whose answers no boost and no rotation changes, with the call of every other trunk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ...nn.layout import Layout, entered, take
+from ...nn.norms import BatchNorm
+from ...nn.ragged import Ragged
+from ...nn.transformer import Valid
+from ...nn.trunks.edge_conv import coordinates
+from ...nn.watch import Watch
+
+if TYPE_CHECKING:
+    from ...models.base import Model
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """<a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors (..., 4): the same in every frame."""
+    both = a * b
+    return 2 * both[..., 0] - both.sum(-1)
+
+
+def squeeze(x: Tensor) -> Tensor:
+    """sign(x) ln(1 + |x|): numbers over many orders of magnitude, without their units."""
+    return x.sign() * x.abs().log1p()
+
+
+class Pairs:
+    """The ordered pairs (i, j), i != j, of the tokens of each sample.
+
+    Packed samples, and all on a CPU, have a list of pairs, one sample after the other. Padded ones on a GPU have the
+    square (B, N, N), for shapes may not depend on values; it is filled without looking anything up.
+
+    real    (P, 1) True where a pair is one; None: all
+    count   (T, 1) in how many pairs each token is the first, at least 1
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.real: Tensor | None = None
+        self.left = self.right = layout.rows
+        self.listed = layout.real is None or layout.ragged is not None
+        if layout.real is not None and layout.ragged is not None:
+            self._list(layout.ragged)
+            return
+        batch, n = layout.rows.shape
+        there = ~torch.eye(n, dtype=torch.bool, device=layout.rows.device).expand(batch, n, n)
+        if layout.valid is not None:
+            there = there & layout.valid[:, None] & layout.valid[:, :, None]
+        if layout.real is None:
+            self.left = layout.rows[:, :, None].expand(batch, n, n)[there]
+            self.right = layout.rows[:, None].expand(batch, n, n)[there]
+        else:
+            self.real = there.view(-1, 1)
+        self.count = layout.unpad(there.sum(-1)).clamp(min=1)[:, None]
+
+    def _list(self, ragged: Ragged) -> None:
+        """All n x n pairs of each sample, in a run whose length is known beforehand."""
+        ends = ragged.lengths.square().cumsum(0)
+        place = torch.arange(2 * ragged.pairs, device=ends.device)
+        sample = torch.searchsorted(ends, place, right=True)
+        inside = sample < len(ragged)
+        sample = sample.clamp(max=max(0, len(ragged) - 1))
+        count = ragged.lengths[sample].clamp(min=1)
+        inner = place - (ends - ragged.lengths.square())[sample]
+        first = (ragged.ends - ragged.lengths)[sample]
+        i, j = first + inner // count, first + inner % count
+        spread = place % max(1, ragged.total)  # of pairs that are none: no row gets all of them
+        self.left, self.right = torch.where(inside, i, spread), torch.where(inside, j, spread)
+        self.real = (inside & (i != j))[:, None]
+        others = (ragged.lengths - 1)[ragged.sample.clamp(max=max(0, len(ragged) - 1))]
+        self.count = others.clamp(min=1)[:, None]
+
+    def both(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+        """What tokens have (T, ...), as what i and what j of each pair has (P, ...); for one that is none, anything."""
+        if self.listed:
+            return take(first, self.left), take(second, self.right)
+        batch, n = self.layout.rows.shape
+        left, right = self.layout.pad(first)[:, :, None], self.layout.pad(second)[:, None]
+        return left.expand(batch, n, n, -1).flatten(0, 2), right.expand(batch, n, n, -1).flatten(0, 2)
+
+    def gathered(self, values: Tensor) -> Tensor:
+        """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have; those that are none must have zeros."""
+        if self.listed:
+            return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
+        batch, n = self.layout.rows.shape
+        return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
+
+    def masked(self, values: Tensor) -> Tensor:
+        """(P, ...) with zeros where a pair is none."""
+        return values if self.real is None else values * self.real
+
+    def moments(self, a: Tensor, b: Tensor, seen: Tensor, frame: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean (D,), variance (D,) and number of a_i + b_j + frame seen_ij over all pairs, without making the sum.
+
+        a and b (T, D) belong to tokens, seen (P, C) is the same for (i, j) and (j, i), frame (D, C). All sums are over
+        tokens, for sum_ij a_i b_j = (sum_i a_i)(sum_j b_j) - sum_i a_i b_i, and of what has been centred.
+        """
+        layout = self.layout
+        there = layout.rows.new_ones(layout.rows.shape) if layout.valid is None else layout.valid
+        valid, n = there[..., None].to(a.dtype), there.sum(1)[:, None, None].to(a.dtype)
+        times = (n - 1).clamp(min=0) * valid  # (B, N, 1) how often a token is the first
+        count = times.sum()
+        some = count.clamp(min=1)
+        own = layout.pad(self.gathered(self.masked(seen)))
+        centre = own.sum((0, 1)) / some
+        own = own - times * centre
+        off = self.masked(seen - centre)
+        square = torch.stack([(off * column[:, None]).sum(0) for column in off.unbind(1)])
+        (a, mean_a), (b, mean_b) = (_centred(layout.pad(side), times, valid, some) for side in (a, b))
+        both = a.sum(1) * b.sum(1) - (a * b).sum(1)
+        spread = (times * (a.square() + b.square())).sum((0, 1)) + 2 * both.sum(0)
+        spread = spread + (frame[:, :, None] * square * frame[:, None]).sum((1, 2))
+        for column, weight in zip(own.unbind(-1), frame.unbind(1)):
+            spread = spread + 2 * weight * ((a + b) * column[..., None]).sum((0, 1))
+        return mean_a + mean_b + (frame * centre).sum(1), spread.clamp(min=0) / some, count
+
+
+def _centred(side: Tensor, times: Tensor, valid: Tensor, some: Tensor) -> tuple[Tensor, Tensor]:
+    """(B, N, D) without its mean over pairs, and that mean (D,)."""
+    mean = (times * side).sum((0, 1)) / some
+    return (side - mean) * valid, mean
+
+
+class LorentzBlock(nn.Module):
+    """h_i <- h_i + f(h_i, sum_j g_ij m_ij, s_i),   x_i <- x_i + c mean_j (x_i - x_j) u(g_ij m_ij).
+
+    m_ij = e(h_i, h_j, |x_i - x_j|^2, <x_i, x_j>) and g_ij = sigmoid(w m_ij); e, f and u are small MLPs, numbers from
+    four-vectors x are squeezed; s are the scalars that came with the tokens (arXiv 2201.08187). The last block does
+    not move x.
+    """
+
+    def __init__(self, dim: int, scalars: int, moves: bool = True, step: float = 5e-3) -> None:
+        super().__init__()
+        self.dim, self.step = dim, step
+        self.pair, self.pair_norm = nn.Linear(2 * dim + 2, dim, bias=False), BatchNorm(dim)
+        self.message, self.gate = nn.Linear(dim, dim), nn.Linear(dim, 1)
+        self.token, self.token_norm = nn.Linear(2 * dim + scalars, dim), BatchNorm(dim)
+        self.out = nn.Linear(dim, dim)
+        self.push = nn.Sequential(nn.Linear(dim, dim), nn.ReLU(True), nn.Linear(dim, 1, bias=False)) if moves else None
+        if self.push is not None:
+            nn.init.xavier_uniform_(self.push[2].weight, gain=0.001)  # type: ignore[arg-type]
+
+    def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: Pairs, layout: Layout) -> tuple[Tensor, Tensor]:
+        """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
+        exact = torch.promote_types(h.dtype, torch.float32)
+        own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
+        first, second = F.linear(h, own).to(exact), F.linear(h, other).to(exact)
+        with torch.autocast(h.device.type, enabled=False):
+            a, b = pairs.both(x, x)
+            apart = a - b
+            seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(exact)
+            frame = frame.to(exact)
+            found = pairs.moments(first, second, seen, frame) if self.training else None
+            scale, shift = self.pair_norm.affine(found)
+            a, b = pairs.both(first * scale + shift, second * scale)
+            m = a + b
+            for column, weight in zip(seen.unbind(1), frame.unbind(1)):
+                m = torch.addcmul(m, column[:, None], weight * scale)
+        m = F.relu(self.message(F.relu(m, inplace=True).to(h.dtype)), inplace=True)
+        m = m * pairs.masked(self.gate(m).sigmoid())
+        if self.push is not None:
+            x = x + self.step * pairs.gathered(apart * pairs.masked(self.push(m)).to(x.dtype)) / pairs.count
+        y = self.token(torch.cat([h, pairs.gathered(m.to(exact)).to(h.dtype), s], -1))
+        return h + self.out(F.relu(self.token_norm(y, layout.real), inplace=True)), x
+
+
+class LorentzNet(nn.Module):
+    """`depth` blocks over all pairs of tokens; `at` holds the four-vectors (E, p_x, p_y, p_z) (arXiv 2201.08187).
+
+    Tokens enter as scalars; the squared mass of each four-vector joins them. Where the scalars are the same in every
+    frame, so is all that leaves this trunk.
+    """
+
+    def __init__(self, inputs: int, dim: int = 72, depth: int = 6) -> None:
+        super().__init__()
+        self.inputs, self.dim = inputs, dim
+        self.stem = nn.Linear(inputs + 1, dim)
+        self.blocks = nn.ModuleList(LorentzBlock(dim, inputs + 1, moves=i + 1 < depth) for i in range(depth))
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
+        layout, s = entered(self, x, valid, bias)
+        if at is None or at.shape[-1] != 4:
+            have = "have no coordinates" if at is None else f"have coordinates of shape {tuple(at.shape)}"
+            raise UserError(
+                f"the tokens {have}, but four-vectors of shape (..., 4) are needed", hint="Set `tokens.at: vector`."
+            )
+        if layout.total == 0:
+            return layout.back(s.new_zeros(0, self.dim))
+        with torch.autocast(x.device.type, enabled=False):
+            place = coordinates(at, x, layout)
+            place = place.to(torch.promote_types(place.dtype, torch.float32))
+            s = torch.cat([s, squeeze(product(place, place))[:, None].to(s.dtype)], -1)
+        h, pairs = self.stem(s), Pairs(layout)
+        if watch is not None:
+            watch.saw_hidden(layout.back(h), "input")
+        for i, block in enumerate(self.blocks):
+            h, place = block(h, place, s, pairs, layout)
+            if watch is not None:
+                watch.saw_hidden(layout.back(h), f"blocks.{i}")
+        return layout.back(h)
+
+
+def lorentz(model: Model, inputs: int) -> LorentzNet:
+    """The trunk `lorentz` of a model section, for tokens of so many inputs."""
+    return LorentzNet(inputs, model.dim, model.depth)

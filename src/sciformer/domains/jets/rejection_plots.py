@@ -1,0 +1,177 @@
+"""A background that is rejected, as pictures: what each class costs, and what a cut does to a spectrum."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import NDArray
+
+from ...errors import UserError
+from ...inspect.plots import style as frame
+from ...inspect.plots.attention import FONT
+from ...inspect.plots.style import DASHES, LINES
+from ...metrics import Roc
+from .rejection import Rejection, Sculpting, rejection, tradeoff
+
+if TYPE_CHECKING:
+    from .discriminate import Discriminate
+
+Array = NDArray[Any]
+STEPS = 401  # efficiencies of a curve
+SHARES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)  # of a class; spectra are drawn at the three least that leave enough
+ACROSS = 3  # panels of spectra in a line
+PANELS = 12  # classes whose spectra are drawn
+SURE = 10  # samples of the background, from which its share is well known
+FEW = 50  # samples below which no spectrum is drawn
+# Paul Tol's muted colours, which the colour-blind tell apart; dashes tell them apart in grey.
+COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#44aa99", "#aa4499", "#999933")
+
+
+def figures(
+    objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
+) -> dict[str, Callable[[], Figure]]:
+    """How to draw each figure of a judgement, by its caption; none where no class is to be rejected."""
+    if not objective.signals:
+        return {}
+    place = {name: i for i, name in enumerate(objective.classes)}
+    pair, against = (outputs["probabilities"], outputs["label"]), place[objective.background]
+
+    def tradeoffs() -> Figure:
+        points = {
+            name: [rejection(*pair, place[name], against, share) for share in objective.kept(name)]
+            for name in objective.signals
+        }
+        curves = {name: tradeoff(*pair, place[name], against) for name in objective.signals}
+        return draw_tradeoff(curves, points, objective.background)
+
+    def spectra(column: Array) -> Figure:
+        names = objective.signals[:PANELS]
+        found = {n: {share: rejection(*pair, place[n], against, share) for share in SHARES} for n in names}
+        left = np.array([[one.left for one in shares.values()] for shares in found.values()])
+        if not left.any():
+            raise UserError(f"no samples of {objective.background} are among those that are kept")
+        enough = [share for share, many in zip(SHARES, (left >= FEW).mean(axis=0) >= 0.5) if many]
+        panels = {
+            name: [
+                (f"{100 * share:g} % kept", objective.sculpted(outputs, column, name, shares[share].odds))
+                for share in enough[-3:] or SHARES[:3]
+            ]
+            for name, shares in found.items()
+        }
+        return draw_sculpting(panels, objective.spectrum, objective.background)
+
+    caption = f"How often {objective.background} is rejected, against the share of a class that is kept"
+    drawn: dict[str, Callable[[], Figure]] = {caption: tradeoffs}
+    if objective.spectrum in samples:
+        drawn[f"Spectrum of {objective.spectrum} of {objective.background}, before and after cuts"] = partial(
+            spectra, samples[objective.spectrum]
+        )
+    return drawn
+
+
+def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejection]], background: str = "") -> Figure:
+    """1 / (share of the background that passes) on a logarithmic axis, against the share of each class that passes.
+
+    points  of each class, drawn as dots; a lower bound is a triangle
+
+    A curve begins where the first sample of the background passes: before that only a bound is known. It is thin where
+    fewer than ten have passed.
+    """
+    if not curves:
+        raise UserError("there are no classes to draw")
+    figure, axes = frame.start()
+    figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
+    greatest = 10.0
+    for i, (name, curve) in enumerate(curves.items()):
+        x = np.linspace(0, 1, STEPS)
+        first = np.searchsorted(curve.true_positive, x - 1e-12)
+        passed = curve.false_positive[np.minimum(first, len(curve.false_positive) - 1)]
+        y = np.divide(1.0, passed, out=np.full(len(x), np.nan), where=passed > 0)
+        greatest = max(greatest, np.nanmax(y, initial=1.0))
+        colour = COLOURS[i % len(COLOURS)]
+        style: dict[str, Any] = {"color": colour, "linestyle": DASHES[i % len(DASHES)] if len(curves) > 1 else "-"}
+        sure = passed >= SURE * curve.false_positive[curve.false_positive > 0].min()
+        axes.plot(x, y, linewidth=0.6, alpha=0.7, **style)
+        axes.plot(x, np.where(sure, y, np.nan), label=frame.plain(name), linewidth=1.5, zorder=3, **style)
+        for one in points.get(name, ()):
+            marker = "^" if one.bound else "o"
+            axes.plot([one.efficiency], [one.value], marker, color=colour, markersize=4.5, zorder=4)
+            greatest = max(greatest, np.nan_to_num(one.value))
+    axes.set_yscale("log")
+    axes.set(xlim=(0, 1.005), ylim=(0.9, 1.8 * greatest))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))
+    axes.yaxis.set_major_formatter("{x:,.0f}" if greatest < 2e5 else LogFormatterSciNotation())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    frame.finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
+    return figure
+
+
+def draw_sculpting(
+    panels: Mapping[str, Sequence[tuple[str, Sculpting]]], column: str = "", background: str = ""
+) -> Figure:
+    """The spectrum of the background before cuts (grey) and after each (lines), a panel for every class that is kept.
+
+    panels  {class: [(name of the cut, what it did)]}; the divergence of the last one that is drawn is written there,
+            and cuts that leave fewer than 50 samples are not drawn
+    """
+    if not panels or not all(panels.values()):
+        raise UserError("there are no classes to draw, or a class has no cuts")
+    across = min(ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    figure = frame.canvas()
+    wide = 5.5 if across == 1 else 7.2
+    figure.set_size_inches(wide, 3.4 if across == 1 else 1.75 * down + 0.9)
+    grid = figure.subplots(down, across, squeeze=False, sharex=True)
+    for number, (name, cuts) in enumerate(panels.items()):
+        axes = grid[number // across, number % across]
+        edges, before, highest = _wider(cuts[0][1].edges), _halved(cuts[0][1].before), 0.0
+        axes.stairs(before, edges, fill=True, color="0.88", label="all" if number == 0 else None)
+        words = "too few left"
+        for i, (label, cut) in enumerate(cuts):
+            style: dict[str, Any] = {"color": LINES[i % len(LINES)], "linestyle": DASHES[i % len(DASHES)]}
+            if number == 0:
+                axes.plot([], [], label=frame.plain(label), linewidth=1.2, **style)
+            if cut.passed >= FEW:
+                after = _halved(cut.after)
+                axes.stairs(after, edges, baseline=None, linewidth=1.2, **style)
+                words, highest = (
+                    f"{label}: {cut.divergence:.2f} bit\nby chance {cut.chance:.2f}",
+                    max(highest, after.max()),
+                )
+        if across > 1:
+            axes.set_title(frame.plain(name), fontsize=FONT, loc="left")
+        axes.text(0.98, 0.95, words, ha="right", va="top", fontsize=FONT, color="0.3", transform=axes.transAxes)
+        axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * max(highest, before.max())))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
+        axes.set_yticks([])
+        frame.quiet(axes)
+        axes.spines["left"].set_visible(False)
+        if number + across >= len(panels):
+            axes.tick_params(labelbottom=True)
+            axes.set_xlabel(frame.plain(column), fontsize=FONT)
+    for axes in grid.ravel()[len(panels) :]:
+        axes.set_axis_off()
+    first = grid[0, 0]
+    what = f"share of {background or 'the background'}"
+    frame.finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
+    first.spines["left"].set_visible(False)
+    if across > 1:
+        figure.supylabel(frame.plain(what), fontsize=FONT)
+    return figure
+
+
+def _wider(edges: Array) -> Array:
+    """Every other edge, and the last."""
+    return edges[::2] if len(edges) % 2 else np.append(edges[::2], edges[-1])
+
+
+def _halved(shares: Array) -> Array:
+    """Shares of bins twice as wide."""
+    whole = np.append(shares, 0.0) if len(shares) % 2 else shares
+    found: Array = whole.reshape(-1, 2).sum(axis=1)
+    return found

@@ -1,0 +1,1 @@
+"""Simulated jets of the ten classes of JetClass."""

@@ -1,0 +1,167 @@
+"""A toy detector: what of the particles is seen, how well, and as which jet.
+
+    tracks          |eta| < 2.5, pT > 0.5 GeV, 97 % of them, pT to 1 %, direction to 0.0005
+    photons         pT > 0.4 GeV, energy to 3 % / sqrt(E) and 0.7 %, direction to 0.008
+    neutral hadrons pT > 0.4 GeV, energy to 100 % / sqrt(E) and 5 %, direction to 0.025
+    d0, dz          of tracks, in mm, to hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)
+
+A jet is what lies within 0.8 of the direction of all that is seen around it: a cone, where an experiment runs anti-kT.
+Particles have the mass of what they look like: a charged hadron is a pion, a neutral one has none. No magnetic field,
+no calorimeter cells, no pile-up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from .decays import RADIUS, TBQQ, Prongs
+from .hadrons import CHARGED, ELECTRON, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, Crowd
+from .kinematics import TURN, Floats, normals
+
+EDGE, TRACK, NEUTRAL, FAINT = 2.5, 0.5, 0.4, 0.1
+SEEN = 0.97
+REACH = 1.3  # what is farther than this from the parent cannot be in the jet
+SOFT, SOFT_TOP, SOFT_PT = 1.34, 1.65, 0.569  # of the underlying event: particles in a unit of area; how pT falls, GeV
+
+TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # what a particle is seen as
+TYPE = np.full(16, TRACKS, np.int8)
+TYPE[[KAON0, NEUTRON]], TYPE[PHOTON], TYPE[ELECTRON], TYPE[MUON] = HADRONS, PHOTONS, ELECTRONS, MUONS
+SQUARED = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # masses
+BLUR = np.array([0.0005, 0.025, 0.008, 0.0005, 0.0005], np.float32)
+STOCHASTIC = np.array([0, 1.0, 0.03, 0, 0], np.float32) ** 2
+CONSTANT = np.array([0.01, 0.05, 0.007, 0.01, 0.01], np.float32) ** 2
+MIX = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  # of the underlying event
+
+
+@dataclass
+class Seen:
+    """Particles as they are seen: pT, direction, what they look like, impact parameters and the jet they are of."""
+
+    pt: Floats
+    eta: Floats
+    phi: Floats
+    type: Floats
+    charge: Floats
+    d0: Floats
+    dz: Floats
+    jet: Floats
+
+    def __len__(self) -> int:
+        return len(self.pt)
+
+    def take(self, rows: Floats) -> Seen:
+        """Some of them."""
+        return Seen(*(getattr(self, field.name).take(rows) for field in fields(self)))
+
+
+def detect(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Generator) -> tuple[Seen, Floats]:
+    """What is seen of each jet in its cone, and the jets' momenta (4, n); azimuths are counted from the parent's.
+
+    The cone stands around the sum of all that is seen near the parent; the underlying event is then put into it.
+    """
+    seen, n = smear(_traces(crowd, vertices, prongs, chance), chance), len(prongs)
+    p = vectors(seen)
+    axis = total(seen, n, p)
+    axis = np.stack([np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), np.arctan2(axis[1], axis[0])])
+    axis = axis.astype(np.float32)
+    deta, dphi = seen.eta - axis[0].take(seen.jet), seen.phi - axis[1].take(seen.jet)
+    rows = np.flatnonzero((deta * deta + dphi * dphi < RADIUS * RADIUS) & (seen.pt > FAINT))
+    soft = smear(_underlying(axis, prongs.label >= TBQQ, chance), chance)
+    soft = soft.take(np.flatnonzero(soft.pt > FAINT))
+    momenta = total(seen, n, p, rows) + total(soft, n, vectors(soft))
+    return together([seen.take(rows), soft]), momenta
+
+
+def _traces(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Generator) -> Seen:
+    """Particles near the parent that the detector finds, as they are."""
+    p = crowd.p
+    rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > NEUTRAL**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
+    crowd = crowd.take(rows)
+    p, jet, charged = crowd.p, crowd.jet, crowd.charge != 0
+    squared = p[0] * p[0] + p[1] * p[1]
+    pt, phi = np.sqrt(squared), np.arctan2(p[1], p[0])
+    rapidity = prongs.rapidity.astype(np.float32)
+    cosh, sinh = np.cosh(rapidity), np.sinh(rapidity)
+    pz = p[2] * cosh.take(jet) + p[3] * sinh.take(jet)
+    eta = np.arcsinh(pz / pt)
+    found = leaves_trace(pt, eta, charged, chance)
+    deta = eta - rapidity.take(jet)
+    found &= deta * deta + phi * phi < REACH * REACH
+    d0, dz = np.zeros_like(pt), np.zeros_like(pt)
+    away = np.flatnonzero((crowd.vertex > 0) & charged & found)
+    x, y, z, t = vertices.take(crowd.vertex[away], 1)
+    (px, py), home = p[:2].take(away, 1), jet[away]
+    d0[away] = (x * py - y * px) / pt[away]
+    dz[away] = z * cosh[home] + t * sinh[home] - (x * px + y * py) / squared[away] * pz[away]
+    return Seen(pt, eta, phi, TYPE.take(crowd.kind), crowd.charge, d0, dz, jet).take(np.flatnonzero(found))
+
+
+def leaves_trace(pt: Floats, eta: Floats, charged: Floats, chance: np.random.Generator) -> Floats:
+    """Which particles, of those that are hard enough for a neutral one, are found."""
+    return ~charged | (pt > TRACK) & (np.abs(eta) < EDGE) & (chance.random(len(pt), np.float32) < SEEN)
+
+
+def _underlying(axis: Floats, top: Floats, chance: np.random.Generator) -> Seen:
+    """Soft particles evenly over every jet, more in some events than in others."""
+    n = axis.shape[1]
+    count = chance.poisson(np.where(top, SOFT_TOP, SOFT) * np.pi * RADIUS**2 / 3.0 * chance.standard_gamma(3.0, n))
+    jet = np.repeat(np.arange(n), count)
+    total = len(jet)
+    drawn = chance.random((3, total), np.float32)
+    tail = np.where(drawn[0] > 0.9, np.float32(2 * SOFT_PT), np.float32(SOFT_PT))
+    pt = np.float32(TRACK) - tail * np.log1p(-drawn[0])
+    away, angle = np.float32(RADIUS) * np.sqrt(drawn[1]), np.float32(TURN) * drawn[2]
+    kind = MIX[chance.integers(0, len(MIX), total)]
+    sign = chance.integers(0, 2, total, np.int8) * np.int8(2) - np.int8(1)
+    eta = axis[0][jet] + away * np.cos(angle)
+    charge = sign * CHARGED[kind] * (np.abs(eta) < EDGE)  # beyond the tracker it is a neutral one
+    types = np.where((TYPE[kind] == TRACKS) & (charge == 0), HADRONS, TYPE[kind]).astype(np.int8)
+    d0, dz = np.zeros((2, total), np.float32)
+    return Seen(pt, eta, axis[1][jet] + away * np.sin(angle), types, charge.astype(np.int8), d0, dz, jet)
+
+
+def smear(seen: Seen, chance: np.random.Generator) -> Seen:
+    """The same as they are measured."""
+    n, rows = len(seen), np.flatnonzero(seen.charge)
+    noise = normals(chance, n), normals(chance, (n + 1) // 2).reshape(-1)[:n]
+    energy = seen.pt * np.cosh(seen.eta)
+    width = np.sqrt(STOCHASTIC.take(seen.type) / energy + CONSTANT.take(seen.type))
+    blur = BLUR.take(seen.type)
+    for value, error, drawn in zip((seen.d0, seen.dz), errors(seen.pt.take(rows)), normals(chance, len(rows))):
+        value[rows] += error * drawn
+    width *= noise[1]
+    width += 1
+    seen.pt = seen.pt * width
+    seen.eta = seen.eta + blur * noise[0][0]
+    seen.phi = seen.phi + blur * noise[0][1]
+    return seen
+
+
+def errors(pt: Floats) -> tuple[Floats, Floats]:
+    """Of d0 and dz, in mm: hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)."""
+    inverse = 1 / (pt * pt)
+    d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
+    return d0, dz
+
+
+def vectors(seen: Seen) -> Floats:
+    """Four-vectors (4, n) of particles, with the mass of what they look like."""
+    made = np.empty((4, len(seen)), np.float32)
+    np.multiply(seen.pt, np.cos(seen.phi), out=made[0])
+    np.multiply(seen.pt, np.sin(seen.phi), out=made[1])
+    np.multiply(seen.pt, np.sinh(seen.eta), out=made[2])
+    np.sqrt(seen.pt * seen.pt + made[2] * made[2] + SQUARED.take(seen.type), out=made[3])
+    return made
+
+
+def total(seen: Seen, n: int, p: Floats, rows: Floats | None = None) -> Floats:
+    """The momenta (4, n) of the jets, of all particles or of some."""
+    jet = seen.jet if rows is None else seen.jet.take(rows)
+    return np.stack([np.bincount(jet, one if rows is None else one.take(rows), n) for one in p])
+
+
+def together(parts: list[Seen]) -> Seen:
+    """Several as one."""
+    return Seen(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Seen)))

@@ -1,0 +1,249 @@
+"""Jets of Pythia 8 and FastJet behind the toy detector, for those who have installed them: some 40 in a second.
+
+    for table in pythia_jets(1000, seed=1): ...
+
+The ten classes as they are made in plain Pythia (leading order, 13 TeV, with multiple interactions, without pile-up),
+anti-kT jets of R = 0.8, 500 to 1000 GeV and |eta| < 2; all decay quarks, gluons and charged leptons are within 0.8 of
+the jet. The columns are those of `jets`, but `jet_sdmass` is a soft drop mass (C/A, z > 0.1, beta 0).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....data.columns import Array, Lists, joined, select
+from ....errors import UserError
+from .decays import CLASSES, RADIUS
+from .detector import (
+    ELECTRONS,
+    FAINT,
+    HADRONS,
+    MUONS,
+    NEUTRAL,
+    PHOTONS,
+    TRACKS,
+    Seen,
+    leaves_trace,
+    smear,
+    together,
+    vectors,
+)
+from .jets import HIGHEST, LOWEST, WIDEST, check_classes, columns
+from .kinematics import TURN, Floats
+
+BATCH, PIECE = 16, 1000  # events made at a time, jets in a table
+FAR, CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
+INSTALL = "Install them: pip install --only-binary :all: pythia8mc fastjet"
+COMMON = (
+    "Print:quiet = on",
+    "Random:setSeed = on",
+    "Beams:eCM = 13000.",
+    "ParticleDecays:limitTau0 = on",
+    "ParticleDecays:tau0Max = 10.",
+)
+INVISIBLE_Z = ("23:onMode = off", "23:onIfAny = 12 14 16")
+QUARKS_W = ("24:onMode = off", "24:onIfAny = 1 2 3 4 5")
+HIGGS = ("HiggsSM:ffbar2HZ = on", *INVISIBLE_Z, "25:onMode = off")
+TOPS = ("Top:gg2ttbar = on", "Top:qqbar2ttbar = on", "24:onMode = off")
+PROCESSES: dict[str, list[tuple[str, ...]]] = {  # where there are several, each makes its share
+    "QCD": [
+        ("WeakBosonAndParton:qqbar2gmZg = on", "WeakBosonAndParton:qg2gmZq = on", "WeakZ0:gmZmode = 2", *INVISIBLE_Z)
+    ],
+    "Hbb": [(*HIGGS, "25:onIfMatch = 5 -5")],
+    "Hcc": [(*HIGGS, "25:onIfMatch = 4 -4")],
+    "Hgg": [(*HIGGS, "25:onIfMatch = 21 21")],
+    "H4q": [(*HIGGS, "25:onIfMatch = 24 -24", *QUARKS_W)],
+    "Hqql": [
+        (*HIGGS, "25:onIfMatch = 24 -24", "24:onMode = off", f"24:on{a}IfAny = 1 2 3 4 5", f"24:on{b}IfAny = 11 13")
+        for a, b in (("Pos", "Neg"), ("Neg", "Pos"))
+    ],
+    "Zqq": [("WeakDoubleBoson:ffbar2gmZgmZ = on", "WeakZ0:gmZmode = 2", "23:onMode = off", "23:onIfAny = 1 2 3 4 5")],
+    "Wqq": [("WeakDoubleBoson:ffbar2ZW = on", *INVISIBLE_Z, *QUARKS_W)],
+    "Tbqq": [(*TOPS, "24:onIfAny = 1 2 3 4 5")],
+    "Tbl": [(*TOPS, "24:onIfAny = 11 13")],
+}
+SCALES = {"Tbl": (520, 1200)}  # GeV, pT of the hard process; 480 to 1050 for the others
+PARENTS = {"H": (25,), "Z": (23,), "W": (24,), "T": (6,)}  # by the first letter of a class
+RESONANCES = (6, 23, 24, 25)
+
+
+def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) -> Iterator[dict[str, Array | Lists]]:
+    """So many jets, in tables of a thousand at most; the classes are equally frequent, in random order."""
+    if number < 1:
+        raise UserError(f"number must be 1 jet or more, not {number}")
+    if not 0 <= seed < 8000:
+        raise UserError(f"seed must be from 0 to 7999 for Pythia, not {seed}")
+    check_classes(classes)
+    load()
+    makers = [Maker(name, seed) for name in classes]
+    chance = np.random.default_rng([seed, 1])
+    for first in range(0, number, PIECE):
+        label = np.arange(first, min(first + PIECE, number)) % len(classes)
+        counts = np.bincount(label, minlength=len(classes))
+        table = joined([maker.take(count) for maker, count in zip(makers, counts) if count])
+        yield select(table, chance.permutation(len(label)))
+
+
+def load() -> tuple[Any, Any]:
+    """The packages, or what to type to have them."""
+    try:
+        pythia, fastjet = (importlib.import_module(name) for name in ("pythia8mc", "fastjet"))
+    except ImportError as error:
+        raise UserError(f"the packages `pythia8mc` and `fastjet` cannot be loaded: {error}", hint=INSTALL) from error
+    if "PYTHIA8DATA" not in os.environ:
+        for above in (Path(str(pythia.__file__)).parent, Path(sys.prefix)):
+            if (found := above / "share" / "Pythia8" / "xmldoc").is_dir():
+                os.environ["PYTHIA8DATA"] = str(found)
+                break
+    return pythia, fastjet
+
+
+class Maker:
+    """Jets of one class."""
+
+    def __init__(self, name: str, seed: int) -> None:
+        pythia, self.fastjet = load()
+        self.name, self.chance = name, np.random.default_rng([seed, 2, CLASSES.index(name)])
+        low, high = SCALES.get(name, (480, 1050))
+        self.engines, self.charges = [], dict[int, int]()
+        for number, process in enumerate(PROCESSES[name]):
+            engine = pythia.Pythia("", False)
+            chosen = f"Random:seed = {1 + seed * 20 + CLASSES.index(name) + 10 * number}"
+            window = (f"PhaseSpace:pTHatMin = {low}.", f"PhaseSpace:pTHatMax = {high}.")
+            for line in (*COMMON, chosen, *window, *process):
+                if not engine.readString(line):
+                    raise UserError(f"this version of Pythia does not know the setting {line}")
+            if not engine.init():
+                raise UserError(f"Pythia does not start for the class {name}", hint="Its own words are above.")
+            self.engines.append(engine)
+        self.turn, self.left = 0, list[dict[str, Array | Lists]]()
+
+    def take(self, count: int) -> dict[str, Array | Lists]:
+        """The next jets."""
+        have = sum(len(table["label"]) for table in self.left)
+        while have < count:
+            engine = self.engines[self.turn % len(self.engines)]
+            self.turn += 1
+            for event in engine.nextBatch(BATCH).prt:
+                table = self._jets(event, engine)
+                if table is not None:
+                    self.left.append(table)
+                    have += len(table["label"])
+        table = joined(self.left)
+        self.left = [select(table, np.arange(count, have))] if have > count else []
+        return select(table, np.arange(count))
+
+    def _jets(self, event: Any, engine: Any) -> dict[str, Array | Lists] | None:
+        """The jets of an event that are of this class."""
+        identity = np.asarray(event.id)
+        seen = self._seen(event, identity, engine)
+        found = self._clustered(seen)
+        if self.name == "QCD":
+            chosen = found[:1]
+        else:
+            groups = list(_prongs(event, identity, PARENTS[self.name[0]]))
+            chosen = [jet for jet in found if any(_inside(group, jet) for group in groups)]
+        chosen = [jet for jet in chosen if LOWEST <= jet.pt() <= HIGHEST and abs(jet.eta()) < WIDEST]
+        if not chosen:
+            return None
+        parts, masses = [], []
+        for number, jet in enumerate(chosen):
+            inside = jet.constituents()
+            part = seen.take(np.array([one.user_index() for one in inside]))
+            part.jet = np.full(len(part), number)
+            parts.append(part)
+            masses.append(self._soft_drop(inside))
+        momenta = np.array([[jet.px(), jet.py(), jet.pz(), jet.e()] for jet in chosen]).T
+        label = np.full(len(chosen), CLASSES.index(self.name))
+        made = columns(together(parts), momenta, np.zeros(len(chosen)), label)
+        return made | {"jet_sdmass": np.array(masses, np.float32)}
+
+    def _seen(self, event: Any, identity: Floats, engine: Any) -> Seen:
+        """What the toy detector measures."""
+        p = np.stack([np.asarray(event.p[name], np.float32) for name in ("px", "py", "pz")])
+        pt = np.hypot(p[0], p[1])
+        kind = np.abs(identity)
+        good = (np.asarray(event.status) > 0) & (pt > NEUTRAL) & ~np.isin(kind, (12, 14, 16))
+        rows = np.flatnonzero(good)
+        p, pt, kind, identity = p[:, rows], pt[rows], kind[rows], identity[rows]
+        eta, phi = np.arcsinh(p[2] / pt), np.arctan2(p[1], p[0])
+        for one in np.unique(identity):
+            self.charges.setdefault(int(one), round(engine.particleData.charge(int(one))))
+        charge = np.array([self.charges[int(one)] for one in identity], np.int8)
+        vertex = np.zeros((3, len(rows)), np.float32)
+        for axis, name in enumerate(("px", "py", "pz")):  # so a vector of the batch calls its places
+            vertex[axis] = np.asarray(event.vProd[name][rows].to_numpy(allow_missing=True).filled(0))
+        x, y, z = vertex
+        d0 = np.where(charge != 0, (x * p[1] - y * p[0]) / pt, 0).astype(np.float32)
+        dz = np.where(charge != 0, z - (x * p[0] + y * p[1]) / pt**2 * p[2], 0).astype(np.float32)
+        types = np.where(charge != 0, TRACKS, HADRONS)
+        for number, look in ((22, PHOTONS), (11, ELECTRONS), (13, MUONS)):
+            types[kind == number] = look
+        found = leaves_trace(pt, eta, charge != 0, self.chance) & (np.abs(eta) < FAR)
+        seen = Seen(pt, eta, phi, types.astype(np.int8), charge, d0, dz, np.zeros(len(pt), np.int32))
+        seen = smear(seen.take(np.flatnonzero(found)), self.chance)
+        return seen.take(np.flatnonzero(seen.pt > FAINT))
+
+    def _clustered(self, seen: Seen) -> list[Any]:
+        """Anti-kT jets above the least pT, the hardest first."""
+        near = []
+        for number, one in enumerate(vectors(seen).T.astype(float)):
+            near.append(self.fastjet.PseudoJet(*one.tolist()))
+            near[-1].set_user_index(number)
+        definition = self.fastjet.JetDefinition(self.fastjet.antikt_algorithm, RADIUS)
+        self.sequence = self.fastjet.ClusterSequence(near, definition)  # kept while its jets are used
+        return list(self.fastjet.sorted_by_pt(self.sequence.inclusive_jets(LOWEST)))
+
+    def _soft_drop(self, inside: Any) -> float:
+        """The mass of a jet without what is soft and wide."""
+        definition = self.fastjet.JetDefinition(self.fastjet.cambridge_algorithm, 10 * RADIUS)
+        sequence = self.fastjet.ClusterSequence(list(inside), definition)
+        (jet,) = self.fastjet.sorted_by_pt(sequence.inclusive_jets(0.0))[:1]
+        one, two = self.fastjet.PseudoJet(), self.fastjet.PseudoJet()
+        while jet.has_parents(one, two):
+            if min(one.pt(), two.pt()) > CUT * (one.pt() + two.pt()):
+                break
+            jet = self.fastjet.PseudoJet(one if one.pt() > two.pt() else two)
+            one, two = self.fastjet.PseudoJet(), self.fastjet.PseudoJet()
+        return float(np.sqrt(max(jet.m2(), 0.0)))
+
+
+def _prongs(event: Any, identity: Floats, parents: tuple[int, ...]) -> Iterator[list[tuple[float, float]]]:
+    """The quarks, gluons and charged leptons that each parent of the hard process decays to, as (eta, phi) pairs."""
+    first, last = np.asarray(event.daughter1), np.asarray(event.daughter2)
+    hard = np.flatnonzero((np.asarray(event.status) == -22) & np.isin(np.abs(identity), parents))
+    p = [np.asarray(event.p[name]) for name in ("px", "py", "pz")]
+
+    def leaves(place: int) -> Iterator[int]:
+        while True:  # to the last copy
+            daughters = list(range(first[place], max(first[place], last[place]) + 1))
+            same = [one for one in daughters if identity[one] == identity[place]]
+            if not same:
+                break
+            place = same[0]
+        for one in daughters:
+            if abs(identity[one]) in RESONANCES:
+                yield from leaves(one)
+            elif abs(identity[one]) not in (12, 14, 16):
+                yield one
+
+    for place in hard.tolist():
+        rows = list(leaves(place))
+        x, y, z = (one[rows] for one in p)
+        yield list(zip(np.arcsinh(z / np.hypot(x, y)).tolist(), np.arctan2(y, x).tolist()))
+
+
+def _inside(group: list[tuple[float, float]], jet: Any) -> bool:
+    """Whether all prongs are near the jet."""
+    for eta, phi in group:
+        turn = (phi - jet.phi() + np.pi) % TURN - np.pi
+        if np.hypot(eta - jet.eta(), turn) >= RADIUS:
+            return False
+    return bool(group)

@@ -1,0 +1,113 @@
+"""From a parton to many: emissions at ever smaller angles, all partons of all jets at a time.
+
+A parton of flavour a branches at the scale q with the share x of its momentum to the softer side, at the rate
+
+    d ln q^2  dx  alpha_s(k) / 2 pi  P_a(x),        k = x (1 - x) q,    k > K
+
+    q -> q g   P = 4/3 (1 + (1 - x)^2) / x
+    g -> g g   P = 6 (1 - x) / x + 3 x (1 - x)
+    g -> q q   P = 5/2 (x^2 + (1 - x)^2),        charm and bottom where k allows
+
+and its parts go on from the scales x q and (1 - x) q: with q = E times the angle, this is ordering in angle. k is the
+momentum at right angles to the parent; momentum is conserved at every branching, energy only when a resonance is put
+together (see hadrons.py). With t = ln(q / K) and the rate bounded by that of the largest alpha_s and 2 C / x, the next
+t' solves t'^2 = t^2 + ln(r) pi / (alpha C), and what is too much is vetoed: no table, no integral.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .decays import BOTTOM, CHARM, GLUON, LIGHT
+from .kinematics import TURN, Floats, frame_of
+
+CUT = 0.442  # GeV, K: the smallest momentum at right angles
+LAMBDA, FROZEN = 0.322, 0.446  # GeV
+STRONG = 12 * np.pi / 23  # alpha_s = STRONG / ln((k^2 + FROZEN^2) / LAMBDA^2)
+HEAVY = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
+SILENT = {CHARM: 8.8, BOTTOM: 17.6}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
+
+LARGEST = STRONG / np.log((CUT**2 + FROZEN**2) / LAMBDA**2)
+COLOUR = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour
+STEP = np.array(np.pi / (LARGEST * COLOUR), np.float32)
+FLOOR = np.array([0, 0, *(np.log(scale / CUT) ** 2 for scale in SILENT.values())], np.float32)
+BITS = 3  # of a tag: the flavour; the rest is where the parton belongs
+
+
+def shower(p: Floats, tag: Floats, scale: Floats, chance: np.random.Generator) -> tuple[Floats, Floats]:
+    """The partons (3, n) and their tags at the end, from those at the beginning with their largest scales (n,).
+
+    A tag is `place << BITS | flavour`; the place is inherited.
+    """
+    t = np.log(np.maximum(scale, CUT) / CUT).astype(np.float32)
+    ends = [(p[:, :0], tag[:0])]
+    while len(t):
+        p, tag, t = _descend(p, tag, t, chance, ends)
+        p, tag, t = _branch(p, tag, t, chance)
+    return np.concatenate([p for p, _ in ends], 1), np.concatenate([tag for _, tag in ends])
+
+
+def _descend(
+    p: Floats, tag: Floats, t: Floats, chance: np.random.Generator, ends: list[tuple[Floats, Floats]]
+) -> tuple[Floats, Floats, Floats]:
+    """The next scale of each parton; those that come to the end of theirs are put to the `ends`."""
+    flavour = tag & (1 << BITS) - 1
+    drawn = chance.random(len(t), np.float32)
+    squared = t * t + STEP.take(flavour) * np.log1p(-drawn)
+    going = squared > FLOOR.take(flavour)
+    rest = np.flatnonzero(~going)
+    ends.append((p.take(rest, 1), tag.take(rest)))
+    kept = np.flatnonzero(going)
+    return p.take(kept, 1), tag.take(kept), np.sqrt(squared.take(kept))
+
+
+def _branch(p: Floats, tag: Floats, t: Floats, chance: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+    """Branchings at these scales, less those vetoed: partons, tags and scales to go on with."""
+    drawn = chance.random((3, len(t)), np.float32)
+    gluon = (tag & (1 << BITS) - 1) == GLUON
+    lost = t * drawn[0]
+    x = np.exp(-lost)
+    y = 1 - x
+    kick = np.float32(CUT) * np.exp(t - lost) * y
+    strength = np.float32(STRONG / LARGEST) / np.log((kick * kick + np.float32(FROZEN**2)) * np.float32(LAMBDA**-2))
+    strength *= kick > CUT
+    emits = np.where(gluon, y * (1 + 0.5 * x * x), 0.5 + 0.5 * y * y)
+    drawn[1] -= strength * emits
+    pairs = np.flatnonzero(gluon & (drawn[1] >= 0) & (drawn[1] < strength * (x * (x * x + y * y)) * np.float32(5 / 12)))
+    taken = drawn[1] < 0
+    taken[pairs] = True
+    rows, others = np.flatnonzero(taken), np.flatnonzero(~taken)
+    soft = tag[rows] & ~((1 << BITS) - 1)  # a gluon, which is 0
+    hard = tag[rows]
+    if len(pairs):
+        where = np.searchsorted(rows, pairs)
+        soft[where] |= _flavours(kick[pairs], chance)
+        hard[where] = soft[where]
+    x, t_kept = x[rows], t[rows]
+    one, two = split(p.take(rows, 1), x, kick[rows], drawn[2, rows])
+    with np.errstate(divide="ignore"):
+        later = [t[others], t_kept - lost[rows], t_kept + np.log(y[rows])]
+    return (
+        np.concatenate([p.take(others, 1), one, two], 1),
+        np.concatenate([tag[others], soft, hard]),
+        np.maximum(np.concatenate(later), 0),
+    )
+
+
+def _flavours(kick: Floats, chance: np.random.Generator) -> Floats:
+    """Of a pair of quarks from a gluon: one in five is charm, one bottom, where there is room for it."""
+    drawn = chance.random(len(kick))
+    light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > HEAVY[CHARM]), CHARM, LIGHT)
+    return np.where((drawn < 0.2) & (kick > HEAVY[BOTTOM]), BOTTOM, light)
+
+
+def split(p: Floats, x: Floats, kick: Floats, turn: Floats) -> tuple[Floats, Floats]:
+    """Two momenta x p + k and (1 - x) p - k with k at right angles to p."""
+    length = np.sqrt(p[0] * p[0] + p[1] * p[1] + p[2] * p[2])
+    one, other = frame_of(p / length)
+    angle = np.float32(TURN) * turn
+    one *= kick * np.cos(angle)
+    other *= kick * np.sin(angle)
+    one += other
+    one += x * p
+    return one, p - one

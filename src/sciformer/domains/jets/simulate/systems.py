@@ -1,0 +1,217 @@
+"""Resonances put together: the shower of each in its rest frame, as heavy as it was, then as it flies.
+
+A resonance that decays into quarks or gluons showers where it is at rest, so that neither its multiplicity nor its
+shape there knows how fast it flies. The shower conserves momentum but adds energy; all momenta p of a resonance of mass
+M are then scaled by the k that solves sum sqrt(k^2 p^2 + m^2) = M, and boosted. So its four-momentum is exactly that
+of the resonance, whatever came of it. In a top quark the W is one of those members. Jets without a resonance, and
+soft jets from elsewhere in the event, shower as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, MUON, QCD, RADIUS, TBL, TBQQ, Prongs
+from .hadrons import BEE, CLUSTER, DEE, MASSES, Crowd, hadronise, join
+from .hadrons import ELECTRON as ELECTRONS
+from .hadrons import MUON as MUONS
+from .hadrons import NEUTRINO as NEUTRINOS
+from .kinematics import Floats, boost
+from .shower import BITS, shower, split
+
+WIDE = 0.572  # the largest scale of a jet without a resonance, in units of its pT
+NARROW = 0.859  # that of the b in a top quark, in units of twice its energy
+EXTRA, EXTRA_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
+LEAST, MOST = 4.0, 250.0  # GeV, their pT
+POWER, POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
+SPLIT_B, SPLIT_C = (9.0, 0.982), (4.0, 1.055)  # share of a heavy quark that its hadron keeps: a beta distribution
+KICK = 0.35  # GeV, at right angles
+LIGHTEST, TYPICAL = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
+
+
+@dataclass
+class Systems:
+    """What showers in one frame: the jet it belongs to, its mass (0 where nothing has to be kept), its momentum."""
+
+    jet: Floats
+    mass: Floats
+    frame: Floats
+
+
+class Group(NamedTuple):
+    """Systems of one sort, the momenta (3, n) and flavours of the partons that each begins with, and their scale."""
+
+    jet: Floats
+    mass: Floats
+    frame: Floats
+    partons: list[tuple[Floats, Floats]]
+    scale: Floats
+
+
+def particles(prongs: Prongs, chance: np.random.Generator, extra: bool = True) -> tuple[Crowd, Floats]:
+    """All particles of these jets before a detector, neutrinos too, and the vertices they come from.
+
+    They are in the jet's own frame (see decays.py); what has decayed is still there, as a kind above STABLE. Without
+    `extra` soft jets nothing is added to the prongs.
+    """
+    systems, p, tag, scale, tops = _begin(prongs, chance, extra)
+    p, tag = shower(p, tag, scale, chance)
+    p, kind, mass, place = _fragment(p, tag, chance)
+    p, energy, inner = _scale(p, mass, place, systems, prongs, tops, kind >= DEE)
+    quark, leptonic = inner
+    systems.frame[:, quark[0]] = quark[1]
+    moving = np.empty((4, len(mass)), np.float32)
+    moving[:3], moving[3] = p, energy
+    free = systems.mass == 0
+    systems.frame[:, free] = np.array([[0], [0], [0], [1]])  # they are where they should be
+    frames, masses = systems.frame.astype(np.float32), np.where(free, 1, systems.mass).astype(np.float32)
+    moving = boost(moving, frames.take(place, 1), masses.take(place))
+    n = len(mass)
+    crowd = Crowd(moving, kind, np.zeros(n, np.int8), systems.jet.take(place), np.zeros(n, np.intp))
+    soft, heavy = np.flatnonzero(kind == CLUSTER), np.flatnonzero(kind != CLUSTER)
+    made, vertices = hadronise(crowd.take(soft), mass[soft], crowd.take(heavy), chance)
+    return join([made, *_prompt(prongs, leptonic, chance)]), vertices
+
+
+def _begin(
+    prongs: Prongs, chance: np.random.Generator, extra: bool
+) -> tuple[Systems, Floats, Floats, Floats, tuple[Floats, Floats]]:
+    """Systems, their first partons with tags and scales; and of the top quarks the systems, and those of their W."""
+    label, n = prongs.label, len(prongs)
+    jets = np.arange(n)
+    qcd, four, top = label == QCD, (label == H4Q) | (label == HQQL), label >= TBQQ
+    two = ~(qcd | four | top)
+    half = prongs.turns[0] * (prongs.mass / 2)
+    rows = jets[qcd]
+    along = np.zeros((3, len(rows)))
+    along[0] = prongs.pt[rows]
+    started = [(along, prongs.flavour[0, rows])]
+    groups = [Group(rows, np.zeros(len(rows)), prongs.parent[:, rows], started, WIDE * along[0])]
+    rows = jets[two]
+    mass = prongs.mass[rows]
+    started = [(sign * half[:, rows], prongs.flavour[side, rows]) for side, sign in enumerate((1, -1))]
+    groups.append(Group(rows, mass, prongs.parent[:, rows], started, mass))
+    rows = jets[top]
+    mass = prongs.mass[rows]
+    length = (mass**2 - prongs.inner[0, rows] ** 2) / (2 * mass)
+    started = [(prongs.turns[0][:, rows] * length, prongs.flavour[0, rows])]
+    groups.append(Group(rows, mass, prongs.parent[:, rows], started, NARROW * 2 * length))
+    for boson, kept, first in ((0, four, 0), (1, label == H4Q, 2), (0, label == TBQQ, 1)):
+        rows = jets[kept]
+        mass = prongs.inner[boson, rows]
+        w = prongs.turns[1 + boson][:, rows] * (mass / 2)
+        started = [(w, prongs.flavour[first, rows]), (-w, prongs.flavour[first + 1, rows])]
+        groups.append(Group(rows, mass, prongs.bosons[boson][:, rows], started, mass))
+    if extra:
+        groups.append(_elsewhere(top, chance))
+    sizes = np.array([len(group.jet) for group in groups])
+    starts = np.cumsum(sizes) - sizes
+    jet, mass, frame = (np.concatenate([group[column] for group in groups], -1) for column in range(3))
+    systems = Systems(jet, mass, frame)
+    p, tag, scale = [], [], []
+    for start, group in zip(starts, groups):
+        place = np.arange(start, start + len(group.jet), dtype=np.int32) << BITS
+        for momenta, flavour in group.partons:
+            p.append(momenta)
+            tag.append(place | flavour)
+            scale.append(group.scale)
+    tops = starts[2] + np.arange(sizes[2]), starts[5] + np.arange(sizes[5])
+    return systems, np.concatenate(p, 1).astype(np.float32), np.concatenate(tag), np.concatenate(scale), tops
+
+
+def _elsewhere(top: Floats, chance: np.random.Generator) -> Group:
+    """Soft gluon jets anywhere around, as often in any jet."""
+    rows = np.repeat(np.arange(len(top)), chance.poisson(np.where(top, EXTRA_TOP, EXTRA)))
+    drawn = chance.random((3, len(rows)))
+    power = np.where(top[rows], -POWER_TOP, -POWER)
+    pt = (LEAST**power + drawn[0] * (MOST**power - LEAST**power)) ** (1 / power)
+    away, azimuth = (2 * drawn[1:] - 1) * 1.1
+    p = np.stack([pt * np.cos(azimuth), pt * np.sin(azimuth), pt * np.sinh(away)])
+    zero = np.zeros(len(rows))
+    return Group(rows, zero, np.zeros((4, len(rows))), [(p, zero.astype(np.int8))], pt * RADIUS)
+
+
+def _fragment(p: Floats, tag: Floats, chance: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
+    """Clusters and heavy hadrons of the last partons: momenta (3, n), kinds, masses, and the systems they are of."""
+    flavour, place = tag & (1 << BITS) - 1, (tag >> BITS).astype(np.intp)
+    kind = np.full(len(tag), CLUSTER, np.int8)
+    left, places = [p], [place]
+    for quark, hadron, (a, b) in ((BOTTOM, BEE, SPLIT_B), (CHARM, DEE, SPLIT_C)):
+        rows = np.flatnonzero(flavour == quark)
+        kind[rows] = hadron
+        share = chance.beta(a, b, len(rows)).astype(np.float32)
+        kick = np.float32(KICK) * np.sqrt(chance.standard_exponential(len(rows), np.float32))
+        kept, rest = split(p.take(rows, 1), share, kick, chance.random(len(rows), np.float32))
+        p[:, rows] = kept
+        left.append(rest)
+        places.append(place[rows])
+    p, place = np.concatenate(left, 1), np.concatenate(places)
+    kind = np.concatenate([kind, np.full(len(place) - len(kind), CLUSTER, np.int8)])
+    drawn = chance.random((2, len(place)), np.float32)
+    mass = np.float32(LIGHTEST) - np.float32(TYPICAL) * (np.log1p(-drawn[0]) + np.log1p(-drawn[1]))
+    heavy = np.flatnonzero(kind != CLUSTER)
+    mass[heavy] = MASSES[kind[heavy]]
+    return p, kind, mass, place
+
+
+def _scale(
+    p: Floats,
+    mass: Floats,
+    place: Floats,
+    systems: Systems,
+    prongs: Prongs,
+    tops: tuple[Floats, Floats],
+    heavy: Floats,
+) -> tuple[Floats, Floats, tuple[tuple[Floats, Floats], tuple[Floats, Floats]]]:
+    """Momenta and energies of all members at rest, so that each system has its mass; and where the W then fly."""
+    count = len(systems.mass)
+    rows = np.flatnonzero(prongs.label >= TBQQ)
+    squared = (p * p).sum(0, dtype=np.float64)
+    inner, away = prongs.inner[0, rows], (prongs.mass[rows] ** 2 - prongs.inner[0, rows] ** 2) / (2 * prongs.mass[rows])
+    members, at = np.concatenate([squared, away**2]), np.concatenate([place, tops[0]])
+    # Clusters may take 70 % of what heavy hadrons and the W leave of a mass.
+    fixed = np.bincount(at, np.concatenate([mass * heavy, inner]), count)
+    light = np.bincount(place, mass * ~heavy, count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shrink = np.where(systems.mass > 0, np.minimum(1, 0.7 * (systems.mass - fixed) / light), 1.0)
+    mass *= np.where(heavy, 1, shrink[place])
+    masses = np.concatenate([mass, inner]).astype(np.float64) ** 2
+    k = np.ones(count)
+    bound = systems.mass > 0
+    for _ in range(5):
+        energy = np.sqrt(k[at] ** 2 * members + masses)
+        slope = np.bincount(at, members / energy, count) * k
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = (np.bincount(at, energy, count) - systems.mass) / slope
+        k = np.where(bound, np.maximum(k - step, 0.1 * k), 1.0)
+    energy = np.sqrt(k[at] ** 2 * members + masses)
+    frames = systems.frame[:, tops[0]]
+    away = -prongs.turns[0][:, rows] * (away * k[tops[0]])
+    flown = boost(np.concatenate([away, np.hypot(np.sqrt((away**2).sum(0)), inner)[None]]), frames, prongs.mass[rows])
+    leptonic = prongs.label[rows] == TBL
+    quarks = tops[1], flown[:, ~leptonic]
+    return p * k[place].astype(np.float32), energy[: len(place)], (quarks, (rows[leptonic], flown[:, leptonic]))
+
+
+def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], chance: np.random.Generator) -> list[Crowd]:
+    """Leptons and neutrinos of the W bosons."""
+    higgs = np.flatnonzero(prongs.label == HQQL)
+    made = []
+    for rows, boson, frame, first in (
+        (higgs, 1, prongs.bosons[1][:, higgs], 2),
+        (leptonic[0], 0, leptonic[1], 1),
+    ):
+        mass = prongs.inner[boson, rows]
+        inside = np.concatenate([prongs.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
+        charged = boost(inside, frame, mass)
+        kind = np.where(prongs.flavour[first, rows] == MUON, MUONS, ELECTRONS).astype(np.int8)
+        assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
+        sign = np.where(chance.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
+        zero, jet = np.zeros(len(rows), np.intp), rows
+        made.append(Crowd(charged.astype(np.float32), kind, sign, jet, zero))
+        neutral = np.full(len(rows), NEUTRINOS, np.int8)
+        made.append(Crowd((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
+    return made

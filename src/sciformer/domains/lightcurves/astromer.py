@@ -1,0 +1,135 @@
+"""From the weights of ASTROMER 1 (arXiv 2205.01677) to a run.
+
+Their checkpoints are of TensorFlow; here they come as an .npz file with an array for each variable, under its path in
+the checkpoint (`layer_with_weights-0/enc_layers/0/mha/wq/kernel`), matrices stored as (inputs, outputs). Optimizers and
+counters of a whole checkpoint are to be left out when the file is written.
+
+What differs on purpose: the published code leaves the magnitudes of masked points in the input and adds 1, instead of
+minus infinity, to the scores of masked and padded keys. Here hidden points are hidden and nobody sees padding.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+from ...interop.importing import Importer
+from ...interop.run_writer import Imported
+from ...interop.weight_map import Link, listed, take_all
+from ...recipe import Recipe
+
+ENCODER, LAST = "layer_with_weights-0", "layer_with_weights-1"
+HEADS = 4  # of the published weights; nothing in a file tells how many there are
+NOTES = (
+    "hidden points are hidden here; the published code left their magnitudes in the input, so that its loss is another",
+    f"the weights do not tell how many heads there are; {HEADS} here, as in the published model. If yours has others: "
+    "--model.heads",
+)
+
+
+def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+    """The weights with their recipe: it reads light curves, one band at a time, and finds hidden magnitudes."""
+    tensors = read_arrays(path)
+    sections = {
+        "about": {
+            "title": f"{path.stem}, imported",
+            "paper": "arXiv 2205.01677 (Donoso-Oliva et al.)",
+            "note": "Weights of ASTROMER 1.",
+        },
+        "data": {"kind": "curves"},
+        **_sections(tensors, str(path)),
+    }
+    recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
+    weights = take_all(_links(recipe.model.depth), tensors, str(path), path)
+    weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
+    state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
+    return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
+
+
+def read_arrays(path: Path) -> dict[str, Tensor]:
+    """The arrays of an .npz file; nothing of it is unpickled."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            return {name: torch.from_numpy(file[name]) for name in file.files}
+    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is not a whole .npz file of nothing but numbers: {error}", file=path) from error
+
+
+def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
+    """The sections `tokens`, `model` and `objective`, from names and shapes."""
+    first, inner = f"{ENCODER}/inp_transform/kernel", f"{ENCODER}/enc_layers/0/ffn/layer_with_weights-0/kernel"
+    if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
+        there = listed(sorted(tensors)) or "no weights"
+        raise UserError(f"{where} must have the weights of ASTROMER 1, {first} and others, but has {there}", file=where)
+    if tensors[first].shape[0] != 1:
+        raise UserError(
+            f"`{first}` must take a single number for each point, its magnitude, not {tensors[first].shape[0]}",
+            file=where,
+        )
+    dim, hidden = tensors[inner].shape
+    blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER}/enc_layers/")}
+    tokens = {
+        "kind": "observations",
+        "window": 200,
+        "centre": "mean",
+        "scale": "none",
+        "errors": "none",
+        "magnitudes": True,
+    }
+    model = {
+        "kind": "encoder",
+        "dim": dim,
+        "depth": len(blocks),
+        "heads": HEADS,
+        "ratio": hidden / dim,
+        "activation": "tanh",
+        "order": "post",
+        "residual": False,
+        "norm_epsilon": 1e-6,
+        "position": "unpaired",
+        "readout_norm": True,
+        "weights": "xavier",
+        "dropout": 0.1,
+        "attention_dropout": 0.0,
+        "hidden_dropout": 0.0,
+    }
+    objective = {"kind": "masked", "share": 0.5, "random": 0.2, "same": 0.2}
+    return {"tokens": tokens, "model": model, "objective": objective}
+
+
+def _links(depth: int) -> list[Link]:
+    """Which weights of ours are which of theirs."""
+    links = [*_dense("entrance.embedding.linear", f"{ENCODER}/inp_transform")]
+    for i in range(depth):
+        ours, theirs = f"trunk.blocks.{i}", f"{ENCODER}/enc_layers/{i}"
+        links += _dense(f"{ours}.attention.qkv", *(f"{theirs}/mha/w{part}" for part in "qkv"))
+        links += _dense(f"{ours}.attention.out", f"{theirs}/mha/dense")
+        links += _norm(f"{ours}.attention_norm", f"{theirs}/layernorm1")
+        links += _dense(f"{ours}.mlp.up", f"{theirs}/ffn/layer_with_weights-0")
+        links += _dense(f"{ours}.mlp.down", f"{theirs}/ffn/layer_with_weights-1")
+        links += _norm(f"{ours}.mlp_norm", f"{theirs}/layernorm2")
+    links += _norm("readout.norm", f"{LAST}/bn_0")
+    return [*links, *_dense("readout.readout.mean", f"{LAST}/reg_layer")]
+
+
+def _dense(ours: str, *theirs: str) -> Iterator[Link]:
+    yield Link(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), turned=True)
+    yield Link(f"{ours}.bias", tuple(f"{name}/bias" for name in theirs))
+
+
+def _norm(ours: str, theirs: str) -> Iterator[Link]:
+    yield Link(f"{ours}.weight", (f"{theirs}/gamma",))
+    yield Link(f"{ours}.bias", (f"{theirs}/beta",))
+
+
+IMPORTER = Importer(
+    recognises=lambda source: source.suffix == ".npz",
+    read=lambda source, run, changes: import_astromer(source, changes),
+)

@@ -1,0 +1,117 @@
+"""The layers of observations: how one enters a model, what a hidden one still shows, and the way back."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ...nn.heads import Gaussian
+from ...tokens.base import Columns, Readout
+
+
+class ObservationEmbedding(nn.Module):
+    """x = W u + b + B[band] for the features u of an observation; E[entry] + z S[entry] for a number z given beside.
+
+    bands    with a vector for each, where there are several
+    entries  rows of E and S; row 0 stands for observations and is not used
+    """
+
+    def __init__(self, features: int, dim: int, bands: int = 0, entries: int = 0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, dim)
+        self.bands = _table(bands, dim)
+        self.entries, self.slopes = _table(entries, dim), _table(entries, dim)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """features (..., N, F) -> (..., N, D)."""
+        x = self.linear(columns["features"])
+        if self.bands is not None:
+            x = x + self.bands(columns["band"])
+        if self.entries is not None:
+            assert self.slopes is not None
+            entry, given = columns["entry"], columns["given"][..., None]
+            x = torch.where(entry[..., None] > 0, self.entries(entry) + given * self.slopes(entry), x)
+        return x
+
+
+class ObservationTrace(nn.Module):
+    """What is known of a hidden observation: its band, and how long after the one before it was made."""
+
+    def __init__(self, dim: int, bands: int, since: int | None) -> None:
+        """`since` is the feature that tells how long."""
+        super().__init__()
+        self.bands, self.place = _table(bands, dim), since
+        self.since = None if since is None else nn.Linear(1, dim, bias=False)
+
+    def forward(self, columns: Columns) -> Tensor:
+        """(..., N, D)."""
+        x: Tensor | None = None if self.bands is None else self.bands(columns["band"])
+        if self.since is not None:
+            assert self.place is not None
+            passed = self.since(columns["features"][..., self.place : self.place + 1])
+            x = passed if x is None else x + passed
+        assert x is not None
+        return x
+
+
+class ObservationReadout(Readout):
+    """A hidden value y with its error e, from the mean m = W h + b, over the values of a token that are there:
+
+        plain      w (y - m)^2
+        gaussian   w -ln N(y; m, s),  s = softplus(V h + c) + 0.001;  where errors count, of the variance s^2 + e^2
+
+    w  the weight of a value, 1 unless errors give it another
+    """
+
+    FLOOR = 1e-3
+
+    def __init__(self, dim: int, size: int, gaussian: bool, noisy: bool) -> None:
+        """`size` values in a token; `noisy`: whether the error of a value counts in its variance."""
+        super().__init__()
+        self.size, self.noisy = size, noisy
+        self.mean = nn.Linear(dim, size)
+        self.spread = nn.Linear(dim, size) if gaussian else None
+
+    def gaussian(self, hidden: Tensor) -> Gaussian:
+        """Mean and deviation (..., P), the deviation 0 where it is not asked for."""
+        mean = self.mean(hidden).float()
+        if self.spread is None:
+            return Gaussian(mean, torch.zeros_like(mean))
+        return Gaussian(mean, F.softplus(self.spread(hidden).float()) + self.FLOOR)
+
+    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+        """The loss (n,), a mean over the values of a token."""
+        if smoothing:
+            raise UserError(
+                "objective.smoothing needs tokens with a vocabulary, which `observations` do not have",
+                key="objective.smoothing",
+            )
+        mean, std = self.gaussian(hidden)
+        value = target["value"].float().view_as(mean)
+        if self.spread is None:
+            loss = (value - mean) ** 2
+        else:
+            if self.noisy and "error" in target:
+                std = (std**2 + target["error"].float().view_as(mean) ** 2).sqrt()
+            loss = Gaussian(mean, std).loss(value)
+        if "weight" not in target:
+            return loss.mean(-1)
+        weight = target["weight"].float().view_as(mean)
+        there = (weight > 0).sum(-1).clamp(min=1)
+        return (loss * weight).sum(-1) / there
+
+    def answer(self, hidden: Tensor) -> Columns:
+        """The expected value, and how far it may be from the truth."""
+        mean, std = self.gaussian(hidden)
+        return {"value": mean, "error": std} if self.size > 1 else {"value": mean[..., 0], "error": std[..., 0]}
+
+
+def _table(rows: int, dim: int) -> nn.Embedding | None:
+    """A learned vector for each row; None without rows."""
+    if not rows:
+        return None
+    table = nn.Embedding(rows, dim)
+    nn.init.normal_(table.weight, std=0.02)
+    return table

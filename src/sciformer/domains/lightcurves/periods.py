@@ -1,0 +1,361 @@
+"""The periods of series, found once, and what they tell each observation: its phase."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+
+from ...data.batch import Stream
+from ...errors import UserError
+from ...tokens.base import Array
+
+if TYPE_CHECKING:
+    from .points import Points
+    from .tokens import Observations
+
+
+FITTED = 300  # series from which the usual period is learned
+KEPT = 200_000  # series whose periods are remembered
+TOLD = ("sin half", "cos half", "sin", "cos", "sin twice", "cos twice", "ln", "power")
+COLUMNS = ("phase", "period", "power")
+_known: OrderedDict[tuple[bytes, Search], Array] = OrderedDict()
+
+
+def names(number: int) -> list[str]:
+    """The features that so many periods add, in their order."""
+    return [f"{what} of period {one + 1}" for one in range(number) for what in TOLD]
+
+
+def search_of(tokens: Observations, cadence: float | None = None) -> Search:
+    """Which periods are looked for; of a regular series, whose cadence may be given, none shorter than two steps."""
+    made = Search(tokens.periods, tokens.shortest, tokens.longest)
+    step = 2 * (cadence or tokens.spacing)
+    return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
+
+
+def refuse(number: int) -> None:
+    """Refuse periods where values are hidden."""
+    if number:
+        raise UserError(
+            f"tokens.periods: {number} cannot be used with an objective that hides values, because periods come from "
+            "all values, the hidden values too",
+            hint="Leave out tokens.periods, or choose an objective that hides nothing.",
+            key="tokens.periods",
+        )
+
+
+def phased(stream: Stream, tokens: Observations) -> Stream:
+    """The same with the columns `phase`, in turns of twice the period, `period` and `power`, each (T, K): from all
+    values of a sample but limits. All three are 0 where there is no period."""
+    columns, size = stream.columns, tokens.patch
+    slot = (np.arange(size) - (size - 1) / 2) * tokens.spacing * (size > 1)
+    value, error = (columns[name].reshape(-1, size) for name in ("value", "error"))
+    there = np.isfinite(value)
+    if "limit" in columns:
+        there &= ~columns["limit"][:, None]
+    time = columns["at"][:, None] + slot
+    band = np.broadcast_to(columns["band"][:, None], value.shape)[there] if "band" in columns else None
+    lengths = np.bincount(stream.sample, there.sum(1), len(stream)).astype(np.int64)
+    found = _all(lengths, time[there], value[there], error[there], band, search_of(tokens))
+    period, epoch, power = (part[stream.sample] for part in found)
+    own = np.isfinite(period)
+    if "entry" in columns:
+        own &= (columns["entry"] == 0)[:, None]
+    phase = (columns["at"][:, None] - epoch) / (2 * np.where(own, period, 1)) % 1.0
+    made = {"phase": phase, "period": period, "power": power}
+    return stream.but(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
+
+
+def learned(parts: Iterable[Points], search: Search) -> list[float]:
+    """Mean and deviation of ln(period) of the first series."""
+    logs, left = [np.zeros(0)], FITTED
+    for part in parts:
+        some = part.lengths[:left]
+        left -= len(some)
+        seen = ~part.limit[: int(some.sum())]
+        columns = (part.time, part.columns["value"], part.columns["error"], part.band)
+        time, value, error, band = (column[: len(seen)][seen] for column in columns)
+        lengths = np.bincount(np.repeat(np.arange(len(some)), some)[seen], minlength=len(some))
+        period = _all(lengths, time, value, error, band if part.band.any() else None, search)[0]
+        logs.append(np.log(period[np.isfinite(period)]))
+    found = np.concatenate(logs)
+    return [float(found.mean()), float(max(found.std(), 0.1))] if len(found) else [0.0, 1.0]
+
+
+def features(stream: Stream, usual: tuple[float, float]) -> Array:
+    """(T, 8 K) what `names` says; zeros where there is no period."""
+    phase, period, power = (stream.columns[name].astype(np.float64) for name in COLUMNS)
+    there = period > 0
+    turn = 2 * np.pi * phase
+    logs = np.clip((np.log(np.where(there, period, 1)) - usual[0]) / usual[1], -5, 5)
+    waves = [wave(times * turn) for times in (1, 2, 4) for wave in (np.sin, np.cos)]
+    made = np.stack([np.where(there, part, 0) for part in (*waves, logs, power)], -1)
+    return made.reshape(len(made), made.shape[1] * len(TOLD))
+
+
+def described(tokens: Observations) -> str:
+    """How these features are made, for programs without this library."""
+    search = search_of(tokens)
+    longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
+    return (
+        f"; of period 1 to {tokens.periods}, found from all values of the whole series but limits: the periods P of "
+        "the highest peaks of its generalised Lomb-Scargle periodogram (floating mean, each band less its own mean, "
+        "weights 1 / (error^2 + median error^2)), "
+        f"from {search.shortest:g} to {longest}, {search.oversampling:g} frequencies in 1 / span, refined to the best "
+        "fit of two harmonics, in the order of what four harmonics explain and 0.3 of what a sine does; sin and cos of "
+        "2 pi x for half: x = (time - E) / 2P, with the time E at which a fit of four harmonics of 1 / 2P is highest, "
+        "the same of 2 x, and twice: of 4 x; ln: clip((ln P - learned.period[0]) / learned.period[1], -5, 5); power: "
+        "share of the variance that a sine of P explains; all 0 without a period (fewer than five points, no variation)"
+    )
+
+
+def _all(
+    lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: Search
+) -> tuple[Array, Array, Array]:
+    """Period, epoch and power (B, K) of all series, those of before from memory."""
+    made = np.zeros((len(lengths), 3, search.number))
+    stops = np.cumsum(lengths)
+    for row, (start, stop) in enumerate(zip(stops - lengths, stops)):
+        mine = time[start:stop], value[start:stop], error[start:stop], None if band is None else band[start:stop]
+        digest = hashlib.blake2b(digest_size=16)
+        for column in mine:
+            digest.update(b"" if column is None else column.tobytes())
+        key = digest.digest(), search
+        if key not in _known:
+            _known[key] = np.stack(periods(*mine, search))
+            if len(_known) > KEPT:
+                _known.popitem(last=False)
+        made[row] = _known[key]
+    return made[:, 0], made[:, 1], made[:, 2]
+
+
+# The generalised Lomb-Scargle periodogram of series at any times (arXiv 0901.2573: weights, floating mean), and the
+
+
+Pair = tuple[Array, Array]
+BLOCK = 2048  # frequencies transformed together
+GRID = 2 * BLOCK
+WIDTH = 6  # cells of the kernel
+TURNS = 16
+MOST = 4_000_000  # frequencies
+LEAST = 5  # points of a series that has a period
+FEW = 8  # points for each harmonic that is fitted
+HARMONICS = 4
+SINE = 0.3  # what the share of a sine counts beside that of all harmonics
+PEAKS = 6  # that are compared, two more for each further period
+FLAT = 1e-12  # variance over mean square of a series without a period
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which periods are looked for.
+
+    number        how many, those of the best peaks
+    shortest      in units of time
+    longest       the span of the series unless given
+    oversampling  frequencies in the width of a peak, 1 / span
+    """
+
+    number: int = 1
+    shortest: float = 0.05
+    longest: float | None = None
+    oversampling: float = 3.0
+
+    def grid(self, span: float) -> tuple[float, int, int]:
+        """Frequencies are k step for first <= k < stop."""
+        step = 1 / (self.oversampling * span)
+        stop = int(1 / (self.shortest * step)) + 1
+        if stop > MOST:
+            raise UserError(
+                f"periods from {self.shortest:g} in a series that spans {span:g} are {stop:,} frequencies, more than "
+                f"the {MOST:,} that are allowed",
+                hint="A longer shortest period takes fewer.",
+            )
+        longest = span if self.longest is None else self.longest
+        return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop
+
+
+class Found(NamedTuple):
+    """Periods (k,), the best first; NaN, with power 0, where a series has no more.
+
+    epoch  a time at which the series, folded with twice the period, is highest
+    power  share of the variance that a sine of that period explains
+    """
+
+    period: Array
+    epoch: Array
+    power: Array
+
+
+def sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
+    """Of each row of `weights` (R, n), sum_n w_n exp(2 pi i k x_n) for 0 <= k < count, to some 1e-5 of sum |w_n|.
+
+    x  (n,) cycles from one frequency to the next, within -1/2 and 1/2
+    """
+    blocks = [-(-count // BLOCK) for count in counts]
+    coarse = np.arange(-(-max(blocks) // TURNS)) * TURNS * BLOCK
+    fine = (np.arange(TURNS) + 0.5) * BLOCK
+    high, low = (_turns(np.outer(part, x)).astype(np.complex64) for part in (coarse, fine))
+    turned = (high[:, None] * low).reshape(-1, len(x))
+    values = np.concatenate([turned[:number] * row.astype(np.float32) for number, row in zip(blocks, weights)])
+    place = x * GRID
+    first = np.ceil(place - WIDTH / 2).astype(np.int64)
+    flat = torch.zeros(len(values), GRID, dtype=torch.complex64)
+    moved = torch.from_numpy(values)
+    for cell in range(WIDTH):
+        weight = torch.from_numpy(_kernel(first + cell - place).astype(np.float32))
+        flat.index_add_(1, torch.from_numpy((first + cell) % GRID), moved * weight)
+    found = torch.fft.ifft(flat, norm="forward").numpy()
+    half = BLOCK // 2
+    made = np.concatenate([found[:, -half:], found[:, :half]], 1) / _spread()
+    parts = np.split(made, np.cumsum(blocks)[:-1])
+    return [part.ravel()[:count] for part, count in zip(parts, counts)]
+
+
+def _turns(cycles: Array) -> Array:
+    """exp(2 pi i x), of real functions, which are faster."""
+    angle = 2 * np.pi * cycles
+    made = np.empty(angle.shape, np.complex128)
+    made.real, made.imag = np.cos(angle), np.sin(angle)
+    return made
+
+
+def _kernel(far: Array) -> Array:
+    """exp(b (sqrt(1 - z^2) - 1)) for a distance in cells, b = 2.3 WIDTH (arXiv 1808.06736)."""
+    inside = np.maximum(0, 1 - (2 * far / WIDTH) ** 2)
+    return np.exp(2.3 * WIDTH * (np.sqrt(inside) - 1))
+
+
+@cache
+def _spread() -> Array:
+    """(BLOCK,) the transform of the kernel, by which that of the grid is divided."""
+    far = (np.arange(400) + 0.5) / 400 * WIDTH - WIDTH / 2
+    mode = np.arange(BLOCK) - BLOCK // 2
+    made = np.cos(2 * np.pi * np.outer(mode, far) / GRID) @ _kernel(far) * WIDTH / 400
+    return np.asarray(made, np.float32)
+
+
+def periodogram(time: Array, value: Array, error: Array | None = None, search: Search | None = None) -> Pair:
+    """Frequencies, and the share of the weighted variance that a sine of each explains, 0 to 1."""
+    search = search or Search()
+    span = float(np.ptp(time)) if len(time) else 0.0
+    if not span > 0:
+        return np.zeros(0), np.zeros(0)
+    step, first, stop = search.grid(span)
+    w = np.ones(len(time)) if error is None else 1 / np.asarray(error, np.float64) ** 2
+    w = w / w.sum()
+    z = value - (w * value).sum()
+    whole = (w * z**2).sum()
+    x = (time - (time.min() + span / 2)) * step
+    z = z / np.sqrt(whole) if whole > 0 else z
+    y, both = sums(x, np.stack([w * z, w]), (stop, 2 * stop - 1))
+    one, two = both[first:stop], both[2 * first : 2 * stop - 1 : 2]
+    (yc, ys), (c, s) = ((part.real, part.imag) for part in (y[first:], one))
+    cc = (1 + two.real) / 2 - c * c
+    ss = (1 - two.real) / 2 - s * s
+    cs = two.imag / 2 - c * s
+    below = np.maximum(cc * ss - cs * cs, 1e-4)
+    power = (ss * yc * yc + cc * ys * ys - 2 * cs * yc * ys) / below
+    return np.arange(first, stop) * step, np.clip(power, 0, 1)
+
+
+def peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
+    """The places of the highest maxima, the highest first, none nearer than `apart` to a higher one."""
+    padded = np.concatenate([[-1], power, [-1]])
+    inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
+    most = 40 * number
+    if len(inner) > most:
+        inner = np.sort(inner[np.argpartition(-power[inner], most)[:most]])
+    found: list[int] = []
+    for place in inner[np.argsort(-power[inner], kind="stable")]:
+        if all(abs(frequency[place] - frequency[other]) > apart for other in found):
+            found.append(int(place))
+        if len(found) == number:
+            break
+    return np.array(found, np.int64)
+
+
+def harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> Pair:
+    """Fits of m + Re sum_h a_h exp(-2 pi i h f t), h to `number`, at each of the frequencies (K,).
+
+    Returns  m and amplitudes (K, 1 + number), complex, and the share of the weighted variance that they explain (K,)
+    """
+    turn = power = _turns(frequency[:, None] * time)
+    design = np.ones((len(frequency), 1 + 2 * number, len(time)))
+    for h in range(1, number + 1):
+        design[:, h], design[:, number + h] = power.real, power.imag
+        power = power * turn if h < number else power
+    mean = (w * value).sum() / w.sum()
+    z, weighted = value - mean, design * (w / w.sum())
+    matrix = weighted @ design.swapaxes(1, 2) + 1e-9 * np.eye(1 + 2 * number)
+    right = weighted @ z
+    found = np.linalg.solve(matrix, right[..., None])[..., 0]
+    whole = (w * z**2).sum() / w.sum()
+    share = (found * right).sum(1) / max(whole, 1e-300)
+    amplitudes = found[:, 1 : 1 + number] + 1j * found[:, 1 + number :]
+    return np.concatenate([mean + found[:, :1], amplitudes], 1), np.clip(share, 0, 1)
+
+
+def periods(time: Array, value: Array, error: Array, band: Array | None = None, search: Search | None = None) -> Found:
+    """The periods of a series: peaks of the periodogram, refined, and put in order by what four harmonics and a sine
+    explain. Of a curve with two like minima (eclipses) it mostly is half of the period.
+
+    error  NaN where unknown; the usual one of the series is added in quadrature, so that no point decides alone
+    band   a number for each point; each band has a mean of its own, the period is that of all
+    """
+    search = search or Search()
+    none = Found(np.full(search.number, np.nan), np.zeros(search.number), np.zeros(search.number))
+    time, value = np.asarray(time, np.float64), np.asarray(value, np.float64)
+    span = float(np.ptp(time)) if len(time) else 0.0
+    if len(time) < LEAST or not span > 0 or (search.longest is not None and search.longest < search.shortest):
+        return none
+    soft = _softened(error)
+    w = 1 / soft**2
+    groups = np.zeros(len(time), np.int64) if band is None else np.asarray(band, np.int64)
+    mean = np.bincount(groups, w * value) / np.maximum(np.bincount(groups, w), 1e-300)
+    z = value - mean[groups]
+    if not (w * z**2).sum() > FLAT * (w * value**2).sum():
+        return none
+    frequency, power = periodogram(time, z, soft, search)
+    if not len(frequency):
+        return none
+    best = peaks(frequency, power, PEAKS + 2 * (search.number - 1), 1 / span)
+    middle, number = time.min() + span / 2, int(np.clip(len(time) // FEW, 1, HARMONICS))
+    chosen = _refined(time - middle, z, w, frequency[best], 1 / (search.oversampling * span), min(2, number))
+    share, power = (harmonics(time - middle, z, w, chosen, many)[1] for many in (number, 1))
+    order = np.argsort(-share - SINE * power, kind="stable")[: search.number]
+    epoch = middle + _highest(time - middle, z, w, chosen[order] / 2, number)
+    for name, part in (("period", 1 / chosen[order]), ("epoch", epoch), ("power", power[order])):
+        getattr(none, name)[: len(order)] = part
+    return none
+
+
+def _softened(error: Array) -> Array:
+    known = np.isfinite(error) & (np.asarray(error) > 0)
+    usual = float(np.median(error[known])) if known.any() else 1.0
+    return np.sqrt(np.where(known, error, usual).astype(np.float64) ** 2 + usual**2)
+
+
+def _refined(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:
+    """Frequencies near those given at which harmonics explain most."""
+    for wide in (0.75, 0.15):
+        near = frequency[:, None] + np.linspace(-wide, wide, 7) * step
+        share = harmonics(time, z, w, near.ravel(), number)[1].reshape(near.shape)
+        frequency = near[np.arange(len(near)), share.argmax(1)]
+    return frequency
+
+
+def _highest(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
+    """Within half a cycle of 0, the time at which the series folded with each frequency is highest."""
+    amplitudes, _ = harmonics(time, z, w, frequency, number)
+    phase = np.arange(-64, 64) / 128
+    turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))
+    shape = (amplitudes[:, 1:] @ turn).real
+    return phase[shape.argmax(1)] / frequency

@@ -1,0 +1,184 @@
+"""The arithmetic of observations: levels and scales of what is seen, weights of errors, series in patches."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...data.batch import sorted_rows
+from ...errors import UserError
+
+Array = NDArray[Any]
+SPARSE = 200  # places of a regular series for each point that is there, above which it is none
+
+
+class Level(NamedTuple):
+    """What is subtracted from the values of each token and what they are divided by, both (T, 1)."""
+
+    centre: Array
+    scale: Array
+
+
+def means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
+    """The mean of the values (T, P) that are `seen` in each of `count` groups (0 where there is none), and how many."""
+    some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
+    of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
+    number = np.bincount(group, minlength=count) * values.shape[1] if whole else np.bincount(group, seen.sum(1), count)
+    return np.bincount(group, of_token, count) / np.maximum(number, 1), number
+
+
+def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
+    """The same with medians."""
+    which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
+    number = np.bincount(which, minlength=count)
+    if not len(flat):
+        return np.zeros(count), number
+    if (number == number[0]).all() and np.all(which[1:] >= which[:-1]):  # a table already
+        half = int(number[0]) // 2
+        middle = sorted({half, (int(number[0]) - 1) // 2})
+        return np.partition(flat.reshape(count, -1), middle, 1)[:, middle].mean(1), number
+    if np.any(which[1:] < which[:-1]):
+        order = np.argsort(which, kind="stable")
+        which, flat = which[order], flat[order]
+    middles = np.maximum(np.stack([(number - 1) // 2, number // 2]), 0)
+    if (table := sorted_rows(flat, which, number)) is not None:
+        low, high = np.take_along_axis(table, middles.T, 1).T
+    else:
+        flat = flat[np.lexsort((flat, which))]
+        low, high = flat[np.minimum(number.cumsum() - number + middles, len(flat) - 1)]
+    return np.where(number > 0, (low + high) / 2, 0.0), number
+
+
+def level(
+    values: Array,
+    seen: Array,
+    sample: Array,
+    band: Array | None,
+    centre: str,
+    scale: str,
+    known: tuple[float, float],
+) -> Level:
+    """Centre and scale for each token, from what is seen of its sample alone.
+
+    values  (T, P) in double precision
+    band    (T,) where each band has a centre of its own; one without any seen value has that of the sample
+    known   centre and scale of the training data: where they are asked for, and where nothing is seen
+    """
+    count = int(sample.max(initial=-1)) + 1
+    middle = np.full(len(values), known[0] if centre == "learned" else 0.0)
+    if centre in ("mean", "median"):
+        of = means if centre == "mean" else medians
+        found, number = of(values, seen, sample, count)
+        middle = np.where(number > 0, found, known[0])[sample]
+        if band is not None:
+            bands = int(band.max(initial=0)) + 1
+            own = sample * bands + band
+            found, number = of(values, seen, own, count * bands)
+            middle = np.where(number[own] > 0, found[own], middle)
+    wide = np.full(len(values), known[1] if scale == "learned" else 1.0)
+    if scale == "deviation":
+        square, number = means((values - middle[:, None]) ** 2, seen, sample, count)
+        wide = np.where((number > 1) & (square > 0), np.sqrt(square), known[1])[sample]
+    return Level(middle[:, None], wide[:, None])
+
+
+def rates(error: Array, known: Array, sample: Array) -> Array:
+    """(T, P) w = minmax(1 / error) + 1e-3 over the points of each sample (arXiv 2502.02717); 1 where all are alike.
+
+    A point without a known error weighs as those of its sample do on average.
+    """
+    count, wide = int(sample.max(initial=-1)) + 1, error.shape[1]
+    inverse = np.where(known, 1 / np.where(known, error, 1), 0.0)
+    mean, _ = means(inverse, known, sample, count)
+    inverse = np.where(known, inverse, mean[sample][:, None])
+    low, high = np.full(count, np.inf), np.full(count, -np.inf)
+    which = np.repeat(sample, wide)[known.ravel()]
+    np.minimum.at(low, which, inverse[known])
+    np.maximum.at(high, which, inverse[known])
+    span = np.where(np.isfinite(high - low), high - low, 0.0)[sample][:, None]
+    even = span <= 1e-6 * np.abs(np.where(np.isfinite(high), high, 0.0))[sample][:, None]
+    least = np.where(np.isfinite(low), low, 0.0)[sample][:, None]
+    weight = np.clip((inverse - least) / np.where(even, 1.0, span), 0, 1) + 1e-3
+    return np.where(even, 1.0, weight)
+
+
+def drawn(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
+    """Which seen token of the same sample stands for each one with a `choice` in [0, 1): (those, their stand-ins).
+
+    Those whose sample has no seen token are left out.
+    """
+    there = np.flatnonzero(seen)
+    number = np.bincount(sample[there], minlength=int(sample.max(initial=-1)) + 1)
+    those = np.flatnonzero(~np.isnan(choice))
+    those = those[number[sample[those]] > 0]
+    mine = sample[those]
+    return those, there[(number.cumsum() - number)[mine] + (choice[those] * number[mine]).astype(np.int64)]
+
+
+class Patched(NamedTuple):
+    """A series in patches: the lengths of samples (B,), time and band of each patch (T,), columns (T, P)."""
+
+    lengths: Array
+    time: Array
+    band: Array
+    columns: dict[str, Array]
+
+
+def patched(
+    time: Array,
+    sample: Array,
+    band: Array,
+    columns: dict[str, Array],
+    rows: int,
+    size: int,
+    cadence: float,
+    gaps: bool,
+) -> Patched:
+    """Lay points on the regular times t0 + k cadence, t0 the first of their sample, and cut those into patches.
+
+    A time without a point is NaN; several points at one time are their mean. With `gaps` patches without any point are
+    there too, between the first and the last of a band.
+    """
+    bands = int(band.max(initial=0)) + 1
+    first = np.full(rows, np.inf)
+    np.minimum.at(first, sample, time)
+    place = np.rint((time - first[sample]) / cadence).astype(np.int64)
+    number, slot = place // size, place % size
+    line = sample * bands + band
+    lines = np.unique(line)
+    low, high = np.full(rows * bands, np.iinfo(np.int64).max), np.full(rows * bands, -1)
+    np.minimum.at(low, line, number)
+    np.maximum.at(high, line, number)
+    counts = (high - low)[lines] + 1
+    if counts.sum() * size > SPARSE * len(time) + 2 * size * len(lines):
+        found = f"{len(time):,} points on {counts.sum() * size:,} regular times {cadence:.4g} apart"
+        raise UserError(
+            f"tokens.patch needs a regular series, but the series has {found}",
+            hint="tokens.patch: 1 takes points at any time.",
+            key="tokens.patch",
+        )
+    offset = np.zeros(rows * bands, np.int64)
+    offset[lines] = counts.cumsum() - counts
+    token = offset[line] + number - low[line]
+    total = int(counts.sum())
+    owner = np.repeat(lines, counts)
+    turn = np.arange(total) - np.repeat(offset[lines], counts) + np.repeat(low[lines], counts)
+    at = first[owner // bands] + (turn * size + (size - 1) / 2) * cadence
+    made = {
+        name: _slots(values, token * size + slot, total * size).reshape(total, size) for name, values in columns.items()
+    }
+    keep = np.ones(total, bool) if gaps else np.isfinite(made["value"]).any(1)
+    order = np.flatnonzero(keep)
+    order = order[np.lexsort((owner[order] % bands, at[order], owner[order] // bands))]
+    lengths = np.bincount(owner[order] // bands, minlength=rows).astype(np.int64)
+    return Patched(lengths, at[order], owner[order] % bands, {name: part[order] for name, part in made.items()})
+
+
+def _slots(values: Array, place: Array, total: int) -> Array:
+    """Means of values at places 0 .. total - 1, NaN at those without any."""
+    known = np.isfinite(values)
+    number = np.bincount(place[known], minlength=total)
+    sums = np.bincount(place[known], values[known].astype(np.float64), total)
+    return np.where(number > 0, sums / np.maximum(number, 1), np.nan).astype(np.float32)

@@ -1,0 +1,1 @@
+"""Simulated series: variable stars, supernovae, oscillators, transits, chirps in noise."""

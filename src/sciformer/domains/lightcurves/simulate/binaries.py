@@ -1,0 +1,80 @@
+"""Stars that hide one another, and stars that show their spots: magnitudes as a function of phase.
+
+    m = a2 (1 - cos 2x)/2 ... + d1 exp(-|phi / w1|^p) + d2 exp(-|(phi - phi2) / w2|^p),   x = 2 pi phi
+
+The first term is that of stars drawn out by their tides, faint where they stand in line; the others are the eclipses. A
+detached pair (ED) has eclipses alone, narrow ones; a semi-detached (ESD) both, and unequal dips; a contact pair (EC)
+wide and nearly equal ones.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....data.columns import Array
+from .cadence import Epochs
+
+TURN = 2 * np.pi
+
+
+def between(chance: np.random.Generator, low: float, high: float, n: int) -> Array:
+    """Numbers whose logarithm is uniform."""
+    made: Array = np.exp(chance.uniform(np.log(low), np.log(high), n))
+    return made
+
+
+def phases(epochs: Epochs, period: Array, chance: np.random.Generator) -> Array:
+    """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
+    phase = epochs.time / epochs.spread(period) + epochs.spread(chance.random(len(period)))
+    made: Array = phase - np.rint(phase)
+    return made
+
+
+def dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
+    """An eclipse around phase 0, zero where it is far."""
+    away = np.abs(phase - np.rint(phase)) / width
+    made = np.zeros(len(phase))
+    near = np.flatnonzero(away < 3)
+    made[near] = depth[near] * np.exp(-(away[near] ** power[near]))
+    return made
+
+
+def binaries(name: str, epochs: Epochs, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Magnitudes below the brightest (T,), periods and depths of the deeper minimum (n,)."""
+    n = len(epochs.lengths)
+    uniform = chance.uniform
+    if name == "ED":
+        period, deep = between(chance, 0.6, 30, n), between(chance, 0.12, 1.0, n)
+        tide, second = uniform(0, 0.06, n), uniform(0.1, 1, n)
+        width, power = uniform(0.02, 0.055, n) * (period / 3) ** -0.15, uniform(2, 4, n)
+        apart = 0.5 + np.where(chance.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
+    elif name == "ESD":
+        period, deep = between(chance, 0.4, 10, n), between(chance, 0.12, 1.0, n)
+        tide, second = uniform(0.1, 0.4, n), uniform(0.1, 0.7, n)
+        width, power = uniform(0.045, 0.08, n), uniform(1.8, 2.6, n)
+        apart = np.full(n, 0.5)
+    else:
+        period, deep = between(chance, 0.24, 0.8, n), between(chance, 0.2, 0.85, n)
+        tide, second = uniform(0.45, 0.8, n), uniform(0.7, 1, n)
+        width, power = uniform(0.055, 0.085, n), uniform(1.8, 2.4, n)
+        apart = np.full(n, 0.5)
+    phase = phases(epochs, period, chance)
+    x = (TURN * phase).astype(np.float32)
+    wave, eclipse = deep * tide, deep * (1 - tide)
+    smaller = np.maximum(deep * second - wave, 0.0)
+    made = epochs.spread(wave / 2) * (1 + np.cos(2 * x))
+    made += epochs.spread(uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # one side is brighter, O'Connell's effect
+    width, power = epochs.spread(width), epochs.spread(power)
+    made += dip(phase, epochs.spread(eclipse), width, power)
+    made += dip(phase - epochs.spread(apart), epochs.spread(smaller), width, power)
+    return made, period, deep
+
+
+def rotators(epochs: Epochs, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+    """Stars with spots that stay (alpha2 Canum Venaticorum, ACV): one or two waves in a turn of half a day to weeks."""
+    n = len(epochs.lengths)
+    period, amplitude = between(chance, 0.6, 15, n), between(chance, 0.02, 0.12, n)
+    second = np.where(chance.random(n) < 0.4, chance.uniform(0.3, 1.2, n), chance.uniform(0, 0.25, n))
+    x = (TURN * phases(epochs, period, chance)).astype(np.float32)
+    made = np.cos(x) + epochs.spread(second) * np.cos(2 * x + epochs.spread(chance.uniform(0, TURN, n)))
+    return epochs.spread(amplitude / (2 + 1.4 * second)) * made, period, amplitude

@@ -1,0 +1,121 @@
+"""Stars that ring like the Sun: granulation and a comb of modes whose place and spacing tell the surface gravity.
+
+    nu_max = 3090 uHz (g / g_sun) (T / 5777 K)^-1/2,      Delta nu = 135.1 uHz sqrt(M / R^3)
+    P(nu)  = sinc^2 [sum_i 2 sqrt(2)/pi a^2 / b_i / (1 + (nu / b_i)^4) + H exp(-(nu - nu_max)^2 4 ln 2 / w^2) comb(nu)]
+
+Granulation after Kallinger et al. 2014 (1408.0817), height and width of the oscillations after Mosser et al. 2012
+(1110.0980). The comb is a sum of Lorentz lines of degree 0, 1 and 2 at equal distances, in closed form and of mean 1;
+there are no mixed modes and no rotation. What oscillates faster than half the sampling rate is seen as slower, as it is
+in nature. Values are thousandths of the mean flux, cadence and noise those of Kepler's long cadence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ....data.columns import Array, Lists
+from .binaries import between
+from .cadence import regular
+
+CLASSES = ("giant", "subgiant")
+GRAVITY = {"giant": (1.5, 3.3), "subgiant": (3.3, 3.9)}  # log g
+POINTS, STEP = 4000, 29.4 / 1440  # days between two points
+FOLDS = {"giant": 1, "subgiant": 4}  # how often the spectrum is folded back at half the sampling rate
+DEGREES = ((0.32, 0.0), (0.49, 0.48), (0.19, -0.13))  # share of the power, place in units of Delta nu
+TURN, SHARE = 2 * np.pi, 2 * np.sqrt(2) / np.pi
+NOISE = (0.02, 0.3)  # thousandths
+GAP = 30.0  # days from one gap to the next
+
+
+@dataclass(frozen=True)
+class Ringing:
+    """What the spectra of stars follow from, each (n, 1); frequencies in microhertz."""
+
+    logg: Array
+    heat: Array
+    numax: Array
+    dnu: Array
+    strength: Array
+
+    def granulation(self, nu: Array) -> Array:
+        """Power densities at frequencies (F,), in squared millionths per microhertz (n, F)."""
+        numax = self.numax.astype(np.float32)
+        a2 = (self.strength * 3382 * self.numax**-0.609).astype(np.float32) ** 2
+        total = np.zeros((len(numax), len(nu)), np.float32)
+        for b in (0.317 * numax**0.970, 0.948 * numax**0.992):
+            x = np.square(nu.astype(np.float32) / b)
+            x *= x
+            x += 1
+            total += (np.float32(SHARE) * a2 / b) / x
+        return total
+
+    def modes(self, nu: Array, width: float, rows: Array) -> Array:
+        """The same of the oscillations of some stars (rows, F); lines are not narrower than `width`."""
+        numax, dnu, strength = (x[rows].astype(np.float32) for x in (self.numax, self.dnu, self.strength))
+        nu = nu.astype(np.float32)
+        tight = np.float32(np.pi) * np.maximum(0.12 * (numax / 50) ** 0.5, np.float32(width)) / dnu
+        place = (nu / dnu - (0.634 + 0.546 * np.log10(dnu))) * np.float32(TURN)
+        comb = np.zeros_like(place)
+        for share, at in DEGREES:
+            line = np.cos(place - np.float32(TURN * at))
+            np.subtract(np.cosh(tight), line, out=line)
+            comb += (np.float32(share) * np.sinh(tight)) / line
+        height = strength**2 * np.float32(2.03e7) * numax ** np.float32(-2.38)
+        away = (nu - numax) * np.float32(np.sqrt(4 * np.log(2))) / (0.66 * numax**0.88)
+        comb *= height * np.exp(-np.square(away))
+        return comb
+
+
+def ringing(name: str, n: int, chance: np.random.Generator) -> Ringing:
+    """Stars of one class, with masses of 0.9 to 2 suns; log g is uniform in its range."""
+    logg = chance.uniform(*GRAVITY[name], (n, 1))
+    mass = chance.uniform(0.9, 2.0, (n, 1))
+    heat = np.where(logg < 3.3, 4750 + 300 * (logg - 2.5), 5000 + 1200 * (logg - 3.3))
+    heat += 100 * chance.standard_normal((n, 1))
+    gravity = 10 ** (logg - 4.438)
+    radius = np.sqrt(mass / gravity)
+    numax = 3090 * gravity * (heat / 5777) ** -0.5
+    return Ringing(logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * chance.standard_normal((n, 1))))
+
+
+def oscillators(label: Array, chance: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
+    """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
+    points, n = points or POINTS, len(label)
+    clean, known = np.empty((n, points), np.float32), {name: np.empty(n) for name in ("logg", "heat", "numax", "dnu")}
+    for number, name in enumerate(CLASSES):
+        rows = np.flatnonzero(label == number)
+        if len(rows):
+            stars = ringing(name, len(rows), chance)
+            clean[rows] = sounding(stars, points, FOLDS[name], chance)
+            for key, column in known.items():
+                column[rows] = getattr(stars, key)[:, 0]
+    sigma = between(chance, *NOISE, n).astype(np.float32)
+    time, kept = regular(n, points, STEP, chance, GAP if gaps else 0)
+    lengths = kept.sum(1)
+    value = clean + sigma[:, None] * chance.standard_normal(clean.shape, np.float32)
+    made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
+    made |= {"value": Lists(value[kept], lengths), "error": Lists(np.repeat(sigma, lengths), lengths)}
+    return made | {"clean": Lists(clean[kept], lengths), "teff": known.pop("heat"), **known}
+
+
+def sounding(stars: Ringing, points: int, folds: int, chance: np.random.Generator) -> Array:
+    """Series (n, points) with the spectra of these stars, in thousandths; cut from longer ones, which are periodic."""
+    n, long = len(stars.logg), 2 * round(points * 0.64)
+    step = STEP * 0.0864  # in 1 / microhertz
+    nu = np.arange(long // 2 + 1) / (long * step)
+    most = nu[-1]
+    power = np.zeros((n, len(nu)), np.float32)
+    for fold in range(folds):
+        true = fold * most + (nu if fold % 2 == 0 else most - nu)
+        more = stars.granulation(true)
+        rows = np.flatnonzero(np.abs(stars.numax[:, 0] / most - fold - 0.5) < 1.5)  # where modes can be
+        more[rows] += stars.modes(true, 1.5 / (long * step), rows)
+        power += more * np.square(np.sinc(true / (2 * most)).astype(np.float32))
+    wave = chance.standard_normal((n, len(nu), 2), np.float32)
+    wave *= np.sqrt(power * np.float32(long / (4 * step)))[..., None]
+    wave[:, 0] = 0
+    wave[:, -1, 1] = 0
+    made: Array = np.fft.irfft(wave.view(np.complex64)[..., 0], long)[:, :points].astype(np.float32)
+    return made / np.float32(1000)

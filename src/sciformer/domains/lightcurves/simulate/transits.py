@@ -1,0 +1,77 @@
+"""Stars that a planet crosses, or none: limb-darkened transits on a star that varies, a regular series with gaps.
+
+The light that is missing is the share of the disk behind the planet (exact for two disks) times the brightness there,
+
+    I(mu) / <I> = (1 - u1 (1 - mu) - u2 (1 - mu)^2) / (1 - u1/3 - u2/6),   mu = sqrt(1 - r^2)
+
+taken at the middle of what is covered: good to a percent or two of the depth for planets below a seventh of the star's
+radius. Orbits are circles. Values are thousandths of the mean flux.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....data.columns import Array, Lists
+from .binaries import between
+from .cadence import Epochs, regular
+from .stars import wander
+
+CLASSES = ("none", "transit")
+POINTS, STEP, GAP = 1200, 30 / 1440, 13.7  # half an hour and two orbits of TESS
+NOISE, SPOTS = (0.1, 1.5), (0.05, 3.0)  # thousandths
+
+
+def transits(label: Array, chance: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
+    """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
+    points, n = points or POINTS, len(label)
+    time, kept = regular(n, points, STEP, chance, GAP if gaps else 0)
+    planet = label == CLASSES.index("transit")
+    longest = min(12, 0.45 * points * STEP)
+    period = np.where(planet, between(chance, min(1, longest / 2), longest, n), np.nan)
+    size = np.where(planet, between(chance, 0.012, 0.14, n), 0)
+    orbit = 4.2 * period ** (2 / 3) * chance.uniform(0.7, 1.2, n)  # in radii of the star
+    impact, epoch = chance.uniform(0, 0.85, n), chance.random(n) * period
+    limb = chance.uniform(0.2, 0.5, n), chance.uniform(0.1, 0.35, n)
+    lost = np.zeros((n, points))
+    phase = (time - epoch[:, None]) / period[:, None]
+    angle = 2 * np.pi * (phase - np.rint(phase))
+    row, column = np.nonzero(np.abs(angle) < (1.3 / orbit)[:, None])
+    x = orbit[row] * np.sin(angle[row, column])
+    apart = np.hypot(x, impact[row] * np.cos(angle[row, column]))
+    lost[row, column] = covered(apart, size[row], limb[0][row], limb[1][row])
+    star = spots(n, time, chance)
+    clean = (star - 1000 * lost).astype(np.float32)
+    sigma = between(chance, *NOISE, n).astype(np.float32)
+    value = clean + sigma[:, None] * chance.standard_normal(clean.shape, np.float32)
+    lengths = kept.sum(1)
+    duration = period / np.pi * np.arcsin(np.minimum(np.sqrt(np.maximum((1 + size) ** 2 - impact**2, 0)) / orbit, 1))
+    made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
+    made |= {"value": Lists(value[kept], lengths), "error": Lists(np.repeat(sigma, lengths), lengths)}
+    made |= {"clean": Lists(clean[kept], lengths), "period": period, "depth": 1000 * lost.max(1)}
+    return made | {"duration": np.where(planet, duration, 0), "epoch": epoch}
+
+
+def spots(n: int, time: Array, chance: np.random.Generator) -> Array:
+    """Rotation with spots that come and go, of a small or a great amplitude (n, N), in thousandths."""
+    period, size = between(chance, 2, 30, n), between(chance, *SPOTS, n)
+    epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
+    return (epochs.spread(size / 2) * wander(epochs, period, chance)).reshape(n, -1)
+
+
+def covered(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
+    """The share of a star's light behind a disk of radius `size` whose middle is `apart` from the star's (1)."""
+    made = np.zeros(len(apart))
+    near = np.flatnonzero(apart < 1 + size)
+    d, k = apart[near], size[near]
+    partly = d > 1 - k
+    safe = np.where(partly, d, 1.0)
+    a = np.arccos(np.clip((safe**2 + k**2 - 1) / (2 * safe * k), -1, 1))
+    b = np.arccos(np.clip((safe**2 + 1 - k**2) / (2 * safe), -1, 1))
+    kite = np.sqrt(np.maximum((-safe + k + 1) * (safe + k - 1) * (safe - k + 1) * (safe + k + 1), 0)) / 2
+    area = np.where(partly, k**2 * a + b - kite, np.pi * k**2) / np.pi
+    middle = np.where(partly, (np.maximum(d - k, 0) + 1) / 2, d)
+    shade = 1 - np.sqrt(np.maximum(1 - middle**2, 0))
+    bright = (1 - u1[near] * shade - u2[near] * shade**2) / (1 - u1[near] / 3 - u2[near] / 6)
+    made[near] = area * bright
+    return made

@@ -1,0 +1,10 @@
+"""Spins on a lattice: images of one channel, with exact answers to compare with."""
+
+from ...recipe.field import Field
+
+FIELD = Field(
+    title="Spins",
+    uses=("images",),
+    data={"lattices": ".sections:Lattices"},
+    simulate={"lattices": ".commands:lattices"},
+)

@@ -1,0 +1,318 @@
+"""States of the Ising model in equilibrium: Markov chains at many temperatures at once.
+
+The model, its boundaries and its energy stand in bonds.py; what is known exactly, to check the chains by, in
+ising_exact.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...errors import UserError, one_of
+from .bonds import (
+    BOUNDARIES,
+    Bonds,
+    Floats,
+    Sites,
+    Spins,
+    check_coupling,
+    check_size,
+    check_spins,
+    check_temperatures,
+    check_whole,
+    energy,
+    find_bonds,
+)
+from .ising_exact import critical_temperature, enumerate_states, onsager_energy, onsager_magnetisation
+
+__all__ = [
+    "BOUNDARIES",
+    "UPDATES",
+    "critical_temperature",
+    "energy",
+    "enumerate_states",
+    "find_bonds",
+    "ising",
+    "metropolis",
+    "onsager_energy",
+    "onsager_magnetisation",
+    "swendsen_wang",
+]
+
+UPDATES = ("auto", "cluster", "metropolis")
+
+# Updates before the first sample and between samples. Cluster sweeps reach equilibrium in some twenty updates; single
+# flips alone take of the order of size^2.2 sweeps at T_c.
+WARM_UP = {"auto": 30, "cluster": 30, "metropolis": 1000}
+SWEEPS = {"auto": 8, "cluster": 8, "metropolis": 100}
+FLIPS = 3  # Metropolis sweeps after each cluster sweep of `auto`; together they cost less than a fifth of it
+
+
+def metropolis(
+    spins: ArrayLike,
+    temperatures: ArrayLike,
+    generator: np.random.Generator,
+    boundary: str = "periodic",
+    coupling: float = 1.0,
+) -> Spins:
+    """One Metropolis sweep of every chain: each spin once is flipped with probability min(1, exp(-dE / T)).
+
+    dE = 2 J k with k = s_i sum_j b_ij s_j. One colour after another, each seeing the spins as the colours before left
+    them; spins of one colour share no bond, so to update them together is to update them in turn.
+
+    spins         (chains, height, width) of +-1
+    temperatures  one, or one for each chain
+    """
+    bonds, state, heat = _prepare(spins, temperatures, boundary, coupling)
+    # An odd k needs an odd number of neighbours, which only an open border has.
+    steps = (1, 2, 3, 4) if boundary == "open" else (2, 4)
+    thresholds = [_threshold(np.exp(-2 * abs(coupling) * step / heat)) for step in steps]
+    sign = np.int8(math.copysign(1, coupling))
+    for colour in bonds.colours:
+        own = state[colour]
+        field = np.zeros_like(own)
+        for neighbours, signs in zip(bonds.neighbours[:, colour], bonds.signs[:, colour] * sign):
+            near = state[neighbours]
+            near *= signs[:, None]
+            field += near
+        field *= own
+        # One random number decides for every k: `highest` is the largest k it lets pass.
+        number = _random(generator, own.shape)
+        highest = np.zeros_like(own)
+        for threshold in thresholds:
+            highest += number < threshold
+        if boundary != "open":
+            highest *= np.int8(2)
+        flips = (field <= highest).view(np.int8)
+        flips *= np.int8(-2)
+        flips += np.int8(1)
+        own *= flips
+        state[colour] = own
+    return _restore(state, spins)
+
+
+def swendsen_wang(
+    spins: ArrayLike,
+    temperatures: ArrayLike,
+    generator: np.random.Generator,
+    boundary: str = "periodic",
+    coupling: float = 1.0,
+) -> Spins:
+    """One Swendsen-Wang sweep of every chain (Phys. Rev. Lett. 58, 86): clusters flip whole, each with probability 1/2.
+
+    A satisfied bond, J b_ij s_i s_j > 0, joins its spins with probability 1 - exp(-2 |J| / T); an unsatisfied one never
+    does. That holds for bonds of any sign, so antiferromagnets and frustrated boundaries are served as well.
+
+    spins         (chains, height, width) of +-1
+    temperatures  one, or one for each chain
+    """
+    bonds, state, heat = _prepare(spins, temperatures, boundary, coupling)
+    threshold = _threshold(-np.expm1(-2 * abs(coupling) / heat))
+    sign = np.int8(math.copysign(1, coupling))
+
+    def join(other: Sites, signs: Spins) -> NDArray[np.bool_]:
+        pairs = state[other]
+        pairs *= state
+        joined = pairs == (signs * sign)[:, None]
+        joined &= _random(generator, state.shape) < threshold
+        return joined
+
+    right, below = join(bonds.right, bonds.right_sign), join(bonds.below, bonds.below_sign)
+    roots = _find_roots(right, below, bonds, np.shape(spins)[-1])
+    flips = generator.integers(0, 256, (state.size + 7) // 8, dtype=np.uint8)
+    flips = np.unpackbits(flips, count=state.size).view(np.int8)
+    flips *= np.int8(-2)
+    flips += np.int8(1)
+    state *= flips.take(roots)
+    return _restore(state, spins)
+
+
+def _find_roots(right: NDArray[np.bool_], below: NDArray[np.bool_], bonds: Bonds, width: int) -> Sites:
+    """The root of the cluster of every spin of every chain; bonds `right` and `below` (N, chains) are the joined ones.
+
+    Runs along the rows come from one cumulative maximum. The runs are then hooked to each other, the larger root to the
+    smaller, with pointer jumping after each round of hooks, until no joined bond is left between two roots.
+    """
+    count, chains = right.shape
+    parent = np.arange(count * chains)
+    starts = parent.copy().reshape(-1, width, chains)
+    starts[:, 1:][right.reshape(starts.shape)[:, :-1]] = 0
+    run = np.maximum.accumulate(starts, axis=1).reshape(count, chains)
+
+    # A bond below is spared when the bond before it in the row joins the same two runs.
+    spared = (below & right & right[bonds.below]).reshape(starts.shape)
+    needed = below.copy()
+    needed.reshape(starts.shape)[:, 1:] &= ~spared[:, :-1]
+    border = np.arange(width - 1, count, width)
+    first = np.concatenate((run[needed], run[border][right[border]]))
+    second = np.concatenate((run[bonds.below][needed], run[bonds.right[border]][right[border]]))
+    while True:
+        apart = first != second
+        first, second = first[apart], second[apart]
+        if not len(first):
+            break
+        large, small = np.maximum(first, second), np.minimum(first, second)
+        parent[large] = small  # of several hooks of one root any will do: the others come up again in the next round
+        while True:
+            above = parent[large]
+            higher = parent[above]
+            if np.array_equal(above, higher):
+                break
+            parent[large] = higher
+        first, second = parent[large], parent[small]
+    roots = parent[run]
+    while True:
+        higher = parent[roots]
+        if np.array_equal(roots, higher):
+            return roots
+        roots = higher
+
+
+def ising(
+    size: int | tuple[int, int],
+    temperatures: Sequence[float] | Floats,
+    *,
+    chains: int = 8,
+    samples: int = 4,
+    sweeps: int | None = None,
+    warm_up: int | None = None,
+    boundary: str = "periodic",
+    coupling: float = 1.0,
+    update: str = "auto",
+    seed: int = 0,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, NDArray[Any]]:
+    """States of the two-dimensional Ising model in equilibrium, from independent Markov chains.
+
+    size          of a square lattice, or (height, width)
+    temperatures  T in units of J / k_B where J = 1; `chains` independent chains run at each
+    samples       states kept of each chain, `sweeps` updates apart, after `warm_up` updates
+    coupling      J: positive for a ferromagnet, negative for an antiferromagnet
+    update        `auto`: one cluster sweep (Swendsen-Wang), then three Metropolis sweeps. The clusters do what single
+                  flips cannot near T_c and below; the flips move the domain walls of frustrated lattices (antiperiodic,
+                  or an antiferromagnet whose checkerboard does not close), which clusters hardly do.
+                  `cluster`, `metropolis`: one sweep of that kind only. Metropolis is slow near T_c
+    progress      called with the updates done and their total, some hundred times
+
+    A chain starts in a ground state with a random sign and, if frustrated, a domain wall in a random place. A random
+    start would freeze cold chains into stripes, or into walls wound around the lattice, which no update here unwinds.
+
+    The defaults of `sweeps` and `warm_up` (SWEEPS, WARM_UP) are enough for `auto` at T from 1 to 4 and sizes up to 64
+    (up to 32 where frustrated: the walls of larger lattices take longer to roughen).
+    The same arguments give the same states. All chains draw from one generator (one for each would cost more than the
+    sweeps), so a chain's states change with the number of chains beside it.
+
+    Returns n = temperatures x chains x samples states, in this order: `spins` int8 (n, height, width) of +-1, and of
+    shape (n,) `temperature`, `chain` (a number for each Markov chain: split data by it, for states of one chain are
+    related), `energy` and `magnetisation` per spin.
+    """
+    height, width = check_size(size)
+    one_of("the boundary", boundary, BOUNDARIES)
+    one_of("the update", update, UPDATES)
+    check_coupling(coupling)
+    heat = check_temperatures(temperatures)
+    if heat.ndim != 1 or not len(heat):
+        raise UserError(
+            f"temperatures must be a sequence of numbers, not an array of shape {heat.shape}",
+            hint="Write temperatures=[2.0] for a single temperature.",
+        )
+    sweeps = SWEEPS[update] if sweeps is None else sweeps
+    warm_up = WARM_UP[update] if warm_up is None else warm_up
+    for name, value, least in (
+        ("chains", chains, 1),
+        ("samples", samples, 1),
+        ("sweeps", sweeps, 1),
+        ("warm_up", warm_up, 0),
+        ("seed", seed, 0),
+    ):
+        check_whole(name, value, least)
+
+    generator = np.random.default_rng(seed)
+    heat = heat.repeat(chains)
+    spins = _start(generator, len(heat), height, width, boundary, coupling)
+    kept = np.empty((len(heat), samples, height, width), np.int8)
+    total = warm_up + samples * sweeps
+    stride = max(1, total // 100)
+    for done in range(1, total + 1):
+        if update != "metropolis":
+            spins = swendsen_wang(spins, heat, generator, boundary, coupling)
+        for _ in range({"auto": FLIPS, "cluster": 0, "metropolis": 1}[update]):
+            spins = metropolis(spins, heat, generator, boundary, coupling)
+        sample, rest = divmod(done - warm_up, sweeps)
+        if sample > 0 and rest == 0:
+            kept[:, sample - 1] = spins
+        if progress is not None and (done % stride == 0 or done == total):
+            progress(done, total)
+    states = kept.reshape(-1, height, width)
+    return {
+        "spins": states,
+        "temperature": heat.repeat(samples),
+        "chain": np.arange(len(heat)).repeat(samples),
+        "energy": energy(states, boundary, coupling),
+        "magnetisation": states.mean((1, 2), dtype=np.float64),
+    }
+
+
+def _start(
+    generator: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
+) -> Spins:
+    """Ground states (chains, height, width): all alike, or a checkerboard if J < 0, with random signs.
+
+    Where this leaves the bonds across a border unsatisfied there is a domain wall, which may lie anywhere: to flip the
+    spins before a random column (or row) takes it there.
+    """
+    bonds = find_bonds(height, width, boundary)
+    row, column = np.divmod(np.arange(height * width), width)
+    pattern = 1 - 2 * ((row + column) % 2) if coupling < 0 else np.ones_like(row)
+    spins = pattern * generator.choice((-1, 1), (chains, 1))
+    for place, length, other, sign in (
+        (column, width, bonds.right, bonds.right_sign),
+        (row, height, bonds.below, bonds.below_sign),
+    ):
+        border = place == length - 1
+        if (coupling * sign * pattern * pattern[other])[border].mean() < 0:
+            spins[place < generator.integers(0, length, (chains, 1))] *= -1
+    return spins.astype(np.int8).reshape(chains, height, width)
+
+
+def _random(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+    """Random numbers of 32 bits, drawn as 64 bits, which takes less than half the time."""
+    count = math.prod(shape)
+    return generator.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)
+
+
+def _threshold(probability: Floats) -> NDArray[np.uint32]:
+    """The number below which a random number of 32 bits lies with this probability, right to 2^-32."""
+    return np.minimum(np.rint(probability * 2.0**32), 2.0**32 - 1).astype(np.uint32)
+
+
+def _prepare(spins: ArrayLike, temperatures: ArrayLike, boundary: str, coupling: float) -> tuple[Bonds, Spins, Floats]:
+    """The bonds, a copy of the spins as (N, chains), and the temperatures.
+
+    The chains come last in memory so that the spins at one site lie together: a look at a neighbour copies whole rows.
+    """
+    check_coupling(coupling)
+    checked = check_spins(spins)
+    if checked.ndim != 3:
+        raise UserError(
+            f"spins must have the shape (chains, height, width), not {checked.shape}", hint="Add the axis of chains."
+        )
+    heat = check_temperatures(temperatures)
+    chains, height, width = checked.shape
+    if heat.shape not in ((), (1,), (chains,)):
+        raise UserError(
+            f"there must be one temperature, or one for each of {chains} chains, not an array of shape {heat.shape}"
+        )
+    state = np.moveaxis(checked, 0, -1).copy(order="C").reshape(-1, chains)
+    return find_bonds(height, width, boundary), state, heat
+
+
+def _restore(state: Spins, spins: ArrayLike) -> Spins:
+    """Spins (chains, height, width) that see `state` (N, chains)."""
+    chains, height, width = np.shape(spins)
+    return np.moveaxis(state.reshape(height, width, chains), -1, 0)

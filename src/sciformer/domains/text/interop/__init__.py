@@ -1,0 +1,1 @@
+"""Language models of others: BERT, GPT-2 and Llama of Hugging Face, GGUF files."""

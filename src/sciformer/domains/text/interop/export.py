@@ -1,0 +1,65 @@
+"""From a run over text to a folder of Hugging Face, which `transformers` loads."""
+
+from __future__ import annotations
+
+from ....errors import UserError
+from ....interop.export import Exporter, to_json, write_model
+from ....interop.family import Family, Written
+from ....run import Run
+from ....train.folder import Folder
+from ....train.weights import load_weights
+from ..subwords import FILE, package
+from ..tokens import Text
+from .bert import BERT
+from .gpt2 import GPT2
+from .llama import LLAMA
+
+FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json")
+SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
+OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
+OF_DECODERS = {**SHARED, "begin": "bos", "end": "eos", "separator": "sep"}
+
+
+def accepts(run: Run) -> bool:
+    """Whether the only tokens are text."""
+    return [isinstance(tokens, Text) for tokens in run.assembly.tokens.values()] == [True]
+
+
+def write(run: Run, folder: Folder) -> list[str]:
+    """Write the files of a run, and return what there is to say."""
+    weights, _ = load_weights(run.folder.model)
+    (tokens,) = run.assembly.tokens.values()
+    assert isinstance(tokens, Text)
+    written = family(run).write(run.recipe, weights)
+    _write(folder, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
+    return written.notes
+
+
+def family(run: Run) -> Family:
+    """The family that is nearest: its own check then names what stands in the way."""
+    model = run.recipe.model
+    if model.kind == "encoder":
+        return BERT
+    if model.kind != "decoder":
+        raise UserError(
+            f"Hugging Face needs `model.kind: encoder` or `decoder`, not `model.kind: {model.kind}`", key="model.kind"
+        )
+    likeness = (model.norm == "rms") + (model.position == "rotary") + (model.activation == "swiglu")
+    return LLAMA if likeness >= 2 else GPT2
+
+
+def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
+    """Model and tokenizer."""
+    ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
+    kept = ("pad_token_id", "bos_token_id", "eos_token_id")
+    write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
+    tokens.save(folder.path / FILE)
+    find = package().Tokenizer.from_file(str(folder.path / FILE)).id_to_token
+    special = {
+        f"{theirs}_token": find(tokens.specials[role]) for role, theirs in names.items() if role in tokens.specials
+    }
+    beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
+    folder.write("tokenizer_config.json", to_json(beside))
+
+
+EXPORTER = Exporter("huggingface", "text", accepts, FILES, write)

@@ -1,0 +1,152 @@
+"""A .gguf file of the architecture llama: weights in few bits are made whole again, its vocabulary a tokenizer.json.
+
+Such a file holds the rows of queries and keys in the order of neighbours; they are put back into that of Hugging Face,
+and all else is as if its folder were read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ....errors import UserError
+from ....interop.config import Config
+from ....interop.weight_map import halved
+from ..subwords import package
+from .huggingface import Foreign
+
+WEIGHTS = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "output": "lm_head",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+SPLITS = ("gpt-2", "smollm")  # rules for words that are known here
+CONTROL = 3  # the type of a special token
+ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+
+
+def read_gguf(path: Path) -> Foreign:
+    """A file as the folder of Hugging Face that it was made from."""
+    reader = _open(path)
+    fields = {name: field.contents() for name, field in reader.fields.items()}
+    kind = fields.get("general.architecture")
+    if kind != "llama":
+        raise UserError(f"`general.architecture` in {path} must be llama, not {kind!r}", file=path)
+    own = {key.removeprefix("llama."): value for key, value in fields.items() if key.startswith("llama.")}
+    names = {tensor.name for tensor in reader.tensors}
+    config = _config(Config(own, f"`llama.*` of {path.name}", path), tied="output.weight" not in names)
+    tensors = _tensors(reader, config["num_attention_heads"], config["num_key_value_heads"])
+    config["vocab_size"] = len(tensors["model.embed_tokens.weight"])
+    ids = {key: fields.get(f"tokenizer.ggml.{role}_token_id") for role, key in ROLES.items()}
+    words = fields.get("tokenizer.ggml.tokens", [])
+    special = {key: words[number] for key, number in ids.items() if number is not None and number < len(words)}
+    name = str(fields.get("general.name", path.stem))
+    quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
+    notes = [f"weights were stored as {', '.join(quantised)}"]
+    tokenizer = _tokenizer(fields, special, path)
+    return Foreign(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
+
+
+def _open(path: Path) -> Any:
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", file=path)
+    try:
+        return _package("gguf").GGUFReader(path)
+    except (ValueError, IndexError, OSError, OverflowError) as error:
+        raise UserError(
+            f"{path} is not a whole .gguf file: {error}", hint="Was it fetched whole?", file=path
+        ) from error
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise UserError(
+            "the package gguf, which reads .gguf files, is not installed", hint="pip install gguf"
+        ) from error
+
+
+def _config(own: Config, tied: bool) -> dict[str, Any]:
+    """The configuration in the words of Hugging Face."""
+    dim, heads = own.size("embedding_length"), own.size("attention.head_count")
+    width = own.size("attention.key_length", dim // heads)
+    own.only("attention.value_length", width)
+    own.only("rope.dimension_count", width)
+    own.only("rope.scaling.type", "none")
+    own.only("expert_count", 0)
+    own.get("vocab_size", 0)
+    made = {
+        "model_type": "llama",
+        "hidden_size": dim,
+        "num_hidden_layers": own.size("block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": own.size("attention.head_count_kv", heads),
+        "head_dim": width,
+        "intermediate_size": own.size("feed_forward_length"),
+        "rms_norm_eps": own.get("attention.layer_norm_rms_epsilon", 1e-5, float),
+        "max_position_embeddings": own.size("context_length"),
+        "rope_theta": own.get("rope.freq_base", 10_000.0, float),
+        "tie_word_embeddings": tied,
+    }
+    own.done()
+    return made
+
+
+def _tensors(reader: Any, heads: int, groups: int) -> dict[str, Tensor]:
+    """The weights in single precision, under the names of Hugging Face."""
+    whole, found = _package("gguf.quants").dequantize, {}
+    for tensor in reader.tensors:
+        *place, part, kind = tensor.name.split(".")
+        weight = torch.from_numpy(np.array(whole(tensor.data, tensor.tensor_type), np.float32))
+        if part in ("attn_q", "attn_k"):
+            weight = halved(weight, heads if part == "attn_q" else groups)
+        before = f"model.layers.{place[1]}." if place[:1] == ["blk"] else ".".join([*place, ""]) if place else ""
+        found[f"{before}{WEIGHTS.get(part, part)}.{kind}"] = weight
+    return found
+
+
+def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> str:
+    """The vocabulary as the text of a tokenizer.json."""
+    for key, known in (("model", ("gpt2",)), ("pre", SPLITS)):
+        value = fields.get(f"tokenizer.ggml.{key}")
+        if value not in known:
+            raise UserError(f"`tokenizer.ggml.{key}` in {path} must be {' or '.join(known)}, not {value!r}", file=path)
+    library = package()
+    words, kinds = fields["tokenizer.ggml.tokens"], fields.get("tokenizer.ggml.token_type", [])
+    merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
+    made = library.Tokenizer(library.models.BPE({word: number for number, word in enumerate(words)}, merges))
+    bytewise = library.pre_tokenizers.ByteLevel(add_prefix_space=bool(fields.get("tokenizer.ggml.add_space_prefix")))
+    digits = library.pre_tokenizers.Digits(individual_digits=True)
+    smollm = fields["tokenizer.ggml.pre"] == "smollm"
+    made.pre_tokenizer = library.pre_tokenizers.Sequence([digits, bytewise]) if smollm else bytewise
+    made.decoder = library.decoders.ByteLevel()
+    made.add_special_tokens([word for word, kind in zip(words, kinds) if kind == CONTROL])
+    first, last = (_added(fields, special, role) for role in ("bos", "eos"))
+    if first or last:
+        numbers = [(word, made.token_to_id(word)) for word in {*first, *last}]
+        made.post_processor = library.processors.TemplateProcessing(
+            single=[*first, "$A", *last], special_tokens=numbers
+        )
+    text: str = made.to_str()
+    return json.dumps(json.loads(text), ensure_ascii=False)
+
+
+def _added(fields: dict[str, Any], special: dict[str, str], role: str) -> list[str]:
+    """The special token that is put at an end of each text, where one is."""
+    return [special[f"{role}_token"]] if fields.get(f"tokenizer.ggml.add_{role}_token") else []

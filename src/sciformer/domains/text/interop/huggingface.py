@@ -1,0 +1,161 @@
+"""From a folder of Hugging Face (or a .gguf file) to a run: its configuration becomes a recipe, its weights ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ....assembly import Assembly
+from ....errors import UserError
+from ....interop.config import Config
+from ....interop.family import EMBEDDING, POSITION, Family
+from ....interop.importing import Importer, refuse_type
+from ....interop.reading import read_json, read_pooling, read_tensors
+from ....interop.run_writer import Imported
+from ....interop.weight_map import take_all
+from ....recipe import Recipe
+from ..subwords import FILE
+from .bert import BERT, ROBERTA
+from .gpt2 import GPT2
+from .llama import LLAMA
+from .tokenizer import read_names, read_tokenizer, token_keys
+
+FAMILIES: dict[str, Family] = {
+    "bert": BERT,
+    "roberta": ROBERTA,
+    "xlm-roberta": ROBERTA,
+    "camembert": ROBERTA,
+    "gpt2": GPT2,
+    "llama": LLAMA,
+    "mistral": LLAMA,
+    "qwen2": LLAMA,
+}
+
+
+@dataclass
+class Foreign:
+    """A model of others, read but not yet understood."""
+
+    name: str
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    tokenizer: str
+    special: dict[str, str]
+    pool: str = ""
+    notes: list[str] = field(default_factory=list)
+    where: str = "config.json"
+    file: Path | None = None
+
+
+def recognises(source: Path) -> bool:
+    """Whether a source is a .gguf file, or a folder of one of FAMILIES."""
+    if source.suffix == ".gguf":
+        return True
+    file = source / "config.json"
+    kind = read_json(file).get("model_type") if file.is_file() else None
+    return isinstance(kind, str) and kind in FAMILIES
+
+
+def read(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+    """A model of text with its recipe; its vocabulary will lie in the folder of the run."""
+    foreign = _gguf(source) if source.suffix == ".gguf" else read_folder(source)
+    recipe, weights = convert(foreign, str(run.resolve() / "model" / FILE), changes)
+    state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
+    return Imported(
+        foreign.name,
+        recipe,
+        weights,
+        state,
+        foreign.config,
+        foreign.notes,
+        {FILE: foreign.tokenizer},
+        lambda assembly: _check_size(weights, assembly, foreign),
+    )
+
+
+def read_folder(folder: Path) -> Foreign:
+    """The files of a folder."""
+    file, notes = folder / "config.json", list[str]()
+    config = read_json(file)
+    _family(Config(config, "config.json", file))
+    pool = read_pooling(folder, notes)
+    return Foreign(
+        folder.resolve().name,
+        config,
+        read_tensors(folder),
+        read_tokenizer(folder),
+        read_names(folder),
+        pool,
+        notes,
+        file=file,
+    )
+
+
+def convert(
+    foreign: Foreign, tokenizer: str, changes: Mapping[str, Any] | None = None
+) -> tuple[Recipe, dict[str, Tensor]]:
+    """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
+    config = Config(foreign.config, foreign.where, foreign.file)
+    family, kind = _family(config), config.get("model_type", "", str)
+    tensors = family.plain(foreign.tensors, config, foreign.notes)
+    sections = family.sections(tensors, config)
+    tokens = token_keys(foreign.tokenizer, foreign.special)
+    sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
+    if foreign.pool:
+        if sections["model"]["kind"] != "encoder":
+            raise UserError(
+                f"the pooling in modules.json needs an encoder, not `model_type: {kind}`", file=foreign.file
+            )
+        sections["model"]["pool"] = foreign.pool
+    config.done()
+    recipe = Recipe.of(
+        {
+            "about": {"title": f"{foreign.name}, imported", "note": f"A {kind} model of others."},
+            "data": {"kind": "text", "documents": "line"},
+            **sections,
+        },
+        changes,
+        where="in changes of the imported recipe",
+    )
+    weights = take_all(family.links(recipe), tensors, foreign.where, foreign.file)
+    if POSITION in weights:
+        places, context = len(weights[POSITION]), recipe.tokens.context
+        if context > places:
+            raise UserError(
+                f"tokens.context must be at most {places}, the places that were learned, not {context}",
+                key="tokens.context",
+            )
+        weights[POSITION] = weights[POSITION][:context].clone()
+    return recipe, weights
+
+
+def _family(config: Config) -> Family:
+    """The family that a configuration names."""
+    kind = config.get("model_type", "", str)
+    if kind not in FAMILIES:
+        refuse_type(config)
+    return FAMILIES[kind]
+
+
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: Foreign) -> None:
+    (tokens,) = assembly.tokens.values()
+    size: int = tokens.size  # type: ignore[attr-defined]
+    if len(weights[EMBEDDING]) != size:
+        raise UserError(
+            f"there must be vectors for {size} tokens, as `vocab_size` in {foreign.where} says, not for "
+            f"{len(weights[EMBEDDING])}",
+            file=foreign.file,
+        )
+
+
+def _gguf(path: Path) -> Foreign:
+    from .gguf import read_gguf
+
+    return read_gguf(path)
+
+
+IMPORTER = Importer(recognises, read, tuple(FAMILIES))

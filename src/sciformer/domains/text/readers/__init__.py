@@ -1,0 +1,1 @@
+"""Texts from files: running text, labelled lines, tagged words, translations."""

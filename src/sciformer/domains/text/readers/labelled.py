@@ -1,0 +1,218 @@
+"""Texts with a label: a line of TSV, CSV or JSON each, or a file for each class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+from pydantic import Field
+
+from ....data.columns import Array, Table
+from ....data.readers.text_parts import Parts, read_lines, strings
+from ....data.source import Memory, Source, find_files, locate
+from ....data.split import Rows, Split, few
+from ....errors import UserError, nearest, one_of
+from ....files.formats.delimited import Format, Grid, read_rows, typed
+from .pairs import MARK
+
+TEXT = ("text", "sentence", "review", "content", "message", "tweet", "comment", "body", "phrase", "utterance", "title")
+LABEL = ("label", "labels", "class", "category", "sentiment", "polarity", "target", "intent", "topic", "rating", "tag")
+ENOUGH = 10  # rows that tell which of two columns without names has few different values
+Columns = dict[str, list[str]]
+
+
+class Lines(Parts):
+    """Labelled texts, in columns `text` and `label`, and others by their names; all are held in memory.
+
+    Equal texts never come into two parts that are drawn.
+    """
+
+    what: ClassVar[str] = "files of labelled lines"
+
+    split: Split = Split()
+    """Shares of the files kept apart for those of `valid` and `test` that have no files of their own; equal texts stay
+    together."""
+    format: Format = "auto"
+    """The form of the files; found by their names (.tsv, .csv, .jsonl, also with .gz behind) or by their beginning."""
+    columns: list[str] = Field(default_factory=list)
+    """Names of the columns in order, for files without a first line that tells them: [label, text]."""
+    text: str = ""
+    """Name of the column with the text; found unless given."""
+    label: str = ""
+    """Name of the column with the label; found unless given."""
+    classes: dict[str, list[str]] = Field(default_factory=dict)
+    """A class with its files, one text a line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In other names `{}` stands for
+    the name of the class."""
+    labels: int | None = Field(default=None, ge=1)
+    """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
+    to a smaller."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is called."""
+        return "text"
+
+    def table(self, names: Sequence[str | Path]) -> Table:
+        """The samples of files, all with the same columns."""
+        return self._table(names, training=True)
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """The samples of other files; plain ones hold a text in each line, also in empty ones."""
+        return Memory(self._table(files, training=False))
+
+    def named(self) -> dict[str, list[str]]:
+        """The names of the files of every part; those of the classes are to train on."""
+        own = [name for names in self.classes.values() for name in names]
+        found = super().named()
+        return {**found, "train": [*found["train"], *own]}
+
+    def paths(self) -> list[Path]:
+        """The files of all parts."""
+        names = [name for part in self.named().values() for _, name in self._labelled(part)]
+        return find_files(names, self.what)
+
+    def located(self) -> Self:
+        """The same section with absolute names of files."""
+        classes = {label: [locate(name) for name in names] for label, names in self.classes.items()}
+        return super().located().model_copy(update={"classes": classes})
+
+    def group(self, table: Table) -> Array | None:
+        """The text."""
+        found = table["text"]
+        assert isinstance(found, np.ndarray)
+        return found
+
+    def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
+        """Texts that are not empty, and of each class as many as wanted."""
+        filled = np.array([bool(text) for text in table["text"]])[rows]  # type: ignore[union-attr]
+        if not filled.all():
+            first = int(rows[filled.argmin()]) + 1
+            notes.append(f"{int((~filled).sum()):,} empty texts are not trained on, the first is sample {first:,}.")
+        rows = rows[filled]
+        if self.labels is None:
+            return rows
+        if "label" not in table:
+            raise UserError(
+                f"data.labels needs a column `label`, but the columns are {', '.join(table)}",
+                hint=nearest("label", table),
+                key="data.labels",
+            )
+        return few(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
+
+    def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
+        """Names of files with the class that all texts in them have, or nothing."""
+        own = {locate(name): label for label, given in self.classes.items() for name in given}
+        found = []
+        for name in map(str, names):
+            wide = self.classes if MARK in name else {own.get(locate(name), ""): []}
+            found += [(label, name.replace(MARK, label) if MARK in name else name) for label in wide]
+        return found
+
+    def _table(self, names: Sequence[str | Path], training: bool) -> Table:
+        tables: list[tuple[Path, Columns]] = []
+        for label, name in self._labelled(names or find_files(names, self.what)):
+            for path in find_files([name], self.what):
+                if label:
+                    texts = [line.strip() for line in read_lines(path, self.errors) if line.strip()]
+                    tables.append((path, {"text": texts, "label": [label] * len(texts)}))
+                else:
+                    tables.append((path, self._columns(path, training)))
+        first, found = tables[0]
+        for path, columns in tables:
+            if set(columns) != set(found):
+                raise UserError(
+                    f"{path} has the columns {', '.join(columns)}, but {first} has {', '.join(found)}",
+                    hint="Every file must have the same columns.",
+                    file=path,
+                )
+        joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
+        return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
+
+    def _columns(self, path: Path, training: bool) -> Columns:
+        """The columns of one file, the text and the label under these names."""
+        grid = read_rows(path, self.format, self.errors)
+        names, rows, lines = self._names(grid, path)
+        unnamed = grid.names is None and len(rows) == len(grid.rows)
+        if training and len(names) < 2 and unnamed:
+            raise UserError(
+                f"each line of {path} must have a text and a label, but there is only {grid.width} column",
+                hint="Texts without labels are data.kind: text; a file for each class is named in data.classes.",
+                file=path,
+            )
+        found = {name: [row[place].strip() for row in rows] for place, name in enumerate(names)}
+        for line, cell in zip(lines, found.get("label", [])):
+            if training and not cell:
+                raise UserError(f"line {line} of {path} has no label", file=path, line=line)
+        return found
+
+    def _names(self, grid: Grid, path: Path) -> tuple[list[str], list[list[str]], list[int]]:
+        """The names of the columns, the rows without them, and their lines."""
+        rows, lines, names = grid.rows, grid.lines, grid.names
+        if self.columns and names is None and grid.width > 1:
+            if len(self.columns) != grid.width:
+                raise UserError(
+                    f"data.columns has {len(self.columns)} names, {', '.join(self.columns)}, "
+                    f"but {path} has {grid.width} columns",
+                    key="data.columns",
+                    file=path,
+                )
+            names, here = self.columns, rows[0] == self.columns
+            rows, lines = rows[here:], lines[here:]
+        if names is None and rows and not grid.plain and self._tells(rows[0]):
+            names, rows, lines = [cell.strip().lstrip("#").strip() for cell in rows[0]], rows[1:], lines[1:]
+        if names is None:
+            return self._guessed(rows, path), rows, lines
+        if double := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
+        text = self._one(self.text, TEXT, names, "text", path)
+        label = self._one(self.label, LABEL, [name for name in names if name != text], "label", path)
+        new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
+        new |= {text: "text"} | ({label: "label"} if label else {})
+        return [new.get(name, name) for name in names], rows, lines
+
+    def _tells(self, row: Sequence[str]) -> bool:
+        """Whether a first row has names of columns and no text."""
+        cells = [cell.strip().lstrip("#").strip() for cell in row]
+        usual = {*TEXT, *LABEL, self.text.lower(), self.label.lower()} - {""}
+        return len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells)
+
+    def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
+        """The column of the text or of the label."""
+        if given:
+            one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
+            return given
+        hits = [name for name in names if name.lower() in usual]
+        exact = [name for name in hits if name.lower() == what]
+        if len(exact) == 1 or len(hits) == 1:
+            return (exact or hits)[0]
+        if not hits and (len(names) == 1 or what == "label"):  # an objective may want another column
+            return names[0] if len(names) == 1 and what == "text" else ""
+        known = ", ".join(f"`{name}`" for name in hits or names)
+        raise UserError(
+            f"it is not clear which column of {path} is the {what}: {known}",
+            hint=f"Choose it with --data.{what} NAME.",
+            key=f"data.{what}",
+            file=path,
+        )
+
+    def _guessed(self, rows: Sequence[Sequence[str]], path: Path) -> list[str]:
+        """Names of columns that the file does not tell: few different values are labels."""
+        width = len(rows[0]) if rows else 1
+        if width == 1:
+            return ["text"]
+        values = [{row[place].strip() for row in rows} for place in range(width)]
+        few = [place for place in range(width) if len(rows) < ENOUGH or 2 * len(values[place]) <= len(rows)]
+        if len(few) > 1:
+            few = [place for place in few if not any(" " in value for value in values[place])]
+        if width != 2 or len(few) != 1:
+            shown = " | ".join(cell[:30] for cell in rows[0])
+            raise UserError(
+                f"{path} has {width} columns without a first line that names them, and is not a table of 2 columns "
+                f"of which exactly 1 has few different values: {shown!r}",
+                hint="Name the columns in order: --data.columns label text",
+                key="data.columns",
+                file=path,
+            )
+        return ["label", "text"] if few == [0] else ["text", "label"]

@@ -1,0 +1,225 @@
+"""The same text line by line in several languages: a file for each, or columns of a table between tabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from ....data.columns import Array, Table
+from ....data.readers.text_parts import Parts, read_lines, strings
+from ....data.source import Memory, Source, find_files
+from ....data.split import Rows
+from ....errors import UserError
+
+MARK = "{}"
+SHIFTS = 3  # lines missing at a place, that are looked for beside all of them at once
+SURE = 8  # lines that must agree better some lines further
+Texts = dict[str, list[str]]
+
+
+class Parallel(Parts):
+    """Lines that belong together: the n-th of one file is the translation of the n-th of another.
+
+    Blanks at either end of a line are taken off. All lines are held in memory.
+    """
+
+    what: ClassVar[str] = "parallel files"
+
+    columns: list[str] = Field(default_factory=list)
+    """Names of the columns, such as [en, de]: what stands for `{}` in names of files (`train.{}.gz`). Files named
+    without `{}` hold one pair a line, its texts in this order with tabs between."""
+    longest: int | None = Field(default=None, ge=1)
+    """Pairs with a text of more words than this are not trained on."""
+    ratio: float | None = Field(default=None, ge=1)
+    """Pairs of which one text has more than so many times the words of another are not trained on."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is called."""
+        return "pair"
+
+    def table(self, names: Sequence[str | Path]) -> Table:
+        """The pairs of files, every column of them."""
+        return _joined([self._pairs(self._filled(str(name))) for name in self._known(names)])
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """The pairs of other files, or what columns there are of them: without translations, the first.
+
+        Files are known by a column's name in theirs (`test.en test.de`, or `test.{}`); others hold all columns with
+        tabs between, or only the first.
+        """
+        meant: dict[str, dict[str, str]] = {}
+        for name in map(str, self._known(files)):
+            if MARK in name:
+                meant[name] = self._present(self._filled(name))
+                continue
+            for path in find_files([name], self.what):
+                whole, column = _place(path, self.columns)
+                meant.setdefault(whole, {})[column] = str(path)
+        return Memory(_joined([self._pairs(given, some=True) for given in meant.values()]))
+
+    def paths(self) -> list[Path]:
+        """The files of all parts, of every column."""
+        names = [wide for names in self.named().values() for name in names for wide in self._filled(name).values()]
+        return find_files(names, self.what)
+
+    def group(self, table: Table) -> Array | None:
+        """The text of the first column."""
+        found = table[self.columns[0]]
+        assert isinstance(found, np.ndarray)
+        return found
+
+    def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
+        """Pairs without an empty text, and not of too many words."""
+        texts: list[Array] = [table[column][rows] for column in self.columns]  # type: ignore[index]
+        words = np.array([[len(text.split()) for text in column] for column in texts]).reshape(len(texts), -1)
+        fewest, most = words.min(0), words.max(0)
+        left = {"an empty text": fewest == 0}
+        if self.longest is not None:
+            left[f"a text of more than {self.longest:,} words"] = most > self.longest
+        if self.ratio is not None:
+            left[f"one text of more than {self.ratio:g} times the words of another"] = most > self.ratio * fewest
+        kept = np.ones(len(rows), bool)
+        for why, which in left.items():
+            if count := int((which & kept).sum()):
+                first = int(rows[(which & kept).argmax()]) + 1
+                notes.append(f"{count:,} of {len(rows):,} pairs are not trained on: {why}, first in pair {first:,}.")
+            kept &= ~which
+        return rows[kept]
+
+    def _known(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
+        """The names, if there are some and it is known what they mean."""
+        wrong = len(self.columns) < 2 or len(set(self.columns)) < len(self.columns)
+        if wrong or not all(column and column == column.strip() for column in self.columns):
+            raise UserError(
+                f"data.columns must be two or more different names, not {self.columns}",
+                hint="For example --data.columns en de",
+                key="data.columns",
+            )
+        return names or find_files(names, self.what)
+
+    def _filled(self, name: str) -> dict[str, str]:
+        """The name of each column's file, or of the one that has them all."""
+        return {column: name.replace(MARK, column) for column in self.columns} if MARK in name else {"": name}
+
+    def _present(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Those of the columns that have files."""
+        found = {}
+        for column, name in given.items():
+            try:
+                find_files([name], self.what)
+                found[column] = name
+            except UserError as error:
+                missing = error
+        if not found:
+            raise missing
+        return found
+
+    def _pairs(self, given: Mapping[str, str], some: bool = False) -> Texts:
+        """The texts of each column. `some`: a file of all columns may also have the first only."""
+        files = {column: find_files([name], self.what) for column, name in given.items()}
+        (one, first), *others = files.items()
+        if not one:
+            return _columns([self._tabbed(path, some) for path in first])
+        for column, paths in others:
+            if len(paths) != len(first):
+                raise UserError(
+                    f"every column must have the same number of files, but {given[one]} matches {len(first)} and "
+                    f"{given[column]} matches {len(paths)}"
+                )
+        return _columns([self._abreast(dict(zip(files, paths))) for paths in zip(*files.values())])
+
+    def _abreast(self, paths: Mapping[str, Path]) -> Texts:
+        """A file for each column, line by line."""
+        texts = {column: [line.strip() for line in read_lines(path, self.errors)] for column, path in paths.items()}
+        (one, lines), *others = texts.items()
+        for column, found in others:
+            if len(found) != len(lines):
+                raise UserError(
+                    f"{paths[column]} has {len(found):,} lines, but {paths[one]} has {len(lines):,}",
+                    hint=parting(found, lines, str(paths[column]), str(paths[one])),
+                    file=paths[column],
+                )
+        return texts
+
+    def _tabbed(self, path: Path, some: bool) -> Texts:
+        """One file with all columns, or the first of them."""
+        lines = read_lines(path, self.errors)
+        named = bool(lines) and [cell.strip() for cell in lines[0].split("\t")] == self.columns
+        lines = lines[named:]  # without a first line that names the columns
+        most = len(self.columns) - 1
+        if some and 2 * sum("\t" in line for line in lines) < sum(bool(line.strip()) for line in lines):
+            return {self.columns[0]: [line.strip() for line in lines]}
+        rows = []
+        for number, line in enumerate(lines, 1 + named):
+            tabs = line.count("\t")
+            if tabs != most and line.strip():
+                raise UserError(
+                    f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
+                    f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
+                    hint="" if MARK in "".join(self.files) else f"Files of one language each are named with {MARK}.",
+                    file=path,
+                    line=number,
+                )
+            rows.append([text.strip() for text in line.split("\t")] if tabs == most else [""] * (most + 1))
+        return {column: [row[place] for row in rows] for place, column in enumerate(self.columns)}
+
+
+def _columns(tables: Sequence[Texts]) -> Texts:
+    """The columns of several files, one after the other."""
+    for table in tables:
+        if list(table) != list(tables[0]):
+            raise UserError(
+                f"every file must have the columns {', '.join(tables[0])}, but another file has {', '.join(table)}"
+            )
+    return {column: [text for table in tables for text in table[column]] for column in tables[0]}
+
+
+def _joined(tables: Sequence[Texts]) -> Table:
+    return {column: strings(texts) for column, texts in _columns(tables).items()}
+
+
+def _place(path: Path, columns: Sequence[str]) -> tuple[str, str]:
+    """A file's name with the mark where the last part of it is a column's name, and that; else the name and nothing."""
+    parts = re.split(r"([._-])", path.name)
+    found = [number for number, part in enumerate(parts) if part in columns]
+    if not found:
+        return str(path), ""
+    column, parts[found[-1]] = parts[found[-1]], MARK
+    return str(path.with_name("".join(parts))), column
+
+
+def parting(one: Sequence[str], other: Sequence[str], name: str, second: str) -> str:
+    """Where two files of different length seem to part: from there on lengths agree better some lines further.
+
+    A translation is about as long as its text, so that the sum of (log a - log b)^2 grows slowly while lines belong
+    together, and fast after a line that only one file has.
+    """
+    if len(one) < len(other):
+        return parting(other, one, second, name)
+    more = len(one) - len(other)
+    long, short = (np.log1p([len(line) for line in lines]) for lines in (one, other))
+    if len(short) < 2:
+        return ""
+    straight = np.square(long[: len(short)] - short)
+    chance = float(
+        np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean()
+    )  # of lines that do not belong
+    place, saved = len(short), 0.0
+    for step in sorted({*range(1, min(more, SHIFTS) + 1), more}):
+        moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
+        gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # of moving all lines up to here
+        after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # of moving those from here to somewhere
+        if after.max() > SURE * chance:
+            place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
+    if straight.sum() - saved > 0.7 * chance * len(short):
+        return "Their lines do not seem to belong together."
+    if place == len(short):
+        return f"They agree to the end of {second}: {name} goes on after line {len(short):,}, or {second} was cut off."
+    return f"They seem to part near line {place + 1:,}, where {name} has more: {one[place][:60]!r}."

@@ -1,0 +1,162 @@
+"""Text files, plain or gzip, as long running texts or line by line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ....data.columns import Table
+from ....data.readers.text_parts import (
+    Errors,
+    Parts,
+    decode,
+    in_order,
+    key_of,
+    prints,
+    read_bytes,
+    read_lines,
+    read_text,
+    size_of,
+    strings,
+)
+from ....data.source import Memory, Source, Splits, find_files
+from ....errors import UserError
+
+
+class TextFiles(Parts):
+    """Text files in UTF-8."""
+
+    what: ClassVar[str] = "text files"
+
+    documents: Literal["file", "line", "paragraph"] = "file"
+    """What one text is: a whole file, a line, or lines between empty ones. Of whole files `split` keeps the last part
+    of the text apart, else whole lines or paragraphs, drawn."""
+    piece: int = Field(default=1 << 24, ge=1 << 10)
+    """Bytes read at a time: a longer file is read in pieces, so that it need not fit into memory (gzip must)."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is called."""
+        return self.documents
+
+    def open(self, say: Any = None) -> Splits:
+        """Find the files and divide the text."""
+        if self.split.by:
+            raise UserError(
+                f"data.split.by cannot be {self.split.by!r} because texts have no other columns", key="data.split.by"
+            )
+        if self.split.folds and self.documents == "file":
+            raise UserError(
+                "data.split.folds needs lines or paragraphs as data.documents, not whole files",
+                hint="Choose --data.documents line or paragraph.",
+                key="data.split.folds",
+            )
+        if self.documents != "file":
+            return super().open(say)
+        named = {part: find_files(names, self.what) for part, names in self.named().items()}
+        sources = self._by_position(named.pop("train"))
+        for part, paths in named.items():
+            whole = TextPieces([(path, 0, size_of(path)) for path in paths], self.piece, self.errors)
+            if not whole.sizes:
+                raise UserError(
+                    f"the files of data.{key_of(part)} have no text: 0 bytes in all", key=f"data.{key_of(part)}"
+                )
+            sources[part] = whole
+        paths = self.paths()
+        return Splits(in_order(sources), prints(paths), self.replaced(paths))
+
+    def table(self, names: Sequence[str | Path]) -> Table:
+        """Each document of these files as a sample."""
+        paths = find_files(names, self.what)
+        return _table([text for path in paths for text in self._documents(read_text(path, self.errors))])
+
+    def aligned(self, files: Sequence[str | Path]) -> Source:
+        """Each document of other files; of lines also the empty ones."""
+        if self.documents != "line":
+            return self.read(files)
+        paths = find_files(files, self.what)
+        return Memory(_table([line for path in paths for line in read_lines(path, self.errors)]))
+
+    def _documents(self, text: str) -> list[str]:
+        if self.documents == "file":
+            return [text]
+        parts = text.split("\n") if self.documents == "line" else re.split(r"\n[ \t]*\n", text)
+        return [part.strip("\n") for part in parts if part.strip()]
+
+    def _by_position(self, paths: list[Path]) -> dict[str, Source]:
+        """Train on the beginning, choose on what follows, judge on the end."""
+        sizes, split = [size_of(path) for path in paths], self.shares()
+        total = sum(sizes)
+        shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
+        ends = {name: int(round(total * share, 6)) for name, share in shares.items()}  # 1 - 0.9 is less than 0.1
+        sources: dict[str, Source] = {}
+        start = 0
+        for name, end in ends.items():
+            part = TextPieces(_stretch(paths, sizes, start, end), self.piece, self.errors)
+            if part.sizes:
+                sources[name] = part
+            start = max(start, end)
+        if "train" not in sources:
+            raise UserError(
+                f"there is no text to train on, of {total} bytes in all", key="data.split" if total else "data.files"
+            )
+        return sources
+
+
+class TextPieces:
+    """Stretches (file, first byte, last byte) of text, read a piece at a time, cut between characters."""
+
+    def __init__(self, stretches: list[tuple[Path, int, int]], piece: int, errors: Errors = "strict") -> None:
+        self.errors = errors
+        self.pieces: list[list[tuple[Path, int, int]]] = []
+        room = 0  # left in the last piece
+        for path, start, end in stretches:
+            cuts = [_boundary(path, place) for place in range(start, end, piece)] + [_boundary(path, end)]
+            for low, high in pairwise(cuts):
+                if high <= low:
+                    continue
+                if high - low > room:  # small files share a piece, so that they are shuffled with each other
+                    self.pieces.append([])
+                    room = piece
+                self.pieces[-1].append((path, low, high))
+                room -= high - low
+        self.sizes = [len(texts) for texts in self.pieces]
+
+    def load(self, piece: int) -> Table:
+        """The texts of a piece."""
+        return _table(
+            [decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in self.pieces[piece]]
+        )
+
+
+def _table(texts: list[str]) -> Table:
+    return {"text": strings(texts)}
+
+
+def _boundary(path: Path, place: int) -> int:
+    """The first byte at `place` or after it that begins a character, or the next line."""
+    before = min(place, 1)
+    around = read_bytes(path, place - before, place + 4)
+    ahead = around[before:]
+    if around[:2] == b"\r\n" and before:
+        return place + 1  # the two bytes of a line's end stay together
+    for skip, byte in enumerate(ahead):
+        if byte & 0xC0 != 0x80:
+            return place + skip
+    return place + len(ahead) if len(ahead) < 4 else place
+
+
+def _stretch(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:
+    """The parts of the files between two places of the whole text."""
+    found, first = [], 0
+    for path, size in zip(paths, sizes):
+        low, high = max(start, first) - first, min(end, first + size) - first
+        if high > low:
+            found.append((path, low, high))
+        first += size
+    return found

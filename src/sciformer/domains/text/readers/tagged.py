@@ -1,0 +1,117 @@
+"""Words in columns, as in the CoNLL tasks: a word a line with its tag, an empty line after each sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from ....data.columns import Array, Lists, Table
+from ....data.readers.text_parts import Parts, read_lines, strings
+from ....data.source import Memory, Source, find_files
+from ....errors import UserError
+
+DOCUMENT = "-DOCSTART-"
+BLANKS = " \t\u3000"
+
+
+class Columns(Parts):
+    """Sentences of words with tags: the columns `words` and `tags` of a table, lists of as many each.
+
+    All sentences are held in memory; equal ones never come into two parts that are drawn.
+    """
+
+    what: ClassVar[str] = "files of words in columns"
+
+    words: int = Field(default=0, ge=0)
+    """Number of the column with the word, from 0."""
+    tags: int | None = Field(default=None, ge=0)
+    """Number of the column with the tag, from 0; the last unless given."""
+    comments: bool = False
+    """Lines that begin with `#` between sentences are comments, as in CoNLL-U; else `#` is a word."""
+
+    @property
+    def unit(self) -> str:
+        """What a sample is called."""
+        return "sentence"
+
+    def table(self, names: Sequence[str | Path]) -> Table:
+        """The sentences of files with their tags."""
+        return self._table(names, training=True)
+
+    def read(self, files: Sequence[str | Path]) -> Source:
+        """The sentences of other files, which may go without tags: then there is only the column `words`."""
+        return Memory(self._table(files, training=False))
+
+    def group(self, table: Table) -> Array | None:
+        """The words of a sentence."""
+        words = table["words"]
+        assert isinstance(words, Lists)
+        stops = words.lengths.cumsum()
+        return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
+
+    def _table(self, names: Sequence[str | Path], training: bool) -> Table:
+        found: dict[str, list[str]] = {"words": [], "tags": []}
+        lengths: list[int] = []
+        for path in find_files(names, self.what):
+            rows, sizes = self._rows(path)
+            width = len(rows[0]) if rows else 0
+            tags = width - 1 if self.tags is None else self.tags
+            if training and rows and (self.words >= width or tags >= width or tags == self.words):
+                raise UserError(
+                    f"{path} must have a word in column {self.words} and a tag in "
+                    f"{'the last column' if self.tags is None else f'column {tags}'}, counted from 0, "
+                    f"but has {width} column{'s' * (width != 1)}: {' '.join(rows[0])!r}",
+                    hint="Choose other columns with data.words and data.tags.",
+                    key="data.words" if self.words >= width else "data.tags",
+                    file=path,
+                )
+            place = self.words if self.words < width else 0  # of words alone
+            found["words"] += [row[place] for row in rows]
+            found["tags"] += [row[tags] for row in rows] if tags < width and tags != place else []
+            lengths += sizes
+        if found["tags"] and len(found["tags"]) != len(found["words"]):
+            raise UserError(
+                f"only {len(found['tags'])} of {len(found['words'])} words have tags",
+                hint="Either all files or no files must have tags.",
+            )
+        table = {name: Lists(strings(cells), np.array(lengths, np.int64)) for name, cells in found.items()}
+        return table if training or found["tags"] else {"words": table["words"]}
+
+    def _rows(self, path: Path) -> tuple[list[list[str]], list[int]]:
+        """The cells of every word, and the number of words in each sentence."""
+        lines = read_lines(path, self.errors)
+        filled = [line for line in lines if line.strip()]
+        tabbed = 2 * sum("\t" in line for line in filled) > len(filled)
+        rows: list[list[str]] = []
+        sizes, begun = [0], 0
+        for number, line in enumerate(lines, 1):
+            if not line.strip() or line.startswith(DOCUMENT):
+                sizes.append(0)
+                continue
+            if self.comments and not sizes[-1] and line.startswith("#"):
+                continue
+            cells = line.split("\t") if tabbed else re.split(f"[{BLANKS}]+", line.strip(BLANKS))
+            if not rows:
+                begun = number
+            elif len(cells) != len(rows[0]):
+                raise UserError(
+                    f"line {number} of {path} must have {len(rows[0])} columns, as line {begun} has, "
+                    f"not {len(cells)}: {line[:80]!r}",
+                    hint="" if self.comments or line[0] != "#" else "Comments are left out with --data.comments true.",
+                    file=path,
+                    line=number,
+                )
+            rows.append([cell.strip(BLANKS) for cell in cells])
+            sizes[-1] += 1
+            if not all(
+                rows[-1][place] for place in (self.words, -1 if self.tags is None else self.tags) if place < len(cells)
+            ):
+                raise UserError(
+                    f"line {number} of {path} must have a word and a tag, not {line[:80]!r}", file=path, line=number
+                )
+        return rows, [size for size in sizes if size]

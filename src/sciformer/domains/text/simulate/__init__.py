@@ -1,0 +1,1 @@
+"""Simulated texts: a symbol to remember, a pronoun to resolve."""

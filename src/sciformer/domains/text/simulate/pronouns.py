@@ -1,0 +1,176 @@
+"""Sentences in English and German in which «it» becomes er, sie or es, by the noun that it stands for.
+
+    i like your old dog , says the man behind the church , it is very big .
+    ich mag deinen alten hund , sagt der mann hinter der kirche , er ist sehr groß .
+
+The grammar: what somebody likes, sees or buys in the first clause is what the last clause is about, always. Between
+them may stand who says so, and where that person is: up to thirteen groups of three words. The nouns in there come from
+the same list as the one that counts, so that neither the nearest noun nor any list of words tells the answer, and none
+of them can be meant: persons are not «it», and the others only say where a person stands. An adverb in front and an
+adjective before the noun come and go, so that the noun has no fixed place. The German is right in case, gender and the
+order of words, but does not always make sense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....errors import UserError
+
+GENDERS = ("m", "f", "n")
+PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
+WORDS = 3  # of a group between the noun and the pronoun
+
+
+class Noun(NamedTuple):
+    """A noun in both languages, with its gender in German."""
+
+    en: str
+    de: str
+    gender: str
+
+
+def _pairs(text: str) -> list[tuple[str, ...]]:
+    return [tuple(word.split("/")) for word in text.split()]
+
+
+_NOUNS = {
+    "m": "dog/hund tree/baum garden/garten table/tisch chair/stuhl coat/mantel hat/hut key/schlüssel tower/turm "
+    "park/park river/fluss apple/apfel train/zug letter/brief ring/ring mountain/berg",
+    "f": "cat/katze church/kirche bridge/brücke lamp/lampe door/tür flower/blume bag/tasche clock/uhr bottle/flasche "
+    "newspaper/zeitung school/schule street/straße jacket/jacke cup/tasse guitar/gitarre island/insel",
+    "n": "house/haus book/buch car/auto picture/bild bicycle/fahrrad boat/boot ship/schiff window/fenster horse/pferd "
+    "glass/glas dress/kleid bed/bett shirt/hemd knife/messer village/dorf piano/klavier",
+}
+NOUNS = [Noun(en, de, gender) for gender, text in _NOUNS.items() for en, de in _pairs(text)]
+PERSONS = [
+    Noun(en, de, gender)
+    for gender, text in {
+        "m": "man/mann teacher/lehrer baker/bäcker son/sohn",
+        "f": "woman/frau singer/sängerin aunt/tante daughter/tochter",
+        "n": "child/kind girl/mädchen",
+    }.items()
+    for en, de in _pairs(text)
+]
+# English, German and the person of the verb: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
+SUBJECTS = [("i", "ich", 0), ("you", "du", 1), ("he", "er", 2), ("she", "sie", 2), ("we", "wir", 3), ("they", "sie", 3)]
+SUBJECTS += [("anna", "anna", 2), ("peter", "peter", 2)]
+# English for I and he, German for ich, du, er, wir.
+VERBS = _pairs(
+    "like/likes/mag/magst/mag/mögen love/loves/liebe/liebst/liebt/lieben see/sees/sehe/siehst/sieht/sehen "
+    "know/knows/kenne/kennst/kennt/kennen buy/buys/kaufe/kaufst/kauft/kaufen "
+    "need/needs/brauche/brauchst/braucht/brauchen find/finds/finde/findest/findet/finden "
+    "paint/paints/male/malst/malt/malen have/has/habe/hast/hat/haben sell/sells/verkaufe/verkaufst/verkauft/verkaufen"
+)
+# English, and German before a masculine, feminine and neuter noun in the accusative.
+DETERMINERS = _pairs(
+    "my/meinen/meine/mein your/deinen/deine/dein his/seinen/seine/sein her/ihren/ihre/ihr our/unseren/unsere/unser "
+    "a/einen/eine/ein the/den/die/das this/diesen/diese/dieses"
+)
+STRONG = ("the", "this")  # they show the gender themselves, so that an adjective need not
+ADVERBS = _pairs("today/heute often/oft now/jetzt here/hier")
+ADJECTIVES = _pairs("old/alt new/neu small/klein red/rot green/grün white/weiß black/schwarz round/rund")
+PREDICATES = _pairs(
+    "great/toll big/groß beautiful/schön good/gut expensive/teuer heavy/schwer famous/berühmt wonderful/wunderbar "
+    "strange/seltsam important/wichtig"
+)
+DEGREES = _pairs("very/sehr really/wirklich")
+JOINTS = [("", ""), ("and", "und"), ("because", "weil")]
+PREPOSITIONS = _pairs("behind/hinter beside/neben under/unter with/mit on/auf before/vor")
+NOMINATIVE = {"m": "der", "f": "die", "n": "das"}
+DATIVE = {"m": "dem", "f": "der", "n": "dem"}
+
+
+class Sentence(NamedTuple):
+    """A sentence in both languages, and what is to be known of it."""
+
+    en: list[str]
+    de: list[str]
+    noun: Noun  # what «it» stands for
+    nearest: str  # the last noun before «it»; without any, what is said of it
+    distance: int
+
+
+def adjective(stem: str, determiner: str, gender: str) -> str:
+    """An adjective before a noun in the accusative."""
+    return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG else "es"}[gender]
+
+
+def sentence(groups: int, chance: np.random.Generator) -> Sentence:
+    """One sentence, with so many groups of three words between the noun and «it»."""
+    drawn = iter(chance.random(16 + 2 * groups).tolist())
+
+    def one(of: Sequence[Any]) -> Any:
+        return of[int(next(drawn) * len(of))]
+
+    def maybe(of: Sequence[Any]) -> Any:
+        return one(of) if next(drawn) < 0.5 else None
+
+    noun: Noun = one(NOUNS)
+    subject, verb, determiner, said = one(SUBJECTS), one(VERBS), one(DETERMINERS), one(PREDICATES)
+    adverb, attribute, degree = maybe(ADVERBS), maybe(ADJECTIVES), maybe(DEGREES)
+    place = GENDERS.index(noun.gender)
+    en = [subject[0], verb[1] if subject[2] == 2 else verb[0], determiner[0]]
+    de = [subject[1], verb[2 + subject[2]]]
+    if adverb:  # the verb stays in the second place
+        en, de = [adverb[0], *en], [adverb[1], *de[::-1]]
+    de.append(determiner[1 + place])
+    if attribute:
+        en.append(attribute[0])
+        de.append(adjective(attribute[1], determiner[0], noun.gender))
+    en, de, nearest = [*en, noun.en], [*de, noun.de], ""
+    for group in range(groups):
+        if not group:
+            other = one(PERSONS)
+            en += [",", "says", "the", other.en]
+            de += [",", "sagt", NOMINATIVE[other.gender], other.de]
+            continue
+        other, where = one(NOUNS), one(PREPOSITIONS)
+        en += [where[0], "the", other.en]
+        de += [where[1], DATIVE[other.gender], other.de]
+        nearest = other.en
+    joint, was = one(JOINTS), one([("is", "ist"), ("was", "war")])
+    more = [[degree[side]] if degree else [] for side in (0, 1)]
+    en += [",", *([joint[0]] if joint[0] else []), "it", was[0], *more[0], said[0], "."]
+    de += [",", *([joint[1]] if joint[1] else []), PRONOUNS[noun.gender]]
+    de += [*more[1], said[1], was[1], "."] if joint[0] == "because" else [was[1], *more[1], said[1], "."]
+    return Sentence(en, de, noun, nearest or said[0], WORDS * groups)
+
+
+def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Sentences as columns `en` and `de`, with their `distance` in words (0, 3, 6, ... alike often) and more.
+
+    pronoun   er, sie or es
+    place     of the pronoun among the words of the German sentence, from 0
+    noun      what it stands for, in English
+    pair      that noun and the last one before «it» (what is said of it, where there is none): what is kept together
+              when the sentences are divided
+    """
+    if number < 0 or farthest < 0:
+        raise UserError(f"number and farthest must be 0 or more, not {number} and {farthest}")
+    chance = np.random.default_rng(seed)
+    found = [sentence(int(groups), chance) for groups in chance.integers(farthest // WORDS + 1, size=number)]
+    answers = [PRONOUNS[one.noun.gender] for one in found]
+    return {
+        "en": _texts([" ".join(one.en) for one in found]),
+        "de": _texts([" ".join(one.de) for one in found]),
+        "distance": np.array([one.distance for one in found], np.int64),
+        "pronoun": np.array(answers, "U3"),
+        "place": np.array([_last(one.de, answer) for one, answer in zip(found, answers)], np.int64),
+        "noun": np.array([one.noun.en for one in found], str),
+        "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
+    }
+
+
+def _last(words: list[str], word: str) -> int:
+    return len(words) - 1 - words[::-1].index(word)
+
+
+def _texts(texts: list[str]) -> NDArray[Any]:
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return column

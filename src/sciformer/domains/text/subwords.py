@@ -1,0 +1,410 @@
+"""Subwords, through the package `tokenizers`: learned from texts, or read from a tokenizer.json of Hugging Face."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import UserError
+from .unigram import learn_pieces
+from .vocabulary import SHOWN, Array, Coder, Encoded, Names
+
+FILE = "tokenizer.json"
+AT_ONCE, LONG = 1000, 1 << 18  # texts that are encoded together, at most, and letters
+BEFORE_LINES = {"Regex": r"\A (?=[\n\r\t])"}  # the blank before a text that begins with a new line
+THREADS = "TOKENIZERS_PARALLELISM"
+_OURS: set[str] = set()  # what was set here and not by the user
+USUAL = {  # names of special tokens in files of others, by their role; the first that is there counts
+    "padding": ("[PAD]", "<pad>", "<|padding|>", "<|pad|>"),
+    "unknown": ("[UNK]", "<unk>"),
+    "begin": ("[CLS]", "<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
+    "end": ("[SEP]", "</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
+    "mask": ("[MASK]", "<mask>"),
+    "separator": ("<sep>", "[SEP]", "</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>"),
+}
+
+
+def package() -> Any:
+    """The package itself."""
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UserError(
+            "the package `tokenizers`, for subwords, is not installed",
+            hint="Install it: pip install 'sciformer[text]'",
+        ) from error
+    return tokenizers
+
+
+class Subwords(Coder):
+    """A tokenizer at work. Begin and end are not its business: what its file adds to a text by itself is left out."""
+
+    def __init__(self, text: str, names: Names, learned: bool) -> None:
+        """From the text of a tokenizer.json; of a `learned` one, the names of special tokens mean nothing in texts."""
+        self.text, self.learned = text, learned
+        try:
+            self.tokenizer = package().Tokenizer.from_str(text)
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"the tokenizer cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer"
+            ) from error
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        self.tokenizer.encode_special_tokens = learned
+        self.numbers: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
+        self.size = max(self.numbers.values(), default=-1) + 1
+        added = self.tokenizer.get_added_tokens_decoder()
+        self.names = {number: token.content for number, token in added.items() if token.special}
+        self.specials = self._roles(dict(names), {token.content: number for number, token in added.items()}, text)
+
+    def _roles(self, names: dict[str, str], added: dict[str, int], text: str) -> dict[str, int]:
+        roles = {}
+        for role, usual in USUAL.items():
+            if role in names:
+                if names[role] not in self.numbers:
+                    raise UserError(
+                        f"the {role} token {names[role]!r} is not in the vocabulary",
+                        hint="See tokens.special.",
+                        key=f"tokens.special.{role}",
+                    )
+                roles[role] = self.numbers[names[role]]
+            elif found := [name for name in usual if name in added]:
+                roles[role] = added[found[0]]
+        if "unknown" not in roles:
+            model = json.loads(text)["model"]
+            if (name := model.get("unk_token")) in self.numbers:
+                roles["unknown"] = self.numbers[name]
+            elif (number := model.get("unk_id")) is not None:
+                roles["unknown"] = number
+        return roles
+
+    @cached_property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text: those that are there and are no special tokens."""
+        found = np.zeros(self.size, bool)
+        found[list(self.numbers.values())] = True
+        found[[*self.specials.values(), *self.names]] = False
+        return found
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """Many texts at once are encoded by all cores."""
+        return self._encoded(list(texts), False)
+
+    def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
+        """Each word as if it stood alone between blanks; of one that the rules leave nothing of, there is no token."""
+        return self._encoded([list(words) for words in texts], True)
+
+    def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
+        """A text takes two hundred times its room while it is encoded: long ones go in parts."""
+        parts = [cut(text) if not split and len(text) > LONG and self.cuts else [text] for text in texts]
+        made = self._some(self.tokenizer, [first for first, *_ in parts], split)
+        for number, (_, *rest) in enumerate(parts):
+            if rest:
+                made[number] = _joined([made[number], *self._some(self.onward, rest)])
+        return made
+
+    def _some(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
+        made: list[Encoded] = []
+        for part in batches(texts):
+            try:
+                with threads():
+                    encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
+            except Exception as error:  # the package knows no other kind
+                raise UserError(
+                    f"the tokenizer cannot read a text: {error}",
+                    hint="Mend its file: what it does not know needs a token for the unknown, in its vocabulary.",
+                    key="tokens.tokenizer",
+                ) from error
+            for one in encoded:
+                word = [-1 if number is None else number for number in one.word_ids]
+                made.append((np.array(one.ids, np.int32), np.array(word, np.int32)))
+        return made
+
+    @cached_property
+    def onward(self) -> Any:
+        """The tokenizer for a text that goes on: no blank is put before it."""
+        rules = json.loads(self.text)
+        steps = (rules.get("normalizer") or {}).get("normalizers", [])
+        steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != BEFORE_LINES]
+        made = package().Tokenizer.from_str(json.dumps(rules))
+        made.no_truncation()
+        made.no_padding()
+        made.encode_special_tokens = self.learned
+        return made
+
+    @cached_property
+    def cuts(self) -> bool:
+        """Whether a text may be cut before a blank, so that both parts together give what the whole does."""
+        probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
+        found = []
+        for pair in probes:
+            coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
+            first, rest, whole = (coder.encode(text, add_special_tokens=False).ids for coder, text in coders)
+            found.append(first + rest == whole)
+        return all(found)
+
+    def decode(self, ids: Array) -> str:
+        """The pieces put together again."""
+        inside = (ids >= 0) & (ids < self.size)  # what is beyond the vocabulary is padding of it
+        kept = ids[inside]
+        kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
+        text: str = self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
+        return text
+
+    def shown(self, ids: Array, word: Array | None) -> list[str]:
+        """The pieces without marks of blanks; one that goes on with a word has a dot before it, or its own sign."""
+        special = {*self.specials.values(), *self.names}
+        found = []
+        for place, number in enumerate(ids.tolist()):
+            name = self.tokenizer.id_to_token(number) or ""  # of padding of the vocabulary, nothing
+            if name and number not in special:
+                goes_on = word is not None and place > 0 and word[place] == word[place - 1] >= 0
+                name = self._piece(number, name, goes_on)
+            found.append(name)
+        return found
+
+    def _piece(self, number: int, name: str, goes_on: bool) -> str:
+        text = self.tokenizer.decode([number], skip_special_tokens=False)
+        if "\ufffd" in text:  # a part of a character
+            return name
+        text = text.removeprefix(" ") or " "
+        text = "".join(SHOWN.get(letter, letter) for letter in text)
+        return text if not goes_on or text.startswith("##") else "·" + text
+
+
+@lru_cache(maxsize=8)
+def subwords(text: str, names: Names, learned: bool) -> Subwords:
+    """The coder behind the text of a tokenizer.json."""
+    return Subwords(text, names, learned)
+
+
+def file_text(name: str | Path) -> str:
+    """The text of a tokenizer.json, or of the one in a folder."""
+    path = Path(name).expanduser()
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"{path} cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer", file=path
+        ) from error
+
+
+def cut(text: str) -> list[str]:
+    """A long text in parts; all but the first begin with a blank, and follow on something else."""
+    found, start = [], 0
+    while len(text) - start > LONG:
+        stop = text.find(" ", start + LONG)
+        while stop > 0 and text[stop - 1].isspace():
+            stop = text.find(" ", stop + 1)
+        if stop < 0:
+            break
+        found.append(text[start:stop])
+        start = stop
+    return [*found, text[start:]]
+
+
+def _joined(parts: list[Encoded]) -> Encoded:
+    """Encoded parts of a text as one; their words are counted on."""
+    ids, words, count = [], [], 0
+    for found, word in parts:
+        assert word is not None
+        ids.append(found)
+        words.append(np.where(word < 0, -1, word + count))
+        count += int(word.max(initial=-1)) + 1
+    return np.concatenate(ids), np.concatenate(words).astype(np.int32)
+
+
+def batches(texts: list[Any]) -> Iterator[list[Any]]:
+    """Some texts at a time, fewer of long ones."""
+    found: list[Any] = []
+    letters = 0
+    for text in texts:
+        found.append(text)
+        letters += len(text)
+        if len(found) >= AT_ONCE or letters > LONG:
+            yield found
+            found, letters = [], 0
+    if found:
+        yield found
+
+
+@contextmanager
+def threads() -> Iterator[None]:
+    """All cores for a while; never in a worker, whose parent had threads that it has not."""
+    if THREADS in os.environ and not _OURS:
+        yield
+        return
+    _OURS.add(THREADS)
+    os.environ[THREADS] = "true" if multiprocessing.parent_process() is None else "false"
+    try:
+        yield
+    finally:
+        os.environ[THREADS] = "false"  # said, not left open: a fork would warn about it
+
+
+def exported(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> str:
+    """The text of a tokenizer.json that does the same; the special tokens of `frame` are put around each text."""
+    library = package()
+    if isinstance(coder, Subwords):
+        if not coder.learned:
+            return coder.text
+        made = library.Tokenizer.from_str(coder.text)
+    else:
+        made = library.Tokenizer.from_str(json.dumps(_whole(coder, lower, normal)))
+    if frame:
+        names = {role: (made.id_to_token(number), number) for role, number in frame.items()}
+        single = [
+            names[role][0] if role in names else role for role in ("begin", "$A", "end") if role in {"$A", *names}
+        ]
+        made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=list(names.values()))
+    text: str = made.to_str(pretty=True)
+    return text
+
+
+def _whole(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
+    """A vocabulary without subwords in the form of a tokenizer.json."""
+    described = coder.described()
+    names = {number: name for name, number in described["model"]["vocab"].items()}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    added = [{"id": number, "content": names[number], **flags} for number in sorted(set(coder.specials.values()))]
+    steps = ([] if normal == "none" else [{"type": normal.upper()}]) + ([{"type": "Lowercase"}] if lower else [])
+    whole: dict[str, Any] = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
+    whole |= {"normalizer": {"type": "Sequence", "normalizers": steps} if steps else None}
+    return whole | {"pre_tokenizer": None, "post_processor": None, "decoder": None} | described
+
+
+# Subwords learned from texts: the same texts always give the same vocabulary
+
+
+Texts = Iterator[list[str]]
+LETTERS = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
+
+
+def learn(
+    unit: str, texts: Iterable[list[str]], size: int, minimum: int, names: Names, lower: bool, normal: str
+) -> str:
+    """A tokenizer of at most `size` tokens, as the text of its tokenizer.json; its special tokens have these names.
+
+    texts    in pieces, read once
+    minimum  what is seen less often than this, or than twice, is not joined
+    """
+    special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
+    made = _rules(unit, lower, normal, unknown)
+    learner = {"bpe": _byte_pairs, "wordpiece": _word_pieces, "unigram": _unigram}[unit]
+    with threads():
+        learner(made, _counted(texts), size, max(2, minimum), special, unknown)
+    made.add_special_tokens(special)
+    text: str = made.to_str()
+    return text
+
+
+def _counted(texts: Iterable[list[str]]) -> Texts:
+    """The texts, of which there must be some, in parts that are not long."""
+    letters = 0
+    for some in texts:
+        letters += sum(len(text.strip()) for text in some)
+        yield [part for text in some for part in cut(text)]
+    if not letters:
+        raise UserError("there is no text to train on")
+
+
+def _byte_pairs(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
+    library = package()
+    letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+    _room(size, len(letters) + len(special), "all bytes")
+    trainer = library.trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=minimum,
+        initial_alphabet=letters,
+        special_tokens=special,
+        show_progress=False,
+    )
+    made.train_from_iterator(texts, trainer)
+
+
+def _word_pieces(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
+    library = package()
+    counts = _words(made, texts)
+    letters: Counter[str] = Counter()
+    for word, times in counts.items():
+        for letter in word:
+            letters[letter] += times
+    kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:LETTERS])
+    words = sorted(word for word in counts if kept.issuperset(word))
+    inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
+    _room(size, len(special) + len(kept) + len(inner), "all letters")
+    trainer = library.trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
+    )
+    trained = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
+    trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
+    model = json.loads(trained.to_str())["model"]
+    made.model = library.models.WordPiece(model["vocab"], unk_token=unknown)
+
+
+def _unigram(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
+    library = package()
+    # The other special tokens come after the pieces, for what is among those is also found in texts.
+    pieces = learn_pieces(_words(made, texts), max(1, size - len(special)))
+    made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
+
+
+def _words(made: Any, texts: Texts) -> Counter[str]:
+    """How often each word is there, by the rules of a tokenizer."""
+    counts: Counter[str] = Counter()
+    for some in texts:
+        for text in some:
+            normal = text if made.normalizer is None else made.normalizer.normalize_str(text)
+            counts.update(word for word, _ in made.pre_tokenizer.pre_tokenize_str(normal))
+    return counts
+
+
+def _room(size: int, least: int, what: str) -> None:
+    if size < least:
+        raise UserError(
+            f"tokens.vocabulary must be {least} or more to hold {what}, not {size}", key="tokens.vocabulary"
+        )
+
+
+def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:
+    """A tokenizer with its rules, but no vocabulary."""
+    library = package()
+    steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
+    steps += [library.normalizers.Lowercase()] if lower else []
+    if unit == "wordpiece":
+        made = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
+        steps += [library.normalizers.BertNormalizer(strip_accents=False, lowercase=False)]
+        made.pre_tokenizer = library.pre_tokenizers.BertPreTokenizer()
+        made.decoder = library.decoders.WordPiece(prefix="##")
+    else:
+        # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
+        steps += [
+            library.normalizers.Prepend(" "),
+            library.normalizers.Replace(library.Regex(BEFORE_LINES["Regex"]), ""),
+        ]
+        made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())
+        if unit == "bpe":
+            made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)
+            decoder = library.decoders.ByteLevel()
+        else:
+            lines = library.pre_tokenizers.Split("\n", "isolated")
+            blanks = library.pre_tokenizers.Metaspace(prepend_scheme="never")
+            made.pre_tokenizer = library.pre_tokenizers.Sequence([lines, blanks])
+            decoder = library.decoders.Metaspace(prepend_scheme="never")
+        made.decoder = library.decoders.Sequence([decoder, library.decoders.Fuse(), library.decoders.Strip(" ", 1, 0)])
+    if steps:
+        made.normalizer = library.normalizers.Sequence(steps)
+    return made

@@ -1,0 +1,403 @@
+"""Text: a token is a character, a byte, a word or a part of one; where it stands in the line is where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from matplotlib.axes import Axes
+from pydantic import Field
+from torch import nn
+
+from ...data.batch import Batch, Stream
+from ...data.columns import Lists, Table
+from ...data.random import Chance
+from ...errors import UserError, one_of
+from ...tokens.base import Array, Readout, Tokens
+from . import vocabulary
+from .layers import TextEmbedding, TextReadout
+from .vocabulary import SPECIAL, Coder, Encoded, Names
+
+LEARNED = 10_000  # subwords, unless a number is given
+SUBWORDS = ("bpe", "wordpiece", "unigram")
+
+
+class Text(Tokens):
+    """Characters, bytes, words or subwords of text."""
+
+    hides: ClassVar[tuple[str, ...]] = ("ids",)
+    aside: ClassVar[tuple[str, ...]] = ("word", "part")
+    free: ClassVar[tuple[str, ...]] = ("column", "learn", "begin", "end", "context", "step", "tie", "bias", "join")
+    stand_in: ClassVar[bool] = False
+    writes_text: ClassVar[bool] = True
+
+    unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
+    """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
+    between blanks; bpe (byte pairs), wordpiece (BERT), unigram (SentencePiece): parts of words, learned."""
+    column: str | list[str] = "text"
+    """The column of the data that holds the text; of several, one stands after the other with a separator between."""
+    learn: list[str] = Field(default_factory=list)
+    """Columns whose text the vocabulary is learned from; its own unless given. Two streams with the same `learn` have
+    one vocabulary."""
+    vocabulary: int | None = Field(default=None, ge=1)
+    """Words: keep so many, the most frequent. Subwords: learn so many, 10,000 unless given; special tokens count.
+    Characters, bytes and a given tokenizer: pad the vocabulary to so many (a multiple of 64 is fast on a GPU)."""
+    minimum: int = Field(default=1, ge=1)
+    """Words seen less often than this are unknown; subwords seen less often, or once, are not joined."""
+    begin: bool = False
+    """Put a special token before each text."""
+    end: bool = False
+    """Put a special token after each text."""
+    lines: bool = False
+    """Words: the end of each line is a token too, the special one for the end (as WikiText is counted)."""
+    join: bool = False
+    """Lay all texts end to end and cut windows across them (GPT-2); with `end` a token parts them. Unset: every text
+    has windows of its own, so that no token sees another text."""
+    lower: bool = False
+    """Make all letters small."""
+    normal: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode's normal form for characters that can be written in two ways."""
+    tokenizer: str = ""
+    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `normal` are then its own."""
+    special: dict[str, str] = Field(default_factory=dict)
+    """Other names of special tokens, by role: padding, unknown, begin, end, mask, separator."""
+    context: int = Field(default=256, ge=1)
+    """The most tokens the model sees at once; text is cut into windows of that length."""
+    step: int | None = Field(default=None, ge=1)
+    """How many tokens apart the windows of the training begin; 1 (anywhere) unless given, end to end in large texts."""
+    tie: bool = True
+    """Use the embedding also as the last layer."""
+    bias: bool = False
+    """Add a bias for each token in the last layer (BERT)."""
+    scale: bool = False
+    """Multiply the embedding by the root of its width (the Transformer of 2017)."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+        """The column or columns."""
+        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
+
+    # The vocabulary
+
+    def fit(self, tables: Iterable[Table]) -> None:
+        """Learn the vocabulary."""
+        if self.tokenizer:
+            self._read()
+        elif self.unit in SUBWORDS:
+            from .subwords import learn
+
+            sound = ([vocabulary.sound(text) for text in some] for some in self._learned_from(tables))
+            size, names = self.vocabulary or LEARNED, self._names
+            self.state["tokenizer"] = learn(self.unit, sound, size, self.minimum, names, self.lower, self.normal)
+        elif self.unit == "words":
+            lists = self._split_from(tables)
+            special = {name for _, name in self._names}
+            words = vocabulary.common(lists, self.vocabulary, self.minimum, special)
+            self.state["words"] = "\n".join(words)
+        elif self.unit == "characters":
+            texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
+            self.state["characters"] = vocabulary.alphabet(texts)
+
+    def _learned_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
+        for table in tables:
+            for name in self.learn or self.reads:
+                texts, split = texts_of(table, name)
+                yield [" ".join(words) for words in texts] if split else texts
+
+    def _split_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
+        """The words of texts; of those that are split already, blanks inside a word part nothing («1 000»)."""
+        for table in tables:
+            for name in self.learn or self.reads:
+                texts, split = texts_of(table, name)
+                for text in texts:
+                    yield [self._sound(word) for word in text] if split else self._sound(text).split()
+
+    def _read(self) -> None:
+        from .subwords import file_text
+
+        if self.lower or self.normal != "none":
+            given = "tokens.lower" if self.lower else "tokens.normal"
+            raise UserError(
+                f"{given} cannot be set beside tokens.tokenizer, because a tokenizer.json has its own rules for case "
+                "and form",
+                key=given,
+                file=self.tokenizer,
+            )
+        self.state["tokenizer"] = file_text(self.tokenizer)
+        if not self.writable.any():
+            raise UserError(
+                f"{self.tokenizer} has no token that stands for text in its vocabulary",
+                key="tokens.tokenizer",
+                file=self.tokenizer,
+            )
+
+    def located(self) -> Self:
+        """The same with an absolute name of its file."""
+        if not self.tokenizer:
+            return self
+        return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
+
+    def alike(self, other: Tokens) -> bool:
+        """Whether both learn the same vocabulary from the same columns."""
+        return isinstance(other, Text) and self._lesson == other._lesson
+
+    @property
+    def _lesson(self) -> tuple[Any, ...]:
+        """All that a vocabulary depends on."""
+        columns = tuple(sorted(set(self.learn or self.reads)))
+        rules = (self.lower, self.normal, self._names, self.vocabulary, self.minimum)
+        own = () if self.tokenizer or self.unit == "bytes" else columns
+        return (self.unit, self.tokenizer, own, self._framed, *rules)
+
+    @property
+    def _framed(self) -> bool:
+        """Whether characters and bytes have tokens that part texts; all other units do."""
+        letters = self.unit in ("characters", "bytes") and not self.tokenizer
+        return not letters or bool(self.begin or self.end or self.learn or len(self.reads) > 1)
+
+    @property
+    def _names(self) -> Names:
+        for role in self.special:
+            one_of("a role of a special token in tokens.special", role, SPECIAL, key="tokens.special")
+        return tuple((SPECIAL | self.special).items())
+
+    @property
+    def coder(self) -> Coder:
+        """The vocabulary at work."""
+        if self.tokenizer or self.unit in SUBWORDS:
+            from .subwords import subwords
+
+            names = tuple(self.special.items()) if self.tokenizer else self._names
+            return subwords(self._learned("tokenizer"), names, not self.tokenizer)
+        if self.unit == "words":
+            return vocabulary.words(self._learned("words"), self._names, self.lines)
+        characters = None if self.unit == "bytes" else self._learned("characters")
+        return vocabulary.letters(characters, self._framed, self._names)
+
+    def _learned(self, what: str) -> str:
+        if what not in self.state:
+            raise UserError(
+                "the tokens have no vocabulary yet, because they have not been fitted on a text",
+                hint="Call fit, or load a run.",
+            )
+        return str(self.state[what])
+
+    @property
+    def size(self) -> int:
+        """The number of different tokens, with those that have a special meaning."""
+        least = self.coder.size
+        if self.vocabulary is None or (not self.tokenizer and self.unit not in ("characters", "bytes")):
+            return least
+        if self.vocabulary < least:
+            raise UserError(
+                f"tokens.vocabulary must be {least} or more to hold the tokens of the text, not {self.vocabulary}",
+                key="tokens.vocabulary",
+            )
+        return self.vocabulary
+
+    @property
+    def specials(self) -> dict[str, int]:
+        """The ids of special tokens by their role; only those that there are."""
+        return dict(self.coder.specials)
+
+    @property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text."""
+        return np.pad(self.coder.writable, (0, self.size - self.coder.size))
+
+    @property
+    def known(self) -> int:
+        """The number of ids that stand for text; of characters and bytes they come first."""
+        return int(self.coder.writable.sum())
+
+    @property
+    def mask(self) -> int:
+        """The id of a hidden token."""
+        return self._special("mask")
+
+    def _special(self, role: str) -> int:
+        found = self.coder.specials
+        if role not in found:
+            there = f"its special tokens are {', '.join(found)}" if found else "it has no special tokens"
+            raise UserError(
+                f"the vocabulary has no {role} token; {there}",
+                hint=f"Name it: tokens.special.{role}",
+                key=f"tokens.special.{role}",
+            )
+        return found[role]
+
+    def save(self, path: str | Path) -> None:
+        """Write the vocabulary as a tokenizer.json of Hugging Face."""
+        Path(path).write_text(self._exported(path), "utf-8")
+
+    def export_files(self) -> dict[str, str]:
+        """The vocabulary as a tokenizer.json."""
+        from .subwords import FILE
+
+        return {FILE: self._exported()}
+
+    def _exported(self, path: str | Path | None = None) -> str:
+        from .subwords import exported
+
+        if self.lines:
+            raise UserError(
+                "a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines", file=path
+            )
+        frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
+        return exported(self.coder, frame, self.lower, self.normal)
+
+    # From a text to tokens and back
+
+    @property
+    def joins(self) -> bool:
+        """Whether windows reach over the ends of texts."""
+        return self.join
+
+    def has_marker(self, role: str) -> bool:
+        """Whether `begin` or `end` is set."""
+        return {"begin": self.begin, "end": self.end}.get(role, True)
+
+    @property
+    def window(self) -> int:
+        """The context."""
+        return self.context
+
+    @property
+    def stride(self) -> int | None:
+        """How far apart windows begin."""
+        return self.step
+
+    def _sound(self, text: str) -> str:
+        """A text as the vocabulary takes it; a tokenizer has rules of its own for the rest."""
+        if self.tokenizer or self.unit in SUBWORDS:
+            return vocabulary.sound(text)
+        return vocabulary.sound(text, self.normal, self.lower)
+
+    def encode(self, text: str) -> Array:
+        """The ids of a text, without begin and end; what was never seen becomes the unknown token."""
+        return self.coder.encode([self._sound(text)])[0][0]
+
+    def encode_words(self, words: list[str]) -> tuple[Array, Array]:
+        """The ids of a text that is split into words already, and the number of the word of each."""
+        ids, word = self.coder.encode_words([[self._sound(one) for one in words]])[0]
+        return ids, np.full(len(ids), -1, np.int32) if word is None else word
+
+    def decode(self, ids: Any) -> str:
+        """The text of ids; special tokens have none, but the unknown one is shown."""
+        return self.coder.decode(np.asarray(ids, np.int64).reshape(-1))
+
+    def tokenize(self, table: Table) -> Stream:
+        """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
+        texts = [self._encoded(*texts_of(table, name)) for name in self.reads]
+        rows = len(texts[0])
+        runs = [self._run("begin", rows, 0)] if self.begin else []
+        for number, found in enumerate(texts):
+            runs += [self._run("separator", rows, number - 1)] if number else []
+            runs.append(run_of(found, number))
+        runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
+        stream = joined(runs)
+        made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
+        return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
+
+    def _run(self, role: str, rows: int, part: int) -> Stream:
+        """A special token for each row."""
+        one = np.array([self._special(role)], np.int32)
+        return run_of([(one, None)] * rows, part)
+
+    def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
+        if split:
+            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
+        return self.coder.encode([self._sound(text) for text in texts])
+
+    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+        """The hidden token has an id of its own."""
+        return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
+
+    def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
+        """Random tokens that stand for text."""
+        ids = np.flatnonzero(self.coder.writable).astype(np.int32)
+        random = ids[chance.integers("noise", len(ids), stream.lengths)]
+        return {"ids": np.where(tokens, random, stream.columns["ids"])}
+
+    def hideable(self, stream: Stream) -> Array:
+        """Tokens that stand for text, or for some that is unknown."""
+        may = self.writable
+        if "unknown" in self.coder.specials:
+            may[self.coder.specials["unknown"]] = True
+        return may[stream.columns["ids"]]
+
+    # Into the model and back
+
+    def embedding(self, dim: int) -> nn.Module:
+        """A learned vector for each token."""
+        return TextEmbedding(self.size, dim, self.scale)
+
+    def readout(self, dim: int, embedding: nn.Module) -> Readout:
+        """Probabilities of tokens: softmax(W h + b), where W may be the embedding, and b zero."""
+        return TextReadout(self.size, dim, embedding if self.tie else None, self.bias)
+
+    # For a person to look at
+
+    def words(self, stream: Stream) -> list[str]:
+        """The tokens in a form that can be read."""
+        return self.coder.shown(stream.columns["ids"], stream.columns.get("word"))
+
+    def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
+        """The text in lines, each token on a ground as dark as its weight."""
+        from .draw import write_lines
+
+        stream = sample.stream
+        write_lines(axes, self.words(stream), weights, cells=not self.coder.words)
+
+
+def as_table(texts: list[str]) -> Table:
+    """A table of texts, one sample each."""
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return {"text": column}
+
+
+# Texts of a table: how they are found in it, and how encoded ones become a stream
+
+
+def run_of(texts: list[Encoded], part: int) -> Stream:
+    """Encoded texts end to end."""
+    ids = [found for found, _ in texts]
+    word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
+    lengths = np.array([len(found) for found in ids], np.int64)
+    flat = {"ids": _flat(ids), "word": _flat(word), "part": np.full(int(lengths.sum()), part, np.int32)}
+    return Stream(flat, lengths)
+
+
+def joined(runs: list[Stream]) -> Stream:
+    """The rows of all runs one after the other; words are counted on from run to run."""
+    lengths = np.array([run.lengths for run in runs]).sum(0)
+    place = lengths.cumsum() - lengths
+    made = {name: np.empty(int(lengths.sum()), np.int32) for name in ("ids", "word", "part")}
+    words = np.zeros(len(lengths), np.int32)
+    for run in runs:
+        index = place[run.sample] + run.position
+        word = run.columns["word"]
+        counted = np.where(word < 0, -1, word + words[run.sample])
+        for name, column in {**run.columns, "word": counted}.items():
+            made[name][index] = column
+        np.maximum.at(words, run.sample, counted + 1)
+        place = place + run.lengths
+    return Stream(made, lengths)
+
+
+def _flat(parts: list[Array]) -> Array:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+
+
+def texts_of(table: Table, name: str) -> tuple[list[Any], bool]:
+    """The texts of a column, and whether they are lists of words instead."""
+    if name not in table:
+        raise UserError(f"column `{name}` is missing; the columns are {', '.join(table)}")
+    column = table[name]
+    if not isinstance(column, Lists):
+        return [str(text) for text in column], False
+    words, stops = [str(word) for word in column.values], column.lengths.cumsum().tolist()
+    return [words[stop - length : stop] for stop, length in zip(stops, column.lengths.tolist())], True

@@ -1,0 +1,245 @@
+"""From text to numbers and back: what every unit of text can do, and the units that need no other package."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import UserError
+
+Array = NDArray[Any]
+Encoded = tuple[Array, Array | None]
+"""The ids of a text, and the number of the word that each belongs to, where there are words."""
+Names = tuple[tuple[str, str], ...]
+"""(role, name) of the special tokens, in the order of their ids."""
+
+UNKNOWN, MASK = "\ufffd", "\ufffc"  # the characters Unicode has for «unreadable» and «something stands here»
+SPECIAL = {
+    "padding": "<pad>",
+    "unknown": "<unk>",
+    "begin": "<s>",
+    "end": "</s>",
+    "mask": "<mask>",
+    "separator": "<sep>",
+}
+SHOWN = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+
+
+class Coder:
+    """A vocabulary at work. Its ids run from 0 to `size` - 1; `specials` are those with a role."""
+
+    size: int
+    specials: dict[str, int]
+    words: bool = True  # whether tokens belong to words
+
+    @cached_property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text."""
+        found = np.ones(self.size, bool)
+        found[list(self.specials.values())] = False
+        return found
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """The ids of texts."""
+        raise NotImplementedError
+
+    def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
+        """The ids of texts that are split into words already."""
+        raise NotImplementedError
+
+    def decode(self, ids: Array) -> str:
+        """The text of ids; special tokens have none, but the unknown one is shown."""
+        raise NotImplementedError
+
+    def shown(self, ids: Array, word: Array | None) -> list[str]:
+        """Each token in a form that can be read."""
+        raise NotImplementedError
+
+    def described(self) -> dict[str, Any]:
+        """The same vocabulary as a Hugging Face tokenizer.json has it."""
+        raise NotImplementedError
+
+
+class Letters(Coder):
+    """Characters, or bytes: their special tokens come last. All can hide a token, those `framed` also part texts."""
+
+    words = False
+
+    def __init__(self, characters: str | None, framed: bool, names: Mapping[str, str]) -> None:
+        """`characters` in the order of their numbers; None: the 256 bytes of UTF-8."""
+        self.characters, self.names = characters, names
+        self.known = 256 if characters is None else len(characters)
+        roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
+        self.specials = {role: self.known + i for i, role in enumerate(roles)}
+        self.size = self.known + len(roles)
+        self.points = np.array([ord(character) for character in characters or ""], np.uint32)
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """One id for each character or byte."""
+        return [(self._ids(text), None) for text in texts]
+
+    def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
+        """The words with blanks between them."""
+        return self.encode([" ".join(words) for words in texts])
+
+    def _ids(self, text: str) -> Array:
+        if self.characters is None:
+            return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+        points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+        place = np.searchsorted(self.points, points)
+        seen = np.append(self.points, np.uint32(0xFFFFFFFF))[place] == points  # no character has that number
+        return np.where(seen, place, self.known).astype(np.int32)
+
+    def decode(self, ids: Array) -> str:
+        """The text of ids; a hidden character is shown as one too."""
+        if self.characters is None:
+            return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
+        extra = {self.known: UNKNOWN, self.known + 1: MASK}
+        return "".join(self.characters[i] if i < self.known else extra.get(int(i), "") for i in ids)
+
+    def shown(self, ids: Array, word: Array | None) -> list[str]:
+        """The characters, with blanks made visible."""
+        names = {number: self.names[role] for role, number in self.specials.items() if role not in ("unknown", "mask")}
+        texts = [names.get(int(i)) or self.decode(ids[n : n + 1]) for n, i in enumerate(ids)]
+        return [SHOWN.get(text, text) for text in texts]
+
+    def described(self) -> dict[str, Any]:
+        """Pairs that are never joined."""
+        letters = self.characters if self.characters is not None else byte_letters()
+        vocabulary = {letter: number for number, letter in enumerate(letters)}
+        vocabulary |= {self.names[role]: number for role, number in self.specials.items()}
+        model = {"type": "BPE", "vocab": vocabulary, "merges": []}
+        if self.characters is None:
+            return {"model": model, "pre_tokenizer": _BYTES, "decoder": _BYTES}
+        return {"model": model | {"unk_token": self.names["unknown"]}, "decoder": {"type": "Fuse"}}
+
+
+class Words(Coder):
+    """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
+
+    def __init__(self, words: Sequence[str], names: Names, lines: bool = False) -> None:
+        self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
+        self.specials = {role: self.names.index(name) for role, name in names}
+        self.texts = [*self.names, *words]
+        self.numbers = {word: len(self.names) + i for i, word in enumerate(words)}
+        self.size, self.lines = len(self.texts), lines
+        if lines:
+            self.numbers["\n"] = self.specials["end"]
+
+    @cached_property
+    def writable(self) -> Array:
+        """(size,) which ids stand for text."""
+        found = super().writable
+        found[self.specials["end"]] = self.lines
+        return found
+
+    def encode(self, texts: Sequence[str]) -> list[Encoded]:
+        """One id for each word."""
+        if not self.lines:
+            return self.encode_words([text.split() for text in texts])
+        return self.encode_words(
+            [[word for line in text.split("\n") for word in (*line.split(), "\n")][:-1] for text in texts]
+        )
+
+    def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
+        """One id for each word."""
+        unknown, find = self.specials["unknown"], self.numbers.get
+        ids = (np.array([find(word, unknown) for word in words], np.int32) for words in texts)
+        return [(found, np.arange(len(found), dtype=np.int32)) for found in ids]
+
+    def decode(self, ids: Array) -> str:
+        """The words with blanks between them."""
+        unknown, first, end = self.specials["unknown"], len(self.names), self.specials["end"] if self.lines else -1
+        shown = ("\n" if i == end else self.texts[i] for i in ids if first <= i < self.size or i in (unknown, end))
+        return " ".join(shown).replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
+
+    def shown(self, ids: Array, word: Array | None) -> list[str]:
+        """The words."""
+        return [self.texts[i] if i < self.size else "" for i in ids]
+
+    def described(self) -> dict[str, Any]:
+        """Words by their numbers."""
+        model = {
+            "type": "WordLevel",
+            "vocab": {text: number for number, text in enumerate(self.texts)},
+            "unk_token": self.names[self.specials["unknown"]],
+        }
+        return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+
+
+_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+def byte_letters() -> str:
+    """The 256 printable characters that stand for bytes in byte-level vocabularies (GPT-2)."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    other = iter(range(256, 512))
+    return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))
+
+
+@lru_cache(maxsize=16)
+def letters(characters: str | None, framed: bool, names: Names) -> Letters:
+    """The coder of characters, or of bytes."""
+    return Letters(characters, framed, dict(names))
+
+
+@lru_cache(maxsize=16)
+def words(listed: str, names: Names, lines: bool) -> Words:
+    """The coder of words, given one a line."""
+    return Words(listed.split("\n") if listed else [], names, lines)
+
+
+def alphabet(texts: Iterable[str]) -> str:
+    """The characters of texts, in the order of their numbers."""
+    seen: set[str] = set()
+    for text in texts:
+        seen.update(text)
+    seen -= {UNKNOWN, MASK}
+    if not seen:
+        raise UserError("there is no text to train on")
+    return "".join(sorted(seen))
+
+
+def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
+    """The words of texts by how often they were seen, those seen equally often by the alphabet.
+
+    size     of the vocabulary, in which there must also be room for the special tokens
+    minimum  words that were seen less often are left out
+    """
+    counts: Counter[str] = Counter()
+    for found in texts:
+        counts.update(found)
+    for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
+        counts.pop(word, None)
+    if not counts:
+        raise UserError("there is no text to train on")
+    if size is not None and size <= len(special):
+        raise UserError(
+            f"tokens.vocabulary must be above {len(special)}, the number of special tokens, not {size}",
+            key="tokens.vocabulary",
+        )
+    kept = [word for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if count >= minimum]
+    if not kept:
+        raise UserError(
+            f"no word was seen {minimum} times (tokens.minimum); "
+            f"the most frequent was seen {max(counts.values())} times",
+            key="tokens.minimum",
+        )
+    return kept if size is None else kept[: size - len(special)]
+
+
+def sound(text: str, normal: str = "none", lower: bool = False) -> str:
+    """A text without halves of characters (each is shown as unreadable), in normal form, in lower case."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if normal != "none":
+        text = unicodedata.normalize(normal.upper(), text)  # type: ignore[arg-type]
+    return text.lower() if lower else text

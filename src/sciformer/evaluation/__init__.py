@@ -1,0 +1,1 @@
+"""Trained models used on samples: scores, predictions in files, embeddings, calibration."""

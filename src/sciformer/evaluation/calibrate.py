@@ -1,0 +1,107 @@
+"""How sure a trained model may be: fitted to samples that it was not trained on, and kept beside its weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ..errors import UserError, one_of
+from ..train.folder import remove
+from .evaluate import Judgement
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ..run import Run
+
+FEW = 200  # samples below which a fitted number is worth little
+SHOWN = ("loss", "calibration_error", "quantile_error", "coverage_68", "coverage_95")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was fitted to which part, and the scores of the parts before and after it."""
+
+    state: dict[str, Any]
+    part: str
+    before: dict[str, Judgement]
+    after: dict[str, Judgement] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        """What was fitted, for people."""
+        if "temperature" in self.state:
+            found = self.state["temperature"]
+            return f"temperature {found:.3f}: answers were {'too sure' if found > 1 else 'not sure enough'}"
+        factors = self.state["spread"]
+        return f"deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_wide(factors)}"
+
+
+def _wide(factors: list[float]) -> str:
+    if all(factor > 1 for factor in factors):
+        return "they were too small"
+    return "they were too wide" if all(factor < 1 for factor in factors) else "some were too small, some too wide"
+
+
+def calibrate(run: Run, part: str = "valid") -> Calibration:
+    """Make a run's answers as sure as they are right: one temperature of its probabilities, or one factor of the
+    deviations of each value. Which answer is given does not change. Anew each time, from the model as it was trained.
+    """
+    parts = run.data().parts()
+    one_of("the part to calibrate with", part, [name for name in parts if name != "train"] or ["valid"], key="--part")
+    if part not in parts:
+        raise UserError(
+            f"the data have no part `{part}` that was not trained on",
+            hint="Keep a part of the data apart: see data.split.",
+            key="data.split",
+        )
+    objective = run.assembly.objective
+    for key in run.calibration.get("state", {}):
+        objective.state.pop(key, None)
+    judged = [name for name in dict.fromkeys((part, "test")) if name in parts]
+    before = {name: run.evaluate(name) for name in judged}
+    state = objective.calibrate(before[part].outputs, before[part].samples)
+    objective.state.update(state)
+    found = Calibration(state, part, before, {name: run.evaluate(name) for name in judged})
+    about = {"state": state, "part": part, "samples": before[part].size}
+    with run.folder.lock():
+        run.folder.write("model/calibration.json", json.dumps(about, indent=1))
+    return found
+
+
+def forget(run: Run) -> bool:
+    """Take a calibration back; whether there was one."""
+    for key in (found := run.calibration).get("state", {}):
+        run.assembly.objective.state.pop(key, None)
+    with run.folder.lock():
+        remove(run.folder.calibration)
+    return bool(found)
+
+
+def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
+    """Calibrate a run, or take that back, and say what it changed; its report is written anew."""
+    if undo:
+        there = forget(run)
+        console.print("as it was trained again" if there else "it was not calibrated", markup=False)
+        if not there:
+            return
+    else:
+        found = calibrate(run, part)
+        size = found.before[part].size
+        console.print(f"{found.words} ({size:,} samples of {part})", markup=False, soft_wrap=True)
+        if size < FEW:
+            console.print(f"note: {size} samples tell it roughly; {FEW} or more are better.", markup=False)
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        table.add_column("score")
+        for name in found.before:
+            for when in ("before", "after"):
+                table.add_column(f"{name}, {when}", justify="right")
+        for score in (name for name in SHOWN if name in found.before[part].scores):
+            row = [f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after)]
+            table.add_row(Text(score), *row)
+        console.print(table)
+    console.print(f"report: {run.report()}", markup=False, soft_wrap=True)

@@ -1,0 +1,173 @@
+"""One vector for each sample, from a trained model: for search, clustering, and classifiers of one's own.
+
+vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in the order of the samples
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..assembly import wanted
+from ..data.batch import View
+from ..data.columns import Table
+from ..data.dataset import ITEMS, START, WINDOW, Dataset
+from ..data.source import Memory
+from ..errors import UserError, one_of
+from ..files.atomic import check_name, make_folder, whole
+from ..nn import ClassToken, LastPool, MaxPool, MeanPool
+
+if TYPE_CHECKING:
+    from ..run import Run
+
+Array = NDArray[Any]
+POOLS = ("model", "mean", "max", "last", "class_token")
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors (n, D) in single precision, and the columns of the samples beside them."""
+
+    vectors: Array
+    samples: dict[str, Array]
+
+
+@torch.no_grad()
+def embed(
+    run: Run,
+    what: Table | Sequence[str | Path] | str | Path,
+    pool: str = "model",
+    unit: bool = False,
+    batch: int = BATCH,
+) -> Embedded:
+    """A vector for each sample of files, or of a table of columns; their order is kept.
+
+    pool    from tokens to a vector: as the model does it (a mean, where it never had to), or mean, max, last,
+            class_token
+    unit    whether vectors are scaled to length one, so that their products are cosines
+
+    A sample longer than the context is read in windows: the mean over all its tokens, or the largest, or what the last
+    window gives; with other poolings the mean over the windows, each counted by its tokens.
+    """
+    one_of("the pooling", pool, POOLS, key="--pool")
+    model: Any = run.model
+    name, tokens = next(iter(run.assembly.tokens.items()))  # of source and target, the source
+    if not (hasattr(model, "encode") or len(run.assembly.tokens) == 1):
+        raise UserError(f"the model cannot encode: `model.kind: {run.recipe.model.kind}`", key="model.kind")
+    if isinstance(what, Mapping):
+        source: Any = Memory(what)
+    else:
+        files = [what] if isinstance(what, (str, Path)) else what
+        source = wanted(run.recipe).aligned([Path(file) for file in files])
+    window = tokens.window
+    dataset = Dataset(source, {name: tokens}, window=window, stride=window or 1, tail=True)
+    pooling, kept = _pooling(model, pool), []
+    for start in range(0, len(dataset), batch):
+        ids = np.arange(start, min(start + batch, len(dataset)))
+        raw = dataset.batch(ids)
+        stream = tokens.normalise(raw.stream)
+        view = raw.but(stream).inputs(run.device).stream
+        vectors = _vectors(model, view, pooling).float().cpu().numpy()
+        kept.append((vectors, stream.lengths, raw.samples))
+    vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
+    lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
+    names = kept[0][2] if kept else {}
+    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names if key not in (ITEMS, START)}
+    vectors, samples = _by_sample(vectors, lengths, samples, pooling)
+    if unit:
+        vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return Embedded(vectors.astype(np.float32), samples)
+
+
+def _pooling(model: Any, pool: str) -> nn.Module:
+    """The module that makes a vector of tokens."""
+    own = getattr(model, "pooling", None)
+    if pool == "class_token" and not isinstance(own, ClassToken):
+        raise UserError("--pool class_token needs a model with a class token", hint="Try --pool mean.", key="--pool")
+    if pool in ("model", "class_token"):
+        return MeanPool() if own is None else own
+    return {"mean": MeanPool, "max": MaxPool, "last": LastPool}[pool]()
+
+
+def _vectors(model: Any, view: View, pooling: nn.Module) -> Tensor:
+    """(B, D) of one batch."""
+    if not hasattr(model, "encode"):  # it reads forwards alone
+        hidden: Tensor = pooling(model.decode(view), view.valid)
+        return hidden
+    encoded = model.encode(view)
+    if pooling is getattr(model, "pooling", None):
+        found: Tensor = model.pool(encoded)
+        return found
+    tokens = model.tokens(encoded) if hasattr(model, "tokens") else encoded.x
+    pooled: Tensor = pooling(tokens, view.valid)
+    return pooled
+
+
+def _by_sample(
+    vectors: Array, lengths: Array, samples: dict[str, Array], pooling: nn.Module
+) -> tuple[Array, dict[str, Array]]:
+    """One vector for each sample, from those of its windows."""
+    windows = samples.pop(WINDOW, None)
+    if windows is None or not len(windows):
+        return vectors, samples
+    _, first = np.unique(windows, return_index=True)
+    samples = {name: column[first] for name, column in samples.items()}
+    if isinstance(pooling, LastPool):
+        return vectors[np.append(first[1:], len(windows)) - 1], samples
+    if isinstance(pooling, MaxPool):
+        return np.maximum.reduceat(vectors, first), samples
+    weight = np.maximum(lengths, 1).astype(np.float64)
+    sums = np.add.reduceat(vectors * weight[:, None], first)
+    return sums / np.add.reduceat(weight, first)[:, None], samples
+
+
+def check_vectors(path: Path) -> None:
+    """Refuse a name that is not that of a file of vectors, and say what is missing to write it."""
+    check_name(path, (".parquet", ".npy"))
+    if path.suffix == ".parquet":
+        _arrow()
+
+
+def write_vectors(path: Path, found: Embedded) -> int:
+    """Write vectors as .npy (the array alone) or .parquet (with the ids of the data, or numbers, and the other columns
+    of the samples); returns their number."""
+    check_vectors(path)
+    make_folder(path.parent)
+    with whole(path) as partial:
+        if path.suffix == ".npy":
+            with partial.open("wb") as file:
+                np.save(file, found.vectors, allow_pickle=False)
+        else:
+            _parquet(partial, found)
+    return len(found.vectors)
+
+
+def _parquet(path: Path, found: Embedded) -> None:
+    arrow, parquet = _arrow()
+    count, width = found.vectors.shape
+    samples = found.samples if "id" in found.samples else {"id": np.arange(count), **found.samples}
+    columns: dict[str, Any] = {"id": None}  # the first
+    for name, column in samples.items():
+        flat = column.ndim == 1 and not any(isinstance(value, np.ndarray) for value in column[:1])
+        columns[name] = arrow.array(column.tolist() if not flat or column.dtype.kind == "U" else column)
+    values = arrow.array(found.vectors.reshape(-1))
+    columns["vector"] = arrow.FixedSizeListArray.from_arrays(values, width)
+    parquet.write_table(arrow.table(columns), path)
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    except ImportError as error:
+        advice = "Install it: pip install 'sciformer[text]', or write .npy."
+        raise UserError("the package `pyarrow` for .parquet is not installed", hint=advice) from error
+    return pyarrow, pyarrow.parquet

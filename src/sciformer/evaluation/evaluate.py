@@ -1,0 +1,220 @@
+"""Judging a model on samples it was not trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..data.collate import Arriving
+from ..data.dataset import ITEMS, START, WINDOW, Dataset
+from ..data.prepare import prepare
+from ..data.random import Chance
+from ..data.sampler import share
+from ..errors import UserError
+
+Array = NDArray[Any]
+Item = TypeVar("Item")
+Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
+ROOM = {"cuda": 4}  # samples at once over those of a step that keeps what its gradient needs; 1 elsewhere
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Scores over all samples, the outputs they were made from, and the columns of the samples beside them."""
+
+    scores: dict[str, float]
+    outputs: dict[str, Array] = field(default_factory=dict)
+    samples: dict[str, Array] = field(default_factory=dict)
+    count: float = 0.0
+    size: int = 0
+    """Samples, or windows of them, that were judged."""
+    notes: tuple[str, ...] = ()
+    """What was left out of the files."""
+
+
+@torch.no_grad()
+def judge(
+    step: nn.Module,
+    assembly: Assembly,
+    dataset: Dataset,
+    *,
+    ranks: Any = None,
+    device: torch.device | str = "cpu",
+    batch: int = 64,
+    tokens: int | None = None,
+    limit: int | None = None,
+    precision: torch.dtype | None = None,
+) -> Judgement:
+    """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
+
+    batch    the most samples at once in training; without gradients a GPU has room for more, and fewer waits
+    tokens   the same for tokens of a stream, padding included
+    """
+    rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
+    was = step.training
+    step.eval()
+    where = torch.device(device)
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+
+    def of(ids: Array) -> tuple[Arriving, Batch]:
+        chance = Chance(assembly.recipe.train.seed, -1, ids)
+        made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, chance, training=False)
+        with cast(where, precision):
+            loss, outputs = step(made.inputs().to(where), True)
+        return Arriving(outputs | {"": loss}), made
+
+    def passes() -> Iterator[tuple[Arriving, Batch]]:
+        for ids in batches(dataset, count, *roomy(dataset, where, batch, tokens)):
+            alone = len(ids) < world  # too few to divide: all work on them, the first one counts
+            found = halved(of, ids if alone else share(ids, rank, world))
+            yield from (one for one in found if not (alone and rank))
+
+    total = counted = 0.0
+    kept: list[Part] = []
+    for arriving, made in later(passes()):
+        found = arriving.read()
+        total, counted = total + float(found.pop("")), counted + made.count
+        kept.append((_arrays(found, assembly, made.samples), _columns(made.samples), made.ids))
+    step.train(was)
+    if ranks is not None and world > 1:
+        gathered = ranks.gather((total, counted, kept))
+        total, counted = sum(part[0] for part in gathered), sum(part[1] for part in gathered)
+        kept = [part for found in gathered for part in found[2]]
+    if not counted:  # a loss of nothing would be the best of all
+        raise UserError(
+            f"there are no {assembly.objective.unit} to judge by", hint="Keep a larger part of the data apart."
+        )
+    outputs, samples = _by_sample(*_in_order(kept), assembly)
+    for name in ("label", "correct", "count"):
+        if name in outputs:
+            outputs[name] = outputs[name].astype(np.int64)
+    scores = {"loss": total / counted} | assembly.objective.score(outputs)
+    return Judgement(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
+
+
+@torch.no_grad()
+def answer(
+    step: nn.Module, assembly: Assembly, dataset: Dataset, device: torch.device | str = "cpu", batch: int = 64
+) -> Judgement:
+    """Answers for samples whose truth may be unknown."""
+    step.eval()
+    where = torch.device(device)
+
+    def of(ids: Array) -> tuple[Arriving, dict[str, Array], Array]:
+        raw = dataset.batch(ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
+        outputs = assembly.objective.answer(step.model, made.inputs().to(where))
+        return Arriving(outputs), raw.samples, ids
+
+    def passes() -> Iterator[tuple[Arriving, dict[str, Array], Array]]:
+        for ids in batches(dataset, len(dataset), *roomy(dataset, where, batch)):
+            yield from halved(of, ids)
+
+    kept = []
+    for arriving, samples, ids in later(passes()):
+        kept.append((_arrays(arriving.read(), assembly, samples), _columns(samples), ids))
+    return Judgement({}, *_by_sample(*_in_order(kept), assembly))
+
+
+def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None) -> Iterator[Array]:
+    """The ids of the first `count` samples in batches, short ones with short ones: at most `batch`, at most `tokens`.
+
+    Samples of data in pieces stay with those of their piece, for only some of them are in memory.
+    """
+    ids, width = np.arange(count), dataset.width
+    if width is None:
+        widths = np.maximum(1, dataset.widths[:count])
+        ids = np.lexsort((widths, np.searchsorted(dataset.stops, ids, side="right")))
+        widths = widths[ids]
+    else:
+        widths = np.full(min(count, batch), max(1, width))
+    start = 0
+    while start < count:
+        size = min(batch, count - start)
+        if tokens is not None:
+            some = widths[:size] if width is not None else np.maximum.accumulate(widths[start : start + size])
+            size = max(1, int((some * np.arange(1, size + 1) <= tokens).sum()))
+        yield ids[start : start + size]
+        start += size
+
+
+def roomy(dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None) -> tuple[int, int | None]:
+    """The most samples and tokens at once without gradients. Long samples, with their pairs, stay as few as before."""
+    room = ROOM.get(device.type, 1)
+    if room > 1 and tokens is None and dataset.width is None and len(dataset.widths):
+        tokens = round(batch * float(np.maximum(1, dataset.widths).mean()))
+    return room * batch, tokens and room * tokens
+
+
+def halved(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
+    """call(ids); where memory runs out, that of one half and then of the other."""
+    try:
+        yield call(ids)
+        return
+    except torch.OutOfMemoryError:
+        if len(ids) == 1:
+            raise
+    # Outside the handler, so that what the failed attempt held is free.
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
+    for half in np.array_split(ids, 2):
+        yield from halved(call, half)
+
+
+def later(items: Iterable[Item]) -> Iterator[Item]:
+    """Each item when the next one is under way: a GPU works on that while the host reads this."""
+    before: list[Item] = []
+    for item in items:
+        yield from before
+        before = [item]
+    yield from before
+
+
+def cast(device: torch.device, precision: torch.dtype | None) -> Any:
+    """Products of matrices in another precision, where one is asked for."""
+    return torch.autocast(device.type, precision, enabled=precision is not None)
+
+
+def _arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
+    """Outputs of a batch as arrays, in the units of the data."""
+    found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
+    return assembly.objective.units(found, samples)
+
+
+def _by_sample(
+    outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
+    windows = samples.pop(WINDOW, None)
+    for name in (START, ITEMS):
+        samples.pop(name, None)
+    if windows is None or assembly.objective.unit == "tokens":
+        return outputs, samples
+    _, first, which = np.unique(windows, return_index=True, return_inverse=True)
+    outputs = {name: assembly.objective.merge(values, which, len(first)) for name, values in outputs.items()}
+    return outputs, {name: column[first] for name, column in samples.items()}
+
+
+def _columns(samples: dict[str, Array]) -> dict[str, Array]:
+    return {name: column for name, column in samples.items() if column.ndim == 1}
+
+
+def _in_order(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Outputs and samples of batches, joined in the order of the ids; what has no entry for each sample, as it came."""
+    back = np.argsort(np.concatenate([part[2] for part in parts]), kind="stable") if parts else np.zeros(0, np.int64)
+    outputs, samples = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
+    for found in (outputs, samples):
+        found |= {name: values[back] for name, values in found.items() if len(values) == len(back)}
+    return outputs, samples
+
+
+def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

@@ -1,0 +1,1 @@
+"""Files: atomic writes, optional packages, tables that are written piece by piece."""

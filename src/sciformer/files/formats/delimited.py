@@ -1,0 +1,181 @@
+"""Rows of a table in a text file: TSV, CSV and JSON lines."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...data.columns import Array
+from ...data.readers.text_parts import Errors, read_text, strings
+from ...errors import UserError
+
+Format = Literal["auto", "tsv", "csv", "jsonl"]
+SUFFIXES = {
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+LONGEST = 1 << 30  # characters of a cell
+WIDE = 100  # characters of a name; longer ones are texts
+WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+NAME = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
+MISSING = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
+REAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Rows of as many cells each, the lines of the file they begin in, and the names of columns if it tells them.
+
+    A plain file is no table: it has one cell in each line.
+    """
+
+    rows: list[list[str]]
+    lines: list[int]
+    names: list[str] | None = None
+    plain: bool = False
+
+    @property
+    def width(self) -> int:
+        """Cells in a row."""
+        return len(self.rows[0]) if self.rows else 0
+
+
+def form_of(path: Path, text: str) -> str:
+    """The form of a file by its name, or else by how it begins; a file of plain lines has none."""
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    if name.suffix.lower() in SUFFIXES:
+        return SUFFIXES[name.suffix.lower()]
+    lines = [line for line in text[:65536].split("\n")[:20] if line.strip()]
+    if lines and all(line.startswith("{") for line in lines):
+        return "jsonl"
+    return "tsv" if lines and all("\t" in line for line in lines) else ""
+
+
+def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> Grid:
+    """The rows of a file; a plain one has one cell in each line, also in empty ones."""
+    text = read_text(path, errors)
+    found = form_of(path, text) if form == "auto" else form
+    if found == "jsonl":
+        return _json(path, text)
+    if found == "csv":
+        return _even(path, *_csv(path, text))
+    lines = text.split("\n")[: None if text[-1:] not in ("", "\n") else -1]
+    if not found:
+        return Grid([[line] for line in lines], list(range(1, len(lines) + 1)), plain=True)
+    kept = [number for number, line in enumerate(lines) if line.strip()]
+    return _even(path, [lines[number].split("\t") for number in kept], [number + 1 for number in kept])
+
+
+def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
+    """Rows that have all as many cells as the first."""
+    for row, line in zip(rows, lines):
+        if len(row) != len(rows[0]):
+            raise UserError(
+                f"line {line} of {path} must have {len(rows[0])} columns, as line {lines[0]} has, "
+                f"not {len(row)}: {' | '.join(row)[:80]!r}",
+                file=path,
+                line=line,
+            )
+    return Grid(rows, lines)
+
+
+def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
+    """Cells between commas, semicolons or tabs, whichever the first line has most of; cells in quotes hold anything."""
+    head = re.sub(r'"[^"]*"', "", text[: text.find("\n") if "\n" in text else None])
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
+    rows, lines, line = [], [], 1
+    before = csv.field_size_limit(LONGEST)
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                rows.append(row)
+                lines.append(line)
+            line = reader.line_num + 1
+    except csv.Error as error:
+        hint = "A quote inside a text is written twice, and the text stands in quotes; in .tsv files quotes are plain."
+        raise UserError(f"{path} is not CSV from line {line} on: {error}", hint=hint, file=path, line=line) from error
+    finally:
+        csv.field_size_limit(before)
+    return rows, lines
+
+
+def _json(path: Path, text: str) -> Grid:
+    """An object in each line, or a list of them; a key that an object has not is an empty cell."""
+    found: list[tuple[int, Any]] = []
+    if text.lstrip().startswith("["):
+        values = _parsed(path, 1, text)
+        found = [(number, value) for number, value in enumerate(values, 1)]
+    else:
+        found = [(n, _parsed(path, n, line)) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+    names: dict[str, None] = {}
+    for line, value in found:
+        if not isinstance(value, dict):
+            raise UserError(
+                f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}",
+                file=path,
+                line=line,
+            )
+        names |= dict.fromkeys(value)
+    rows = [[_cell(value.get(name)) for name in names] for _, value in found]
+    return Grid(rows, [line for line, _ in found], list(names))
+
+
+def _parsed(path: Path, line: int, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise UserError(f"line {line} of {path} is not JSON: {error}: {text[:60]!r}", file=path, line=line) from error
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def typed(cells: Sequence[str]) -> Array:
+    """A column of whole numbers, of real ones (an empty cell is NaN) or of names: the narrowest that holds all."""
+    if cells and all(WHOLE.fullmatch(cell) for cell in cells):
+        return np.array([int(cell) for cell in cells], np.int64)
+    if any(cells) and all(not cell or REAL.fullmatch(cell) for cell in cells):
+        return np.array([float(cell) if cell else np.nan for cell in cells])
+    if max(map(len, cells), default=0) > WIDE:
+        return strings(cells)
+    return np.array(cells, str) if cells else np.empty(0, "U1")
+
+
+def measured(cells: Sequence[str]) -> Array:
+    """Whole numbers, real ones in which what is missing is NaN, or words.
+
+    More digits than a real number keeps, or zeros before them, are a name.
+    """
+    if any(NAME.fullmatch(cell) for cell in cells):
+        return np.array(cells, str)
+    found = typed(cells)
+    if found.dtype.kind in "if" or not any(is_number(cell) for cell in cells[:100]):
+        return found
+    try:
+        return np.array([np.nan if cell.lower() in MISSING else float(cell) for cell in cells])
+    except ValueError:
+        return found
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell has a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

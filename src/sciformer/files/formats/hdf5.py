@@ -1,0 +1,183 @@
+"""HDF5 files: padded arrays, arrays with named fields, and the tables that pandas writes."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.columns import Array, Lists
+from ...errors import UserError
+from ..packages import package
+from .base import Column, Layout
+from .padded import PaddedFile
+
+BLOCK = "values_block_"
+LISTED = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
+ITEM = re.compile(rb"(?:V([^\n]*)|S'([^'\n]*)')\np\d+\na")
+NUMBERED = re.compile(r"(.+)_(\d+)")
+FOUR, MOST = ("E", "PX", "PY", "PZ"), 200  # the columns of the top tagging reference data (Zenodo 2603256) ...
+AFTER = ("truthE", "truthPX", "truthPY", "truthPZ")  # ... those that may follow
+LABELS = ("ttv", "is_signal_new")  # ... and the whole numbers, the last of which is always there
+
+
+def _h5py() -> Any:
+    import h5py  # type: ignore[import-untyped,unused-ignore]
+
+    with suppress(ImportError):
+        importlib.import_module("hdf5plugin")  # which teaches h5py further ways to unpack
+    return h5py
+
+
+class HDF5File(PaddedFile):
+    """The datasets of a file, or the columns of a table in it."""
+
+    form = "HDF5"
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        h5py = package(_h5py, "h5py", self.form)
+        self.file = h5py.File(path, "r")
+        self.frame: list[tuple[Any, Any, list[str]]] = []  # dataset, field of it, names of its numbers
+        found: dict[str, Any] = {}
+        self.file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
+        for name, dataset in found.items():
+            self._unpacks(h5py, name, dataset)
+        if frames := self._frames(found):
+            self._table(frames, found)
+        else:
+            self.fill({name.replace("/", "."): dataset for name, dataset in found.items()})
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _unpacks(self, h5py: Any, name: str, dataset: Any) -> None:
+        plan = dataset.id.get_create_plist()
+        for number in range(plan.get_nfilters()):
+            code, *_, words = plan.get_filter(number)
+            if not h5py.h5z.filter_avail(code):
+                raise UserError(
+                    f"`{name}` of {self.path} is compressed with {words.decode(errors='replace') or code}, "
+                    "which h5py cannot unpack",
+                    hint="Install more kinds of compression: pip install hdf5plugin",
+                    file=self.path,
+                )
+
+    def _frames(self, found: dict[str, Any]) -> list[str]:
+        """The keys of tables that pandas wrote."""
+        keys = [name.rpartition("/")[0] for name in found if name.rpartition("/")[2] in ("table", "axis0")]
+        return [key for key in keys if b"frame" in _bytes(self.file[key].attrs.get("pandas_type", b""))] if keys else []
+
+    def _table(self, keys: list[str], found: dict[str, Any]) -> None:
+        if self.layout.tree:
+            keys = [key for key in keys if key == self.layout.tree.strip("/")]
+        if len(keys) != 1:
+            known = f"has {len(keys)} tables: {', '.join(keys)}" if keys else f"has no table `{self.layout.tree}`"
+            raise UserError(
+                f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree", file=self.path
+            )
+        (key,) = keys
+        if f"{key}/table" in found:
+            table = found[f"{key}/table"]
+            self.rows = int(table.shape[0])
+            for field in table.dtype.names:
+                if field != "index":
+                    self.frame.append((table, field, self._names(table, field)))
+        else:
+            for name in sorted(name for name in found if re.fullmatch(rf"{re.escape(key)}/block\d+_values", name)):
+                items = found[name.replace("_values", "_items")][:]
+                self.frame.append((found[name], None, [_bytes(item).decode() for item in items]))
+            self.rows = int(found[f"{key}/axis1"].shape[0])
+        self._columns()
+        self.edges = np.append(np.arange(0, self.rows, (self.frame[0][0].chunks or (1024,))[0]), self.rows)
+
+    def _names(self, table: Any, field: str) -> list[str]:
+        """The names of the columns of a block. They are stored pickled, and not unpickled here: a plain list of words
+        is read as text, and other tables are known by their shape."""
+        shape = table.dtype[field].shape
+        width = shape[0] if shape else 1
+        if not field.startswith(BLOCK):
+            return [field] if width == 1 else [f"{field}_{number}" for number in range(width)]
+        written = _bytes(table.attrs.get(f"{field}_kind", b""))
+        if (listed := LISTED.fullmatch(written)) is not None:
+            words = [(one or two).decode("utf-8", "replace") for one, two in ITEM.findall(listed[1])]
+            if len(words) == width and len(set(words)) == width:
+                return words
+        kind, numbers = table.dtype[field].base.kind, len(FOUR) * MOST
+        if kind == "f" and width in (numbers, numbers + len(AFTER)):
+            return [f"{name}_{number}" for number in range(MOST) for name in FOUR] + list(AFTER[: width - numbers])
+        if kind in "iu" and width in (1, len(LABELS)):
+            return list(LABELS[-width:])
+        raise UserError(
+            f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
+            "read without unpickling",
+            hint="Write the table again with format='fixed', or as Parquet.",
+            file=self.path,
+        )
+
+    def _columns(self) -> None:
+        """Columns NAME_0, NAME_1, ... are lists of NAME, padded with zeros; others are values."""
+        self.lists: dict[str, list[tuple[int, int]]] = {}  # column -> block and place of each number
+        self.single: dict[str, tuple[int, int]] = {}
+        numbered: dict[str, dict[int, tuple[int, int]]] = {}
+        for block, (dataset, field, names) in enumerate(self.frame):
+            form = (dataset.dtype[field] if field else dataset.dtype).base
+            for place, name in enumerate(names):
+                if form.kind not in "biuf":
+                    self.others[name] = f"{form}"
+                    continue
+                match = NUMBERED.fullmatch(name)
+                self.single[name] = (block, place)
+                if match:
+                    numbered.setdefault(match[1], {})[int(match[2])] = (block, place)
+        for name, places in numbered.items():
+            if len(places) > 1 and sorted(places) == list(range(len(places))) and name not in self.single:
+                self.lists[name] = [places[number] for number in range(len(places))]
+                for number in places:
+                    self.single.pop(f"{name}_{number}", None)
+        self.columns = {**dict.fromkeys(self.lists, "list"), **dict.fromkeys(self.single, "value")}
+
+    def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+        """These columns of the rows start .. stop - 1."""
+        if not self.frame:
+            return super().get(names, start, stop)
+        rows: dict[int, Array] = {}
+
+        def numbers(block: int) -> Array:
+            if block not in rows:
+                dataset, field, _ = self.frame[block]
+                part = dataset[start:stop][field] if field else dataset[start:stop]
+                rows[block] = part[:, None] if part.ndim == 1 else part
+            return rows[block]
+
+        def listed(name: str) -> Array:
+            places = self.lists[name]
+            if len({block for block, _ in places}) == 1:
+                return numbers(places[0][0])[:, [place for _, place in places]]
+            return np.stack([numbers(block)[:, place] for block, place in places], 1)
+
+        table: dict[str, Column] = {}
+        real: dict[int, tuple[Array, Array]] = {}
+        for name in names:
+            if name in self.single:
+                block, place = self.single[name]
+                table[name] = np.ascontiguousarray(numbers(block)[:, place])
+                continue
+            width = len(self.lists[name])
+            if width not in real:
+                alike = [one for one, places in self.lists.items() if len(places) == width]
+                some = np.any([listed(one) != 0 for one in alike], 0)
+                real[width] = some, some.sum(1).astype(np.int64)
+            some, lengths = real[width]
+            table[name] = Lists(listed(name)[some], lengths)
+        return table
+
+
+def _bytes(value: Any) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value) if isinstance(value, (bytes, np.bytes_)) else b""

@@ -1,0 +1,295 @@
+"""Padded arrays: (n, m) numbers of n events, of which a mask, a count or the zeros say how many are real.
+
+px (n, m), py (n, m), mask (n, m)          columns of lists `px` and `py`
+px (n, m), py (n, m), count (n,)           the same
+points (n, m, 3), mask (n, m)              columns of lists `points_0`, `points_1`, `points_2`, or as `axes` names them
+tracks (n, m) with fields, `valid` one     columns of lists `tracks.px`, ...; as ATLAS writes them
+px (t,), count (n,) with the sum t         columns of lists without padding
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.columns import Array, Lists, Table, rows_of
+from ...errors import UserError, nearest
+from ..packages import package
+from .base import Column, EventFile, Layout, shared
+
+MASKS = ("mask", "valid", "lengths", "length", "counts", "count", "n")
+"""Names that a mask or a count goes by, where none is given; behind `NAME_` they belong to NAME alone."""
+ZEROS = "zeros"
+
+
+class PaddedFile(EventFile):
+    """Arrays by name, with `.shape`, `.dtype` and slices: those of h5py and NumPy alike."""
+
+    def fill(self, arrays: Mapping[str, Any]) -> None:
+        """Tell columns of lists from columns of values."""
+        self.arrays = dict(arrays)
+        self.whole: dict[str, Array] = {}  # counts, and where the list of each event begins
+        self.rows = self._rows()
+        self.place: dict[str, tuple[str, Any, str]] = {}  # column -> array, what of it, its mask
+        masks = {name: self._mask(name) for name in self.arrays}
+        for name, array in self.arrays.items():
+            self._sort(name, array, masks[name])
+        chunks = [array.chunks[0] for array in self.arrays.values() if getattr(array, "chunks", None)]
+        self.edges = np.append(np.arange(0, self.rows, max(chunks, default=1024)), self.rows)
+
+    def _rows(self) -> int:
+        """The number of events: that of the mask, or of most arrays."""
+        if self.layout.mask not in ("", ZEROS):
+            array = self.arrays.get(self.layout.mask)
+            if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
+                raise UserError(
+                    f"data.mask must be an array of {self.path}, not {self.layout.mask!r}",
+                    hint=nearest(self.layout.mask, self.arrays),
+                    key="data.mask",
+                    file=self.path,
+                )
+            if array is not None:
+                return len(array)
+        counts: dict[int, int] = {}
+        for array in self.arrays.values():
+            if array.shape:
+                counts[array.shape[0]] = counts.get(array.shape[0], 0) + 1 + 8 * (len(array.shape) > 1)
+        for name, array in self.arrays.items():
+            if array.shape and name.rpartition(".")[2] in MASKS:  # flat values are longer than their counts
+                counts[array.shape[0]] += 8
+        return max(counts, key=lambda rows: (counts[rows], rows), default=0)
+
+    def _mask(self, name: str) -> str:
+        """The array that says how many entries of another are real; nothing if there is none."""
+        if self.layout.mask:
+            return self.layout.mask
+        before = name.rpartition(".")[0]
+        own = [f"{name}_{word}" for word in MASKS]
+        near = [f"{before}.{word}" if before else word for word in MASKS]
+        found = [one for one in [*own, *near, *(word.upper() for word in near)] if one in self.arrays and one != name]
+        return next((one for one in found if self.arrays[one].shape[:1] == (self.rows,)), "")
+
+    def _sort(self, name: str, array: Any, mask: str) -> None:
+        shape, form = array.shape, array.dtype
+        names = form.names
+        if names is not None and len(shape) in (1, 2):
+            valid = next((one for one in (self.layout.mask, "valid", "mask") if one in names), "")
+            for field in names:
+                self._add(f"{name}.{field}", form[field], name, field, ("." + valid) if valid else "", len(shape) == 2)
+        elif name == self.layout.words and form.kind == "U" and shape == (self.rows,):
+            self.columns[name], self.place[name] = "value", (name, None, "")
+        elif names is not None or form.kind not in "biuf":
+            self.others[name] = f"{form} of shape {shape}"
+        elif shape[:1] != (self.rows,):
+            if len(shape) == 1 and mask and self._total(mask) == shape[0]:
+                self._add(name, form, name, None, mask, True)
+            else:
+                self.others[name] = f"an array of shape {shape} beside {self.rows} events"
+        elif len(shape) == 1:
+            self._add(name, form, name, None, "", False)
+        elif len(shape) in (2, 3) and self._masked(name, shape, mask):
+            for number, column in enumerate(self._axes(name, shape[2]) if len(shape) == 3 else [name]):
+                self._add(column, form, name, number if len(shape) == 3 else None, mask or ZEROS, True)
+        elif len(shape) == 2 and name in self.layout.axes:
+            for number, column in enumerate(self._axes(name, shape[1])):
+                self._add(column, form, name, number, "", False)
+        elif len(shape) == 2:
+            self._add(name, form, name, None, "", False)
+        else:
+            self.others[name] = f"an array of shape {shape}"
+
+    def _add(self, column: str, form: Any, array: str, part: Any, mask: str, listed: bool) -> None:
+        if form.base.kind not in "biuf" or (listed and form.shape):
+            self.others[column] = f"{form}"
+            return
+        self.columns[column] = "list" if listed else "value"
+        self.place[column] = (array, part, mask)
+
+    def _axes(self, name: str, width: int) -> list[str]:
+        given = self.layout.axes.get(name, [f"{name}_{number}" for number in range(width)])
+        if len(given) != width:
+            raise UserError(
+                f"data.axes.{name} must have {width} names, as `{name}` of {self.path} has {width} numbers, "
+                f"not {len(given)}",
+                key=f"data.axes.{name}",
+                file=self.path,
+            )
+        return given
+
+    def _masked(self, name: str, shape: tuple[int, ...], mask: str) -> bool:
+        """Whether the second axis of an array counts entries of a list."""
+        if name == mask:
+            return False
+        if mask == ZEROS or (not mask and len(shape) == 3):
+            return name not in self.layout.axes or len(shape) == 3
+        if not mask or mask not in self.arrays:
+            return False
+        other = self.arrays[mask].shape
+        return other == shape[:2] or (len(other) == 1 and name not in self.layout.axes and self._most(mask) <= shape[1])
+
+    def _counts(self, mask: str) -> Array:
+        """All of a count."""
+        if mask not in self.whole:
+            counts = np.asarray(self.arrays[mask][:])
+            if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
+                raise UserError(
+                    f"`{mask}` of {self.path} must have whole numbers of 0 or more, "
+                    f"but is {counts.dtype} of shape {counts.shape}",
+                    key="data.mask" if mask == self.layout.mask else None,
+                    file=self.path,
+                )
+            self.whole[mask] = np.concatenate([[0], counts.astype(np.int64).cumsum()])
+        return self.whole[mask]
+
+    def _total(self, mask: str) -> int:
+        array = self.arrays.get(mask)
+        if array is None or len(array.shape) != 1 or array.dtype.kind not in "iu":
+            return -1
+        return int(self._counts(mask)[-1])
+
+    def _most(self, mask: str) -> float:
+        array = self.arrays[mask]
+        if len(array.shape) != 1 or array.dtype.kind not in "iu":
+            return math.inf
+        return int(np.diff(self._counts(mask)).max(initial=0))
+
+    def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+        """These columns of the events start .. stop - 1."""
+        blocks: dict[str, Array] = {}
+
+        def block(array: str) -> Array:
+            if array not in blocks:
+                blocks[array] = np.asarray(self.arrays[array][start:stop])
+            return blocks[array]
+
+        table: dict[str, Column] = {}
+        kept: dict[str, tuple[Array, Array]] = {}
+        for name in names:
+            array, part, mask = self.place[name]
+            if self.columns[name] == "list" and self.arrays[array].shape[:1] != (self.rows,):
+                starts = self._counts(mask)[start : stop + 1]
+                flat = np.asarray(self.arrays[array][int(starts[0]) : int(starts[-1])])
+                table[name] = Lists(flat, np.diff(starts))
+                continue
+            values = block(array)
+            if part is not None:
+                values = values[part] if isinstance(part, str) else values[..., part]
+            if self.columns[name] == "value":
+                table[name] = values
+                continue
+            key = f"{array}{mask}" if mask.startswith(".") or mask in ("", ZEROS) else mask
+            if mask == ZEROS and self.arrays[array].ndim == 2:
+                key = ZEROS
+            key = f"{key} {values.shape[1]}"
+            if key not in kept:
+                real = self._real(array, mask, block, start, stop, values.shape)
+                kept[key] = real, real.sum(1).astype(np.int64)
+            real, lengths = kept[key]
+            table[name] = Lists(values[real], lengths)
+        return table
+
+    def _real(self, array: str, mask: str, block: Any, start: int, stop: int, shape: tuple[int, ...]) -> Array:
+        """(rows, m) where something is."""
+        if not mask:
+            return np.ones(shape, bool)
+        if mask.startswith("."):
+            return np.asarray(block(array)[mask[1:]], bool)
+        if mask != ZEROS:
+            found = block(mask)
+            return found != 0 if found.ndim == 2 else np.arange(shape[1]) < found[:, None]
+        if self.arrays[array].ndim == 3:
+            return np.asarray((block(array) != 0).any(-1))
+        real = np.zeros(shape, bool)
+        for name, (other, _, kind) in self.place.items():
+            if kind == ZEROS and self.arrays[other].shape[1:] == shape[1:] and self.columns[name] == "list":
+                real |= block(other) != 0
+        return real
+
+
+class NPZFile(PaddedFile):
+    """The arrays of an .npz file, which are read whole."""
+
+    form = "NPZ"
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        from ...data.readers.arrays import read_arrays
+
+        self.fill(read_arrays(path))
+
+
+# Awkward arrays as columns
+
+
+def _awkward() -> Any:
+    import awkward  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    return awkward
+
+
+def column(array: Any, name: str) -> Column:
+    """Numbers, or lists of numbers, of an awkward array."""
+    ak = package(_awkward, "awkward", "ROOT")
+    layout = ak.to_layout(array)
+    if type(layout).__name__ == "ListOffsetArray" and type(layout.content).__name__ == "NumpyArray":
+        offsets, content = np.asarray(layout.offsets.data), np.asarray(layout.content.data)
+        return Lists(_numbers(content[offsets[0] : offsets[-1]], name), np.diff(offsets).astype(np.int64))
+    depth = array.ndim
+    if depth > 2 or ak.fields(array):
+        raise UserError(f"`{name}` must have numbers, or lists of numbers, not {array.type}")
+    if ak.any(ak.is_none(array)) or (depth == 2 and ak.any(ak.is_none(array, axis=1))):
+        raise UserError(f"`{name}` has gaps: {array.type} with None in it", hint="Fill them: awkward.fill_none")
+    if depth == 1 or type(layout).__name__ == "RegularArray":
+        return _numbers(ak.to_numpy(array), name)
+    lengths = ak.to_numpy(ak.num(array)).astype(np.int64)
+    return Lists(_numbers(ak.to_numpy(ak.flatten(array)), name), lengths)
+
+
+def _numbers(values: Any, name: str) -> Array:
+    values = np.asarray(values)
+    if values.dtype.kind not in "biuf":
+        raise UserError(f"`{name}` must have numbers, not {values.dtype}")
+    return values
+
+
+def events_table(arrays: Any) -> Table:
+    """Columns of events that are in memory, as `Run.predict` takes them.
+
+    arrays   a mapping of names to NumPy arrays, awkward arrays, lists of lists or `Lists`; or an awkward array of
+             records, or a NumPy array with named fields
+    """
+    if isinstance(arrays, Mapping):
+        given = dict(arrays)
+    else:
+        names = getattr(getattr(arrays, "dtype", None), "names", None) or getattr(arrays, "fields", None)
+        if not names:
+            raise UserError(
+                "columns must be given by name, as a mapping or an array with named fields, "
+                f"not as {type(arrays).__name__}"
+            )
+        given = {name: arrays[name] for name in names}
+    table = shared({str(name): _any(array, str(name)) for name, array in given.items()})
+    rows_of(table)
+    return table
+
+
+def _any(array: Any, name: str) -> Column:
+    if isinstance(array, Lists):
+        return array
+    if isinstance(array, np.ndarray) and array.dtype.kind != "O":
+        if array.dtype.kind in "US":
+            return array
+        return _numbers(array, name)
+    if isinstance(array, (list, tuple, np.ndarray)):
+        rows = list(array)
+        if any(np.ndim(row) for row in rows):
+            flat = [np.asarray(row).reshape(-1) for row in rows]
+            lengths = np.array([len(row) for row in flat], np.int64)
+            return Lists(_numbers(np.concatenate(flat) if flat else np.zeros(0), name), lengths)
+        plain = np.asarray(rows)
+        return plain if plain.dtype.kind == "U" else _numbers(plain, name)
+    return column(array, name)

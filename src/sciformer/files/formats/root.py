@@ -1,0 +1,225 @@
+"""ROOT files: trees with numbers and with lists of numbers, read basket by basket."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...data.columns import Array, Lists
+from ...errors import UserError, nearest
+from ..packages import package
+from .base import Column, EventFile, Layout
+
+TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
+TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
+THREADS = 4  # that unpack at most
+
+
+def _uproot() -> Any:
+    import uproot  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+    unpacker: Any = getattr(uproot.compression, "_decompress_ZLIB", None)  # uproot.ZLIB.library is for writing
+    if getattr(unpacker, "library", "") == "zlib" and importlib.util.find_spec("isal"):
+        unpacker.library = "isal"  # the same bytes in half the time
+    return uproot
+
+
+class RootFile(EventFile):
+    """A TTree or an RNTuple of a file."""
+
+    form = "ROOT"
+
+    def __init__(self, path: Path, layout: Layout) -> None:
+        super().__init__(path, layout)
+        self.uproot = package(_uproot, "uproot", self.form)
+        self.file = self.uproot.open(path, handler=self.uproot.MemmapSource, array_cache=None, object_cache=None)
+        end, size = int(self.file.file.fEND), path.stat().st_size
+        if size < end:  # some columns may still be there
+            raise UserError(
+                f"{path} has {size:,} bytes, but its own header says {end:,}",
+                hint="Fetch or write it again.",
+                file=path,
+            )
+        self.tree = self.file[self._name()]
+        self.rows = int(self.tree.num_entries)
+        self.split = hasattr(self.tree, "branches")  # a TTree, whose baskets are read here
+        if self.split:
+            self._branches()
+        else:
+            self._fields()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.file.close()
+
+    def _name(self) -> str:
+        """The only tree, or the one that is asked for."""
+        kinds = self.file.classnames(recursive=True, cycle=False)
+        names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
+        if self.layout.tree:
+            if self.layout.tree not in names:
+                raise UserError(
+                    f"{self.path} has no tree `{self.layout.tree}`, but {', '.join(names[:8]) or 'no tree at all'}",
+                    hint=nearest(self.layout.tree, names),
+                    key="data.tree",
+                    file=self.path,
+                )
+            return self.layout.tree
+        if not names:
+            held = f", but {', '.join(list(kinds)[:4])}" if kinds else " and nothing else"
+            raise UserError(f"{self.path} has no tree{held}", file=self.path)
+        if len(names) > 1:
+            raise UserError(
+                f"{self.path} has {len(names)} trees: {', '.join(names[:8])}",
+                hint="Choose a tree with --data.tree NAME.",
+                key="data.tree",
+                file=self.path,
+            )
+        return names[0]
+
+    def _branches(self) -> None:
+        self.branch: dict[str, Any] = {}
+        for full, branch in self.tree.iteritems():
+            kind, last = self._kind(branch), full.rpartition("/")[2]
+            name = last if last not in self.branch else full.replace("/", ".")
+            if kind:
+                self.columns[name], self.branch[name] = kind, branch
+            else:
+                self.others[name] = f"{branch.typename}"
+        lists = [self.branch[name] for name, kind in self.columns.items() if kind == "list"]
+        some = lists or list(self.branch.values())
+        self.edges = np.asarray(some[0].entry_offsets if some else [0, self.rows], np.int64)
+
+    def _kind(self, branch: Any) -> str:
+        """Whether a branch has a list or a value for each event; nothing where it has neither."""
+        try:
+            meaning = branch.interpretation
+        except Exception:  # uproot may fail to make sense of a class
+            return ""
+        if type(meaning).__name__ == "AsJagged":
+            return "list" if _plain(meaning.content) and not meaning.content.inner_shape else ""
+        return "value" if _plain(meaning) and len(meaning.inner_shape) < 2 else ""
+
+    def _fields(self) -> None:
+        for name in self.tree.keys():  # noqa: SIM118 (it is no mapping)
+            if "." in name or name not in self.tree:
+                continue
+            form = str(self.tree[name].typename)
+            inner = form.removeprefix("std::vector<").removesuffix(">") if form.startswith("std::vector<") else form
+            if inner in NUMBERS:
+                self.columns[name] = "value" if inner == form else "list"
+            else:
+                self.others[name] = form
+        self.edges = np.array([*(one.num_first_entry for one in self.tree.cluster_summaries), self.rows], np.int64)
+
+    def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+        """These columns of the entries start .. stop - 1."""
+        if not self.split:
+            return self._fields_of(names, start, stop)
+        return dict(zip(names, _map(lambda name: self._safely(name, start, stop), names)))
+
+    def _fields_of(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
+        from .padded import column
+
+        table = self.tree.arrays(filter_name=list(names), entry_start=start, entry_stop=stop, array_cache=None)
+        return {name: column(table[name], name) for name in names}
+
+    def _safely(self, name: str, start: int, stop: int) -> Column:
+        try:
+            return self._column(self.branch[name], start, stop)
+        except Exception as error:  # whatever uproot raises for damaged baskets and foreign classes
+            words = " ".join(str(error).split()) or type(error).__name__
+            raise UserError(
+                f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
+                hint="Was the file cut off? Fetch or write it again.",
+                file=self.path,
+            ) from error
+
+    def _column(self, branch: Any, start: int, stop: int) -> Column:
+        """Numbers as they lie in the baskets; uproot itself would make arrays of each, to join them."""
+        meaning, offsets = branch.interpretation, branch.entry_offsets
+        listed = type(meaning).__name__ == "AsJagged"
+        inner = meaning.content if listed else meaning
+        if type(inner).__name__ != "AsDtype":
+            return self._slowly(branch, start, stop)
+        values: list[Array] = []
+        lengths: list[Array] = []
+        for number in range(branch.num_baskets):
+            first, last = offsets[number], offsets[number + 1]
+            if last <= start or first >= stop:
+                continue
+            low, high = max(start, first) - first, min(stop, last) - first
+            basket = branch.basket(number)
+            if not listed:
+                form = np.dtype(inner.from_dtype)
+                values.append(basket.data.view(form.base).reshape(-1, *form.shape)[low:high])
+                continue
+            places = basket.byte_offsets
+            if places is None:  # counted in another branch
+                return self._slowly(branch, start, stop)
+            raw, sizes = basket.data[places[low] : places[high]], np.diff(places[low : high + 1])
+            if meaning.header_bytes:
+                raw = _headless(raw, places[low:high] - places[low], meaning.header_bytes)
+            if ((sizes - meaning.header_bytes) % inner.from_dtype.itemsize).any():
+                return self._slowly(branch, start, stop)
+            values.append(raw.view(inner.from_dtype))
+            lengths.append((sizes - meaning.header_bytes) // inner.from_dtype.itemsize)
+        flat = _joined(values, inner.to_dtype)
+        return Lists(flat, np.concatenate([*lengths, np.zeros(0, np.int64)]).astype(np.int64)) if listed else flat
+
+    def _slowly(self, branch: Any, start: int, stop: int) -> Column:
+        from .padded import column
+
+        return column(branch.array(entry_start=start, entry_stop=stop, library="ak", array_cache=None), branch.name)
+
+
+NUMBERS = {"bool", "float", "double", "char"} | {
+    f"std::{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+
+
+def _plain(meaning: Any) -> bool:
+    """Whether these are numbers as they stand."""
+    if type(meaning).__name__ not in ("AsDtype", "AsDouble32", "AsFloat16"):
+        return False
+    form = np.dtype(meaning.to_dtype)
+    return form.fields is None and form.base.kind in "biuf"
+
+
+def _headless(raw: Array, starts: Array, header: int) -> Array:
+    """The bytes without the header of each entry."""
+    width = 2 if header % 2 == 0 and len(raw) % 2 == 0 and not (starts % 2).any() else 1
+    words = raw.view(np.uint16 if width == 2 else np.uint8)
+    kept = np.ones(len(words), bool)
+    kept[(starts[:, None] // width + np.arange(header // width)).reshape(-1)] = False
+    return words[kept].view(np.uint8)
+
+
+def _joined(parts: list[Array], form: Any) -> Array:
+    """The parts end to end, in this machine's order of bytes."""
+    native = np.dtype(form).base.newbyteorder("=")
+    if len(parts) == 1:
+        return parts[0].astype(native)
+    shape = parts[0].shape[1:] if parts else ()
+    whole = np.empty((sum(map(len, parts)), *shape), native)
+    place = 0
+    for part in parts:
+        whole[place : place + len(part)] = part
+        place += len(part)
+    return whole
+
+
+def _map(work: Any, items: Sequence[Any]) -> list[Any]:
+    """The work on each item, by threads that are gone when it is done; a worker process, one of many, has one."""
+    count = min(THREADS, os.cpu_count() or 1, len(items))
+    if count < 2 or parent_process() is not None:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(count, "unpack") as pool:
+        return list(pool.map(work, items))

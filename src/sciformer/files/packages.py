@@ -1,0 +1,47 @@
+"""Optional packages, and files that they cannot read: what to tell the user."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+
+
+def broken(path: Path, form: str, error: Exception) -> UserError:
+    """The error for a file that cannot be read."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    return UserError(
+        f"{path} is not a whole {form} file: {words[:200]}",
+        hint="Was it cut off? Fetch or write it again.",
+        file=path,
+    )
+
+
+def package(load: Callable[[], Any], name: str, form: str, extra: str = "") -> Any:
+    """An imported package, or what to type to have it: one of the extras of this library."""
+    try:
+        return load()
+    except ImportError as error:
+        raise UserError(
+            f"{form} files need the package `{name}`, which is not installed",
+            hint=f"Install it: pip install {_extra(extra or extra_of(name)) or name}",
+        ) from error
+
+
+def extra_of(package: str) -> str:
+    """The extra of this library that has a package; empty where none has it, or several."""
+    try:
+        needed = metadata.requires("sciformer") or []
+    except metadata.PackageNotFoundError:
+        return ""
+    lines = (re.fullmatch(rf"{re.escape(package)}\b[^;]*;.*extra == ['\"](\w+)['\"].*", line) for line in needed)
+    extras = {found[1] for found in lines if found}
+    return extras.pop() if len(extras) == 1 else ""
+
+
+def _extra(name: str) -> str:
+    return f"'sciformer[{name}]'" if name else ""

@@ -1,0 +1,1 @@
+"""Sequences written token by token: sampling, beam search, translation."""

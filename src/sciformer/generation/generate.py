@@ -1,0 +1,274 @@
+"""Text from a trained decoder: as it comes, or for many prompts at once.
+
+    for piece in generate(Run("runs/gpt"), "Once upon a time", 200, temperature=0.8):
+        print(piece, end="", flush=True)
+    answers = generate_many(Run("runs/gpt"), ["A cat", "Two dogs"], 100)
+
+How tokens follow each other is in `stepping`, how one is chosen in `sampling`; here is what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..assembly import silent
+from ..errors import UserError, one_of
+from ..nn import Transformer
+from ..run import Run
+from ..train.step import working_precision
+from .decode import Beams, Kept, write
+from .detokenize import Line
+from .sampling import Sampling, uniforms
+
+PAYS = 100_000  # steps from which on a compiled one pays
+RECORDED: WeakKeyDictionary[Run, Kept] = WeakKeyDictionary()
+Tell = Callable[[int, int], None]
+
+
+def generate(
+    run: Run,
+    prompt: str | None = None,
+    length: int = 500,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition: float = 1.0,
+    stop: str | Sequence[str] = (),
+    beam: int = 1,
+    seed: int | None = None,
+    precision: str = "auto",
+    compiled: bool | None = None,
+    say: Callable[[str], None] = silent,
+) -> Iterator[str]:
+    """Pieces of text that go on from the prompt, as they come.
+
+    prompt       the beginning of a text or of a line unless given
+    length       tokens to write
+    temperature  0 takes the likeliest token; below 1 is careful, above 1 bold
+    top_k        choose among so many likeliest tokens
+    top_p        choose among the likeliest tokens that together have this probability
+    repetition   above 1: tokens that were there are made less likely
+    stop         end before one of these; a piece that may be its beginning is held back until that is known
+    beam         search for the likeliest text with so many hypotheses, instead of drawing
+    precision    of the weights: float32, bfloat16; auto: as in training
+    compiled     whether to compile a step, on CUDA; if it pays unless given
+    """
+    sampling = Sampling(temperature, top_k, top_p, repetition)
+    author = Author(run, length, sampling, stop, precision, compiled, say)
+    ids = author.encode(prompt)
+    if beam != 1:
+        return iter(author.search([ids], beam))
+    return author.stream(ids, uniforms(seed, 1, length))
+
+
+def generate_many(
+    run: Run,
+    prompts: Sequence[str | None],
+    length: int = 500,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    repetition: float = 1.0,
+    stop: str | Sequence[str] = (),
+    beam: int = 1,
+    seed: int | None = None,
+    precision: str = "auto",
+    compiled: bool | None = None,
+    batch: int = 32,
+    say: Callable[[str], None] = silent,
+    tell: Tell = lambda done, total: None,
+) -> list[str]:
+    """What `generate` would write for each of many prompts, in their order; `batch` of them at once.
+
+    Every prompt has random numbers of its own, the first those of `generate` with this seed. `tell` hears how many are
+    done, of how many.
+    """
+    sampling = Sampling(temperature, top_k, top_p, repetition)
+    author = Author(run, length, sampling, stop, precision, compiled, say, texts=-(-len(prompts) // max(1, batch)))
+    if batch < 1:
+        raise UserError(f"batch must be one prompt or more at once, not {batch}")
+    ids = [author.encode(prompt) for prompt in prompts]
+    uniform = uniforms(seed, len(prompts), length)
+    answers, done = [""] * len(prompts), 0
+    for rows in author.groups(ids, batch, alike=beam != 1):
+        together = [ids[row] for row in rows]
+        found = author.search(together, beam) if beam != 1 else author.texts(together, uniform[:, rows])
+        for row, text in zip(rows, found):
+            answers[row] = text
+        done += len(rows)
+        tell(done, len(prompts))
+    return answers
+
+
+class Author:
+    """A run that can write, and how it is asked to."""
+
+    def __init__(
+        self,
+        run: Run,
+        length: int,
+        sampling: Sampling,
+        stop: str | Sequence[str],
+        precision: str,
+        compiled: bool | None,
+        say: Callable[[str], None],
+        texts: int = 1,
+    ) -> None:
+        if length < 1:
+            raise UserError(f"the length must be one token or more, not {length}", key="--length")
+        one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
+        self.run, self.length, self.sampling, self.say = run, length, sampling, say
+        self.tokens = tokens = _text(run)
+        self.model: Any = run.model
+        self.window = int(tokens.window)
+        self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
+        # A vocabulary may have an end that no text of the training had; one that came with a file was trained with it.
+        specials = tokens.specials if tokens.end or tokens.tokenizer else {}
+        self.end: int | None = specials.get("end")
+        allowed = np.array(tokens.writable)
+        if self.end is not None:
+            allowed[self.end] = True
+        self.allowed = torch.as_tensor(allowed, device=run.device)
+        self.precision = _precision(run, precision)
+        self.compiled = length * texts >= PAYS if compiled is None else compiled
+
+    # The prompt
+
+    def encode(self, prompt: str | None) -> list[int]:
+        """The ids of a prompt, with what stands before and after it in training."""
+        tokens, specials = self.tokens, self.tokens.specials
+        first = [specials["begin"]] if tokens.begin else []
+        last = [specials["separator"]] if len(tokens.reads) > 1 else []
+        if prompt is None or (not prompt and (first or self.end is not None)):
+            if not first and self.end is not None:
+                first = [self.end]  # where one text ends, another begins
+            return first + last if first else self._line()
+        ids = tokens.encode(prompt).tolist()
+        if not ids:
+            raise UserError("the prompt is empty", hint="Without --prompt a line is begun.", key="--prompt")
+        if specials.get("unknown", -1) in ids:
+            self._unknown(prompt, specials["unknown"])
+        return [*first, *ids, *last]
+
+    def _line(self) -> list[int]:
+        """A new line, or what the model has seen instead."""
+        for letter in "\n ":
+            ids: list[int] = self.tokens.encode(letter).tolist()
+            if ids and self.tokens.specials.get("unknown", -1) not in ids:
+                return ids
+        return [int(np.flatnonzero(self.tokens.writable)[0])]
+
+    def _unknown(self, prompt: str, number: int) -> None:
+        """Letters that were never seen are refused; of words there are always some, so that is only said."""
+        letters = self.tokens.unit == "characters"
+        parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
+        strange = [part for part in parts if number in self.tokens.encode(part)]
+        if letters:
+            raise UserError(
+                f"the prompt has characters that the model has never seen: {''.join(strange)!r}", key="--prompt"
+            )
+        self.say(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
+
+    # The text
+
+    def stream(self, ids: list[int], uniform: Tensor) -> Iterator[str]:
+        """The pieces of one text as they come."""
+        yield from self.line(ids).pieces(block[0].tolist() for block in self._write([ids], uniform))
+
+    def texts(self, ids: list[list[int]], uniform: Tensor) -> list[str]:
+        """The whole texts of several prompts."""
+        lines, found = [self.line(one) for one in ids], [""] * len(ids)
+        for block in self._write(ids, uniform):
+            for row, (line, tokens) in enumerate(zip(lines, block.tolist())):
+                found[row] += "" if line.over else line.add(tokens)
+            if all(line.over for line in lines):
+                break
+        return [text + ("" if line.over else line.close()) for text, line in zip(found, lines)]
+
+    @torch.no_grad()
+    def search(self, ids: list[list[int]], beam: int) -> list[str]:
+        """The likeliest texts after prompts of equal length, found with a beam."""
+        if beam < 1:
+            raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
+        if self.sampling != Sampling():
+            raise UserError(
+                "a beam draws no tokens, so it cannot follow wishes about drawing them",
+                hint="Leave out the beam, or temperature, top_k, top_p and repetition.",
+                key="--beam",
+            )
+        ids = [one if len(one) < self.window else one[-max(1, self.window // 2) :] for one in ids]
+        longest = min(self.length, max(1, self.window - len(ids[0])))
+        if longest < self.length:
+            self.say(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
+        beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
+        found = beams.search(beam)
+        return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]
+
+    def line(self, ids: list[int]) -> Line:
+        """An empty text after a prompt; the last of several texts stands for itself."""
+        return Line(self.tokens, [] if len(self.tokens.reads) > 1 else ids, self.stops, self.end)
+
+    def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
+        """Rows that are written together: of similar length, or of equal one where `alike` or a window gets full."""
+        same: dict[int, list[int]] = {}
+        for row in sorted(range(len(ids)), key=lambda row: len(ids[row])):
+            fits = len(ids[row]) + self.length <= self.window
+            together = fits and not alike and isinstance(self.model.trunk, Transformer)
+            same.setdefault(0 if together else min(len(ids[row]), self.window), []).append(row)
+        for rows in same.values():
+            yield from (rows[start : start + batch] for start in range(0, len(rows), batch))
+
+    def _write(self, ids: list[list[int]], uniform: Tensor) -> Iterator[Tensor]:
+        longest = max(len(one) for one in ids)
+        pads = None
+        if any(len(one) != longest for one in ids) and all(len(one) + self.length <= self.window for one in ids):
+            pads = torch.tensor([longest - len(one) for one in ids])
+            ids = [[0] * (longest - len(one)) + one for one in ids]
+        else:
+            ids = [one[-self.window :] for one in ids]
+        return write(
+            self.model,
+            torch.tensor(ids),
+            self.length,
+            self.sampling,
+            uniform,
+            allowed=self.allowed,
+            window=self.window,
+            pads=pads,
+            precision=self.precision,
+            compiled=self.compiled,
+            kept=RECORDED.setdefault(self.run, {}),
+        )
+
+
+def _precision(run: Run, asked: str) -> torch.dtype | None:
+    """The precision of the products in writing: as asked for, or as in training where there is such a device."""
+    settings = run.recipe.train
+    if asked != "auto":
+        settings = settings.model_copy(update={"precision": asked})
+    elif run.device.type != "cuda":
+        return None
+    return working_precision(settings, run.device)
+
+
+def _text(run: Run) -> Any:
+    """The tokens of a run that can write text."""
+    tokens, *others = run.assembly.tokens.values()
+    if not tokens.writes_text:
+        raise UserError(f"the tokens of the run are not text: `tokens.kind: {tokens.kind}`", key="tokens.kind")
+    if others or not hasattr(run.model, "decode"):
+        advice = "Use `sciformer translate`." if others else ""
+        raise UserError(
+            f"only a decoder can go on from a text, not `model.kind: {run.recipe.model.kind}`",
+            hint=advice,
+            key="model.kind",
+        )
+    return tokens

@@ -1,0 +1,273 @@
+"""Translations, by an encoder-decoder or by a decoder that was trained on `source <sep> target`.
+
+    translate(Run("runs/translation"), ["Two dogs play in the snow."])
+
+Lines are translated in batches of similar length; the answers come in the order of the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..assembly import Assembly
+from ..data.batch import Batch, View
+from ..data.columns import Lists
+from ..data.dataset import Dataset
+from ..data.source import pieces
+from ..errors import UserError
+from ..metrics.translation import bleu, chrf
+from ..models.encoder_decoder import SOURCE, TARGET
+from ..run import Run
+from .beam_search import Hypothesis, beam_search
+
+TOKENS = 8192  # of sources at once, padding included
+Tell = Callable[[int, int], None]
+
+
+class Writing(NamedTuple):
+    """What it takes to begin to write: the state behind the first token, and how to go on from it."""
+
+    first: Tensor  # (B, V) logits of the first token
+    step: Callable[[Tensor], Tensor]
+    reorder: Callable[[Tensor], None]
+
+
+def translate(
+    run: Run,
+    lines: Sequence[str],
+    *,
+    beam: int | None = None,
+    penalty: float | None = None,
+    tell: Tell = lambda done, total: None,
+) -> list[str]:
+    """The translations of lines, in their order; an empty line stays empty.
+
+    beam, penalty  as in the recipe's `objective` unless given
+    tell           hears how many are done, of how many
+    """
+    return translate_with(run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, tell=tell)
+
+
+@torch.inference_mode()
+def translate_with(
+    model: Any,
+    assembly: Assembly,
+    device: torch.device,
+    lines: Sequence[str],
+    *,
+    beam: int | None = None,
+    penalty: float | None = None,
+    tell: Tell = lambda done, total: None,
+) -> list[str]:
+    """The same with a model and its assembly."""
+    objective: Any = assembly.objective
+    if not hasattr(objective, "penalty"):
+        raise UserError(
+            f"the run was not trained to translate: `objective.kind: {objective.kind}`", key="objective.kind"
+        )
+    beam = objective.beam if beam is None else beam
+    penalty = objective.penalty if penalty is None else penalty
+    if beam < 1:
+        raise UserError(f"the beam must be one hypothesis or more, not {beam}", key="--beam")
+    if not 0 <= penalty < np.inf:
+        raise UserError(f"the length penalty must be 0 or more and finite, not {penalty}", key="--penalty")
+    was = model.training
+    model.eval()
+    writer: Writer = EncoderDecoderWriter(model, assembly, device)
+    if SOURCE not in assembly.tokens:
+        writer = PromptWriter(model, assembly, device)
+    answers = [""] * len(lines)
+    sources = [writer.encode(line) if line.strip() else np.zeros(0, np.int64) for line in lines]
+    wanted = [number for number, line in enumerate(lines) if line.strip()]
+    done = len(lines) - len(wanted)
+    tell(done, len(lines))
+    for rows in writer.batches(wanted, sources, beam):
+        found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
+        for row, hypotheses in zip(rows, found):
+            answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line for one line
+        done += len(rows)
+        tell(done, len(lines))
+    model.train(was)
+    return answers
+
+
+def _search(writer: Writer, sources: list[Any], beam: int, penalty: float, more: int) -> list[list[Hypothesis]]:
+    writing = writer.begin(sources)
+    longest = torch.tensor([writer.longest(source, more) for source in sources])
+    first = writing.first.float().log_softmax(-1)
+    allowed = torch.as_tensor(np.asarray(writer.tokens.writable))
+    return beam_search(
+        writing.step, writing.reorder, first, writer.end, longest, beam=beam, penalty=penalty, allowed=allowed
+    )
+
+
+class Writer:
+    """What both ways to translate share."""
+
+    def __init__(self, model: Any, assembly: Assembly, device: torch.device, tokens: Any) -> None:
+        self.model, self.device, self.tokens, self.assembly = model, device, tokens, assembly
+        self.end = int(_special(tokens, "end"))
+
+    def encode(self, line: str) -> Any:
+        """The ids of a source, as the model wants them."""
+        raise NotImplementedError
+
+    def begin(self, sources: list[Any]) -> Writing:
+        """Read the sources."""
+        raise NotImplementedError
+
+    def longest(self, source: Any, more: int) -> int:
+        """The most tokens to write."""
+        return len(source) + more
+
+    def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
+        """Rows with sources of similar length."""
+        order = sorted(rows, key=lambda row: -len(sources[row]))  # the longest first: if memory fails, then at once
+        batch: list[int] = []
+        for row in order:
+            if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > TOKENS:
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+
+class EncoderDecoderWriter(Writer):
+    """The source is read once, the target begins with its begin token."""
+
+    def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
+        super().__init__(model, assembly, device, assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))))
+        self.source: Any = assembly.tokens.get(SOURCE)
+
+    def encode(self, line: str) -> Any:
+        stream = self.source.tokenize({name: _column([line]) for name in self.source.reads})
+        return stream.columns["ids"][: self.source.window].astype(np.int64)
+
+    def longest(self, source: Any, more: int) -> int:
+        return min(len(source) + more, self.tokens.window - 1)  # there may be no places for more
+
+    def begin(self, sources: list[Any]) -> Writing:
+        encoded = self.model.encode(padded(sources).inputs(self.device).stream)
+        cache = self.model.cache()
+        start = torch.full((len(sources), 1), _special(self.tokens, "begin"), device=self.device)
+        first = self._next(start, encoded, cache)
+        return Writing(first, lambda last: self._next(last[:, None], None, cache), cache.reorder)
+
+    def _next(self, ids: Tensor, encoded: Any, cache: Any) -> Tensor:
+        hidden = self.model.decode(View({"ids": ids}, None), encoded, cache=cache)
+        return self.model.readout(hidden[:, -1])
+
+
+class PromptWriter(Writer):
+    """The source and a separator are the prompt that a decoder goes on from."""
+
+    def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
+        (tokens,) = assembly.tokens.values()
+        if len(tokens.reads) < 2:
+            raise UserError(
+                f"tokens.column must name a source and a target, two columns, not {tokens.reads}", key="tokens.column"
+            )
+        super().__init__(model, assembly, device, tokens)
+
+    def encode(self, line: str) -> Any:
+        begin = [_special(self.tokens, "begin")] if self.tokens.begin else []
+        ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room to write
+        return np.concatenate([begin, ids, [_special(self.tokens, "separator")]]).astype(np.int64)
+
+    def batches(self, rows: list[int], sources: list[Any], beam: int) -> Iterator[list[int]]:
+        """Prompts of equal length: without padding every token stands at its own place."""
+        same: dict[int, list[int]] = {}
+        for row in rows:
+            same.setdefault(len(sources[row]), []).append(row)
+        for length in sorted(same, reverse=True):
+            yield from super().batches(same[length], sources, beam)
+
+    def begin(self, sources: list[Any]) -> Writing:
+        cache = self.model.trunk.cache()
+        ids = torch.as_tensor(np.stack(sources), device=self.device)
+        return Writing(self._next(ids, cache), lambda last: self._next(last[:, None], cache), cache.reorder)
+
+    def longest(self, source: Any, more: int) -> int:
+        return max(0, min(len(source) + more, self.tokens.window - len(source) - 1))
+
+    def _next(self, ids: Tensor, cache: Any) -> Tensor:
+        return self.model.readout(self.model.decode(View({"ids": ids}, None), cache=cache)[:, -1])
+
+
+def padded(sources: list[Any]) -> Batch:
+    """Ids of several sources as a batch."""
+    from ..data.batch import Stream
+
+    lengths = np.array([len(source) for source in sources], np.int64)
+    return Batch({SOURCE: Stream({"ids": np.concatenate(sources)}, lengths)}, {}, np.arange(len(sources)))
+
+
+# How good
+
+
+class Translated(NamedTuple):
+    """Sources, translations and references of a data set, and their scores."""
+
+    source: list[str]
+    translation: list[str]
+    reference: list[str]
+    scores: dict[str, float]
+
+
+def score_translations(
+    model: Any, assembly: Assembly, dataset: Dataset, device: torch.device, **options: Any
+) -> Translated:
+    """Translate a data set and compare with what it says."""
+    names = columns_of(assembly)
+    texts: list[list[str]] = [[], []]
+    for table in pieces(dataset.source):
+        for name, found in zip(names, texts):
+            if name not in table:
+                raise UserError(
+                    f"the column `{name}` to translate or to compare with is missing; there are {', '.join(table)}"
+                )
+            column = table[name]
+            found += [" ".join(words) for words in _lists(column)] if isinstance(column, Lists) else map(str, column)
+    source, reference = texts
+    translation = translate_with(model, assembly, device, source, **options)
+    objective: Any = assembly.objective
+    tokens: Any = assembly.tokens.get(TARGET, next(iter(assembly.tokens.values())))
+    if tokens.lower:
+        reference = [text.lower() for text in reference]
+    scores = {"bleu": bleu(translation, reference, objective.bleu), "chrf": chrf(translation, reference)}
+    return Translated(source, translation, reference, scores)
+
+
+def columns_of(assembly: Assembly) -> tuple[str, str]:
+    """The names of the source's and the target's column."""
+    if SOURCE in assembly.tokens:
+        return str(assembly.tokens[SOURCE].reads[0]), str(assembly.tokens[TARGET].reads[0])
+    (tokens,) = assembly.tokens.values()
+    return str(tokens.reads[0]), str(tokens.reads[-1])
+
+
+def _lists(column: Lists) -> Iterator[list[str]]:
+    start = 0
+    for length in column.lengths.tolist():
+        yield [str(word) for word in column.values[start : start + length]]
+        start += length
+
+
+def _special(tokens: Any, role: str) -> int:
+    if role not in tokens.specials:
+        raise UserError(
+            f"the tokens have no special token «{role}»; there are {', '.join(tokens.specials) or 'no special tokens'}"
+        )
+    return int(tokens.specials[role])
+
+
+def _column(texts: list[str]) -> Any:
+    column = np.empty(len(texts), object)
+    column[:] = texts
+    return column

@@ -1,0 +1,184 @@
+"""How far attention reaches: of every head, with depth, and along a column of the samples.
+
+    found = reaches(look_at(step, assembly, batch), assembly)
+    depth(found).correlation                    of the distance at which heads look with the number of their block
+
+What a distance is, the tokens say: pixels, days, an angle, words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from ..assembly import Assembly
+from ..data.batch import join
+from ..data.dataset import Dataset
+from ..errors import UserError
+from .attention import Look, _array, even, gather, look_at, self_attention, title
+from .plots import style as frame
+from .plots.curves import Band, draw_along
+from .plots.style import FAINT, LINES
+
+Floats = NDArray[np.float64]
+
+
+class Reach(NamedTuple):
+    """Mean distances of attention: of each head (B, H), and of attention that is the same everywhere (B,)."""
+
+    heads: Floats
+    uniform: Floats
+
+
+def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> Reach:
+    """r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij).
+
+    weights   (B, H, N, N) of self-attention
+    distance  (N, N), or (B, N, N) where each sample has its own
+    valid     (B, N), True where a token is real; all unless given
+    front     tokens before the sample's own (a class token), which stand nowhere: their rows and columns are left out
+
+    Beside it the same for uniform attention over the keys that a query may see: what a head that is blind would reach.
+    A key is one that may be seen if any head gives it weight. nan where a sample has no query.
+    """
+    a = _array(weights)[:, :, front:, front:]
+    if a.shape[2] != a.shape[3]:
+        raise UserError(
+            f"distances need self-attention (B, H, N, N), not {a.shape}", hint="The map of a pooling has no distance."
+        )
+    d = np.asarray(distance, np.float64)
+    d = d if d.ndim == 3 else d[None]
+    if d.shape[1:] != a.shape[2:]:
+        raise UserError(f"there must be distances of {a.shape[2]} tokens, not an array of shape {d.shape}")
+    open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
+    real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
+    found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
+    return Reach(found[0], found[1][:, 0])
+
+
+def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
+    """(B, H): the mean distance of rows of weights (B, H, N, N), over real rows that have any."""
+    total = a.sum(-1)
+    used = real[:, None] & (total > 0)
+    far = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
+    count = used.sum(-1)
+    return np.divide(far.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def reaches(look: Look, assembly: Assembly) -> dict[str, Reach]:
+    """The reach of every self-attention of a look, by name; none where tokens have no distance."""
+    (tokens,) = assembly.tokens.values()
+    stream = look.seen.stream
+    maps = self_attention(look)
+    found: dict[str, list[Reach]] = {name: [] for name in maps}
+    for row, length in enumerate(stream.lengths.tolist()):  # each with its own distances; padding is cut off
+        distance = tokens.distance(stream.take(np.array([row]))) if maps and length else None
+        if distance is None:
+            continue
+        for name, a in maps.items():
+            n = look.front + length
+            found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=look.front))
+    return {name: Reach(*(np.concatenate(parts) for parts in zip(*each))) for name, each in found.items() if each}
+
+
+class Depth(NamedTuple):
+    """Mean distances (L, H) of the heads of every block; their correlation with the number of the block, nan of one."""
+
+    heads: Floats
+    correlation: float
+
+
+def depth(found: Mapping[str, Reach]) -> Depth:
+    """How the distance at which heads look changes with depth, over all heads and samples (arXiv 2010.11929, fig. 7).
+
+    Maps of different numbers of heads have nan where there is none.
+    """
+    means = [each.heads.mean(0) for each in found.values()]
+    heads = np.full((len(means), max(map(len, means), default=0)), np.nan)
+    for row, mean in zip(heads, means):
+        row[: len(mean)] = mean
+    block = np.broadcast_to(np.arange(len(heads))[:, None], heads.shape)
+    there = np.isfinite(heads)
+    return Depth(heads, correlation(block[there], heads[there]))
+
+
+def correlation(x: ArrayLike, y: ArrayLike) -> float:
+    """Pearson's, nan where one of the two is the same everywhere."""
+    a, b = (np.asarray(each, np.float64) for each in (x, y))
+    if not a.size or not a.std() > 0 or not b.std() > 0:
+        return float("nan")
+    return float(((a - a.mean()) * (b - b.mean())).mean() / (a.std() * b.std()))
+
+
+class ReachAlong(NamedTuple):
+    """Reach at values (V,) of a column: mean and deviation over samples of each head {map: (V, H)}; uniform (V,)."""
+
+    values: Floats
+    mean: dict[str, Floats]
+    deviation: dict[str, Floats]
+    uniform: Floats
+
+
+def reach_along(
+    step: Any, assembly: Assembly, datasets: Sequence[Dataset], column: str, samples_per_value: int = 8
+) -> ReachAlong | None:
+    """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
+
+    Of every value of the column, `samples_per_value` samples at even steps; many values are put together in groups of
+    neighbours with as many samples each.
+    """
+    columns = [dataset.sample_column(column) for dataset in datasets]
+    x, place = np.concatenate(columns), np.concatenate([np.arange(len(column)) for column in columns])
+    which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
+    if x.ndim != 1 or x.dtype.kind not in "iuf":
+        raise UserError(f"column `{column}` must hold a number for each sample, not {x.dtype} of shape {x.shape}")
+    rows: list[tuple[float, dict[str, Reach]]] = []
+    for value, members in gather(x.astype(np.float64)):
+        few = members[even(len(members), samples_per_value)]
+        batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
+        look = look_at(step, assembly, join(batches))
+        if found := reaches(look, assembly):
+            rows.append((value, found))
+    if not rows:
+        return None
+    heads = {name: [found[name].heads for _, found in rows] for name in rows[0][1]}
+    return ReachAlong(
+        np.array([value for value, _ in rows]),
+        {name: np.stack([each.mean(0) for each in parts]) for name, parts in heads.items()},
+        {name: np.stack([each.std(0) for each in parts]) for name, parts in heads.items()},
+        np.array([next(iter(found.values())).uniform.mean() for _, found in rows]),
+    )
+
+
+def draw_reach(found: Mapping[str, Reach], unit: str = "") -> Figure:
+    """The reach of every head by block, over all samples, beside that of uniform attention; in what `unit`."""
+    figure, axes = frame.start()
+    for i, each in enumerate(found.values()):
+        heads = each.heads.mean(0)
+        place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
+        low, high = np.percentile(each.heads, [16, 84], axis=0)
+        axes.vlines(place, low, high, color=LINES[0], alpha=0.35, linewidth=2)
+        axes.plot(place, heads, "o", color=LINES[0], markersize=4, label="a head" if i == 0 else None)
+        blind = each.uniform.mean()
+        ends = [i + 0.6, i + 1.4]
+        axes.plot(ends, [blind] * 2, color=FAINT, linestyle="--", label="uniform attention" if i == 0 else None)
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.set_xlim(0.4, len(found) + 0.6)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
+    frame.finish(figure, axes, "block", frame.measured("mean distance", unit))
+    return figure
+
+
+def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
+    """The reach of every block, in the mean over heads, against a column; the band is the deviation over samples."""
+    name = frame.measured("mean distance", unit)
+    bands: dict[str, Band] = {}
+    for block, mean in along.mean.items():
+        middle, spread = mean.mean(1), along.deviation[block].mean(1)
+        bands[title(block)] = (middle, middle - spread, middle + spread)
+    return draw_along(along.values, bands | {"uniform": (along.uniform, None, None)}, None, column, name)

@@ -1,0 +1,110 @@
+"""Vectors of samples as a map: where they lie in the two directions in which they differ most.
+
+figure = draw_map(embed(run, ["stars.parquet"]), "label")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..errors import UserError, one_of
+from ..files.atomic import check_name, make_folder
+from .plots import style as frame
+from .plots.attention import FONT
+from .report.page import save
+
+if TYPE_CHECKING:
+    from ..evaluation.embed import Embedded
+
+Array = NDArray[Any]
+FORMS = (".png", ".pdf", ".svg")
+CLASSES = 12  # that have a colour of their own; the rarest others are grey
+HUES = [
+    *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
+    *("#332288", "#ddaa33", "#004488", "#bb5566", "#44aa99", "#999933"),
+]
+
+
+class Principal(NamedTuple):
+    """Coordinates (n, k) along the directions of greatest variance, and the share of all variance in each (k,)."""
+
+    points: Array
+    shares: Array
+
+
+def principal(vectors: Array, count: int = 2) -> Principal:
+    """x V for centred vectors x (n, D) = U S V^T: principal components.
+
+    The entry of a direction that is farthest from zero is positive.
+    """
+    if len(vectors) < 2 or not np.isfinite(vectors).all():
+        raise UserError(
+            f"a map needs 2 vectors or more, not {len(vectors)}"
+            if len(vectors) < 2
+            else "the vectors hold NaN or infinity"
+        )
+    centred = vectors.astype(np.float64) - vectors.mean(0, dtype=np.float64)
+    _, sizes, directions = np.linalg.svd(centred, full_matrices=False)
+    directions = directions[:count]
+    directions *= np.sign(directions[np.arange(len(directions)), np.abs(directions).argmax(1)])[:, None]
+    shares = sizes**2 / max(float((sizes**2).sum()), 1e-300)
+    points = np.zeros((len(vectors), count))
+    points[:, : len(directions)] = centred @ directions.T
+    return Principal(points, np.pad(shares, (0, count))[:count])
+
+
+def draw_map(found: Embedded, by: str = "") -> Figure:
+    """The map, coloured by a column of the samples: by its values where they are names, along a scale where they are
+    many numbers; in one colour without such a column."""
+    points, shares = principal(found.vectors)
+    x, y = points.T
+    figure, axes = frame.start()
+    figure.set_size_inches(5.5, 4.4)
+    size = 12 if len(points) < 2000 else 4
+    style: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75, "rasterized": len(points) > 5000}
+    column = found.samples.get(by)
+    if column is None:
+        axes.scatter(x, y, color=HUES[0], **style)
+    elif column.dtype.kind in "biuf" and len(np.unique(column)) > CLASSES:
+        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **style)
+        bar = figure.colorbar(drawn, ax=axes, shrink=0.8, aspect=25)
+        bar.ax.tick_params(labelsize=FONT, length=2)
+        bar.set_label(frame.plain(by), fontsize=FONT)
+        bar.outline.set_visible(False)
+    else:
+        named = np.array([str(value) for value in column.tolist()])
+        names, counts = np.unique(named, return_counts=True)
+        shown = sorted(names[np.argsort(-counts, kind="stable")[:CLASSES]])
+        if len(shown) < len(names):
+            rest = ~np.isin(named, shown)
+            axes.scatter(x[rest], y[rest], color="0.75", label="others", **style)
+        for hue, name in zip(HUES, shown):
+            axes.scatter(x[named == name], y[named == name], color=hue, label=frame.plain(name), **style)
+    titles = [f"component {i + 1} ({100 * share:.0f} % of the variance)" for i, share in enumerate(shares)]
+    frame.finish(figure, axes, titles[0], titles[1])
+    return figure
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a name that is not that of a picture."""
+    check_name(path, FORMS, "a picture")
+
+
+def check_colours(found: Embedded, by: str) -> None:
+    """Refuse a column that was asked for and is not there, but for the usual one."""
+    if by != "label":
+        one_of("the column for the colours", by, found.samples, key="--by")
+
+
+def write_map(path: Path, found: Embedded, by: str = "label") -> None:
+    """Draw the map into a file."""
+    check_picture(path)
+    check_colours(found, by)
+    make_folder(path.parent)
+    with frame.any_letters():
+        save(draw_map(found, by), path)

@@ -1,0 +1,92 @@
+"""What was hidden of samples, and what a model says of it.
+
+Nothing here knows what a token is: the tokens draw both, if they can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ..assembly import Assembly
+from ..data.batch import Batch
+from ..data.random import Chance
+from ..tokens.base import Tokens
+from .attention import even, plain
+from .plots.attention import FONT
+from .plots.panels import join_legends
+from .report.page import Page
+
+if TYPE_CHECKING:
+    from .report.report import Found
+
+Array = NDArray[Any]
+WIDE, HIGH = 7.0, 1.9  # inches of a panel
+
+
+def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
+    """Samples as a model saw them (hidden tokens hidden, values raw), and what it says of those it was asked for.
+
+    The answers are (T, ...) for the tokens of all samples, as the readout gives them, NaN where nothing was asked.
+    """
+    ids = batch.ids if len(batch.ids) else np.arange(len(batch))
+    seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
+    streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
+    aside = {name: assembly.tokens[name].aside for name in streams}
+    model, was = step.model, step.training
+    step.eval()
+    try:
+        with torch.no_grad():
+            device = next(model.parameters()).device
+            view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).stream
+            answer = model.readout.answer(model.tokens(model.encode(view)))
+    finally:
+        step.train(was)
+    asked = seen.stream.columns["asked"].astype(bool)
+    found = {name: column.float().cpu().numpy().astype(np.float64) for name, column in answer.items()}
+    for column in found.values():
+        column[~asked] = np.nan
+    return seen, found
+
+
+def draw_hidden(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str] = ()) -> Figure | None:
+    """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so.
+
+    names  of the samples, above their drawings
+    """
+    objective = assembly.objective
+    if not (objective.hides and objective.reads_out and len(batch)) or len(assembly.tokens) > 1:
+        return None
+    (tokens,) = assembly.tokens.values()
+    if type(tokens).draw_hidden is Tokens.draw_hidden:
+        return None
+    seen, answers = say_hidden(step, assembly, batch)
+    figure = Figure(figsize=(WIDE, HIGH * len(batch) + 0.3), layout="constrained")
+    grid = figure.subplots(len(batch), 1, squeeze=False)[:, 0]
+    stops = seen.stream.lengths.cumsum()
+    for row, axes in enumerate(grid):
+        mine = slice(stops[row] - seen.stream.lengths[row], stops[row])
+        one = {name: column[mine] for name, column in answers.items()}
+        tokens.draw_hidden(seen.take(np.array([row])), one, axes)
+        if row < len(names):
+            axes.set_title(plain(names[row]), fontsize=FONT, loc="left")
+    join_legends(figure, grid, grey=False)
+    return figure
+
+
+def section(page: Page, found: Found, part: str, samples: int = 3) -> None:
+    """The section of the report, where tokens are hidden that can be drawn so."""
+    if found.data is None:
+        return
+    dataset = found.data.dataset(part)
+    batch = dataset.batch(even(len(dataset), samples))
+    figure = draw_hidden(found.run.step, found.data, batch, [f"sample {number}" for number in batch.ids])
+    if figure is not None:
+        page.section("What was hidden", note=f"And what the model says of it ({part})")
+        page.figure(figure, "Hidden values and predictions, with one standard deviation where it has one.", "Hidden")

@@ -1,0 +1,1 @@
+"""Figures: attention, curves, panels, and the style they share."""

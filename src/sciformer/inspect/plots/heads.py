@@ -1,0 +1,85 @@
+"""One sample, drawn anew for every head of every block: where does each look?"""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ...assembly import Assembly
+from ..attention import Look, even, plain, times_uniform, title, weights_on
+from .attention import FONT, SMALLEST
+from .panels import join_legends, shrink
+
+BLOCKS, HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
+PANEL, PAGE = 1.05, 8.4  # inches of a panel, and of a line of them
+
+
+def has_shape(assembly: Assembly, look: Look, row: int) -> bool:
+    """Whether the tokens draw a sample in a shape of its own, so that it can be read in a small panel."""
+    return _trial(assembly, look, row).get_aspect() != "auto"
+
+
+def forms(assembly: Assembly, look: Look, row: int) -> list[str]:
+    """Further ways in which the tokens can draw a sample."""
+    (tokens,) = assembly.tokens.values()
+    return list(tokens.forms(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
+
+
+def draw_every_head(look: Look, assembly: Assembly, row: int) -> Figure:
+    """The attention that the tokens of one sample receive: a line for each block, a column for each head.
+
+    The blocks of a pooling by attention come last. Above a panel stands how much more than uniform attention the token
+    with most of it receives; drawn is what exceeds uniform attention, so that a head that is blind leaves it plain.
+    """
+    maps = look.watch.attention
+    names = [list(maps)[i] for i in even(len(maps), BLOCKS)]
+    most = max(maps[name].shape[1] for name in names)
+    heads = even(most, HEADS).tolist()
+    trial = _trial(assembly, look, row)
+    wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
+    side = min(PANEL, PAGE / len(heads))
+    figure = Figure(
+        figsize=(side * len(heads) + 0.5, (side * min(2.0, max(0.5, high / wide)) + 0.16) * len(names) + 0.4),
+        layout="constrained",
+    )
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)  # type: ignore[union-attr, call-arg]
+    grid = figure.subplots(len(names), len(heads), squeeze=False)
+    sample = look.seen.take(np.array([row]))
+    (tokens,) = assembly.tokens.values()
+    for i, name in enumerate(names):
+        for j, head in enumerate(heads):
+            axes = grid[i, j]
+            if head >= maps[name].shape[1]:
+                axes.set_axis_off()
+                continue
+            weights = weights_on(look, row, head)[name]
+            times = times_uniform(weights)
+            greatest = float(times.max(initial=0.0))
+            tokens.draw(sample, np.clip(times - 1, 0, None) * (greatest >= 1.1), axes)
+            _bare(axes)
+            shrink(axes, side)
+            number = f"head {head + 1}   " if i == 0 else ""
+            axes.set_title(
+                f"{number}×{greatest:.1f}" if greatest >= 1.1 else f"{number}–", fontsize=SMALLEST + 1, pad=2
+            )
+        grid[i, 0].set_ylabel(plain(title(name)), fontsize=FONT)
+    join_legends(figure, grid.ravel())
+    return figure
+
+
+def _trial(assembly: Assembly, look: Look, row: int) -> Axes:
+    (tokens,) = assembly.tokens.values()
+    axes = Figure().subplots()
+    tokens.draw(look.seen.take(np.array([row])), None, axes)
+    return axes
+
+
+def _bare(axes: Axes) -> None:
+    """A drawing without words: there is no room for them."""
+    axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
+    for letter in axes.texts:
+        letter.remove()
+    for spine in axes.spines.values():
+        spine.set_color("0.8")
+        spine.set_linewidth(0.5)

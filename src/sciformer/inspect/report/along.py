@@ -1,0 +1,89 @@
+"""The answers of a run along a column of its samples, such as a temperature, on its report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import UserError, one_of
+from ...evaluation.evaluate import Judgement
+from ...metrics import Crossing, crossing
+from .. import attention as looking
+from ..plots import curves
+from .page import Page
+
+if TYPE_CHECKING:
+    from .report import Found
+
+Array = NDArray[Any]
+VAGUE = 0.1  # error of a place, as a share of the whole column, above which it is none
+
+
+class Along(NamedTuple):
+    """An output of the model against the column of `objective.along`; where it crosses 0.5, if it is a probability."""
+
+    what: str
+    x: Array
+    y: Array
+    crossing: Crossing | None
+
+
+def answers_along(found: Found) -> tuple[Along | None, str]:
+    """The answers along the column that the objective names, over the parts that were judged; or why there are none."""
+    objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
+    if not objective.along or not found.judged:
+        return None, "" if found.judged else "There are no answers without the data."
+    try:
+        used = [part for part in found.judged.values() if objective.along in part.samples]
+        if not used:
+            one_of("objective.along", objective.along, next(iter(found.judged.values())).samples)
+        x = np.concatenate([part.samples[objective.along] for part in used])
+        if x.dtype.kind not in "iuf":
+            raise UserError(f"column `{objective.along}` must hold numbers, not {x.dtype}", key="objective.along")
+        good = np.isfinite(x)
+        what, y = _answers(objective, used)
+        group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
+        passed = crossing(x[good], y[good], group=group) if _of_two(objective, what) else None
+        if passed is not None and passed.error > VAGUE * np.ptp(x[good]):
+            passed = Crossing(np.nan, np.nan)
+    except UserError as error:
+        return None, f"Not drawn: {error}."
+    numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
+    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference, **numbers}
+    return Along(what, x[good].astype(np.float64), y[good], passed), ""
+
+
+def _of_two(objective: Any, what: str) -> bool:
+    """Whether an answer is for or against one class: there are two, or one was named."""
+    return what.startswith("probability") and bool(len(objective.classes) == 2 or objective.curve)
+
+
+def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:
+    """The one number of an answer that is drawn along a column, after its name."""
+    outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
+    if "probabilities" in outputs:
+        name = objective.curve or objective.classes[-1]
+        one_of("objective.curve", name, objective.classes)
+        return f"probability of {name}", outputs["probabilities"][:, objective.classes.index(name)]
+    if "mean" in outputs:
+        return f"predicted {objective.targets[0]}", outputs["mean"][:, 0]
+    return "mean loss", outputs["loss"] / np.maximum(1, outputs.get("count", 1))
+
+
+def draw_along(page: Page, found: Found, along: Along | None, trouble: str) -> None:
+    """The section of the report; `trouble` says why there are no answers."""
+    page.section("Along", note=f"Answers against {found.objective.along}, over {', '.join(found.judged)}")
+    if along is None:
+        page.text(trouble)
+        return
+    groups = looking.gather(along.x)
+    mean = np.array([along.y[rows].mean() for _, rows in groups])
+    error = np.array([along.y[rows].std() / len(rows) ** 0.5 for _, rows in groups])
+    marks = {} if along.crossing is None else {"crossing": along.crossing.value}
+    if found.objective.reference is not None:
+        marks["reference"] = found.objective.reference
+    band = {along.what: (mean, mean - error, mean + error)}
+    figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.along, along.what)
+    page.figure(figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.along}")

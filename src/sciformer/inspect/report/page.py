@@ -1,0 +1,236 @@
+"""A report as one HTML file that needs nothing else: no script, no font, no picture from anywhere.
+
+    page = Page("Ising, 32 x 32", "run 7")
+    page.section("History", note="on one core")
+    page.figure(draw_history(records, ["loss"]), "The loss falls.", alt="Loss against step")
+    with page.details("Recipe"):
+        page.code(recipe)
+    page.write("report.html")
+
+Every string is escaped on its way in, so a name out of a data file stays a name. The same calls give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import numbers
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ...errors import UserError
+from ...files.atomic import whole
+
+POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+DOTS = 160  # of a picture, per inch
+SCREEN = 96  # of CSS, per inch
+CONTENTS = 4  # sections, above which there is a table of contents
+# No page may hold these: controls but for tab and line ends, and halves of surrogate pairs (from odd file names).
+UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+NUMBER = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
+
+STYLE = """
+:root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --soft: #5b6570; --line: #d9dee3; --tint: #f4f6f8;
+  --link: #08519c; }
+@media screen and (prefers-color-scheme: dark) {
+  :root { --paper: #14181c; --ink: #e3e7ea; --soft: #9aa5af; --line: #333b43; --tint: #1d2329; --link: #8ec1ee; } }
+* { box-sizing: border-box; }
+html { font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
+  background: var(--paper); color: var(--ink); -webkit-text-size-adjust: 100%; }
+body { max-width: 46rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; overflow-wrap: break-word; }
+h1 { font-size: 1.8rem; line-height: 1.2; margin: 0; letter-spacing: -0.01em; }
+h2 { font-size: 1.25rem; line-height: 1.3; margin: 0 0 0.5rem; }
+p { margin: 0.6rem 0; white-space: pre-line; }
+a { color: var(--link); }
+.subtitle, .note, caption, figcaption, dt { color: var(--soft); }
+.subtitle { font-size: 1.05rem; margin: 0.4rem 0 0; }
+.note { margin-top: 0; font-size: 0.9rem; }
+nav { margin: 1.75rem 0 0; padding: 0.75rem 1rem; background: var(--tint); border-radius: 6px; font-size: 0.95rem; }
+nav ol { margin: 0; padding-left: 1.4rem; columns: 15rem; }
+section { margin-top: 2.25rem; padding-top: 1.25rem; border-top: 1px solid var(--line); }
+figure { margin: 1.25rem 0; }
+.card { background: #fff; border: 1px solid var(--line); border-radius: 6px; padding: 0.5rem; text-align: center; }
+img { max-width: 100%; height: auto; vertical-align: middle; }
+figcaption, caption { font-size: 0.875rem; text-align: left; }
+figcaption { margin-top: 0.4rem; }
+caption { padding-bottom: 0.4rem; max-width: min(43rem, 100vw - 3rem); }
+.scroll { overflow-x: auto; margin: 1.25rem 0; }
+table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; min-width: 50%; }
+th, td { padding: 0.3rem 1rem 0.3rem 0; text-align: left; vertical-align: top; font-weight: normal;
+  border-bottom: 1px solid var(--line); }
+thead th { font-weight: 600; border-bottom: 1px solid var(--soft); vertical-align: bottom; }
+.number { text-align: right; white-space: nowrap; }
+dl { display: grid; grid-template-columns: minmax(7rem, max-content) 1fr; gap: 0.2rem 1.25rem; margin: 1rem 0;
+  font-size: 0.95rem; }
+dd { margin: 0; min-width: 0; }
+pre { overflow-x: auto; margin: 1rem 0; padding: 0.75rem 1rem; background: var(--tint); border-radius: 6px;
+  font: 0.82rem/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; tab-size: 4; }
+details { margin: 1rem 0; }
+summary { cursor: pointer; }
+:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; }
+@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: 0.4rem; } }
+@media print {
+  body { max-width: none; padding: 0; }
+  html { font-size: 10.5pt; }
+  figure, tr, dl > * { break-inside: avoid; }
+  h2, caption, summary { break-after: avoid; }
+  pre { white-space: pre-wrap; }
+  .scroll { overflow: visible; }
+  details::details-content { content-visibility: visible; block-size: auto; } }
+"""
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a file of its own, whole or not at all."""
+    with whole(path) as partial:
+        figure.savefig(partial, format=path.suffix[1:], dpi=DOTS, facecolor="white")
+
+
+class Page:
+    """One HTML page, built from top to bottom; sections are its only headings below the title."""
+
+    def __init__(self, title: str, subtitle: str = "") -> None:
+        self.title, self.subtitle = title, subtitle
+        self._sections: list[str] = []
+        self._parts: list[str] = []
+        self._folds = 0
+
+    def section(self, title: str, note: str | None = None) -> None:
+        """A new section with a heading; what follows belongs to it."""
+        if self._folds:
+            raise UserError(f"the section {title!r} cannot begin inside folded details", hint="End the `with` first.")
+        if self._sections:
+            self._parts.append("</section>")
+        self._sections.append(title)
+        n = len(self._sections)
+        self._parts.append(f'<section aria-labelledby="section-{n}">\n<h2 id="section-{n}">{_escape(title)}</h2>')
+        if note is not None:
+            self._parts.append(f'<p class="note">{_escape(note)}</p>')
+
+    def text(self, text: str) -> None:
+        """Plain paragraphs, parted by empty lines."""
+        self._parts += [f"<p>{_escape(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
+
+    def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
+        """A table; its first column names the rows. Columns of numbers stand to the right, floats have four digits."""
+        for row in rows:
+            if len(row) != len(head):
+                raise UserError(f"a row of the table has {len(row)} cells, but its head has {len(head)}: {list(row)!r}")
+        cells = [[_write(cell) for cell in row] for row in rows]
+        right = [bool(cells) and all(NUMBER.fullmatch(row[j]) for row in cells) for j in range(len(head))]
+        marks = [' class="number"' if number else "" for number in right]
+        top = "".join(f'<th scope="col"{mark}>{_escape(_write(cell))}</th>' for mark, cell in zip(marks, head))
+        lines = []
+        for row in cells:
+            first = "".join(f'<th scope="row"{marks[0]}>{_escape(cell)}</th>' for cell in row[:1])
+            others = "".join(f"<td{mark}>{_escape(cell)}</td>" for mark, cell in zip(marks[1:], row[1:]))
+            lines.append(f"<tr>{first}{others}</tr>\n")
+        self._parts.append(
+            f'<div class="scroll" role="region" aria-label="{_escape(caption)}" tabindex="0"><table>\n'
+            f"<caption>{_escape(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
+            f"<tbody>\n{''.join(lines)}</tbody>\n</table></div>"
+        )
+
+    def figure(self, figure: Figure, caption: str, alt: str) -> None:
+        """A picture, drawn now, on a white card; `alt` says what it shows to those who cannot see it."""
+        if not alt.strip():
+            raise UserError(f"the picture has no text that stands for it: alt={alt!r}", hint="Say what it shows.")
+        picture = _draw(figure)
+        sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # where a PNG keeps them
+        width, height = (round(side * SCREEN / DOTS) for side in sides)
+        self._parts.append(
+            f'<figure>\n<div class="card"><img width="{width}" height="{height}" alt="{_escape(alt)}" '
+            f'src="data:image/png;base64,{base64.b64encode(picture).decode()}"></div>\n'
+            f"<figcaption>{_escape(caption)}</figcaption>\n</figure>"
+        )
+
+    def facts(self, facts: Mapping[str, object]) -> None:
+        """Names and values in two columns."""
+        if not facts:
+            raise UserError("the list of facts is empty")
+        pairs = [f"<dt>{_escape(name)}</dt><dd>{_escape(_write(value))}</dd>\n" for name, value in facts.items()]
+        self._parts.append(f"<dl>\n{''.join(pairs)}</dl>")
+
+    def code(self, text: str) -> None:
+        """Text as it stands, in letters of one width."""
+        self._parts.append(f'<pre tabindex="0"><code>{_escape(text)}</code></pre>')
+
+    @contextmanager
+    def details(self, summary: str) -> Iterator[None]:
+        """What is added inside the `with` is folded away behind the summary until it is clicked."""
+        self._parts.append(f"<details>\n<summary>{_escape(summary)}</summary>")
+        self._folds += 1
+        try:
+            yield
+        finally:
+            self._folds -= 1
+            self._parts.append("</details>")
+
+    def html(self) -> str:
+        """The whole page."""
+        assert not self._folds, "details are still open"
+        title = _escape(self.title)
+        header = f"<header>\n<h1>{title}</h1>\n"
+        if self.subtitle:
+            header += f'<p class="subtitle">{_escape(self.subtitle)}</p>\n'
+        if len(self._sections) > CONTENTS:
+            links = [
+                f'<li><a href="#section-{n}">{_escape(name)}</a></li>\n' for n, name in enumerate(self._sections, 1)
+            ]
+            header += f'<nav aria-label="Contents"><ol>\n{"".join(links)}</ol></nav>\n'
+        end = "</section>\n" if self._sections else ""
+        body = "".join(f"{part}\n" for part in self._parts) + end
+        return (
+            '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
+            f"<body>\n{header}</header>\n<main>\n{body}</main>\n</body>\n</html>\n"
+        )
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the page whole or not at all: beside its place first, then moved there."""
+        place = Path(path)
+        page = self.html().encode()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
+        try:
+            beside.write_bytes(page)
+            beside.replace(place)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+def _draw(figure: Figure) -> bytes:
+    """A figure as PNG. Its layout settles in two rounds; `savefig` would draw all of it for each."""
+    canvas, kept, engine = FigureCanvasAgg(figure), io.BytesIO(), figure.get_layout_engine()
+    before = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
+    for looks in (before, {"dpi": DOTS, "facecolor": "white"}):
+        figure.set(**looks)
+        if engine is not None and figure.axes:
+            with suppress(ValueError):  # what cannot be laid out is drawn as it is, as everywhere in Matplotlib
+                engine.execute(figure)
+    figure.set_layout_engine("none")
+    canvas.print_png(kept, metadata={"Software": None})
+    figure.set(layout_engine=engine, **before)
+    return kept.getvalue()
+
+
+def _escape(text: str) -> str:
+    return html.escape(UNPRINTABLE.sub("\ufffd", str(text)), quote=True)
+
+
+def _write(value: object) -> str:
+    """A value as a reader wants it: four digits of a float, nothing for None."""
+    if value is None:
+        return ""
+    if isinstance(value, numbers.Real) and not isinstance(value, (bool, numbers.Integral)):
+        return f"{value if isinstance(value, float) else float(value):.4g}"  # a float may say that it is a bound
+    return str(value)

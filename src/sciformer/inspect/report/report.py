@@ -1,0 +1,246 @@
+"""The report of a run: one page that says what was run, what came out, and what the model looks at.
+
+What needs the data or the model is left out where they are gone, and the page says so. The numbers on it stand in
+`scores.json` beside it, for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from ...assembly import Assembly
+from ...data.batch import describe
+from ...data.dataset import ITEMS, START, WINDOW
+from ...data.random import Chance
+from ...data.source import Chosen
+from ...errors import UserError
+from ...evaluation.evaluate import Judgement, judge
+from ...metrics import METRICS, AtLeast, confusion, reliability, roc
+from ...recipe.field import extensions
+from ...train.resume import Changed
+from ...train.weights import load_weights
+from .. import attention as looking
+from .. import cost
+from .. import masked as hidden
+from ..attention import even, name_of
+from ..plots import curves
+from ..plots.denoised import draw_recovered
+from ..plots.style import any_letters, word
+from . import figures as pictures
+from .along import Along, answers_along, draw_along
+from .figures import shown
+from .page import Page
+
+if TYPE_CHECKING:
+    from ...run import Run
+
+Array = NDArray[Any]
+
+MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
+
+
+class Found:
+    """What of a run is still there, and what was measured on it."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.objective = run, run.recipe.objective  # as written; with data, as it was fitted
+        self.data: Assembly | None = None
+        self.kept: dict[str, Any] = {}  # what stands beside the weights; empty where there are none
+        self.missing: list[str] = []
+        self.judged: dict[str, Judgement] = {}
+        self.numbers: dict[str, Any] = {}  # for scores.json
+        path = run.path / "scores.json"
+        self.before = path.read_text("utf-8") if path.exists() else ""  # kept where nothing can be judged now
+        try:
+            self.kept = {"step": None, **load_weights(run.folder.model)[1]}
+            self.data = run.data()
+        except (UserError, OSError) as error:
+            gone = "data changed since this run" if isinstance(error, Changed) else "data are gone"
+            what = gone if self.kept else "model is gone"
+            self.missing.append(f"The {what}, so that what needs them is left out: {error}.")
+            return
+        assert self.data.splits is not None
+        if self.data.splits.fingerprint != run.about.get("data", {}):
+            self.missing.append("The data changed since this run; what is measured here is of them as they are.")
+        self.objective, self.numbers["step"] = self.data.objective, self.kept["step"]
+        self._judge(self.data, max(64, run.recipe.train.micro or run.recipe.train.batch))
+
+    def _judge(self, data: Assembly, size: int) -> None:
+        """Judge every part but that of the training; that one where there is no other."""
+        about = self.numbers["parts"] = {}
+        for part in [part for part in data.parts() if part != "train"] or ["train"]:
+            dataset, most = data.dataset(part), FEW if part == "train" else MOST
+            some = dataset
+            if dataset.window is None and len(dataset) > most:  # of windows, the first ones
+                some = data.samples(Chosen(dataset.source, even(len(dataset), most)))
+            made = judge(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
+            self.judged[part] = made
+            about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
+            if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
+                about[part]["bounds"] = bounds  # scores of which only a lower bound is known
+
+
+def write_report(run: Run) -> Path:
+    """Write report.html and scores.json of a run, and say where the report is."""
+    with any_letters():
+        found = Found(run)
+        along, trouble = answers_along(found)
+        page = Page(run.recipe.about.title or run.path.resolve().name, f"Report of the run {run.path.resolve().name}")
+        page.text("\n\n".join([_result(found, along), *found.missing]))
+        cost.setting(page, run)
+        _data(page, found)
+        _training(page, found)
+        _scores(page, found)
+        if found.objective.along:
+            draw_along(page, found, along, trouble)
+        for section in extensions("report"):
+            section(page, found)
+        pictures.attention_section(page, found)
+        pictures.reasons_section(page, found)
+        if found.data is not None:
+            hidden.section(page, found, shown(found.data))
+        cost.section(page, run, found.data, found.numbers)
+        page.section("How to reproduce")
+        plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
+        page.code(f"sciformer train recipe.yaml --run NEW_FOLDER{plugins}")
+        with page.details("recipe.yaml"):
+            page.code(run.folder.recipe.read_text("utf-8"))
+        if found.judged or not found.before:
+            run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
+        return run.folder.write("report.html", page.html())
+
+
+def _result(found: Found, along: Along | None) -> str:
+    records, scores = found.run.records, found.kept.get("scores", {})
+    steps = max((record.get("step", 0) for record in records), default=0)
+    if not found.kept:
+        return f"No model was kept; the log ends at step {steps}."
+    if "mean_of" in found.kept:
+        text = f"The model kept is the mean of the steps {', '.join(map(str, found.kept['mean_of']))}"
+    else:
+        held = any(key.startswith("valid_") for record in records for key in record)
+        text = f"The best model is that of step {found.kept['step']} of {steps}"
+        order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
+        text += ": " + ", ".join(f"{word(name)} {scores[name]:.4g}" for name in order[:3])
+        text += " on the validation part" if held else " on training samples, for none were kept apart"
+    if along is None or along.crossing is None:
+        return f"{text}."
+    (value, error), reference = along.crossing, found.objective.reference
+    if math.isnan(value):
+        return f"{text}. The {along.what} crosses 0.5 at no one place along {found.objective.along}."
+    text += f". The {along.what} crosses 0.5 at {found.objective.along} {value:.5g}"
+    text += f" ± {error:.2g}" if math.isfinite(error) else ""
+    return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."
+
+
+def _data(page: Page, found: Found) -> None:
+    page.section("Data")
+    about, data = found.run.about, found.data
+    page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "What was trained on")
+    sizes = about.get("samples", {})
+    rows = {"samples": {part: f"{count:,}" for part, count in sizes.items()}}
+    for part in [] if data is None else data.parts():
+        assert data is not None
+        dataset = data.dataset(part)
+        first = dataset.batch(np.arange(min(1, len(dataset)))).samples
+        names = [name for name in first if name not in (WINDOW, START, ITEMS)]
+        for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
+            rows.setdefault(name, {})[part] = words
+    page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
+    if data is not None and len(data.tokens) == 1:
+        train = data.dataset("train")
+        some = train.batch(even(len(train), 4))
+        if found.objective.lookahead:  # show what is seen at once
+            some = found.objective.corrupt(some, data.tokens, Chance(0, 0, some.ids))
+        panels = [
+            (name_of(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
+            for row in range(len(some))
+        ]
+        page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
+
+
+def _training(page: Page, found: Found) -> None:
+    page.section("Training")
+    records = found.run.records
+    keys = list(dict.fromkeys(key for record in records for key in record))
+
+    def history(columns: dict[str, str], ylabel: str, caption: str = "") -> None:
+        if columns := {key: name for key, name in columns.items() if key in keys}:
+            words = caption or f"{ylabel.capitalize()} against step."
+            page.figure(curves.draw_history(records, columns, ylabel=ylabel), words, f"{ylabel} against step")
+
+    history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
+    scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
+    measured = {key: name for key, name in scores.items() if name in METRICS}
+    shares = {key: word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
+    history(shares, "score", "Scores against step.")
+    for group in found.objective.score_groups(scores.values()):
+        lines = {key: group.labels[name] for key, name in scores.items() if name in group.labels}
+        history(lines, group.title, f"{group.plural} against step.")
+    for key, name in measured.items():
+        if key not in shares:
+            history({key: word(name)}, word(name), f"{word(name).capitalize()} ({METRICS[name].help}) against step.")
+    more = {"rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
+    if more.keys() & keys:
+        with page.details("Learning rate, gradient, speed"):
+            for key, name in more.items():
+                history({key: name}, name)
+    left = [str(record["step"]) for record in records if record.get("left_out")]
+    page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
+
+
+def _plain(value: float | list[float]) -> str:
+    return ", ".join(f"{one:.4g}" for one in (value if isinstance(value, list) else [value]))
+
+
+def _scores(page: Page, found: Found) -> None:
+    page.section("Scores")
+    if not found.judged:
+        page.text("There is nothing to judge without the data and the model.")
+        if found.before:
+            with page.details("scores.json, as it was measured before"):
+                page.code(found.before)
+        return
+    about, names = found.numbers["parts"], list(next(iter(found.judged.values())).scores)
+    apart = {name for group in found.objective.score_groups(names) for name in group.labels}
+    names = [name for name in names if name not in apart]  # those have a table of their own
+    rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
+    page.table(["part", "samples", *map(word, names)], rows, "The model on each part")
+    if kept := found.run.calibration:
+        numbers = ", ".join(f"{name} {_plain(value)}" for name, value in kept["state"].items())
+        page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
+    for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
+        page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
+    assert found.data is not None
+    part = shown(found.data)
+    outputs, samples = found.judged[part].outputs, found.judged[part].samples
+    if rows := found.objective.details(outputs, samples):
+        page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")
+    draw: dict[str, Callable[[], Figure]] = {}
+    if "probabilities" in outputs:
+        pair, classes = (outputs["probabilities"], outputs["label"]), found.objective.classes
+        draw["Classes that were true and predicted"] = lambda: curves.draw_confusion(confusion(*pair), classes)
+        draw["Reliability: is it as sure as it is right?"] = lambda: curves.draw_reliability(reliability(*pair))
+        if len(classes) == 2:
+            draw["True against false positives"] = lambda: curves.draw_roc(roc(*pair))
+    elif "std" in outputs:
+        for i, name in enumerate(found.objective.targets[:4]):
+            three = [outputs[key][:, i] for key in ("mean", "std", "target")]
+            draw[f"Predictions and residuals of {name}"] = partial(curves.draw_residuals, *three)
+    draw |= found.objective.figures(outputs, samples)
+    if "residual" in outputs:
+        draw["Series as given, recovered and true"] = partial(draw_recovered, found.run, found.data, part)
+    for caption, figure in draw.items():
+        try:
+            page.figure(figure(), f"{caption} ({part}).", caption)
+        except UserError as error:  # a model that diverged, or a part with one class only
+            page.text(f"{caption}: not drawn; {error}.")

@@ -1,0 +1,1 @@
+"""Runs exported as ONNX graphs."""

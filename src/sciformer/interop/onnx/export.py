@@ -1,0 +1,306 @@
+"""From a run to an ONNX graph, for programs that know nothing of this library, with what they must feed it.
+
+    model.onnx           columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to answers; both axes free,
+                         but for models that take an image as a whole: there only the number of samples is
+    preprocessing.json   how the columns are made of raw data, and what the answers are, for programs
+    README.md            the same for people
+                         and files that the tokens add, such as a vocabulary
+
+The graph is made by `torch.onnx.export(dynamo=True)`. The older exporter (dynamo=False) is deprecated, knows no RMSNorm
+and fixes lengths that it has seen. Three things stand in the way of the newer one, and are put aside in a copy of the
+model: fused kernels that leave a row without keys undefined, norms over flattened batches, and heads named by a word of
+Python (`class`).
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ..._version import __version__
+from ...data.batch import Inputs, View
+from ...errors import UserError
+from ...nn import Attention
+from ...nn.norms import BatchNorm
+from ...recipe.field import extensions
+from ...run import Run
+from ...train.folder import Folder
+from .card import NEEDED, card, describe
+from .inputs import VALID, Columns, example, make, sizes, view_of, whole
+
+Array = NDArray[Any]
+
+FILES = ("model.onnx", "preprocessing.json", "README.md")
+LARGEST = 1 << 31  # bytes of a file of this kind
+CLOSE = 1e-4  # between its answers and ours
+WIDTH = 7  # tokens of the example a graph is traced with: neither 1 nor any width of a model
+
+
+def write_onnx(run: Run, folder: Folder) -> list[str]:
+    """Write the files of a run into an empty folder, checked against the library; what there is to say about it."""
+    _admit(run)
+    packages()
+    columns = example(run)
+    graph = Graph(run, list(columns))
+    made = _trace(graph, columns)
+    _label(made, run)
+    used = [value.name for value in made.graph.input]
+    content = made.SerializeToString()
+    if len(content) >= LARGEST:
+        raise UserError(f"the model takes {len(content) / 1e9:.1f} GB, but one file of ONNX must have less than 2 GB")
+    apart, rounding = check(content, run, columns, used)
+    if not apart <= max(CLOSE, 3 * rounding):
+        raise UserError(
+            f"the answers of the graph must be within {CLOSE:g} of the library's, but are {apart:.2g} apart, where "
+            f"rounding moves them by {rounding:.2g}; nothing was written"
+        )
+    folder.path.mkdir(parents=True, exist_ok=True)
+    (folder.path / "model.onnx").write_bytes(content)
+    about = describe(run, made)
+    folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+    folder.write("README.md", card(run, about))
+    (tokens,) = run.assembly.tokens.values()
+    for name, text in tokens.export_files().items():
+        folder.write(name, text)
+    return [
+        f"checked in onnxruntime: answers within {max(apart, 1e-9):.1g} of the library's (rounding: {rounding:.1g})"
+    ]
+
+
+def files(run: Run) -> tuple[str, ...]:
+    """The names of the files of a run."""
+    return (*FILES, *(name for tokens in run.assembly.tokens.values() for name in tokens.export_files()))
+
+
+def packages() -> None:
+    """Refuse to begin without what the export needs."""
+    for name in NEEDED:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise UserError(f"the package {name} is not installed", hint="pip install 'sciformer[export]'") from error
+
+
+def _admit(run: Run) -> None:
+    """Refuse a run whose model has no answer for each sample in one pass."""
+    kind, objective = run.recipe.model.kind, run.recipe.objective
+    if kind in ("decoder", "encoder_decoder"):
+        others = dict.fromkeys(f"--format {one.format}" for one in extensions("exporters") if one.accepts(run))
+        raise UserError(
+            f"ONNX needs an encoder that answers in one pass, not `model.kind: {kind}`",
+            hint=f"Try {' or '.join(others)}: to write token by token needs a loop around a model." if others else "",
+            key="model.kind",
+        )
+    if kind != "masked_autoencoder" and (objective.reads_out or objective.unit != "samples"):
+        kinds = "an objective with an answer for each sample (classify, regress)"
+        raise UserError(
+            f"ONNX needs {kinds}, not `objective.kind: {objective.kind}`",
+            hint="Train it for classes or values first: sciformer finetune RECIPE --from RUN",
+            key="objective.kind",
+        )
+    if len(run.assembly.tokens) != 1:
+        raise UserError(f"ONNX needs a single stream of tokens, but the run has {len(run.assembly.tokens)}")
+
+
+class Graph(nn.Module):
+    """A model and its answers as a function of tensors alone, in the order of `names`; `valid` comes last."""
+
+    def __init__(self, run: Run, names: Sequence[str]) -> None:
+        super().__init__()
+        model: Any = copy.deepcopy(run.model).cpu().float().eval()
+        for part in list(model.modules()):
+            if isinstance(part, Attention):
+                part.kernel, part.plain = "reference", False
+            for name, child in list(part.named_children()):
+                if isinstance(child, BatchNorm):
+                    setattr(part, name, _Fixed(child))
+        model.heads = _Heads(model.heads)
+        self.model, self.objective, self.names = model, run.assembly.objective, list(names)
+        self.stream, self.filled = next(iter(run.assembly.tokens)), whole(run)
+        self.outputs: list[str] = []
+        self.eval()
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        view = view_of(dict(zip([*self.names, VALID], tensors)), self.filled)
+        pooled = self.model.pool(self.model.encode(view))
+        found: dict[str, Tensor] = {}
+        if not self.objective.reads_out:
+            found = self.objective.answer(_Pooled(self.model, pooled), Inputs({self.stream: view}, {}))
+        found["summary"] = pooled
+        self.outputs = list(found)
+        return tuple(found.values())
+
+
+class _Fixed(nn.Module):
+    """A norm over the batch that learns no more; without flattening its input, whose sizes are free."""
+
+    mean: Tensor
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, norm: BatchNorm) -> None:
+        super().__init__()
+        self.register_buffer("mean", norm.running_mean.detach())
+        self.register_buffer("scale", (norm.weight / (norm.running_var + norm.epsilon).sqrt()).detach())
+        self.register_buffer("shift", norm.bias.detach())
+
+        self.norm = norm
+
+    def forward(self, x: Tensor, real: Tensor | None = None) -> Tensor:
+        return (x - self.mean) * self.scale + self.shift
+
+    def plain(self, x: Tensor) -> Tensor:
+        """Of images (B, D, height, width), whose norm a runtime joins to the convolution before it."""
+        return self.norm.plain(x)
+
+
+class _Pooled:
+    """A model whose pooled vectors are known already."""
+
+    def __init__(self, model: Any, pooled: Tensor) -> None:
+        self.heads, self.pooled = model.heads, pooled
+
+    def encode(self, view: View) -> Tensor:
+        return self.pooled
+
+    def pool(self, encoded: Tensor) -> Tensor:
+        return encoded
+
+
+class _Heads(nn.Module):
+    """Heads by name, stored under numbers: `class` is no name for an attribute."""
+
+    def __init__(self, heads: nn.ModuleDict) -> None:
+        super().__init__()
+        self.names = list(heads)
+        self.parts = nn.ModuleList(heads.values())
+
+    def __getitem__(self, name: str) -> nn.Module:
+        return self.parts[self.names.index(name)]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _trace(graph: Graph, columns: Columns) -> Any:
+    """The graph as a protocol buffer, without inputs that nothing depends on."""
+    count = None if graph.filled is None else graph.filled[0] * graph.filled[1]
+    given = make(columns, 3, count or WIDTH, filled=count is not None)
+    free = {0: torch.export.Dim("batch", min=1)}
+    if count is None:
+        free[1] = torch.export.Dim("tokens", min=1)
+    with torch.no_grad():
+        graph(*given.values())  # now it knows its outputs
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                graph,
+                tuple(given.values()),
+                dynamo=True,
+                input_names=list(given),
+                output_names=graph.outputs,
+                dynamic_shapes=(tuple(free for _ in given),),
+                verbose=False,
+            )
+    except Exception as error:  # whatever its many parts may raise
+        reason = str(error.__cause__ or error).strip().splitlines()
+        raise UserError(
+            f"torch.onnx.export cannot write the model: {reason[0] if reason else repr(error)}",
+            hint="Trunks of other kinds can be written; the library itself runs every model.",
+        ) from error
+    assert program is not None
+    made = program.model_proto
+    fixed = [value.name for value in made.graph.input if not _free(value, len(free))]
+    if fixed:
+        raise UserError(
+            f"the graph must take any number of samples and tokens, but the sizes of {', '.join(fixed)} are fixed"
+        )
+    used = {name for node in made.graph.node for name in node.input} | {out.name for out in made.graph.output}
+    kept = [value for value in made.graph.input if value.name in used]
+    del made.graph.input[:]
+    made.graph.input.extend(kept)
+    for part in (*made.graph.node, *made.graph.value_info, *(node for one in made.functions for node in one.node)):
+        del part.metadata_props[:]  # the exporter keeps names of source files there
+        part.doc_string = ""
+    return made
+
+
+def _free(value: Any, axes: int) -> bool:
+    return all(size.HasField("dim_param") for size in value.type.tensor_type.shape.dim[:axes])
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the exporter's remarks about packages it could also use."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, before):
+            logger.setLevel(level)
+
+
+def _label(made: Any, run: Run) -> None:
+    """Who made it, and the names of the answers, inside the file too."""
+    made.producer_name, made.producer_version = "sciformer", __version__
+    (tokens,) = run.assembly.tokens.values()
+    for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": tokens.kind}.items():
+        entry = made.metadata_props.add()
+        entry.key, entry.value = key, value
+
+
+class Checked(NamedTuple):
+    """Greatest differences: between a graph and the library, and between the library in single and double precision."""
+
+    apart: float
+    rounding: float
+
+
+def check(content: bytes, run: Run, columns: Columns, used: Sequence[str]) -> Checked:
+    """How far the answers of a graph are from the library's, over samples of several lengths."""
+    import onnxruntime  # type: ignore[import-untyped]
+
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    names = [value.name for value in session.get_outputs()]
+    filled, found = whole(run), Checked(0.0, 0.0)
+    model = copy.deepcopy(run.model).cpu().eval()
+    exact = copy.deepcopy(model).double()
+    for samples, tokens in sizes(run):
+        given = make(columns, samples, tokens, seed=samples + tokens, filled=filled is not None)
+        theirs = dict(zip(names, session.run(None, {name: given[name].numpy() for name in used})))
+        ours = _answers(run, model, given)
+        double = {name: column.double() if column.is_floating_point() else column for name, column in given.items()}
+        better = _answers(run, exact, double)
+        found = Checked(max(found.apart, _apart(theirs, ours)), max(found.rounding, _apart(ours, better)))
+    return found
+
+
+def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
+    """What the library answers."""
+    view, objective = view_of(given, whole(run)), run.assembly.objective
+    with torch.no_grad():
+        stream = {next(iter(run.assembly.tokens)): view}
+        found = {} if objective.reads_out else objective.answer(model, Inputs(stream, {}))
+        found["summary"] = model.pool(model.encode(view))  # type: ignore[operator]
+    return {name: values.double().numpy() for name, values in found.items()}
+
+
+def _apart(some: Mapping[str, Array], others: Mapping[str, Array]) -> float:
+    far = [np.abs(some[name] - one) / np.maximum(1, np.abs(one)) for name, one in others.items()]
+    return max(float(one.max(initial=0.0)) for one in far)

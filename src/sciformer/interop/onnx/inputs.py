@@ -1,0 +1,114 @@
+"""What an ONNX graph is fed: which columns a model reads, whether tokens fill a grid, and made-up samples to try it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...data.batch import View
+from ...data.prepare import prepare
+from ...data.random import Chance
+from ...errors import UserError
+from ...nn.positions import grid
+from ...run import Run
+
+Columns = dict[str, Tensor]
+VALID = "valid"
+AT = "at"
+SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
+SAMPLES = (1, 3, 17)  # the same where tokens fill a grid
+
+
+def whole(run: Run) -> tuple[int, int] | None:
+    """Rows and columns of tokens, where a model takes all of an image at once; None where any tokens will do."""
+    (tokens,) = run.assembly.tokens.values()
+    model, places = run.recipe.model, tokens.places
+    if not isinstance(places, tuple) or len(places) != 2:
+        return None
+    together = model.trunk in ("convolution", "resnet2d") or tokens.mixes_tokens
+    if not together:
+        return None
+    if tokens.varies:
+        raise UserError(
+            "an ONNX graph of a model that works on a grid needs images of equal size, but the run has several sizes"
+        )
+    return places[0], places[1]
+
+
+def places(run: Run) -> int | None:
+    """The most tokens a model has places for, on a line."""
+    found = next(iter(run.assembly.tokens.values())).places
+    return found if isinstance(found, int) else None
+
+
+def sizes(run: Run) -> list[tuple[int, int]]:
+    """Samples and tokens to try."""
+    filled, most = whole(run), places(run)
+    if filled is not None:
+        return [(samples, filled[0] * filled[1]) for samples in SAMPLES]
+    return [(samples, tokens if most is None else min(tokens, most)) for samples, tokens in SIZES]
+
+
+def view_of(given: Columns, filled: tuple[int, int] | None) -> View:
+    """Columns as a model sees them; on a grid all tokens are there, row by row."""
+    if filled is None:
+        return View({name: column for name, column in given.items() if name != VALID}, given[VALID])
+    samples = next(iter(given.values())).shape[0]
+    return View({**given, AT: grid(filled)[None].expand(samples, -1, -1)}, None)
+
+
+def example(run: Run) -> Columns:
+    """Tokens as a model sees them: of each column that it reads, (T, ...)."""
+    assembly = run.assembly
+    (tokens,) = assembly.tokens.values()
+    table = tokens.example()
+    dataset = run.data().dataset("train") if table is None else assembly.samples(table)
+    batch = dataset.batch(np.arange(min(4, len(dataset))))
+    if assembly.objective.reads_out:  # nothing is hidden from it here
+        made = batch.but(tokens.normalise(batch.stream))
+    else:
+        chance = Chance(0, -1, batch.ids)
+        made = prepare(batch, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+    view, packed = made.inputs(run.device).stream, made.inputs("cpu", packed=True).stream.columns
+    before, filled = _pooled(run, view), whole(run)
+
+    def matters(name: str, column: Tensor) -> bool:
+        other = 1.7 * column + 0.3 if column.is_floating_point() else (column.long() - 1).clamp(min=0).to(column.dtype)
+        try:
+            return not torch.equal(before, _pooled(run, View({**view.columns, name: other}, view.valid)))
+        except (UserError, RuntimeError):  # it was looked at, at any rate
+            return True
+
+    columns = {name: column for name, column in view.columns.items() if filled is None or name != AT}
+    return {name: packed[name] for name, column in columns.items() if matters(name, column)}
+
+
+def _pooled(run: Run, view: View) -> Tensor:
+    model: Any = run.model
+    with torch.no_grad():
+        found: Tensor = model.pool(model.encode(view))
+    return found
+
+
+def make(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
+    """Padded tensors (samples, tokens, ...) and `valid`, of tokens drawn from columns (T, ...).
+
+    The first sample is as long as can be, the last one without any token where there are four or more. With `filled`
+    all are as long, and `valid` is not needed.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, tokens + 1, samples)
+    lengths[0] = tokens
+    if samples > 3:
+        lengths[-1] = 0
+    valid = torch.from_numpy(np.arange(tokens) < lengths[:, None])
+    total = len(next(iter(columns.values())))
+    rows = torch.from_numpy(rng.integers(0, total, (samples, tokens)))
+    found = {name: column[rows] for name, column in columns.items()}
+    if filled:
+        return found
+    found = {name: c.masked_fill(~valid.view(*valid.shape, *[1] * (c.dim() - 2)), 0) for name, c in found.items()}
+    return {**found, VALID: valid}

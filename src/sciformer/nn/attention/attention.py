@@ -1,0 +1,223 @@
+"""The one Attention: self or cross, any number of heads, any score, any kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError, one_of
+from ..norms import make_norm
+from ..positions import Rotation, rotate
+from ..watch import Watch
+from .cache import Store
+from .kernels import KERNELS, choose, compute, flash, grouped
+from .kernels import decode_step as single
+from .kernels import packed_bias as sets
+from .kernels.reference import mix, repeat_heads, weigh
+from .linformer import Compress, compressed
+from .masks import Sight
+from .scores import Dot, ScaledDot, Score, make_score
+
+
+class AttentionOptions(TypedDict, total=False):
+    """The choices of an Attention that a block or a trunk passes on."""
+
+    groups: int | None
+    head_dim: int | None
+    score: str
+    length: int
+    qk_norm: str
+    turn_values: bool
+    bias: bool
+    epsilon: float | None
+    kernel: str
+    compress: int | None
+    places: int | tuple[int, ...] | None
+    lead: int
+
+
+class Attention(nn.Module):
+    """Multi-head attention (arXiv 1706.03762).
+
+        q, k, v = x W_q, m W_k, m W_v            m = memory, or x itself: self-attention
+        head_h  = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
+        out     = [s_1 head_1, ..., s_H head_H] W_o
+
+    groups      key-value heads: H (one each, the default), 1 (multi-query, arXiv 1911.02150), or any divisor of H
+                (grouped, arXiv 2305.13245)
+    score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
+    qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
+    turn_values whether a rotation turns values too, and what was found back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv
+                2310.10375). With one angle for each of many frequencies, that is a spectrum about every token
+    head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
+    bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
+    kernel      auto, reference, sdpa, chunked, flex, sets or grouped
+    compress    let queries see so many learned mixtures of the tokens instead of these (Linformer, arXiv 2006.04768);
+                `places` says how many places there are for tokens, `lead` how many first tokens stand beside them
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        groups: int | None = None,
+        head_dim: int | None = None,
+        score: str = "scaled_dot",
+        length: int = 512,
+        qk_norm: str = "none",
+        turn_values: bool = False,
+        head_scale: bool = False,
+        dropout: float = 0.0,
+        bias: bool = True,
+        epsilon: float | None = None,
+        kernel: str = "auto",
+        compress: int | None = None,
+        places: int | tuple[int, ...] | None = None,
+        lead: int = 0,
+    ) -> None:
+        super().__init__()
+        one_of("the kernel", kernel, ["auto", *KERNELS])
+        if heads < 1:
+            raise UserError(f"heads must be 1 or more, not {heads}")
+        groups = heads if groups is None else groups
+        if head_dim is None:
+            if dim % heads:
+                raise UserError(
+                    f"the width {dim} is not a multiple of the {heads} heads",
+                    hint="Choose another width or number of heads, or set head_dim.",
+                )
+            head_dim = dim // heads
+        if groups < 1 or heads % groups:
+            raise UserError(f"{heads} heads cannot be divided into {groups} equal groups")
+        self.dim, self.heads, self.groups, self.head_dim = dim, heads, groups, head_dim
+        self.dropout, self.kernel = dropout, kernel
+        self.widths = [heads * head_dim, groups * head_dim, groups * head_dim]
+        self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
+        self.out = nn.Linear(heads * head_dim, dim, bias=bias)
+        self.score: Score = make_score(score, head_dim, heads, length)
+        self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
+        self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
+        self.normed, self.turn_values = qk_norm != "none", turn_values
+        if compress is not None and places is None:
+            raise UserError(
+                "compress needs `places`, the number of token positions",
+                hint="Pass places, a number or the shape of a grid.",
+            )
+        self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
+        simple = not self.normed and not turn_values and compress is None
+        self.plain = kernel == "auto" and simple and type(self.score) in (Dot, ScaledDot)
+        self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        sight: Sight | None = None,
+        *,
+        rotation: Rotation | None = None,
+        store: Store | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) for queries x (B, N, D) and memory (B, M, D), seen through `sight`.
+
+        rotation  of queries and keys by their position, as `Rotary` makes it
+        store     keys and values of earlier tokens (self) or of the memory (cross)
+        """
+        sight = Sight() if sight is None else sight
+        self._check(x)
+        batch, n, _ = x.shape
+        ragged = None
+        if memory is None:
+            sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
+            qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
+            q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
+            if store is not None and self.plain and watch is None and single.suits(x, store, sight):
+                return self._out(single.run(qkv, k, v, rotation, store, sight, self.score.scale(self.head_dim)))
+            if store is None and rotation is None and watch is None and (fused := self._joint(qkv, sight, dropout)):
+                return self._out(fused(qkv, self.heads, sight, self.score.scale(self.head_dim), dropout))
+            if self.normed:
+                q, k = self.query_norm(q), self.key_norm(k)
+            if rotation is not None:
+                q, k = rotate(q, rotation), rotate(k, rotation)
+                v = rotate(v, rotation) if self.turn_values else v
+            if self.compress is not None:
+                q, k, v, ragged = compressed(q, k, v, self.compress, sight)
+                sight = Sight()
+            k = self._key(k).to(v.dtype)  # norms under autocast return float32
+            if store is not None:
+                k, v = store.extend(k, v, sight.start)
+        else:
+            q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
+            k, v = self._memory(memory, store)
+            if k.shape[0] != batch:
+                raise UserError(f"the memory must have {batch} samples, like the queries, not {k.shape[0]}")
+            sight.check(batch, self.heads, n, k.shape[2])
+        q = self.score.query(q).to(v.dtype)
+        found = self._attend(q, k, v, sight, watch)
+        if ragged is not None:
+            found = ragged.flatten(found.transpose(1, 2)).transpose(0, 1)[None]
+        if self.turn_values and rotation is not None and memory is None:
+            found = rotate(found, (rotation[0], -rotation[1], rotation[2]))
+        return self._out(found)
+
+    def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
+        """A kernel that takes queries, keys and values as the projection made them, in one."""
+        if not self.plain or self.groups != self.heads:
+            return None
+        if sets.suits(qkv, self.heads, sight):
+            return sets.fused
+        if flash.better(qkv, self.head_dim, sight, dropout):
+            return flash.fused
+        if grouped.unsuited(qkv, self.heads, sight) is None and grouped.saves(sight, dropout):
+            return grouped.fused
+        return None
+
+    def _out(self, heads: Tensor) -> Tensor:  # (B, H, N, E) -> (B, N, D)
+        heads = heads if self.scale is None else heads * self.scale
+        return self.out(heads.transpose(1, 2).flatten(2))
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, watch: Watch | None) -> Tensor:
+        dropout = self.dropout if self.training else 0.0
+        if watch is None or not watch.wants_attention:
+            return compute(q, k, v, sight, self.score, dropout, self.kernel)
+        weights = weigh(q, k, sight, self.score)
+        kernel = choose(q, k, sight, self.score, dropout) if self.kernel == "auto" else self.kernel
+        watch.saw_attention(weights, kernel)
+        if kernel == "reference":  # the weights shown are the weights used
+            return mix(weights, v, dropout)
+        return compute(q, k, v, sight, self.score, dropout, kernel)
+
+    def _memory(self, memory: Tensor, store: Store | None) -> tuple[Tensor, Tensor]:
+        """Keys and values of another sequence; a store computes them once."""
+        if store is not None and store.memory is not None:
+            return store.memory
+        self._check(memory)
+        both = self._project(memory, slice(self.widths[0], None))
+        k, v = (self._split(part) for part in both.chunk(2, -1))
+        k = self._key(self.key_norm(k)).to(v.dtype)
+        if store is not None:
+            store.memory = (k, v)
+        return k, v
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 3 or x.shape[-1] != self.dim:
+            raise UserError(f"tokens must have shape (B, N, {self.dim}), not {tuple(x.shape)}")
+
+    def _key(self, k: Tensor) -> Tensor:
+        """Keys as the score compares them; scores that are no product have weights for every query head."""
+        return self.score.key(k if self.score.fused else repeat_heads(k, self.heads))
+
+    def _project(self, x: Tensor, rows: slice) -> Tensor:
+        bias = None if self.qkv.bias is None else self.qkv.bias[rows]
+        return F.linear(x, self.qkv.weight[rows], bias)
+
+    def _split(self, x: Tensor) -> Tensor:  # (B, N, heads * E) -> (B, heads, N, E)
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, heads={self.heads}, groups={self.groups}, kernel={self.kernel!r}"

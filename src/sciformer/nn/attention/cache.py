@@ -1,0 +1,187 @@
+"""Keys and values of the tokens already decoded, so that each new token costs one step."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+
+
+class Store:
+    """The keys and values of one block: `extend` with new ones, get all of them back."""
+
+    def __init__(self, capacity: int | None) -> None:
+        self.capacity = capacity
+        self.keys: Tensor | None = None
+        self.values: Tensor | None = None
+        self.memory: tuple[Tensor, Tensor] | None = None  # of cross-attention; the same at every step
+
+    def size(self, n: int, start: int | Tensor) -> int:
+        """How many keys there will be with n more from `start` on."""
+        if self.capacity is not None:
+            return self.capacity
+        assert isinstance(start, int)
+        return start + n
+
+    def extend(self, k: Tensor, v: Tensor, start: int | Tensor) -> tuple[Tensor, Tensor]:
+        """k, v (B, G, N, E) at positions start, start + 1, ... -> all keys and values (B, G, M, E)."""
+        if self.capacity is None:
+            assert isinstance(start, int)
+            if self.keys is not None and self.values is not None:
+                # What a failed pass may have left behind `start` is forgotten.
+                whole = start + k.shape[2]
+                self.keys, self.values = _joined(self.keys, k, start), _joined(self.values, v, start)
+                return self.keys[:, :, :whole], self.values[:, :, :whole]
+            self.keys, self.values = k, v
+            return k, v
+        keys, values = self.fixed(k, v)
+        place = start + torch.arange(k.shape[2], device=k.device)
+        keys.index_copy_(2, place, k)
+        values.index_copy_(2, place, v)
+        return keys, values
+
+    def fixed(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """The buffers (B, G, capacity, E) of a fixed cache, made at first for keys and values like these."""
+        assert self.capacity is not None
+        if torch.is_grad_enabled() and k.requires_grad:
+            raise UserError(
+                "a cache of fixed capacity cannot be used with gradients",
+                hint="Use it under torch.no_grad(), or use a cache that grows: cache().",
+            )
+        if self.keys is None or self.values is None:
+            with torch.inference_mode(False):
+                self.keys = k.new_zeros(*k.shape[:2], self.capacity, k.shape[3])
+                self.values = v.new_zeros(*v.shape[:2], self.capacity, v.shape[3])
+        return self.keys, self.values
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the samples `index` (B,), as beam search wants it."""
+        fixed = self.capacity is not None
+        self.keys, self.values = _chosen(self.keys, index, fixed), _chosen(self.values, index, fixed)
+        if self.memory is not None:
+            self.memory = (self.memory[0].index_select(0, index), self.memory[1].index_select(0, index))
+
+
+def _joined(kept: Tensor, new: Tensor, start: int) -> Tensor:
+    """A tensor (B, G, M', E) that holds the first `start` of those kept and the new ones after them.
+
+    To copy all that was kept for every new token would cost more than the token itself in a long text; where no
+    gradient is wanted there is room to spare behind them.
+    """
+    whole = start + new.shape[2]
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return torch.cat([kept[:, :, :start], new], 2)
+    if kept.shape[2] < whole or (kept.is_inference() and not torch.is_inference_mode_enabled()):
+        with torch.inference_mode(False):
+            room = new.new_empty(*new.shape[:2], whole + max(64, whole // 2), new.shape[3])
+        room[:, :, :start] = kept[:, :, :start]
+        kept = room
+    kept[:, :, start:whole] = new
+    return kept
+
+
+def _chosen(kept: Tensor | None, index: Tensor, fixed: bool) -> Tensor | None:
+    """The rows `index` of what was kept; a fixed buffer keeps its place in memory, as a captured graph needs it."""
+    if kept is None:
+        return None
+    rows = kept.index_select(0, index)
+    return kept.copy_(rows) if fixed and rows.shape == kept.shape else rows
+
+
+def _fresh(x: Tensor, valid: Tensor | None) -> Tensor:
+    """The validity (B, N) of new tokens x (B, N, D)."""
+    return torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if valid is None else valid
+
+
+class Cache:
+    """The stores of all blocks of a decoder, and what of them is valid.
+
+    Growing (the default) or, with `capacity`, fixed: buffers are allocated at the first step and written in place,
+    and the position advances on the device, so that a decoding step can be compiled or captured as a CUDA graph. The
+    host's `length` does not see steps that a graph or a compiled call takes.
+    """
+
+    def __init__(self, depth: int, capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self.blocks = [Store(capacity) for _ in range(depth)]
+        self.length = 0
+        self.slot: Tensor | None = None
+        self.valid: Tensor | None = None
+        self.at: Tensor | None = None
+        self.memory_valid: Tensor | None = None
+        self.pending: tuple[Tensor | None, Tensor | None] = (None, None)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether the keys and values of a memory are here already."""
+        return bool(self.blocks) and self.blocks[0].memory is not None
+
+    def begin(self, x: Tensor, valid: Tensor | None) -> tuple[int | Tensor, Tensor | None]:
+        """For new tokens x (B, N, D): the position of the first, and the validity (B, M) of all keys."""
+        batch, n, _ = x.shape
+        kept = self.blocks[0].keys if self.blocks else None
+        if kept is not None and len(kept) != batch:
+            raise UserError(
+                f"the batch must have {len(kept)} samples, like the cache, not {batch}",
+                hint="Change the samples of the cache with cache.reorder.",
+            )
+        if self.capacity is None:
+            if self.valid is not None or (valid is not None and self.length):
+                fresh = _fresh(x, valid)
+                before = self.valid if self.valid is not None else fresh.new_ones(batch, self.length)
+                valid = torch.cat([before, fresh], 1)
+            self.pending = (valid, self.at)
+            return self.length, valid
+        if not torch.compiler.is_compiling() and self.length + n > self.capacity:
+            raise UserError(
+                f"the cache has room for at most {self.capacity} tokens, not {self.length + n}",
+                hint="Make the cache larger, or let it grow: cache().",
+            )
+        if self.slot is None or self.valid is None:
+            with torch.inference_mode(False):
+                self.slot = torch.zeros((), dtype=torch.long, device=x.device)
+                self.valid = torch.zeros(batch, self.capacity, dtype=torch.bool, device=x.device)
+        self.valid.index_copy_(1, self.slot + torch.arange(n, device=x.device), _fresh(x, valid))
+        return self.slot, self.valid
+
+    def place(self, at: Tensor, batch: int) -> Tensor:
+        """The coordinates (B, M, A) of all keys, from those of the new tokens (B or 1, N, A)."""
+        at = at.expand(batch, -1, -1)
+        if self.capacity is None:
+            at = at if self.at is None else torch.cat([self.at, at], 1)
+            self.pending = (self.pending[0], at)
+            return at
+        assert self.slot is not None
+        if self.at is None:
+            with torch.inference_mode(False):
+                self.at = torch.zeros(batch, self.capacity, at.shape[2], dtype=at.dtype, device=at.device)
+        self.at.index_copy_(1, self.slot + torch.arange(at.shape[1], device=at.device), at)
+        return self.at
+
+    def finish(self, n: int) -> None:
+        """Advance by n tokens, after all blocks have stored theirs."""
+        if self.capacity is None:
+            self.valid, self.at = self.pending
+            self.length += n
+            return
+        assert self.slot is not None
+        self.slot += n
+        if not torch.compiler.is_compiling():
+            self.length += n
+
+    def reset(self) -> None:
+        """Empty a fixed cache, which keeps its place in memory; instead of a growing one, take a new one."""
+        assert self.capacity is not None
+        self.length = 0
+        for kept in (self.slot, self.valid):
+            if kept is not None:
+                kept.zero_()
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the samples `index` (B,), as beam search wants it."""
+        fixed = self.capacity is not None
+        for store in self.blocks:
+            store.reorder(index)
+        self.valid, self.at = _chosen(self.valid, index, fixed), _chosen(self.at, index, fixed)
+        self.memory_valid = _chosen(self.memory_valid, index, False)

@@ -1,0 +1,169 @@
+"""Attention piece by piece, in linear time: windows in blocks with a halo, packed sequences one beside the other.
+
+A pattern that reaches `left` and `right` tokens is cut into blocks of b queries. Block c sees the b + left + right keys
+around it, so N tokens cost N (b + left + right) instead of N^2, forward and backward:
+
+    queries          [ c b ............ c b + b )
+    keys    [ c b - left ...................... c b + b + right )
+
+The first `count` tokens of a `Global` pattern are added to the keys of every block, and their own rows are computed
+in full.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ...ragged import Ragged
+from ..masks import Documents, Either, Global, Pattern, Sight
+from ..pair_bias import PairBias
+from ..scores import Score
+from . import sdpa
+
+
+def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+    """Why this kernel cannot do it, or None."""
+    if not score.fused:
+        return sdpa.refuse(q, k, sight, score, dropout)
+    if isinstance(sight.pattern, Documents):
+        return None
+    local, _ = split(sight.pattern)
+    if max(local.reach()) == float("inf"):
+        return f"{sight.pattern} has no bounded reach"
+    if q.shape[2] != k.shape[2] or not isinstance(sight.start, int) or sight.start:
+        return "queries and keys are not the same tokens"
+    return None
+
+
+def saves(n: int, sight: Sight) -> bool:
+    """Whether blocks are less work than the whole square."""
+    if isinstance(sight.pattern, Documents):
+        return True
+    local, count = split(sight.pattern)
+    left, right = local.reach()
+    return block_size(left, right) + left + right + 2 * count < 0.7 * n
+
+
+def split(pattern: Pattern) -> tuple[Pattern, int]:
+    """A pattern as (what is local, how many global tokens)."""
+    if isinstance(pattern, Either):
+        if isinstance(pattern.second, Global):
+            return pattern.first, pattern.second.count
+        if isinstance(pattern.first, Global):
+            return pattern.second, pattern.first.count
+    return pattern, 0
+
+
+def block_size(left: float, right: float) -> int:
+    """Queries a block: about half of what they see beyond it, a power of two from 32 to 512."""
+    half = int(left + right) // 2
+    return min(512, max(32, 1 << (half - 1).bit_length()))
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+    """(B, H, N, E) from prepared queries, keys and values."""
+    if isinstance(sight.pattern, Documents):
+        return _documents(q, k, v, sight, sight.pattern, score, dropout)
+    n, scale = q.shape[2], score.scale(q.shape[3])
+    cut = Cut(sight.pattern, n)
+    mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
+    out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
+    if cut.count:  # the rows of the global tokens see everything
+        bias = None if sight.lean is None else sight.lean[:, :, : cut.count]
+        whole = sdpa.run(q[:, :, : cut.count], k, v, Sight(None, sight.valid, bias), score, dropout)
+        out = torch.cat([whole, out[:, :, cut.count :]], 2)
+    return out
+
+
+class Cut:
+    """N tokens cut into blocks of `size` queries, each with its halo and the `count` global tokens as keys."""
+
+    def __init__(self, pattern: Pattern, n: int) -> None:
+        self.local, count = split(pattern)
+        self.n, self.count = n, min(count, n)
+        self.left, self.right = (int(min(side, n - 1)) for side in self.local.reach())
+        self.size = min(block_size(self.left, self.right), n)
+        self.blocks = -(-n // self.size)
+        self.rest = self.blocks * self.size - n  # queries that fill the last block
+        self.span = self.left + self.size + self.right
+
+    def queries(self, q: Tensor) -> Tensor:
+        """(B, H, N, E) -> (B * blocks, H, size, E)."""
+        cut = F.pad(q, (0, 0, 0, self.rest)).unflatten(2, (self.blocks, self.size))
+        return cut.transpose(1, 2).flatten(0, 1)
+
+    def keys(self, x: Tensor) -> Tensor:
+        """(B, G, N, E) -> (B * blocks, G, count + span, E)."""
+        around = F.pad(x, (0, 0, self.left, self.right + self.rest)).unfold(2, self.span, self.size)
+        around = around.permute(0, 2, 1, 4, 3)
+        if self.count:
+            first = x[:, None, :, : self.count].expand(-1, self.blocks, -1, -1, -1)
+            around = torch.cat([first, around], 3)
+        return around.flatten(0, 1)
+
+    def join(self, out: Tensor, batch: int) -> Tensor:
+        """(B * blocks, H, size, E) -> (B, H, N, E)."""
+        return out.unflatten(0, (batch, self.blocks)).transpose(1, 2).flatten(2, 3)[:, :, : self.n]
+
+    def mask(self, sight: Sight, q: Tensor) -> Tensor:
+        """(B * blocks, H or 1, size, count + span) what each block may see, with the bias where there is one."""
+        first = torch.arange(self.blocks, device=q.device)[:, None, None] * self.size
+        i = first + torch.arange(self.size, device=q.device)[:, None]
+        j = first - self.left + torch.arange(self.span, device=q.device)
+        last = self.n - 1
+        allowed = self.local.allows(i.clamp(max=last), j.clamp(0, last)) & (j >= self.count) & (j <= last)
+        if self.count:
+            j = torch.cat([torch.arange(self.count, device=q.device).expand(self.blocks, 1, -1), j], 2)
+            allowed = torch.cat([allowed.new_ones(self.blocks, self.size, self.count), allowed], 2)
+        mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
+        if sight.valid is not None:
+            mask = mask & sight.valid[:, j.clamp(0, last)][:, :, None]
+        if sight.lean is not None:
+            mask = self.band(sight.lean).to(q.dtype).masked_fill(~mask, -torch.inf)
+        return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
+
+    def band(self, bias: Tensor) -> Tensor:
+        """The bias (B, H, N, N) along the blocks: (B, blocks, H, size, count + span)."""
+        wide = F.pad(bias, (self.left, self.right + self.rest, 0, self.rest))
+        wide = wide.unflatten(2, (self.blocks, self.size))
+        band = wide.unfold(4, self.span, self.size).diagonal(dim1=2, dim2=4).permute(0, 4, 1, 2, 3)
+        if self.count:
+            first = wide[..., self.left : self.left + self.count].transpose(1, 2)
+            band = torch.cat([first, band], 4)
+        return band
+
+
+def _documents(
+    q: Tensor, k: Tensor, v: Tensor, sight: Sight, pattern: Documents, score: Score, dropout: float
+) -> Tensor:
+    """Unpack to the padded layout, attend there by the rule within each sequence, and pack again."""
+    from . import compute
+
+    queries, keys = pattern.queries, pattern.memory
+    if queries.longest == 0 or keys.longest == 0:
+        return v.sum(2, keepdim=True)[:, :1].expand(1, q.shape[1], q.shape[2], -1) * 0
+
+    def inner() -> Sight:
+        # Padding lies to the right: a rule that never looks right cannot see it, and the fast causal path stays open.
+        padded = not (keys is queries and pattern.within.reach()[1] == 0)
+        valid = keys.valid if padded else None
+        if sight.valid is not None:
+            valid = keys.pad(sight.valid[0])
+        bias = sight.bias
+        if isinstance(bias, PairBias):
+            bias = bias.dense()
+        elif bias is not None:
+            by_query = queries.pad(bias[0].transpose(0, 1))  # (B, N, H, T)
+            index = (keys.ends - keys.lengths)[:, None] + torch.arange(keys.longest, device=q.device)
+            index = index.clamp(max=keys.total - 1)[:, None, None].expand(-1, *by_query.shape[1:3], -1)
+            bias = by_query.gather(3, index).transpose(1, 2)
+        return Sight(pattern.within, valid, bias)
+
+    def unpack(x: Tensor, ragged: Ragged) -> Tensor:  # (1, G, T, E) -> (B, G, N, E)
+        return ragged.pad(x[0].transpose(0, 1)).transpose(1, 2)
+
+    within = sight.once("documents", inner)
+    out = compute(unpack(q, queries), unpack(k, keys), unpack(v, keys), within, score, dropout)
+    return queries.flatten(out.transpose(1, 2)).transpose(0, 1)[None]

@@ -1,0 +1,161 @@
+"""FlexAttention: sparse patterns on CUDA, fused, forward and backward.
+
+One callable is compiled for each pattern. The compiled kernel skips the blocks of 128 x 128 that a pattern hides, so a
+window costs N rather than N^2. PyTorch quietly falls back to an unfused path (all pairs in memory) when it has
+compiled too often; here that is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from ....errors import UserError
+from ..masks import Documents, Full, Pattern, Sight
+from ..pair_bias import PairBias
+from ..scores import Score
+
+BLOCK = 128
+Modify = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+    """Why this kernel cannot do it, or None."""
+    if not score.fused:
+        return f"the {type(score).__name__} score is not a product of query and key"
+    if dropout:
+        return "FlexAttention has no dropout"
+    if isinstance(sight.bias, PairBias):
+        return "a bias of packed pairs is not in memory as a square"
+    if q.is_cuda:
+        if q.dtype == torch.float64:
+            return "FlexAttention has no float64 on CUDA"
+        if q.shape[-1] < 16:
+            return f"FlexAttention needs heads of width 16 or more on CUDA, not {q.shape[-1]}"
+    elif q.requires_grad or k.requires_grad:
+        return "FlexAttention has no backward pass on the CPU"
+    return None
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+    """(B, H, N, E) from prepared queries, keys and values."""
+    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
+    lean = None if sight.lean is None else _lean(sight.lean.expand(q.shape[0], heads, n, m))
+    call: Callable[..., Tensor] = flex_attention
+    if q.is_cuda and not torch.compiler.is_compiling():
+        call = compiled(_kind(sight.pattern), sight.valid is not None, lean is not None)
+    try:
+        return call(q, k, v, lean, mask, score.scale(width), groups != heads)
+    except Exception as error:
+        if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
+            raise
+        raise UserError(
+            f"queries of shape {tuple(q.shape)} need more than the {torch._dynamo.config.recompile_limit} compilations "
+            "that are allowed for a pattern",
+            hint="Bring the lengths to fewer sizes, or raise torch._dynamo.config.recompile_limit.",
+        ) from error
+
+
+def _lean(bias: Tensor) -> Modify:
+    def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return score + bias[b, h, i, j]
+
+    return modify
+
+
+def _kind(pattern: Pattern) -> Any:
+    """What a compiled callable is kept by: the rule, without the lengths of packed sequences."""
+    return (Documents, pattern.within) if isinstance(pattern, Documents) else pattern
+
+
+@lru_cache(maxsize=128)
+def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
+    """A compiled call of its own for each kind of pattern.
+
+    PyTorch counts recompilations by code object, so each gets a copy of the code; `fullgraph` turns the unfused
+    fallback at the limit into an error.
+    """
+
+    def call(
+        q: Tensor, k: Tensor, v: Tensor, lean: Modify | None, mask: BlockMask | None, scale: float, shared: bool
+    ) -> Tensor:
+        return flex_attention(q, k, v, lean, mask, scale, shared)
+
+    own = FunctionType(call.__code__.replace(co_name=f"flex_{abs(hash((kind, valid, bias)))}"), globals())
+    return torch.compile(own, fullgraph=True)
+
+
+def block_mask(sight: Sight, q: Tensor, k: Tensor) -> BlockMask | None:
+    """The blocks that `sight` leaves open, or None where it hides nothing."""
+    n, m = q.shape[2], k.shape[2]
+    pattern = sight.simplified(n, m)
+    if isinstance(pattern, Full) and sight.valid is None:
+        return None
+    if sight.valid is None and not isinstance(pattern, Documents) and isinstance(sight.start, int):
+        return _kept(pattern, n, m, sight.start, q.device)
+    return build(pattern, n, m, sight.start, sight.valid, q.device)
+
+
+@lru_cache(maxsize=64)
+def _kept(pattern: Pattern, n: int, m: int, start: int, device: torch.device) -> BlockMask:
+    with torch.inference_mode(False):
+        return build(pattern, n, m, start, None, device)
+
+
+def build(
+    pattern: Pattern, n: int, m: int, start: int | Tensor, valid: Tensor | None, device: torch.device
+) -> BlockMask:
+    """A block mask made from which blocks hold some allowed pair, and which hold nothing else."""
+    some, every = open_blocks(pattern, n, m, start, device)
+    some, every = some[None, None], every[None, None]
+    if valid is not None:
+        columns = torch.nn.functional.pad(valid, (0, -m % BLOCK), value=False).unflatten(1, (-1, BLOCK))
+        inside = torch.nn.functional.pad(torch.ones_like(valid), (0, -m % BLOCK), value=False)
+        gaps = (inside.unflatten(1, (-1, BLOCK)) & ~columns).any(-1)
+        some = some & columns.any(-1)[:, None, None]
+        every = every & ~gaps[:, None, None]
+    partial, full = some & ~every, every
+
+    def mask_mod(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        seen = pattern.allows(i + start, j)
+        return seen if valid is None else seen & valid[b, j]
+
+    def listed(blocks: Tensor) -> tuple[Tensor, Tensor]:
+        order = torch.argsort(blocks.to(torch.int8), dim=-1, descending=True, stable=True)
+        return blocks.sum(-1, dtype=torch.int32), order.to(torch.int32).contiguous()
+
+    return BlockMask.from_kv_blocks(*listed(partial), *listed(full), BLOCK, mask_mod, (n, m))
+
+
+def open_blocks(pattern: Pattern, n: int, m: int, start: int | Tensor, device: torch.device) -> tuple[Tensor, Tensor]:
+    """(N / 128, M / 128) twice: blocks with some allowed pair, and blocks where every pair is allowed."""
+    rows, columns = -(-n // BLOCK), -(-m // BLOCK)
+    if pattern.uniform and isinstance(start, int):
+        # Only j - i matters, and a block meets 2 * 128 - 1 neighbouring differences: one table serves all.
+        low, high = -(rows * BLOCK - 1) - start, columns * BLOCK - 1 - start
+        allowed = pattern.allows(
+            torch.zeros((), dtype=torch.long, device=device), torch.arange(low, high + 1, device=device)
+        )
+        sums = torch.cat([allowed.new_zeros(1, dtype=torch.long), allowed.long().cumsum(0)])
+        nearest = (torch.arange(columns, device=device) - torch.arange(rows, device=device)[:, None]) * BLOCK
+        begin = nearest - (BLOCK - 1) - start - low
+        counts = sums[begin + 2 * BLOCK - 1] - sums[begin]
+        return counts > 0, counts == 2 * BLOCK - 1
+    # Otherwise the rule is evaluated in strips of whole block rows, never as one square.
+    strip = max(1, (1 << 24) // (columns * BLOCK * BLOCK))
+    parts = []
+    j = torch.arange(columns * BLOCK, device=device)
+    for row in range(0, rows, strip):
+        i = torch.arange(row * BLOCK, min(row + strip, rows) * BLOCK, device=device)[:, None]
+        inside = (i < n) & (j < m)
+        seen = pattern.allows(i.clamp(max=n - 1) + start, j.clamp(max=m - 1))
+        cut = (-1, BLOCK, columns, BLOCK)
+        parts.append(((seen & inside).view(cut).any(3).any(1), (seen | ~inside).view(cut).all(3).all(1)))
+    return torch.cat([some for some, _ in parts]), torch.cat([every for _, every in parts])

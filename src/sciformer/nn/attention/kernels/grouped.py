@@ -1,0 +1,312 @@
+"""Attention within packed sets on the CPU: sets of nearly the same length together, each group as one small square.
+
+Padding all sets to the longest would cost several times the work. A group ends where a set is so much shorter that
+filling it up would cost more than another group:
+
+    lengths 61 58 57 | 49 48 44 43 | 36 33 ...      squares of 61, 49, 36 ...
+
+The bias of pairs is laid out once for all blocks of a stack; weights and what dropout kept are stored for the backward
+pass, which PyTorch's own kernels would compute in more passes over memory. Longer sets without such a bias are worked
+through one by one, where they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from ...dropout import keep
+from ...ragged import Ragged
+from ..masks import Documents, Full, Sight
+from ..pair_bias import PairBias, square
+from ..scores import Score
+from .reference import repeat_heads
+
+LONGEST = 512
+FEW = 128
+UNEVEN = 1.2  # times the pairs that are there, if all sets were as long as the longest
+NEAR = 0.9  # of the longest of its group is the shortest set
+ALONE = 48  # mean length of sets that are better worked through one by one
+STORED = 256  # length of sets whose weights may be stored in place of PyTorch's kernel
+SMALL = 12  # sets up to so many tokens are one group
+
+
+def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+    """Why this kernel cannot do it, or None."""
+    if not score.fused:
+        return f"the {type(score).__name__} score is not a product of query and key"
+    return unsuited(q, q.shape[1], sight)
+
+
+def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
+    """Why what is seen is not of small sets on the CPU, or None."""
+    pattern, bias = sight.pattern, sight.bias
+    if x.device.type != "cpu" or torch.compiler.is_compiling():
+        return "it runs only on the CPU and cannot be compiled"
+    if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full) or pattern.keys is not None:
+        return f"{pattern} does not let every token see all of its packed sequence"
+    if pattern.queries.longest > LONGEST:
+        return f"a sequence is longer than {LONGEST}"
+    if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
+        return "some keys are hidden (`valid`) or come from a cache"
+    if bias is not None and not (isinstance(bias, PairBias) and bias.heads == heads):
+        return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"
+    return None
+
+
+def saves(sight: Sight, dropout: float) -> bool:
+    """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
+    assert isinstance(sight.pattern, Documents)
+    ragged = sight.pattern.queries
+    if sight.bias is not None or dropout > 0 or ragged.longest <= FEW:
+        return True
+    alone = ragged.longest <= STORED and sum(sight.once("lengths", ragged.lengths.tolist)) >= ALONE * len(ragged)
+    return alone or sight.once("uneven", lambda: _uneven(ragged))
+
+
+def _uneven(ragged: Ragged) -> bool:
+    """Whether sets filled up to the longest would be much more work."""
+    pairs = float(ragged.lengths.double().square().sum())
+    return len(ragged) * float(ragged.longest) ** 2 > UNEVEN * pairs
+
+
+def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
+    """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E)."""
+    pattern = sight.pattern
+    assert isinstance(pattern, Documents)
+    lengths = sight.once("lengths", pattern.queries.lengths.tolist)
+    if sight.bias is None and sum(lengths) >= ALONE * len(lengths) > 0:
+        if dropout or (qkv.requires_grad and torch.is_grad_enabled()):
+            return Alone.apply(qkv[0], heads, scale, dropout, lengths).transpose(0, 1)[None]
+        return _alone(qkv[0], heads, lengths, scale)
+    plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(pattern.queries, sight.bias, heads, qkv.dtype))
+    if not plan.groups:  # no token at all: zeros, through which gradients still flow
+        nothing = qkv[..., : qkv.shape[-1] // 3] * 0
+        out = nothing[0] if not isinstance(sight.bias, PairBias) else nothing[0] + 0 * sight.bias.values.sum()
+        return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
+    out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
+    return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+    """(1, H, T, E) from prepared queries (1, H, T, E), keys and values (1, G, T, E)."""
+    heads = q.shape[1]
+    flat = [repeat_heads(x, heads).transpose(1, 2).flatten(2) for x in (q, k, v)]
+    return fused(torch.cat(flat, 2), heads, sight, score.scale(q.shape[3]), dropout)
+
+
+def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
+    """(1, H, T, E), each set by itself where it lies, without a copy."""
+    q, k, v = (part[None] for part in _three(x, heads))
+    out = x.new_zeros(1, len(x), heads, q.shape[-1])
+    for rows in _stretches(lengths):
+        part = F.scaled_dot_product_attention(q[:, :, rows], k[:, :, rows], v[:, :, rows], scale=scale)
+        out[:, rows] = part.transpose(1, 2)
+    return out.transpose(1, 2)
+
+
+class Alone(torch.autograd.Function):
+    """(T, H, E) out_i = sum_j d_ij softmax_j(scale q_i k_j) v_j with d the dropout, each set by itself as it lies."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, lengths: list[int]) -> Tensor:
+        q, k, v = _three(x, heads)
+        out, kept = x.new_zeros(len(x), heads, q.shape[-1]), []
+        for rows in _stretches(lengths):
+            n = rows.stop - rows.start
+            score = x.new_empty(heads, n, n)
+            torch.baddbmm(score, q[:, rows], k[:, rows].transpose(1, 2), beta=0, alpha=scale, out=score)
+            weights = score.softmax(-1)
+            mask = keep(weights.shape, p, weights.dtype) if p else None
+            used = weights if mask is None else weights * mask
+            out[rows] = torch.bmm(used, v[:, rows]).transpose(0, 1)
+            kept += [weights, mask, used]
+        ctx.save_for_backward(x, *kept)
+        ctx.options = heads, scale, lengths
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        (heads, scale, lengths), (x, *kept) = ctx.options, ctx.saved_tensors
+        (q, k, v), change, up = _three(x, heads), torch.zeros_like(x), up.transpose(0, 1)
+        to_q, to_k, to_v = _three(change, heads)
+        for number, rows in enumerate(_stretches(lengths)):
+            (weights, mask, used), above = kept[3 * number : 3 * number + 3], up[:, rows]
+            to_v[:, rows] = torch.bmm(used.transpose(1, 2), above)
+            slope = torch.bmm(above, v[:, rows].transpose(1, 2))
+            if mask is not None:
+                slope *= mask
+            slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).mul_(scale)
+            to_q[:, rows] = torch.bmm(slope, k[:, rows])
+            to_k[:, rows] = torch.bmm(slope.transpose(1, 2), q[:, rows])
+        return change, None, None, None, None
+
+
+def _three(x: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """Queries, keys and values (H, T, E) of a run (T, 3 H E), where they lie."""
+    return x.view(len(x), 3, heads, -1).permute(1, 2, 0, 3).unbind(0)
+
+
+def _stretches(lengths: list[int]) -> Iterator[slice]:
+    """The rows of each set that has any."""
+    first = 0
+    for length in lengths:
+        if length:
+            yield slice(first, first + length)
+        first += length
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Sets of nearly the same length."""
+
+    count: int
+    width: int
+    first: Tensor
+    """(count,) where the tokens of each begin in the flat run."""
+    lengths: Tensor
+    which: Tensor
+    """(count,) which of all sets they are."""
+
+    @property
+    def valid(self) -> Tensor:
+        """(count, width) True where there is a token."""
+        return torch.arange(self.width) < self.lengths[:, None]
+
+    def rows(self, other: int) -> Tensor:
+        """(count * width,) the places of tokens in the flat run, `other` where there is none."""
+        place = self.first[:, None] + torch.arange(self.width)
+        return place.masked_fill(~self.valid, other).flatten()
+
+
+class Plan:
+    """The groups of packed sets, and the way back: token t of the flat run is row `back[t]` of all groups' rows."""
+
+    def __init__(self, ragged: Ragged) -> None:
+        self.total = ragged.total
+        self.groups = list(_groups(ragged))
+        self.rows = [group.rows(0) for group in self.groups]
+        self.rows_or_none = [group.rows(ragged.total) for group in self.groups]
+        whole = torch.cat([*self.rows_or_none, torch.zeros(0, dtype=torch.long)])
+        real = whole < ragged.total
+        self.back = torch.full((ragged.total,), len(whole))
+        self.back[whole[real]] = torch.arange(len(whole))[real]
+
+    def packed(self, parts: list[Tensor], width: int) -> Tensor:
+        """(T, width) the rows of the groups as they were packed, zeros where there is no token."""
+        return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
+
+
+def _groups(ragged: Ragged) -> Any:
+    lengths, order = ragged.lengths.sort(descending=True)
+    first, sizes = (ragged.ends - ragged.lengths)[order], lengths.tolist()
+    begin, end = 0, sum(size > 0 for size in sizes)
+    while begin < end:
+        shortest = NEAR * sizes[begin] if sizes[begin] > SMALL else 0
+        stop = begin + 1
+        while stop < end and sizes[stop] >= shortest:
+            stop += 1
+        part = slice(begin, stop)
+        yield Group(stop - begin, sizes[begin], first[part], lengths[part], order[part])
+        begin = stop
+
+
+def _prepared(ragged: Ragged, bias: Any, heads: int, dtype: torch.dtype) -> tuple[Plan, tuple[Tensor, ...]]:
+    plan = Plan(ragged)
+    if bias is None or not plan.groups:
+        return plan, tuple(_hidden(group, heads, dtype) for group in plan.groups)
+    return plan, Laid.apply(bias.values.to(dtype), bias.starts, plan)
+
+
+def _hidden(group: Group, heads: int, dtype: torch.dtype) -> Tensor:
+    """(H count, width, width) zeros, and -inf where there is no key."""
+    n, valid = group.width, group.valid
+    mask = torch.zeros(valid.shape, dtype=dtype).masked_fill(~valid, -torch.inf)
+    return mask[None, :, None].expand(heads, -1, n, -1).reshape(-1, n, n)
+
+
+class Laid(torch.autograd.Function):
+    """The bias (S, H) of a triangle as squares (H count, width, width) of groups, -inf where there is no key."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, starts: Tensor, plan: Plan) -> tuple[Tensor, ...]:
+        count, heads = values.shape
+        table = torch.cat([values.t(), values.new_full((heads, 1), -torch.inf)], 1)
+        laid, lower, upper, pairs, done = [], [], [], [], 0
+        for group in plan.groups:
+            n, valid = group.width, group.valid
+            place = starts[group.which][:, None, None] + square(n, starts.device)
+            there = valid[:, None, :].expand(-1, n, -1)
+            rows = there & valid[:, :, None]
+            index = torch.where(rows, place, torch.where(there, 0, count)).flatten()
+            laid.append(table.index_select(1, index).view(-1, n, n))
+            cells = torch.arange(done, done + place.numel()).view(place.shape)
+            below = rows & torch.ones(n, n, dtype=torch.bool).tril()
+            lower.append(cells[below])
+            upper.append(cells.transpose(1, 2)[below])
+            pairs.append(place[below])
+            done += place.numel()
+        ctx.cells = torch.cat(lower), torch.cat(upper), torch.cat(pairs)
+        ctx.shape = count, heads
+        return tuple(laid)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (count, heads), (lower, upper, pairs) = ctx.shape, ctx.cells
+        whole = torch.cat([gradient.view(heads, -1) for gradient in gradients], 1)
+        sums = whole.index_select(1, lower)
+        sums += whole.index_select(1, upper).masked_fill_(lower == upper, 0)
+        found = whole.new_zeros(heads, count)
+        found[:, pairs] = sums
+        return found.t(), None, None
+
+
+class Grouped(torch.autograd.Function):
+    """out_i = sum_j d_ij softmax_j(scale q_i k_j + b_ij) v_j, with d the dropout."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, plan: Plan, *biases: Tensor) -> Tensor:
+        width, parts, kept = x.shape[1] // 3, [], []
+        for group, rows, bias in zip(plan.groups, plan.rows, biases):
+            taken = x.index_select(0, rows).view(group.count, group.width, 3, heads, -1)
+            q, k, v = taken.permute(2, 3, 0, 1, 4).reshape(3, heads * group.count, group.width, -1)
+            weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
+            mask = keep(weights.shape, p, weights.dtype) if p else None
+            used = weights if mask is None else weights * mask
+            kept += [q, k, v, weights, mask, used]
+            out = (used @ v).view(heads, group.count, group.width, -1).permute(1, 2, 0, 3)
+            parts.append(out.reshape(-1, width))
+        ctx.save_for_backward(*kept)
+        ctx.options = heads, scale, plan
+        ctx.biased = [bias.requires_grad for bias in biases]
+        return plan.packed(parts, width).to(x.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
+        (heads, scale, plan), saved = ctx.options, ctx.saved_tensors
+        up, parts, gradients = torch.cat([up, up.new_zeros(1, up.shape[1])]), [], []
+        for number, (group, rows) in enumerate(zip(plan.groups, plan.rows_or_none)):
+            q, k, v, weights, mask, used = saved[6 * number : 6 * number + 6]
+            above = up.index_select(0, rows).view(group.count, group.width, heads, -1)
+            above = above.permute(2, 0, 1, 3).reshape(v.shape)
+            change = torch.empty(3, *v.shape, dtype=v.dtype)
+            torch.bmm(used.transpose(1, 2), above, out=change[2])
+            slope = above @ v.transpose(1, 2)
+            if mask is not None:
+                slope *= mask
+            slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype)
+            torch.baddbmm(change[0], slope, k, beta=0, alpha=scale, out=change[0])
+            torch.baddbmm(change[1], slope.transpose(1, 2), q, beta=0, alpha=scale, out=change[1])
+            gradients.append(slope if ctx.biased[number] else None)
+            change = change.view(3, heads, group.count, group.width, -1).permute(2, 3, 0, 1, 4)
+            parts.append(change.reshape(group.count * group.width, -1))
+        return plan.packed(parts, 3 * up.shape[1]), None, None, None, None, *gradients

@@ -1,0 +1,296 @@
+"""The Triton kernels of `sets`; imported where they are launched, for Triton may not be installed."""
+
+# Triton reads the annotations of a kernel, so they must not become strings.
+# mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK = 64  # the most rows of a block
+EXACT = 32  # the same in single precision, whose products take many registers, where pairs have no bias
+# By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
+LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
+    "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 3}},
+    "forward": {rows: {"num_warps": rows // 16, "num_stages": 1} for rows in (16, 32, 64)},
+    "backward": {rows: {"num_warps": rows // 16, "num_stages": 1, "maxnreg": 128} for rows in (16, 32, 64)},
+    "more": {rows: {"num_warps": rows // 8, "num_stages": 1} for rows in (16, 32, 64)},
+}
+
+
+@triton.jit
+def _tile(base, rows, there, apart, e, E: tl.constexpr):
+    """(BLOCK, WIDE) one head of tokens that lie `apart` numbers from each other, zeros where there is none."""
+    return tl.load(base + rows[:, None] * apart + e[None, :], mask=there[:, None] & (e < E)[None, :], other=0.0)
+
+
+@triton.jit
+def _lean(bias, i, j, seen):
+    """(BLOCK, BLOCK) the bias of pairs from the triangle of a set, which holds (i, j) and (j, i) once."""
+    high = tl.maximum(i[:, None], j[None, :])
+    low = tl.minimum(i[:, None], j[None, :])
+    return tl.load(bias + (high * (high + 1) >> 1) + low, mask=seen, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _kept(word, j, rare):
+    """Whether a weight is kept, from the bits of its query and the number of its key: a hash with avalanche."""
+    x = word.to(tl.uint32, bitcast=True) ^ (j.to(tl.uint32) * 0x9E3779B1)
+    x = (x ^ (x >> 16)) * 0x7FEB352D
+    x = (x ^ (x >> 15)) * 0x846CA68B
+    x = x ^ (x >> 16)
+    return (x >> 8).to(tl.int32) >= rare
+
+
+@triton.jit
+def forward_kernel(
+    x, memory, ends, lengths, memory_ends, memory_lengths, bias, starts, bits, out, lse,
+    x_t, memory_t, bias_h, total, scale, rare, grow,
+    H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
+    DROP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One program for a block of queries of one head of one set: a softmax put right while the keys pass by."""
+    b = tl.program_id(0) // H
+    h = tl.program_id(0) % H
+    n = tl.load(lengths + b).to(tl.int32)
+    m = tl.load(memory_lengths + b).to(tl.int32)
+    row = tl.program_id(1) * BLOCK
+    if row < n:
+        first = tl.load(ends + b) - n
+        begin = tl.load(memory_ends + b) - m
+        e = tl.arange(0, WIDE)
+        i = row + tl.arange(0, BLOCK)
+        mine = i < n
+        q = _tile(x + first * x_t + h * E, i, mine, x_t, e, E)
+        keys = memory + begin * memory_t + h * E
+        if LEAN:
+            bias += h * bias_h + tl.load(starts + b)
+        word = i
+        if DROP:
+            word = tl.load(bits + h * total + first + i, mask=mine, other=0)
+        highest = tl.full([BLOCK], -float("inf"), tl.float32)
+        weight = tl.zeros([BLOCK], tl.float32)
+        sums = tl.zeros([BLOCK, WIDE], tl.float32)
+        for start in range(0, m, BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            there = j < m
+            k = _tile(keys, j, there, memory_t, e, E)
+            score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
+            seen = mine[:, None] & there[None, :]
+            if LEAN:
+                score += _lean(bias, i, j, seen)
+            score = tl.where(seen, score, -float("inf"))
+            top = tl.maximum(highest, tl.max(score, 1))
+            ground = tl.where(top == -float("inf"), 0.0, top)  # of a query that sees nothing yet
+            share = tl.exp(score - ground[:, None])
+            fade = tl.exp(highest - ground)
+            weight = weight * fade + tl.sum(share, 1)
+            if DROP:
+                share = tl.where(_kept(word[:, None], j[None, :], rare), share * grow, 0.0)
+            v = _tile(keys + H * E, j, there, memory_t, e, E)
+            sums = sums * fade[:, None] + tl.dot(share.to(v.dtype), v, input_precision=PRECISION)
+            highest = top
+        empty = weight == 0
+        sums = sums / tl.where(empty, 1.0, weight)[:, None]
+        target = out + (first * H + h) * E + i[:, None] * (H * E) + e[None, :]
+        tl.store(target, sums.to(out.dtype.element_ty), mask=mine[:, None] & (e < E)[None, :])
+        level = tl.where(empty, float("inf"), highest + tl.log(tl.where(empty, 1.0, weight)))
+        tl.store(lse + h * total + first + i, level, mask=mine)
+
+
+@triton.jit
+def backward_kernel(
+    x, memory, ends, lengths, memory_ends, memory_lengths, bias, starts, bits, out, lse, up, dx, dmemory, dbias,
+    x_t, memory_t, dx_t, dmemory_t, bias_h, total, scale, rare, grow,
+    H: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr, LEAN: tl.constexpr,
+    DROP: tl.constexpr, PRECISION: tl.constexpr, MORE: tl.constexpr,
+):  # fmt: skip
+    """One program for a block of tokens I of one head of one set, as queries and as keys.
+
+        queries I, keys J   p = exp(q_I k_J + b_IJ - lse_I),   g = p (d dp - delta_I),   dq_I = sum_J g k_J
+        keys I, queries J   the same turned round (p', g'),    dk_I = sum_J g' q_J,      dv_I = sum_J p' d do_J
+
+    b_IJ is the same in both, for the bias is symmetric; its gradient on the triangle is g + g', on the diagonal g.
+    First the blocks meet themselves, which is all for most sets: there g' is g turned round. Then, with MORE, they
+    meet the others, and what they get is added. Nobody else writes there, so results do not depend on who comes first.
+    """
+    b = tl.program_id(0) // H
+    h = tl.program_id(0) % H
+    n = tl.load(lengths + b).to(tl.int32)
+    m = tl.load(memory_lengths + b).to(tl.int32)
+    longest = tl.maximum(n, m)
+    row = tl.program_id(1) * BLOCK
+    work = row < longest
+    if MORE:
+        work = work & (longest > BLOCK)
+    if work:
+        first = tl.load(ends + b) - n
+        begin = tl.load(memory_ends + b) - m
+        e = tl.arange(0, WIDE)
+        i = row + tl.arange(0, BLOCK)
+        asks = i < n
+        answers = i < m
+        wide = (e < E)[None, :]
+        queries = x + first * x_t + h * E
+        keys = memory + begin * memory_t + h * E
+        ups = up + (first * H + h) * E
+        outs = out + (first * H + h) * E
+        levels = lse + h * total + first
+        bits += h * total + first
+        dqueries = dx + first * dx_t + h * E + i[:, None] * dx_t + e[None, :]
+        dkeys = dmemory + begin * dmemory_t + h * E + i[:, None] * dmemory_t + e[None, :]
+        if LEAN:
+            shift = h * bias_h + tl.load(starts + b)
+            bias += shift
+            dbias += shift
+        q_i = _tile(queries, i, asks, x_t, e, E)
+        k_i = _tile(keys, i, answers, memory_t, e, E)
+        v_i = _tile(keys + H * E, i, answers, memory_t, e, E)
+        up_i = _tile(ups, i, asks, H * E, e, E)
+        delta_i = tl.sum(up_i.to(tl.float32) * _tile(outs, i, asks, H * E, e, E).to(tl.float32), 1)
+        level_i = tl.load(levels + i, mask=asks, other=float("inf"))
+        word_i = i
+        if DROP:
+            word_i = tl.load(bits + i, mask=asks, other=0)
+        if not MORE:
+            seen = asks[:, None] & answers[None, :]
+            score = tl.dot(q_i, tl.trans(k_i), input_precision=PRECISION) * scale
+            if LEAN:
+                score += _lean(bias, i, i, seen)
+            p = tl.where(seen, tl.exp(score - level_i[:, None]), 0.0)
+            dp = tl.dot(up_i, tl.trans(v_i), input_precision=PRECISION)
+            used = p
+            if DROP:
+                kept = _kept(word_i[:, None], i[None, :], rare)
+                dp = tl.where(kept, dp * grow, 0.0)
+                used = tl.where(kept, p * grow, 0.0)
+            dv = tl.dot(tl.trans(used.to(x.dtype.element_ty)), up_i, input_precision=PRECISION)
+            tl.store(dkeys + H * E, dv.to(dx.dtype.element_ty), mask=answers[:, None] & wide)
+            gradient = (p * (dp - delta_i[:, None])).to(x.dtype.element_ty)
+            turned = tl.trans(gradient)
+            dq = tl.dot(gradient, k_i, input_precision=PRECISION) * scale
+            tl.store(dqueries, dq.to(dx.dtype.element_ty), mask=asks[:, None] & wide)
+            dk = tl.dot(turned, q_i, input_precision=PRECISION) * scale
+            tl.store(dkeys, dk.to(dx.dtype.element_ty), mask=answers[:, None] & wide)
+            if LEAN:
+                both = gradient + tl.where(i[:, None] == i[None, :], 0.0, turned)
+                place = (i * (i + 1) >> 1)[:, None] + i[None, :]
+                tl.store(dbias + place, both.to(dbias.dtype.element_ty), mask=seen & (i[None, :] <= i[:, None]))
+        else:
+            dq = tl.load(dqueries, mask=asks[:, None] & wide, other=0.0).to(tl.float32)
+            dk = tl.load(dkeys, mask=answers[:, None] & wide, other=0.0).to(tl.float32)
+            dv = tl.load(dkeys + H * E, mask=answers[:, None] & wide, other=0.0).to(tl.float32)
+            for block in range(1, tl.cdiv(longest, BLOCK)):
+                start = (row + block * BLOCK) % (tl.cdiv(longest, BLOCK) * BLOCK)
+                j = start + tl.arange(0, BLOCK)
+                asked = j < n
+                there = j < m
+                seen = asks[:, None] & there[None, :]
+                lean = tl.zeros([BLOCK, BLOCK], tl.float32)
+                if LEAN:
+                    lean = _lean(bias, i, j, seen)
+                k_j = _tile(keys, j, there, memory_t, e, E)
+                v_j = _tile(keys + H * E, j, there, memory_t, e, E)
+                score = tl.dot(q_i, tl.trans(k_j), input_precision=PRECISION) * scale + lean
+                p = tl.where(seen, tl.exp(score - level_i[:, None]), 0.0)
+                dp = tl.dot(up_i, tl.trans(v_j), input_precision=PRECISION)
+                if DROP:
+                    dp = tl.where(_kept(word_i[:, None], j[None, :], rare), dp * grow, 0.0)
+                gradient = p * (dp - delta_i[:, None])
+                dq += tl.dot(gradient.to(k_j.dtype), k_j, input_precision=PRECISION) * scale
+                q_j = _tile(queries, j, asked, x_t, e, E)
+                up_j = _tile(ups, j, asked, H * E, e, E)
+                delta_j = tl.sum(up_j.to(tl.float32) * _tile(outs, j, asked, H * E, e, E).to(tl.float32), 1)
+                level_j = tl.load(levels + j, mask=asked, other=float("inf"))
+                score = tl.dot(k_i, tl.trans(q_j), input_precision=PRECISION) * scale + lean
+                p = tl.where(answers[:, None] & asked[None, :], tl.exp(score - level_j[None, :]), 0.0)
+                dp = tl.dot(v_i, tl.trans(up_j), input_precision=PRECISION)
+                used = p
+                if DROP:
+                    word_j = tl.load(bits + j, mask=asked, other=0)
+                    kept = _kept(word_j[None, :], i[:, None], rare)
+                    dp = tl.where(kept, dp * grow, 0.0)
+                    used = tl.where(kept, p * grow, 0.0)
+                dv += tl.dot(used.to(up_j.dtype), up_j, input_precision=PRECISION)
+                turned = p * (dp - delta_j[None, :])
+                dk += tl.dot(turned.to(q_j.dtype), q_j, input_precision=PRECISION) * scale
+                if LEAN:
+                    place = (i * (i + 1) >> 1)[:, None] + j[None, :]
+                    below = seen & (j[None, :] < i[:, None])
+                    tl.store(dbias + place, (gradient + turned).to(dbias.dtype.element_ty), mask=below)
+            tl.store(dqueries, dq.to(dx.dtype.element_ty), mask=asks[:, None] & wide)
+            tl.store(dkeys, dk.to(dx.dtype.element_ty), mask=answers[:, None] & wide)
+            tl.store(dkeys + H * E, dv.to(dx.dtype.element_ty), mask=answers[:, None] & wide)
+
+
+def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | None, dropout: float) -> dict[str, Any]:
+    most = EXACT if x.dtype == torch.float32 and bias is None else BLOCK
+    return {
+        "H": heads,
+        "E": width,
+        "WIDE": max(16, triton.next_power_of_2(width)),
+        "BLOCK": max(16, min(most, triton.next_power_of_2(longest))),
+        "LEAN": bias is not None,
+        "DROP": dropout > 0,
+        "PRECISION": "ieee" if x.dtype == torch.float32 else "tf32",
+    }
+
+
+def _chance(p: float) -> tuple[int, float]:
+    """Below which of 2^24 a weight is dropped, and by what the others grow."""
+    return round(p * 2**24), 1 / (1 - p)
+
+
+def forward(
+    x: Tensor, memory: Tensor | None, ends: Tensor, lengths: Tensor, memory_ends: Tensor, memory_lengths: Tensor,
+    bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, heads: int, scale: float, dropout: float,
+    longest: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """As `sets.attend_sets`."""
+    total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
+    out, lse = x.new_zeros(total, heads * width), x.new_zeros(heads, total, dtype=torch.float32)
+    if not total or not longest or not len(lengths):
+        return out, lse
+    keys = x[:, heads * width :] if memory is None else memory
+    options = _options(width, heads, longest, x, bias, dropout)
+    rows = options["BLOCK"]
+    forward_kernel[(len(lengths) * heads, triton.cdiv(longest, rows))](
+        x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
+        ends if starts is None else starts, ends if bits is None else bits, out, lse,
+        x.stride(0), keys.stride(0), 0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
+        **options, **LAYOUT["along" if bias is None and longest > rows else "forward"][rows],
+    )  # fmt: skip
+    return out, lse
+
+
+def backward(
+    up: Tensor, x: Tensor, memory: Tensor | None, ends: Tensor, lengths: Tensor, memory_ends: Tensor,
+    memory_lengths: Tensor, bias: Tensor | None, starts: Tensor | None, bits: Tensor | None, out: Tensor, lse: Tensor,
+    heads: int, scale: float, dropout: float, longest: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """As `sets.attend_sets_backward`."""
+    total, width = x.shape[0], x.shape[1] // (heads * (3 if memory is None else 1))
+    dx, dmemory, dbias = (x.new_zeros(0) if one is None else one.new_zeros(one.shape) for one in (x, memory, bias))
+    if not total or not longest or not len(lengths):
+        return dx, dmemory, dbias
+    keys, dkeys = (x[:, heads * width :], dx[:, heads * width :]) if memory is None else (memory, dmemory)
+    options = _options(width, heads, longest, x, bias, dropout)
+    rows = options["BLOCK"]
+    if bias is None and longest > rows:
+        from .packed_bias_long_triton import gradients
+
+        sets = ends, lengths, memory_ends, memory_lengths
+        gradients(x, keys, sets, bits, out, lse, up, dx, dkeys, scale, _chance(dropout), longest, options)
+        return dx, dmemory, dbias
+    for more in (False, True)[: 1 + (longest > rows)]:
+        backward_kernel[(len(lengths) * heads, triton.cdiv(longest, rows))](
+            x, keys, ends, lengths, memory_ends, memory_lengths, x if bias is None else bias,
+            ends if starts is None else starts, ends if bits is None else bits, out, lse, up, dx, dkeys,
+            dx if bias is None else dbias, x.stride(0), keys.stride(0), dx.stride(0), dkeys.stride(0),
+            0 if bias is None else bias.stride(0), total, scale, *_chance(dropout),
+            **options, MORE=more, **LAYOUT["more" if more else "backward"][rows],
+        )  # fmt: skip
+    return dx, dmemory, dbias

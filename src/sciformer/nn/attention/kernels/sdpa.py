@@ -1,0 +1,66 @@
+"""PyTorch's fused attention: the everyday kernel on CPU and CUDA.
+
+It never forms the weights; masks and biases enter as one additive term, prepared once for all blocks of a stack.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..masks import Causal, Sight
+from ..scores import Score
+from .reference import repeat_heads
+
+Mask = tuple[Tensor | None, Tensor | None]
+
+
+def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
+    """Why this kernel cannot do it, or None."""
+    return None if score.fused else f"the {type(score).__name__} score is not a product of query and key"
+
+
+def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
+    """(B, H, N, E) from prepared queries, keys and values."""
+    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    scale = score.scale(width)
+    if sight.plain:
+        causal = isinstance(sight.pattern, Causal)
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=groups != heads)
+    mask = sight.once(("sdpa", n, m, q.dtype), lambda: opened(_mask(sight, n, m, q)))
+    return masked(q, k, v, mask, scale, dropout)
+
+
+def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
+    """The fused call with a mask that was `opened`."""
+    heads, allowed, empty = q.shape[1], *mask
+    shared = k.shape[1] != heads
+    if shared and allowed is not None and q.is_cuda:
+        # With a mask the CUDA kernels do not share heads and would fall back to the unfused path.
+        k, v, shared = repeat_heads(k, heads), repeat_heads(v, heads), False
+    out = F.scaled_dot_product_attention(q, k, v, allowed, dropout, scale=scale, enable_gqa=shared)
+    return out if empty is None else out.masked_fill(empty, 0)
+
+
+def opened(mask: Tensor | None) -> Mask:
+    """A mask, and on CUDA the queries without any key.
+
+    Some CUDA kernels make NaN of a row that is hidden whole, so there it is opened, and its output is zeroed later.
+    """
+    if mask is None or not mask.is_cuda:
+        return mask, None
+    if mask.dtype == torch.bool:
+        empty = ~mask.any(-1, keepdim=True)
+        return mask | empty, empty
+    empty = (mask == -torch.inf).all(-1, keepdim=True)
+    return mask.masked_fill(empty, 0), empty
+
+
+def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
+    """Booleans, or the bias with -inf where nothing may be seen."""
+    mask = sight.allowed(n, m, q.device)
+    if (lean := sight.lean) is None:
+        return mask
+    bias = lean.to(q.dtype)
+    return bias if mask is None else bias.masked_fill(~mask, -torch.inf)

@@ -1,0 +1,68 @@
+"""Keys and values of all tokens as a few mixtures of them: attention at a cost linear in the number of tokens."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ..positions import Learned
+from ..ragged import Ragged
+from .masks import Documents, Full, Sight
+
+
+class Compress(nn.Module):
+    """k'_m = s sum_j E[p_j, m] k_j,  v'_m = s sum_j F[p_j, m] v_j  for m < `count` (Linformer, arXiv 2006.04768).
+
+    p_j is the place of token j, on a line or a grid of `places`; E and F are learned and shared by the heads. Real
+    coordinates are interpolated. s is the number of places over that of the tokens, 1 where all are there, so that
+    samples of other sizes give mixtures of the same scale. The first `lead` tokens of a sequence, which stand nowhere,
+    have rows of their own.
+    """
+
+    def __init__(self, count: int, places: int | tuple[int, ...], lead: int = 0) -> None:
+        super().__init__()
+        self.count, self.lead = count, lead
+        self.table = Learned(2 * count, places)
+        self.whole = math.prod(self.table.shape) + lead
+        self.first = nn.Parameter(torch.empty(lead, 2 * count)) if lead else None
+        for weight in self.parameters():
+            nn.init.normal_(weight, std=self.whole**-0.5)  # mixtures vary as keys and values do
+
+    def forward(self, k: Tensor, v: Tensor, at: Tensor, valid: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Keys and values (B, G, N, E) of tokens at (B or 1, N, A) -> (B, G, count, E)."""
+        mixture = self.table.code(at)
+        if self.first is not None:
+            mixture = torch.cat([self.first.expand(mixture.shape[0], -1, -1), mixture[:, self.lead :]], 1)
+        n = k.shape[2]
+        if valid is not None:
+            real = valid.sum(1).clamp(min=1)[:, None, None]
+            mixture = mixture.masked_fill(~valid[..., None], 0) * (self.whole / real)
+        elif n and n != self.whole:
+            mixture = mixture * (self.whole / n)
+        keys, values = mixture.to(k.dtype)[:, None].mT.chunk(2, 2)
+        return keys @ k, values @ v
+
+    def extra_repr(self) -> str:
+        return f"count={self.count}, places={self.table.shape}, lead={self.lead}"
+
+
+def compressed(
+    q: Tensor, k: Tensor, v: Tensor, mixing: Compress, sight: Sight
+) -> tuple[Tensor, Tensor, Tensor, Ragged | None]:
+    """Queries, and the mixtures of keys and values that they see; packed sequences are padded, and the layout tells."""
+    packed = sight.pattern if isinstance(sight.pattern, Documents) else None
+    pattern = sight.pattern if packed is None else packed.within
+    if not isinstance(pattern, Full) or sight.bias is not None:
+        found = "a pair bias" if sight.bias is not None else f"the pattern {pattern!r}"
+        raise UserError(
+            f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
+        )
+    assert sight.at is not None, "a stack says where its tokens are"
+    if packed is None:
+        return q, *mixing(k, v, sight.at, sight.valid), None
+    ragged = packed.queries
+    q, k, v = (ragged.pad(part[0].transpose(0, 1)).transpose(1, 2) for part in (q, k, v))
+    return q, *mixing(k, v, ragged.pad(sight.at[0]), ragged.valid), ragged

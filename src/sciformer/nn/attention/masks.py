@@ -1,0 +1,320 @@
+"""Which token may see which.
+
+A pattern is a rule over two positions: query i may see key j where `allows(i, j)` is True. Rules combine with
+`&` and `|`; kernels ask a rule for a dense mask, for how far it reaches, or evaluate it block by block.
+
+    Causal() & Window(128)        the last 128 tokens
+    Window(64) | Global(1)        a neighbourhood, and a class token that sees and is seen by all
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ...errors import UserError
+from ..ragged import Ragged
+from .pair_bias import PairBias
+
+Reach = tuple[float, float]
+Made = TypeVar("Made")
+
+
+class Pattern:
+    """A rule over positions; abstract. `uniform` rules depend on j - i alone."""
+
+    uniform: bool = True
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        """True where the query at position i may see the key at position j (broadcast)."""
+        raise NotImplementedError
+
+    def reach(self) -> Reach:
+        """How far to the left and to the right a query can see at most, in tokens."""
+        return math.inf, math.inf
+
+    def mask(self, n: int, m: int, start: int | Tensor = 0, device: torch.device | None = None) -> Tensor:
+        """(n, m) the rule for queries at start, start + 1, ... and keys at 0, 1, ..."""
+        i = torch.arange(n, device=device)[:, None] + start
+        return self.allows(i, torch.arange(m, device=device)[None, :])
+
+    def __repr__(self) -> str:
+        """As one writes it: Causal() & Window(128)."""
+        given = [getattr(self, name) for name in getattr(self, "__dataclass_fields__", ())]
+        return f"{type(self).__name__}({', '.join(repr(value) for value in given if value is not None)})"
+
+    def __and__(self, other: Pattern) -> Pattern:
+        return Both(self, other)
+
+    def __or__(self, other: Pattern) -> Pattern:
+        return Either(self, other)
+
+
+@dataclass(frozen=True, repr=False)
+class Full(Pattern):
+    """Every token sees every token."""
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return torch.ones_like(i - j, dtype=torch.bool)
+
+
+@dataclass(frozen=True, repr=False)
+class Causal(Pattern):
+    """The future mask: j <= i."""
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return j <= i
+
+    def reach(self) -> Reach:
+        return math.inf, 0
+
+
+@dataclass(frozen=True, repr=False)
+class Window(Pattern):
+    """A neighbourhood: i - left <= j <= i + right; `right` equals `left` unless given."""
+
+    left: int
+    right: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.left < 0 or (self.right is not None and self.right < 0):
+            raise UserError(f"a window must reach 0 or more tokens to each side, not {self.left} and {self.right}")
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        left, right = self.reach()
+        return (i - j <= left) & (j - i <= right)
+
+    def reach(self) -> Reach:
+        return self.left, self.left if self.right is None else self.right
+
+
+@dataclass(frozen=True, repr=False)
+class Strided(Pattern):
+    """The neighbourhood within a stride, and every stride-th token beyond (arXiv 1904.10509).
+
+    |i - j| < stride  or  (i - j) mod stride = 0; add `& Causal()` for the paper's form.
+    """
+
+    stride: int
+
+    def __post_init__(self) -> None:
+        if self.stride < 1:
+            raise UserError(f"the stride must be 1 or more, not {self.stride}")
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        distance = (i - j).abs()
+        return (distance < self.stride) | (distance % self.stride == 0)
+
+
+@dataclass(frozen=True, repr=False)
+class Global(Pattern):
+    """The first `count` tokens see and are seen by all (arXiv 2004.05150): i < count or j < count."""
+
+    count: int
+    uniform = False
+
+    def __post_init__(self) -> None:
+        if self.count < 0:
+            raise UserError(f"the number of global tokens must be 0 or more, not {self.count}")
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return (i < self.count) | (j < self.count)
+
+
+@dataclass(frozen=True, repr=False)
+class Both(Pattern):
+    """What the first rule and the second allow."""
+
+    first: Pattern
+    second: Pattern
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def __repr__(self) -> str:
+        return " & ".join(_bracketed(part) for part in (self.first, self.second))
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.first.allows(i, j) & self.second.allows(i, j)
+
+    def reach(self) -> Reach:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return min(a, c), min(b, d)
+
+
+@dataclass(frozen=True, repr=False)
+class Either(Pattern):
+    """What the first rule or the second allows."""
+
+    first: Pattern
+    second: Pattern
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
+
+    def __repr__(self) -> str:
+        return " | ".join(_bracketed(part) for part in (self.first, self.second))
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        return self.first.allows(i, j) | self.second.allows(i, j)
+
+    def reach(self) -> Reach:
+        (a, b), (c, d) = self.first.reach(), self.second.reach()
+        return max(a, c), max(b, d)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents(Pattern):
+    """Packed sequences: a token sees its own sequence only, by the rule `within` over positions in the sequence.
+
+    Here i and j are places in the flat run. For cross-attention the keys have their own lengths, `keys`.
+    """
+
+    queries: Ragged
+    within: Pattern = field(default_factory=Full)
+    keys: Ragged | None = None
+    uniform = False
+
+    def __post_init__(self) -> None:
+        if self.keys is not None and len(self.keys) != len(self.queries):
+            raise UserError(
+                f"there are {len(self.keys)} sequences of keys, but {len(self.queries)} sequences of queries"
+            )
+
+    @property
+    def memory(self) -> Ragged:
+        """The layout of the keys."""
+        return self.queries if self.keys is None else self.keys
+
+    def allows(self, i: Tensor, j: Tensor) -> Tensor:
+        queries, keys = self.queries, self.memory
+        same = (queries.sample[i] == keys.sample[j]) & queries.inside[i]
+        return same & self.within.allows(queries.position[i], keys.position[j])
+
+
+def _bracketed(pattern: Pattern) -> str:
+    return f"({pattern!r})" if isinstance(pattern, (Both, Either)) else repr(pattern)
+
+
+FULL = Full()
+
+
+def _may_keep(pattern: Pattern) -> bool:
+    """Whether a mask may outlive the pass: not while a compiler or a fake mode is at work, nor of packed sequences."""
+    quiet = not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack() == 0
+    return quiet and not isinstance(pattern, Documents)
+
+
+@lru_cache(maxsize=32)
+def _small_mask(pattern: Pattern, n: int, m: int, start: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):  # a mask first asked for in inference must also serve training
+        return pattern.mask(n, m, start, device)
+
+
+class Sight:
+    """What the queries of one attention may see, and how much they lean towards it.
+
+    pattern   the rule over positions; None: every key
+    valid     (B, M) True where the key is real; None: all are
+    bias      (B or 1, H or 1, N, M) added to the scores, or a PairBias of packed sequences; gradients flow into it
+    start     the position of the first query, when the keys began before it (a cache)
+    at        (B or 1, M, A) coordinates of the keys, where an attention mixes these by their places
+
+    A Sight lives for one forward pass. Blocks of a stack share it, so what a kernel prepares from it is prepared once
+    (`once`); change nothing in it afterwards, and make a new one for the next pass.
+    """
+
+    def __init__(
+        self,
+        pattern: Pattern | None = None,
+        valid: Tensor | None = None,
+        bias: Tensor | PairBias | None = None,
+        start: int | Tensor = 0,
+        at: Tensor | None = None,
+    ) -> None:
+        self.pattern = FULL if pattern is None else pattern
+        self.valid, self.bias, self.start, self.at = valid, bias, start, at
+        self.prepared: dict[Any, Any] = {}
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is full or causal sight from the beginning, and nothing else."""
+        begins = isinstance(self.start, int) and self.start == 0
+        return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
+
+    @property
+    def lean(self) -> Tensor | None:
+        """The bias (B or 1, H or 1, N, M) as a tensor, whatever layout it has."""
+        bias = self.bias
+        return self.once("lean", bias.flat) if isinstance(bias, PairBias) else bias
+
+    def once(self, key: Any, make: Callable[[], Made]) -> Made:
+        """The value stored under `key`, made on first use; a compiler makes it each time and keeps one by itself."""
+        if torch.compiler.is_compiling():  # sizes in a key would compile anew for every length
+            return make()
+        if key not in self.prepared:
+            self.prepared[key] = make()
+        return self.prepared[key]
+
+    def check(self, batch: int, heads: int, n: int, m: int) -> None:
+        """Refuse a mask or bias that does not fit B samples of H heads with N queries and M keys."""
+        if self.valid is not None:
+            if self.valid.dtype != torch.bool:
+                raise UserError(f"`valid` must be boolean, True where the key is real, not {self.valid.dtype}")
+            if self.valid.shape != (batch, m):
+                raise UserError(f"`valid` must have shape {(batch, m)} (batch, keys), not {tuple(self.valid.shape)}")
+        if isinstance(self.bias, PairBias):
+            packed = isinstance(self.pattern, Documents) and self.pattern.queries.total == self.bias.ragged.total
+            if not packed or self.bias.heads not in (1, heads):
+                raise UserError(
+                    f"a PairBias must have {heads} heads and go with the packed tokens it was made from, "
+                    f"not {self.bias.heads} heads and {self.bias.ragged} with the pattern {type(self.pattern).__name__}"
+                )
+        elif self.bias is not None:
+            if not self.bias.is_floating_point():
+                raise UserError(f"`bias` must be real numbers to add to the scores, not {self.bias.dtype}")
+            b, h, *pair = self.bias.shape if self.bias.dim() == 4 else (0, 0, 0, 0)
+            if pair != [n, m] or b not in (1, batch) or h not in (1, heads):
+                raise UserError(
+                    f"`bias` must have shape {(batch, heads, n, m)} (batch or 1, heads or 1, queries, keys), "
+                    f"not {tuple(self.bias.shape)}"
+                )
+        if isinstance(self.pattern, Documents):
+            queries, keys = self.pattern.queries.total, self.pattern.memory.total
+            if (batch, n, m) != (1, queries, keys):
+                raise UserError(
+                    f"the pattern Documents needs a batch of 1 with {queries} packed queries and {keys} packed keys, "
+                    f"not a batch of {batch} with {n} and {m}"
+                )
+
+    def simplified(self, n: int, m: int) -> Pattern:
+        """The pattern, or FULL where it cannot hide any of m keys from n queries."""
+        start = self.start
+        if isinstance(self.pattern, (Causal, Window)) and isinstance(start, int):
+            left, right = self.pattern.reach()
+            if start + right >= m - 1 and start + n - 1 - left <= 0:
+                return FULL
+        return self.pattern
+
+    def allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
+        """Booleans that broadcast to (B, 1, N, M), or None where everything is allowed."""
+        return self.once(("allowed", n, m), lambda: self._allowed(n, m, device))
+
+    def _allowed(self, n: int, m: int, device: torch.device) -> Tensor | None:
+        pattern, mask = self.simplified(n, m), None
+        if not isinstance(pattern, Full):
+            if isinstance(self.start, int) and n * m <= 1 << 22 and _may_keep(pattern):
+                mask = _small_mask(pattern, n, m, self.start, device)
+            else:
+                mask = pattern.mask(n, m, self.start, device)
+            mask = mask[None, None]
+        if self.valid is not None:
+            keys = self.valid[:, None, None, :]
+            mask = keys if mask is None else mask & keys
+        return mask

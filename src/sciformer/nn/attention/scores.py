@@ -1,0 +1,154 @@
+"""The alignment scores: how well does a query match a key?
+
+Each score prepares queries and keys once (`query`, `key`) and then compares them (`compare`). Where the comparison is
+a plain product, `fused` is True and every fast kernel can take over; the others are computed as they are written.
+
+    q (B, H, N, E)   k (B, H, M, E)   ->   score(q, k) (B, H, N, M)
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError, one_of
+
+
+class Score(nn.Module):
+    """score(q, k); abstract. The default comparison is scale * q k^T."""
+
+    fused: bool = True
+
+    def query(self, q: Tensor) -> Tensor:
+        """The query as it enters the comparison."""
+        return q
+
+    def key(self, k: Tensor) -> Tensor:
+        """The key as it enters the comparison; computed once, also when queries come one by one."""
+        return k
+
+    def scale(self, dim: int) -> float:
+        """The factor before the product of width `dim`."""
+        return 1.0
+
+    def compare(self, q: Tensor, k: Tensor, position: Tensor | None = None) -> Tensor:
+        """(B, H, N, M) from prepared queries and keys; `position` (M,) is the place of each key."""
+        return self.scale(q.shape[-1]) * (q @ k.transpose(-2, -1))
+
+    def forward(self, q: Tensor, k: Tensor) -> Tensor:
+        return self.compare(self.query(q), self.key(k))
+
+
+class Dot(Score):
+    """score(q, k) = q . k (Luong 2015, arXiv 1508.04025)."""
+
+
+class ScaledDot(Score):
+    """score(q, k) = q . k / sqrt(E) (Vaswani 2017, arXiv 1706.03762)."""
+
+    def scale(self, dim: int) -> float:
+        return dim**-0.5 if dim else 1.0
+
+
+class Content(Score):
+    """score(q, k) = beta cos(q, k) = beta q . k / (|q| |k|) (Graves 2014, arXiv 1410.5401).
+
+    The sharpness beta is learned for each head and starts at 1. Lengths below 1e-3 count as 1e-3, so that the
+    gradient of a vector near zero (a decoder's first state) stays bounded.
+    """
+
+    shortest = 1e-3
+
+    def __init__(self, dim: int, heads: int = 1) -> None:
+        super().__init__()
+        self.sharpness = nn.Parameter(torch.ones(heads, 1, 1))
+
+    def query(self, q: Tensor) -> Tensor:
+        return self.sharpness * F.normalize(q, dim=-1, eps=self.shortest)
+
+    def key(self, k: Tensor) -> Tensor:
+        return F.normalize(k, dim=-1, eps=self.shortest)
+
+
+class General(Score):
+    """score(q, k) = q^T W k (Luong 2015, arXiv 1508.04025). W starts as the identity: the dot product."""
+
+    def __init__(self, dim: int, heads: int = 1) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.eye(dim).repeat(heads, 1, 1))
+
+    def query(self, q: Tensor) -> Tensor:
+        return q @ self.weight
+
+
+class Additive(Score):
+    """score(q, k) = v . tanh(W_q q + W_k k) (Bahdanau 2015, arXiv 1409.0473).
+
+    The paper's W_a [q; k] is [W_q, W_k] side by side. Queries and keys must be compared pair by pair, so this
+    costs E times the memory of a product.
+    """
+
+    fused = False
+
+    def __init__(self, dim: int, heads: int = 1) -> None:
+        super().__init__()
+        bound = (3 / dim) ** 0.5
+        self.query_weight = nn.Parameter(torch.empty(heads, dim, dim).uniform_(-bound, bound))
+        self.key_weight = nn.Parameter(torch.empty(heads, dim, dim).uniform_(-bound, bound))
+        self.vector = nn.Parameter(torch.empty(heads, 1, 1, dim).uniform_(-bound, bound))
+
+    def query(self, q: Tensor) -> Tensor:
+        return q @ self.query_weight
+
+    def key(self, k: Tensor) -> Tensor:
+        return k @ self.key_weight
+
+    def compare(self, q: Tensor, k: Tensor, position: Tensor | None = None) -> Tensor:
+        return (torch.tanh(q[..., :, None, :] + k[..., None, :, :]) * self.vector).sum(-1)
+
+
+class Location(Score):
+    """score(q, k_j) = (W q)_j: the query alone says where to look (Luong 2015, arXiv 1508.04025).
+
+    W has one row for each of `length` places; the content of the keys plays no part.
+    """
+
+    fused = False
+
+    def __init__(self, dim: int, heads: int = 1, length: int = 512) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, length, dim).normal_(std=dim**-0.5))
+
+    def compare(self, q: Tensor, k: Tensor, position: Tensor | None = None) -> Tensor:
+        places = self.weight.shape[1]
+        if position is None:
+            position = torch.arange(k.shape[-2], device=k.device)
+        if torch.compiler.is_compiling():
+            return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
+        if len(position) and (last := int(position.max())) >= places:
+            raise UserError(
+                f"the Location score was made for at most {places} keys, not {last + 1}",
+                hint=f"Make it longer: Location(dim, heads, length={last + 1}).",
+            )
+        return q @ self.weight[:, position].transpose(-2, -1).to(q.dtype)
+
+
+SCORES: dict[str, type[Score]] = {
+    "content": Content,
+    "additive": Additive,
+    "location": Location,
+    "general": General,
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+}
+
+
+def make_score(name: str, dim: int, heads: int = 1, length: int = 512) -> Score:
+    """The score called `name` for heads of width `dim`; `length` matters to location alone."""
+    one_of("the score", name, SCORES)
+    if name in ("dot", "scaled_dot"):
+        return SCORES[name]()
+    if name == "location":
+        return Location(dim, heads, length)
+    return SCORES[name](dim, heads)

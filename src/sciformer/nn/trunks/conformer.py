@@ -1,0 +1,167 @@
+"""Attention and then convolutions in every block: a trunk for series whose tokens are evenly spaced."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError, one_of
+from ..attention.attention import Attention, AttentionOptions
+from ..attention.cache import Store
+from ..attention.masks import FULL, Documents, Pattern, Sight
+from ..blocks import ORDERS
+from ..dropout import Dropout
+from ..norms import BatchNorm, make_norm
+from ..positions import Position, Rotation
+from ..ragged import Ragged
+from ..transformer import Encoder
+from ..watch import Watch, look
+
+
+class LineConv(nn.Module):
+    """y_i = silu(BatchNorm(sum_k W_k x_i+k)), k from -(kernel // 2) to kernel // 2, within a sequence.
+
+    Beyond its ends, and where there is no token, x is zero. Packed sequences need no padding: a neighbour of another
+    sequence counts as none.
+    """
+
+    def __init__(self, dim: int, kernel: int = 3) -> None:
+        super().__init__()
+        if kernel % 2 == 0:
+            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
+        self.kernel = kernel
+        self.linear = nn.Linear(kernel * dim, dim, bias=False)
+        self.norm = BatchNorm(dim)
+
+    def forward(self, x: Tensor, valid: Tensor | None = None, ragged: Ragged | None = None) -> Tensor:
+        """x (B, N, D) with `valid` (B, N), or packed (1, T, D) with its layout."""
+        real = valid if ragged is None else ragged.inside[None]
+        if real is not None:
+            x = x.masked_fill(~real[..., None], 0)
+        reach, n = self.kernel // 2, x.shape[1]
+        wide = F.pad(x, (0, 0, reach, reach))
+        seen = [wide[:, k : k + n] for k in range(self.kernel)]
+        if ragged is not None:
+            owner = F.pad(ragged.sample, (reach, reach), value=-1)
+            strange = [(owner[k : k + n] != ragged.sample)[None, :, None] for k in range(self.kernel)]
+            seen = [part.masked_fill(away, 0) for part, away in zip(seen, strange)]
+        return F.silu(self.norm(self.linear(torch.cat(seen, -1)), real))
+
+
+class ConformerBlock(nn.Module):
+    """Attention and `convolutions` in place of an MLP, f = LineConv (Astroconformer, arXiv 2309.16316).
+
+        post:  x <- norm(x + attention(x));   x <- norm(x + f(x)) for each convolution
+        pre:   x <- x + attention(norm(x));   x <- x + f(norm(x)) for each convolution
+
+    width    of the convolutions, in tokens
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        width: int = 3,
+        convolutions: int = 2,
+        order: str = "post",
+        norm: str = "layer",
+        dropout: float = 0.0,
+        attention_dropout: float | None = None,
+        **options: Unpack[AttentionOptions],
+    ) -> None:
+        super().__init__()
+        one_of("the order", order, ORDERS)
+        self.pre = order == "pre"
+        bias, epsilon = options.get("bias", True), options.get("epsilon")
+        seldom = dropout if attention_dropout is None else attention_dropout
+        self.attention = Attention(dim, heads, dropout=seldom, **options)
+        self.attention_norm = make_norm(norm, dim, bias, epsilon)
+        self.convs = nn.ModuleList(LineConv(dim, width) for _ in range(convolutions))
+        self.conv_norms = nn.ModuleList(make_norm(norm, dim, bias, epsilon) for _ in range(convolutions))
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        sight: Sight | None = None,
+        memory: Tensor | None = None,
+        memory_sight: Sight | None = None,
+        *,
+        rotation: Rotation | None = None,
+        store: Store | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) -> (B, N, D), called as every block; there is no memory and no store."""
+        assert memory is None
+        assert store is None
+        ragged = sight.pattern.queries if sight is not None and isinstance(sight.pattern, Documents) else None
+        valid = None if sight is None else sight.valid
+        y = self.attention_norm(x) if self.pre else x
+        y = self.attention(y, sight=sight, rotation=rotation, watch=look(watch, "attention"))
+        x = self._join(x, y, self.attention_norm)
+        for conv, norm in zip(self.convs, self.conv_norms):
+            x = self._join(x, conv(norm(x) if self.pre else x, valid, ragged), norm)
+        return x
+
+    def _join(self, x: Tensor, y: Tensor, norm: nn.Module) -> Tensor:
+        x = x + self.dropout(y)
+        return x if self.pre else norm(x)
+
+
+class Conformer(Encoder):
+    """`depth` blocks of attention and convolutions of so many tokens (`width`); in all else an encoder.
+
+    Convolutions look at neighbours in the order of the tokens: their spacing should be the same everywhere. Norms of
+    the convolutions are over all real tokens of a batch.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        heads: int,
+        *,
+        width: int = 3,
+        convolutions: int = 2,
+        position: Position | None = None,
+        pattern: Pattern = FULL,
+        order: str = "post",
+        norm: str = "layer",
+        dropout: float = 0.0,
+        attention_dropout: float | None = None,
+        embedding_norm: bool = False,
+        last_norm: bool = True,
+        **options: Unpack[AttentionOptions],
+    ) -> None:
+        super().__init__(
+            dim,
+            0,
+            heads,
+            position=position,
+            pattern=pattern,
+            embedding_norm=embedding_norm,
+            last_norm=last_norm,
+            order=order,
+            norm=norm,
+            **options,
+        )
+        self.depth = depth
+        self.blocks = nn.ModuleList(
+            ConformerBlock(
+                dim,
+                heads,
+                width=width,
+                convolutions=convolutions,
+                order=order,
+                norm=norm,
+                dropout=dropout,
+                attention_dropout=attention_dropout,
+                **options,
+            )
+            for _ in range(depth)
+        )
+        self.reset()

@@ -1,0 +1,117 @@
+"""A small residual ConvNet over tokens on a line or a grid, with the call of every other trunk."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ..grids import Grid
+from ..positions import Position, grid
+from ..ragged import Ragged
+from ..transformer import Valid, check_layout
+from ..watch import Watch
+from .recurrent import no_bias
+
+CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
+
+
+class ConvBlock(nn.Module):
+    """x <- x + conv(act(norm(conv(act(norm(x))))))  (arXiv 1603.05027), norms over the channels of each token."""
+
+    def __init__(self, dim: int, kernel: int, axes: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        conv, padding = CONVOLUTIONS[axes], dilation * (kernel // 2)
+        self.norms = nn.ModuleList(nn.LayerNorm(dim) for _ in range(2))
+        self.convs = nn.ModuleList(conv(dim, dim, kernel, padding=padding, dilation=dilation) for _ in range(2))
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
+        """x (B, D, ...) on its line or grid; `real` (B, 1, ...) is True where there is a token."""
+        y = x
+        for norm, conv in zip(self.norms, self.convs):
+            y = F.gelu(norm(y.movedim(1, -1))).movedim(-1, 1)
+            y = conv(y if real is None else y.masked_fill(~real, 0))  # padding looks like the edge
+        return x + self.dropout(y)
+
+
+class ConvNet(nn.Module):
+    """`depth` residual blocks of two convolutions, on a line, or on a grid of `shape` (height, width).
+
+    Each token sees a neighbourhood that grows by 2 (kernel // 2) dilation tokens a block; block i has the dilation
+    `growth`^i. Norms act on each token alone, so that padding and the other samples of a batch change nothing.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        kernel: int = 3,
+        *,
+        shape: tuple[int, int] | None = None,
+        growth: int = 1,
+        dropout: float = 0.0,
+        position: Position | None = None,
+    ) -> None:
+        super().__init__()
+        if kernel % 2 == 0:
+            raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
+        self.dim, self.shape = dim, shape
+        self.position = Position() if position is None else position
+        self.position.fits_without_attention(dim, self)
+        axes = 1 if shape is None else 2
+        self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, growth**i, dropout) for i in range(depth))
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        cell: Tensor | None = None,
+        bias: Tensor | None = None,
+        shape: tuple[int, int] | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same; on a grid N is height times width, of `shape` if given here.
+
+        cell   row and column of each token, where samples have other shapes than that of the grid
+        """
+        check_layout(x, valid, self.dim)
+        no_bias(bias, self)
+        if isinstance(valid, Ragged):
+            at, cell = (None if column is None else valid.pad(column) for column in (at, cell))
+            return valid.flatten(self(valid.pad(x), valid.valid, at=at, cell=cell, shape=shape, watch=watch))
+        if x.numel() == 0:
+            return x
+        shape = shape or self.shape
+        line = shape is None
+        if line:
+            laid = Grid((1, x.shape[1]), x.shape[1], valid)
+        else:
+            assert shape is not None
+            laid = Grid.of(shape, x.shape[1], valid, cell, at, self.training)
+        if at is None and not line and self.position.axes == 2:
+            assert shape is not None
+            at = grid(shape).to(x.device)
+        x = self.position.embed(x, self.position.locate(x, at, valid))
+        if valid is not None:
+            x = x.masked_fill(~valid[..., None], 0)
+        if watch is not None:
+            watch.saw_hidden(x, "input")
+        y, real = laid.lay(x).movedim(-1, 1), None if laid.real is None else laid.real[:, None]
+        if line:
+            y, real = y[:, :, 0], None if real is None else real[:, :, 0]
+        for i, block in enumerate(self.blocks):
+            y = block(y, real)
+            if watch is not None:
+                watch.saw_hidden(laid.pick(_cells(y, line)), f"blocks.{i}")
+        x = self.norm(laid.pick(_cells(y, line)))
+        return x if valid is None else torch.where(valid[..., None], x, 0)
+
+
+def _cells(y: Tensor, line: bool) -> Tensor:
+    """(B, D, N) on a line, or (B, D, rows, columns) -> (B, rows, columns, D)."""
+    return (y[:, :, None] if line else y).movedim(1, -1)

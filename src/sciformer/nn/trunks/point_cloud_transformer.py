@@ -1,0 +1,98 @@
+"""The point cloud transformer: neighbours first, then attention to all, with the call of every other trunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..layout import Layout, entered
+from ..norms import BatchNorm
+from ..transformer import Valid
+from ..watch import Watch, look
+from .edge_conv import EdgeConv, coordinates
+
+
+class OffsetAttention(nn.Module):
+    """x <- x + relu(BatchNorm(W (x - a))),   a_j = sum_i v_i A_ij / sum_i A_ij,   A_ij = softmax over j of q_i k_j.
+
+    Queries, keys and values are BatchNorm(W x), queries and keys of a quarter of the width (arXiv 2012.09688): each
+    token i shares out its attention, and what a token j receives is weighed again.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.widths = [max(1, dim // 4), max(1, dim // 4), dim]
+        self.qkv = nn.Linear(dim, sum(self.widths), bias=False)
+        self.qkv_norm = BatchNorm(sum(self.widths))
+        self.out = nn.Linear(dim, dim, bias=False)
+        self.out_norm = BatchNorm(dim)
+
+    def forward(self, x: Tensor, layout: Layout, watch: Watch | None = None) -> Tensor:
+        """A run (T, D) -> the same."""
+        q, k, v = layout.pad(self.qkv_norm(self.qkv(x), layout.real)).split(self.widths, -1)
+        with torch.autocast(x.device.type, enabled=False):
+            exact = torch.promote_types(x.dtype, torch.float32)
+            logits = q.to(exact) @ k.to(exact).transpose(1, 2)
+            if layout.valid is not None:
+                logits = logits.masked_fill(~layout.valid[:, None], torch.finfo(exact).min)
+            shared = logits.softmax(-1)
+            if layout.valid is not None:
+                shared = shared.masked_fill(~layout.valid[..., None], 0)
+            weights = shared.transpose(1, 2)
+            weights = weights / (weights.sum(-1, keepdim=True) + 1e-9)
+        if watch is not None and watch.wants_attention:
+            watch.saw_attention(weights[:, None], "reference", "attention")
+        a = layout.unpad(weights.to(v.dtype) @ v)
+        return x + F.relu(self.out_norm(self.out(x - a), layout.real))
+
+
+class PointNet(nn.Module):
+    """EdgeConv blocks of `widths`, then `depth` layers of attention; all they made, and what entered them, as `dim`.
+
+    (arXiv 2102.05073) The first block looks for neighbours in `at`, or without it in the tokens themselves. A token is
+    a neighbour of itself.
+    """
+
+    def __init__(self, inputs: int, dim: int, depth: int = 3, widths: Sequence[int] = (128, 64), neighbours: int = 20):
+        super().__init__()
+        self.inputs, self.dim = inputs, dim
+        options = {"layers": 2, "shortcut": False, "itself": True, "bias": True}
+        edges = [
+            EdgeConv(before, width, neighbours, **options)  # type: ignore[arg-type]
+            for before, width in zip([inputs, *widths], widths)
+        ]
+        width = [inputs, *widths][-1]
+        self.blocks = nn.ModuleList([*edges, *(OffsetAttention(width) for _ in range(depth))])
+        self.fuse, self.fuse_norm = nn.Linear((depth + 1) * width, dim), BatchNorm(dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
+        layout, y = entered(self, x, valid, bias)
+        if layout.total == 0:
+            return layout.back(y.new_zeros(0, self.dim))
+        place = y if at is None else coordinates(at, x, layout)
+        made: list[Tensor] = []
+        if watch is not None:
+            watch.saw_hidden(layout.back(y), "input")
+        for i, block in enumerate(self.blocks):
+            if isinstance(block, EdgeConv):
+                place = y = block(y, place, layout)
+            else:
+                made = made or [y]
+                y = block(y, layout, look(watch, f"blocks.{i}"))
+                made.append(y)
+            if watch is not None:
+                watch.saw_hidden(layout.back(y), f"blocks.{i}")
+        y = self.fuse(torch.cat(made or [y], -1))
+        return layout.back(F.relu(self.fuse_norm(y, layout.real)))

@@ -1,0 +1,233 @@
+"""RNN, GRU and LSTM: the trunks that the transformer replaced.
+
+The four shapes: one-to-one is a cell; many-to-many is `Recurrent`; many-to-one is `Recurrent` and `LastPool`;
+one-to-many is `RecurrentDecoder` started from a vector.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UserError, one_of
+from ..positions import Position
+from ..ragged import Ragged
+from ..transformer import Valid, check_layout
+from ..watch import Watch
+
+if TYPE_CHECKING:
+    from .recurrent_decoder import Memory
+
+LAYERS: dict[str, type[nn.RNN] | type[nn.GRU] | type[nn.LSTM]] = {
+    "rnn": nn.RNN,
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+}
+State = tuple[Tensor, ...]
+
+
+def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
+    """One step of a cell: the definition that the fast kernels must agree with.
+
+    rnn    h' = tanh(W x + U h + b)
+    gru    r, z = sigmoid(W x + U h + b);   n = tanh(W_n x + b_n + r (U_n h + c_n));   h' = (1 - z) n + z h
+    lstm   i, f, o = sigmoid(W x + U h + b);   g = tanh(W_g x + U_g h + b_g);   c' = f c + i g;   h' = o tanh(c')
+
+    x (B, D), state (h,) or (h, c), weights [W, U, b of x, b of h] with the gates one below the other, as torch.nn has
+    them.
+    """
+    of_x = nn.functional.linear(x, weights[0], weights[2])
+    of_h = nn.functional.linear(state[0], weights[1], weights[3])
+    if kind == "rnn":
+        return (torch.tanh(of_x + of_h),)
+    if kind == "gru":
+        (rx, zx, nx), (rh, zh, nh) = of_x.chunk(3, -1), of_h.chunk(3, -1)
+        r, z = torch.sigmoid(rx + rh), torch.sigmoid(zx + zh)
+        return ((1 - z) * torch.tanh(nx + r * nh) + z * state[0],)
+    i, f, g, o = (of_x + of_h).chunk(4, -1)
+    c = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(g)
+    return (torch.sigmoid(o) * torch.tanh(c), c)
+
+
+def open_gate(bias: Tensor, kind: str, hidden: int, remember: float) -> None:
+    """Add to the bias of the gate that keeps the state: the second one of both, in the order of torch.nn."""
+    if remember and kind != "rnn":
+        bias.data[hidden : 2 * hidden] += remember
+
+
+class Cell(nn.Module):
+    """One step of an RNN, GRU or LSTM, with the equations of `step`."""
+
+    def __init__(self, kind: str, dim: int, hidden: int, remember: float = 0.0) -> None:
+        """`remember` is added to the first bias of the gate that keeps the state (LSTM f, GRU z; Gers et al. 2000)."""
+        super().__init__()
+        one_of("the recurrent cell", kind, LAYERS)
+        self.kind, self.hidden = kind, hidden
+        gates = {"rnn": 1, "gru": 3, "lstm": 4}[kind]
+        bound = hidden**-0.5
+        shapes = [(gates * hidden, dim), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
+        self.weights = nn.ParameterList(torch.empty(shape).uniform_(-bound, bound) for shape in shapes)
+        open_gate(self.weights[2], kind, hidden, remember)
+
+    def start(self, x: Tensor) -> State:
+        """The state before the first step: zeros (B, hidden)."""
+        zeros = x.new_zeros(x.shape[0], self.hidden)
+        return (zeros, zeros) if self.kind == "lstm" else (zeros,)
+
+    def forward(self, x: Tensor, state: State) -> State:
+        """The next state, from an input (B, D) and the state before."""
+        return step(self.kind, list(self.weights), x, state)
+
+
+class RecurrentCache:
+    """Where a recurrent trunk stands: the state of every layer, and for a decoder its memory with keys prepared."""
+
+    def __init__(self) -> None:
+        self.states: list[State] = []
+        self.memory: Memory | None = None
+        self.length = 0
+
+    def reorder(self, index: Tensor) -> None:
+        """Take the samples `index` (B,), as beam search wants it."""
+        self.states = [tuple(part.index_select(0, index) for part in state) for state in self.states]
+        if self.memory is not None:
+            self.memory = self.memory.chosen(index)
+
+
+class Recurrent(nn.Module):
+    """`depth` recurrent layers; with `bidirectional` each reads the sequence both ways (arXiv 1303.5778).
+
+    The output has width `hidden` for each direction; `hidden` is chosen so that the whole is `dim`, unless given.
+    Padding is never read: the backward direction starts at the last real token, wherever it is. One direction is causal
+    and can go on from a cache.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 1,
+        kind: str = "lstm",
+        *,
+        hidden: int | None = None,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        position: Position | None = None,
+        remember: float = 0.0,
+    ) -> None:
+        """`remember`: as for a cell."""
+        super().__init__()
+        one_of("the recurrent layer", kind, LAYERS)
+        self.kind, self.directions = kind, 2 if bidirectional else 1
+        if hidden is None:
+            if dim % self.directions:
+                raise UserError(
+                    f"the width must be even for two directions, not {dim}", hint="Choose an even width, or set hidden."
+                )
+            hidden = dim // self.directions
+        self.inputs, self.hidden, self.dim = dim, hidden, hidden * self.directions
+        self.position = Position() if position is None else position
+        self.position.fits_without_attention(dim, self)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(
+                LAYERS[kind](dim if i == 0 else self.dim, hidden, batch_first=True) for _ in range(self.directions)
+            )
+            for i in range(depth)
+        )
+        for name, weight in self.layers.named_parameters():
+            if "bias_ih" in name:
+                open_gate(weight, kind, hidden, remember)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        cache: RecurrentCache | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
+        check_layout(x, valid, self.inputs)
+        no_bias(bias, self)
+        if cache is not None and (self.directions == 2 or valid is not None):
+            found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
+            raise UserError(f"a cache cannot be used with {found}")
+        if isinstance(valid, Ragged):
+            at = None if at is None else valid.pad(at)
+            return valid.flatten(self(valid.pad(x), valid.valid, at=at, watch=watch))
+        if x.numel() == 0:
+            return x.new_zeros(*x.shape[:2], self.dim)
+        x = self.position.embed(x, self.position.locate(x, at, valid, 0 if cache is None else cache.length))
+        order = _Order(x, valid)
+        x = order.gather(x)
+        if watch is not None:
+            watch.saw_hidden(order.scatter(x), "input")
+        before, after = cache.states if cache is not None else [], []
+        for i, layer in enumerate(self.layers):
+            x = self.dropout(x) if i else x
+            way, state = self._read(layer[0], x, before[i] if before else None)  # type: ignore[index]
+            after.append(state)
+            if self.directions == 2:
+                back, _ = self._read(layer[1], order.reverse(x), None)  # type: ignore[index]
+                way = torch.cat([way, order.reverse(back)], -1)
+            x = way
+            if watch is not None:
+                watch.saw_hidden(order.scatter(x), f"blocks.{i}")
+        if cache is not None:
+            cache.states, cache.length = after, cache.length + x.shape[1]
+        return order.scatter(x)
+
+    def cache(self) -> RecurrentCache:
+        """An empty state for step by step reading."""
+        return RecurrentCache()
+
+    def _read(self, layer: nn.Module, x: Tensor, state: State | None) -> tuple[Tensor, State]:
+        """The outputs of one layer in one direction, and its last state, from the state (B, hidden) before."""
+        first = None
+        if state is not None:
+            parts = tuple(part[None].contiguous() for part in state)
+            first = parts if self.kind == "lstm" else parts[0]
+        out, last = layer(x, first)
+        return out, tuple(part[0] for part in last) if self.kind == "lstm" else (last[0],)
+
+
+class _Order:
+    """Real tokens moved to the front, in their order, and back; a sequence reversed within its length."""
+
+    def __init__(self, x: Tensor, valid: Tensor | None) -> None:
+        self.valid = valid
+        place = torch.arange(x.shape[1], device=x.device)
+        if valid is None:
+            self.backward = place.flip(0).expand(x.shape[:2])
+            return
+        lengths = valid.sum(1, keepdim=True)
+        self.to_front = torch.argsort(torch.where(valid, place, place + x.shape[1]), dim=1)  # no two are equal
+        self.to_place = torch.argsort(self.to_front, dim=1)
+        self.backward = torch.where(place < lengths, lengths - 1 - place, place)
+
+    def gather(self, x: Tensor) -> Tensor:
+        if self.valid is None:
+            return x
+        return _take(x.masked_fill(~self.valid[..., None], 0), self.to_front)
+
+    def scatter(self, x: Tensor) -> Tensor:
+        return x if self.valid is None else _take(x, self.to_place).masked_fill(~self.valid[..., None], 0)
+
+    def reverse(self, x: Tensor) -> Tensor:
+        return _take(x, self.backward)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
+
+
+def no_bias(bias: Tensor | None, trunk: nn.Module) -> None:
+    """Refuse a pair bias where there is no attention to lean on it."""
+    if bias is not None:
+        raise UserError(
+            f"{type(trunk).__name__} has no attention, so it cannot use a pair bias (of shape {tuple(bias.shape)})"
+        )

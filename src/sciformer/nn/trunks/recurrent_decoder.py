@@ -1,0 +1,182 @@
+"""The recurrent decoder, in which attention was born: it looks back at its source while it writes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from ...errors import UserError
+from ..attention.kernels import compute
+from ..attention.kernels.reference import mix, weigh
+from ..attention.masks import Sight
+from ..attention.scores import make_score
+from ..ragged import Ragged
+from ..transformer import Valid, check_layout
+from ..watch import Watch
+from .recurrent import Cell, RecurrentCache, State
+
+
+class RecurrentDecoder(nn.Module):
+    """A recurrent decoder, which at every step looks back at the memory through an alignment score.
+
+        a_i = softmax_j(score(s_i-1, m_j));   c_i = sum_j a_ij m_j;   s_i = cell([y_i; c_i], s_i-1)   (arXiv 1409.0473)
+        out_i = tanh(W [s_i; c_i])                                                                   (arXiv 1508.04025)
+
+    score   content, additive, location, general, dot or scaled_dot; None: no attention, the memory enters only as the
+            vector the decoder starts from
+    `depth` cells are stacked; the top one asks.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        depth: int = 1,
+        kind: str = "gru",
+        *,
+        score: str | None = "additive",
+        memory_dim: int | None = None,
+        length: int = 512,
+        dropout: float = 0.0,
+        remember: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.dim, self.kind = dim, kind
+        memory_dim = dim if memory_dim is None else memory_dim
+        self.score = None if score is None else make_score(score, dim, 1, length)
+        adapted = score is not None and memory_dim != dim
+        self.adapt = nn.Linear(memory_dim, dim) if adapted else nn.Identity()
+        context = 0 if score is None else dim
+        self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim, remember) for i in range(depth))
+        self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell
+        self.out = nn.Linear(dim + context, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def cache(self) -> RecurrentCache:
+        """An empty state for step by step decoding; `forward` fills it and goes on from it."""
+        return RecurrentCache()
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        memory: Tensor | None = None,
+        memory_valid: Valid = None,
+        start: Tensor | None = None,
+        cache: RecurrentCache | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """The outputs (B, N, D) for inputs x (B, N, D), each knowing the memory and the inputs up to itself.
+
+        memory  (B, M, D') states of an encoder, asked at every step if there is a score; with a cache, needed at the
+                first step alone
+        start   (B, D') the vector to begin from; the mean of the memory unless given, zeros if there is none
+        """
+        check_layout(x, valid, self.dim)
+        if isinstance(valid, Ragged):
+            x, mask = valid.pad(x), valid.valid
+            padded = self(x, mask, memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
+            return valid.flatten(padded)
+        if valid is not None:
+            x = x.masked_fill(~valid[..., None], 0)
+        if self.score is not None and memory is None and (cache is None or cache.memory is None):
+            raise UserError(
+                "the memory that the decoder attends to is missing",
+                hint="Pass memory, or make the decoder with score=None.",
+            )
+        asked = cache.memory if cache is not None else None
+        if asked is None and memory is not None:
+            asked = Memory(self, memory, memory_valid)
+        states = cache.states if cache is not None and cache.states else self._begin(x, start, asked)
+        outputs, weights = [], []
+        for i in range(x.shape[1]):
+            out, after, seen = self._step(x[:, i], states, asked, watch is not None)
+            if valid is not None:  # padding is not read: the state stays what it was
+                real = valid[:, i, None]
+                after = [_where(real, new, old) for new, old in zip(after, states)]
+            states = after
+            outputs.append(out)
+            weights.append(seen)
+        if cache is not None:
+            cache.states, cache.memory, cache.length = states, asked, cache.length + x.shape[1]
+        y = torch.stack(outputs, 1) if outputs else x.new_zeros(*x.shape[:2], self.dim)
+        if watch is not None:
+            if self.score is not None and weights:
+                watch.at("attention").saw_attention(torch.cat([w for w in weights if w is not None], 2), "reference")
+            watch.saw_hidden(y, "output")
+        return y if valid is None else y.masked_fill(~valid[..., None], 0)
+
+    def unroll(
+        self, start: Tensor, first: Tensor, steps: int, feed: Callable[[Tensor], Tensor] = lambda y: y
+    ) -> Tensor:
+        """One to many: `steps` outputs (B, steps, D) from one vector `start` (B, D'), each fed back as the next input.
+
+        `first` (B, D) is the first input, `feed` turns an output (B, D) into the next one.
+        """
+        state, outputs = self.cache(), []
+        for _ in range(steps):
+            y = self(first[:, None], start=start, cache=state)[:, 0]
+            outputs.append(y)
+            first = feed(y)
+        return torch.stack(outputs, 1) if outputs else first.new_zeros(len(first), 0, self.dim)
+
+    def _begin(self, x: Tensor, start: Tensor | None, asked: Memory | None) -> list[State]:
+        if start is None and asked is not None:
+            start = asked.mean
+        states = [cell.start(x) for cell in self.cells]  # type: ignore[operator]
+        if start is not None:
+            parts = self.begin(start).chunk(len(states), -1)
+            states = [(torch.tanh(h), *cell) for h, *cell in (part.split(self.dim, -1) for part in parts)]
+        return states
+
+    def _step(
+        self, y: Tensor, states: list[State], asked: Memory | None, watched: bool
+    ) -> tuple[Tensor, list[State], Tensor | None]:
+        context, seen, above = [], None, []
+        if self.score is not None and asked is not None:
+            c, seen = asked(states[-1][0], watched)
+            context = [c]
+        x = torch.cat([y, *context], -1)
+        for i, cell in enumerate(self.cells):
+            above.append(cell(self.dropout(x) if i else x, states[i]))
+            x = above[-1][0]
+        return torch.tanh(self.out(torch.cat([self.dropout(x), *context], -1))), above, seen
+
+
+def _where(real: Tensor, new: State, old: State) -> State:
+    return tuple(torch.where(real, a, b) for a, b in zip(new, old))
+
+
+class Memory:
+    """A memory with its keys prepared once, asked with one query at a time."""
+
+    def __init__(self, decoder: RecurrentDecoder, memory: Tensor, valid: Valid) -> None:
+        check_layout(memory, valid)
+        if isinstance(valid, Ragged):
+            memory, valid = valid.pad(memory), valid.valid
+        if valid is not None:
+            memory = memory.masked_fill(~valid[..., None], 0)
+        count = memory.new_tensor(memory.shape[1]) if valid is None else valid.sum(1, keepdim=True)
+        self.mean = memory.sum(1) / count.clamp(min=1)
+        self.score, self.valid, self.sight = decoder.score, valid, Sight(valid=valid)
+        self.values = decoder.adapt(memory)[:, None]
+        self.keys = self.values if self.score is None else self.score.key(self.values)
+
+    def chosen(self, index: Tensor) -> Memory:
+        """The samples `index` (B,) of it."""
+        other = copy.copy(self)
+        other.mean, other.values, other.keys = (x.index_select(0, index) for x in (self.mean, self.values, self.keys))
+        other.valid = None if self.valid is None else self.valid.index_select(0, index)
+        other.sight = Sight(valid=other.valid)
+        return other
+
+    def __call__(self, state: Tensor, watched: bool) -> tuple[Tensor, Tensor | None]:
+        assert self.score is not None
+        q = self.score.query(state[:, None, None])
+        if watched or not self.score.fused:
+            weights = weigh(q, self.keys, self.sight, self.score)
+            return mix(weights, self.values)[:, 0, 0], weights
+        return compute(q, self.keys, self.values, self.sight, self.score)[:, 0, 0], None

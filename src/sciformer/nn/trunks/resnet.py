@@ -1,0 +1,94 @@
+"""A residual network of convolutions along a line of tokens, with the call of every other trunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..layout import entered
+from ..norms import BatchNorm
+from ..transformer import Valid
+from ..watch import Watch
+
+
+class Unit(nn.Module):
+    """x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)) of kernel 3; s is x, or a convolution of kernel 1.
+
+    With a `stride` of 2 the first convolution looks at every other token.
+    """
+
+    def __init__(self, inputs: int, dim: int, stride: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.convs = nn.ModuleList(
+            [nn.Conv1d(inputs, dim, 3, stride, padding=1), nn.Conv1d(dim, dim, 3, padding=1)],
+        )
+        self.norms = nn.ModuleList(BatchNorm(dim) for _ in range(2))
+        same = inputs == dim and stride == 1
+        self.change: nn.Module = nn.Identity() if same else nn.Conv1d(inputs, dim, 1, stride, bias=False)
+
+    def forward(self, x: Tensor, real: Tensor | None) -> Tensor:
+        """x (B, D, N) -> (B, D', N'); `real` (B, N') is True where there is a token after the stride."""
+        y = x
+        for conv, norm in zip(self.convs, self.norms):
+            y = convolved(conv, norm, y, real)
+        return self.change(x) + y
+
+
+def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) -> Tensor:
+    """relu(BatchNorm(conv(x))) of real tokens, zeros at the others: padding looks like the edge."""
+    y = F.relu(norm(conv(x).transpose(1, 2), real), inplace=True).transpose(1, 2)
+    return y if real is None else y.masked_fill(~real[:, None], 0)
+
+
+class ResNet(nn.Module):
+    """BatchNorm, a convolution of the first of `widths`, then two units for each other one (P-CNN, arXiv 1902.08570).
+
+    From the second stage on, a stage sees every other token of the one before. A token gets what was found for its
+    group: with three stages the groups are 0-3, 4-7, 8-11, ...
+    """
+
+    def __init__(self, inputs: int, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.inputs, self.dim = inputs, widths[-1]
+        self.input_norm = BatchNorm(inputs)
+        self.stem, self.stem_norm = nn.Conv1d(inputs, widths[0], 3, padding=1), BatchNorm(widths[0])
+        self.blocks = nn.ModuleList()
+        for i, (before, width) in enumerate(pairwise(widths)):
+            self.blocks += [Unit(before, width, 1 if i == 0 else 2), Unit(width, width, 1)]
+
+    def forward(
+        self,
+        x: Tensor,
+        valid: Valid = None,
+        *,
+        at: Tensor | None = None,
+        bias: Tensor | None = None,
+        watch: Watch | None = None,
+    ) -> Tensor:
+        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
+        layout, run = entered(self, x, valid, bias)
+        if layout.total == 0:
+            return layout.back(run.new_zeros(0, self.dim))
+        run = self.input_norm(run, layout.real)
+        y, real = layout.pad(run).transpose(1, 2), layout.valid
+        place, size = torch.arange(y.shape[2], device=x.device), 1
+
+        def spread(y: Tensor) -> Tensor:
+            """From groups (B, D, N') back to tokens."""
+            return layout.unpad(y.transpose(1, 2)[:, place // size])
+
+        if watch is not None:
+            watch.saw_hidden(layout.back(run), "input")
+        y = convolved(self.stem, self.stem_norm, y, real)
+        for i, block in enumerate(self.blocks):
+            size *= block.stride  # type: ignore[assignment, operator]
+            real = None if layout.valid is None else layout.valid[:, ::size]
+            y = block(y, real)
+            if watch is not None:
+                watch.saw_hidden(layout.back(spread(y)), f"blocks.{i}")
+        return layout.back(spread(y))

@@ -1,0 +1,238 @@
+"""A recipe as a document: a tree of plain values in which every key remembers the place it came from.
+
+Documents are read from YAML, laid over one another (`base:`, then the file, then the command line) and written again.
+Nothing here knows a section's class, and nothing in a file can run code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from importlib.resources.abc import Traversable
+from pathlib import Path, PurePath
+from typing import Any
+
+import yaml
+
+from ..errors import UserError
+from .yaml import Keys, Loader, Place, Tree, bracketed, dotted, on_one_line, scalar, syntax
+
+__all__ = [
+    "Document",
+    "Keys",
+    "Place",
+    "RecipeError",
+    "bracketed",
+    "differences",
+    "dotted",
+    "flat",
+    "lay_over",
+    "of_mapping",
+    "plain",
+    "read",
+    "scalar",
+    "write",
+]
+
+BYTES = 1_000_000  # of a file at most
+CODE = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
+
+
+class RecipeError(UserError):
+    """All mistakes found in a recipe, one line each.
+
+    errors      each mistake with its own message, hint, key, file and line
+    problems    the same as texts
+    The key, file, line and hint of the whole are those of the first mistake.
+    """
+
+    def __init__(self, problems: Iterable[UserError | str]) -> None:
+        self.errors = [UserError(problem) if isinstance(problem, str) else problem for problem in problems]
+        self.problems = [str(error) for error in self.errors]
+        first = self.errors[0].fields if self.errors else {}
+        super().__init__(**{**first, "message": "\n".join(error.message for error in self.errors)})
+        self.args = ("\n".join(self.problems),)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A tree of plain values, the place of each key ('my.yaml line 7'), and that of the whole."""
+
+    values: dict[str, Any]
+    places: dict[Keys, Place]
+    whole: Place
+
+    @property
+    def label(self) -> str:
+        """What the whole is called."""
+        return self.whole.name
+
+    def where(self, keys: Keys) -> Place:
+        """The place of a key, or of the nearest key around it."""
+        around = (keys[:end] for end in range(len(keys), -1, -1))
+        return next((self.places[part] for part in around if part in self.places), self.whole)
+
+    def error(self, keys: Keys, message: str, hint: str = "") -> UserError:
+        """What is wrong with a key, said with its place."""
+        return self.where(keys).error(message, keys, hint)
+
+
+def of_mapping(mapping: Mapping[str, Any], label: str) -> Document:
+    """A document from Python, or the dotted keys of a change: {"model.depth": 8} is {"model": {"depth": 8}}."""
+    values: dict[str, Any] = {}
+    problems: list[UserError] = []
+    whole = Place(label)
+    for name, value in mapping.items():
+        *around, last = str(name).split(".")
+        if not all((*around, last)):
+            hint = "Keys are words with dots between them, as in model.depth."
+            problems.append(whole.error(f"{name} is not a key", (str(name),), hint))
+        inner = values
+        for key in around:
+            if not isinstance(inner.get(key), dict):
+                inner[key] = {}
+            inner = inner[key]
+        inner[last] = _merged(inner.get(last), plain(value), (), set())
+    document = Document(values, {keys: whole for keys, _ in flat(values)}, whole)
+    if problems := problems + _naming_code(document):
+        raise RecipeError(problems)
+    return document
+
+
+def plain(value: Any) -> Any:
+    """A copy in dicts, lists, texts and numbers only; other objects stay for the validation to judge."""
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    return str(value) if isinstance(value, PurePath) else value.value if isinstance(value, Enum) else value
+
+
+def flat(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    """The values at the ends of the tree, each with its keys; a list is one value."""
+    if isinstance(values, dict) and (values or not keys):
+        for key, value in values.items():
+            yield from flat(value, (*keys, key))
+    else:
+        yield keys, values
+
+
+def lay_over(base: Document, child: Document) -> Document:
+    """The child's values over those of its base: mappings key by key, lists and single values as a whole."""
+    replaced: set[Keys] = set()
+    values = _merged(base.values, child.values, (), replaced)
+    kept = {
+        keys: place
+        for keys, place in base.places.items()
+        if not any(keys[:end] in replaced for end in range(1, len(keys) + 1))
+    }
+    return Document(values, {**kept, **dict.fromkeys(replaced, child.whole), **child.places}, child.whole)
+
+
+def differences(
+    old: Mapping[str, Any], new: Mapping[str, Any], ignore: Collection[str] = ()
+) -> list[tuple[str, Any, Any]]:
+    """Where two dumped recipes differ, by dotted key; a key that is absent counts as null.
+
+    ignore    keys that may differ, with all that stands under them
+    """
+    left, right = ({dotted(keys): value for keys, value in flat(dict(side)) if keys} for side in (old, new))
+    found = []
+    for key in dict.fromkeys((*left, *right)):
+        before, now = left.get(key), right.get(key)
+        both_nan = before != before and now != now
+        if before != now and not both_nan and not any(f"{key}.".startswith(f"{name}.") for name in ignore):
+            found.append((key, before, now))
+    return found
+
+
+def read(file: Path | Traversable, label: str) -> Document:
+    """The document in a YAML file; everything that is wrong with the file as such is refused here."""
+    whole = Place(label, str(file))
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(BYTES + 1)
+    except OSError as error:
+        raise RecipeError([whole.error(f"the file cannot be read ({error.strerror})")]) from error
+    if len(raw) > BYTES:
+        hint = "A recipe is a short text; data belong in files of their own."
+        raise RecipeError([whole.error("the file is larger than 1 MB", hint=hint)])
+    try:
+        text = raw.decode("utf-8-sig")
+        if "\0" in text:
+            raise UnicodeError
+        node = Loader(text).get_single_node()
+    except UnicodeError as error:
+        hint = "A recipe is a YAML text file."
+        raise RecipeError([whole.error("the file is not UTF-8 text", hint=hint)]) from error
+    except yaml.YAMLError as error:
+        raise RecipeError([syntax(error, text, whole)]) from error
+    if node is None:
+        raise RecipeError([whole.error("the file is empty", hint="Write sections such as `model:`, or a `base:`.")])
+    if not isinstance(node, yaml.MappingNode):
+        line = node.start_mark.line
+        found = text.splitlines()[line].strip()
+        raise RecipeError(
+            [whole.at(line + 1).error(f"a recipe must be made of sections such as `model:`, not `{found}`")]
+        )
+    tree = Tree(whole, scalar)
+    try:
+        values = tree.build(node, ())
+    except yaml.MarkedYAMLError as error:
+        raise RecipeError([syntax(error, text, whole)]) from error
+    document = Document(values, tree.places, whole)
+    if problems := tree.problems + _naming_code(document):
+        raise RecipeError(problems)
+    return document
+
+
+def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys = ()) -> str:
+    """The tree as YAML that `read` takes back, one key a line, its comment behind it."""
+    lines = []
+    for key, value in values.items():
+        inside = (*keys, key)
+        nested = isinstance(value, Mapping) and bool(value)
+        note = f"  # {comment(inside)}" if comment(inside) else ""
+        lines.append("  " * len(keys) + f"{on_one_line(str(key))}:{'' if nested else ' ' + on_one_line(value)}{note}\n")
+        if nested:
+            lines.append(write(value, comment, inside))
+    return "".join(lines)
+
+
+def _merged(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
+    if child is None and len(keys) == 1 and isinstance(base, dict):
+        return base  # a section whose lines are all commented out says nothing
+    if not (isinstance(base, dict) and isinstance(child, dict)) or _starts_anew(base, child, keys):
+        replaced.add(keys)
+        return child
+    over = {key: _merged(base.get(key), value, (*keys, key), replaced) for key, value in child.items()}
+    return {**base, **over}
+
+
+def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> bool:
+    """Whether the child means something else, so that the base's keys would be unknown to it or, worse, known.
+
+    A `depth` chosen for a decoder is no choice for an encoder: another `kind` begins with the defaults of its own. And
+    a mapping inside a section, written as {}, has nothing of the base left in it.
+    """
+    if keys == ("tokens",) and child:  # one stream over several, or several over one
+        streams = all(isinstance(value, dict) and "kind" in value for value in child.values())
+        return ("kind" in child) if "kind" not in base else streams or child.get("kind", base["kind"]) != base["kind"]
+    return (not child and len(keys) > 1) or ("kind" in base and child.get("kind", base["kind"]) != base["kind"])
+
+
+def _naming_code(document: Document) -> list[UserError]:
+    """The keys by which a file would choose what is imported."""
+
+    def search(value: Any, keys: Keys) -> Iterator[Keys]:
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            if key in CODE:
+                yield (*keys, key)
+            elif isinstance(inner, dict | list):
+                yield from search(inner, (*keys, key))
+
+    hint = "Pass --plugin FILE on the command line."
+    return [
+        document.error(keys, f"{dotted(keys)}: a recipe cannot name code", hint) for keys in search(document.values, ())
+    ]

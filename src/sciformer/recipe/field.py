@@ -1,0 +1,88 @@
+"""The manifest of a field of science: the names it adds to the library, and where each leads.
+
+    FIELD = Field(
+        title="Jets of particles",
+        tokens={"particles": ".tokens:Particles"},
+        data={"jets": ".simulate.sections:Jets"},
+    )
+
+A folder below `domains/` has such a `FIELD` in its `__init__.py`. Places are `module:attribute` relative to that
+folder; they are imported when a name is used, so that listing the fields is cheap. Nothing else in the library names a
+field.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+DOMAINS = "sciformer.domains"
+NAMED = ("data", "tokens", "model", "objective", "trunk", "new", "simulate")
+"""What a field registers by name."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a field adds.
+
+    title        the field in a few words
+    uses         other fields whose parts it uses; it is absent where one of these is
+    data, tokens, model, objective   classes that a recipe names under `kind`
+    trunk        functions (model section, width of the tokens) -> module, for `model.trunk`
+    new          `Guess`es of `sciformer new NAME`
+    simulate     commands `sciformer simulate NAME`
+    importers    `Importer`s of models of others, asked in turn
+    data_files   importers of others' data configurations: functions of `sciformer import FILE.yaml`
+    exporters    `Exporter`s of runs, asked in turn
+    report       functions (page, found) that add a section to the report of a run
+    """
+
+    title: str
+    uses: tuple[str, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
+    model: Mapping[str, str] = field(default_factory=dict)
+    objective: Mapping[str, str] = field(default_factory=dict)
+    trunk: Mapping[str, str] = field(default_factory=dict)
+    new: Mapping[str, str] = field(default_factory=dict)
+    simulate: Mapping[str, str] = field(default_factory=dict)
+    importers: tuple[str, ...] = ()
+    data_files: tuple[str, ...] = ()
+    exporters: tuple[str, ...] = ()
+    report: tuple[str, ...] = ()
+
+
+@cache
+def fields() -> dict[str, Field]:
+    """The fields by name: the folders below `domains/`, without those that use a field that is not there."""
+    package = importlib.import_module(DOMAINS)
+    names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
+    found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS}.{name}").FIELD for name in names}
+    while lacking := [name for name, one in found.items() if not found.keys() >= {*one.uses}]:
+        for name in lacking:
+            del found[name]
+    return found
+
+
+def places(what: str) -> dict[str, str]:
+    """Name -> absolute place `module:attribute`, over all fields, of one of `NAMED`."""
+    return {
+        name: f"{DOMAINS}.{home}{place}" for home, one in fields().items() for name, place in getattr(one, what).items()
+    }
+
+
+def load(place: str) -> Any:
+    """The object at an absolute place `module:attribute`."""
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def extensions(what: str) -> Iterator[Any]:
+    """The objects that fields list without a name: importers, exporters, sections of the report."""
+    for home, one in fields().items():
+        for place in getattr(one, what):
+            yield load(f"{DOMAINS}.{home}{place}")

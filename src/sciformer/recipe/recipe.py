@@ -1,0 +1,223 @@
+"""A recipe: what is trained on what, in six sections, checked before anything runs.
+
+    recipe = Recipe.load("text/gpt-char", {"model.depth": 8})
+
+The keys of a section are the fields of the class that its `kind` names; this file knows none of them. Classes are
+imported when a recipe names them, so that reading `about:` stays cheap.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from ..errors import UserError
+from . import document
+from .document import Document, Keys, Place, RecipeError, differences
+from .field import DOMAINS, fields
+from .options import Option, field_at, follow, options, parse_arguments, shown, typed
+from .validate import SECTIONS, About, classes_of, section_of, unknown, value_at
+
+__all__ = [
+    "About",
+    "Option",
+    "Recipe",
+    "RecipeError",
+    "describe",
+    "differences",
+    "options",
+    "parse_arguments",
+    "recipes",
+]
+
+MEASURED = ("command", "hardware", "time", "score")
+BASES = 8  # recipes in a chain of `base:` at most
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The validated sections of a recipe; `tokens` is a dict where there are several streams.
+
+    name      where it came from: a shipped name, a file, or Python
+    source    what was written, without defaults, so that a change lets the other defaults follow it
+    """
+
+    name: str = field(compare=False)
+    about: About
+    data: Any
+    tokens: Any
+    model: Any
+    objective: Any
+    train: Any
+    source: Document = field(compare=False, repr=False)
+
+    @classmethod
+    def load(cls, name: str | Path, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> Recipe:
+        """A shipped recipe by its name, a .yaml file, or that of a run folder; `where` is what errors call changes."""
+        return _validated(_with_bases(name), changes, where)
+
+    @classmethod
+    def of(
+        cls, mapping: Mapping[str, Any], changes: Mapping[str, Any] | None = None, where: str = "in changes"
+    ) -> Recipe:
+        """A recipe from plain dicts in Python."""
+        return _validated(_over_base(document.of_mapping(mapping, "in Python"), Path(), ()), changes, where)
+
+    def change(self, changes: Mapping[str, Any] | None = None, /, where: str = "in changes", **more: Any) -> Recipe:
+        """A recipe with other values: `recipe.change({"model.depth": 8})`. Another `kind` starts its section anew."""
+        return _validated(self.source, {**(changes or {}), **more}, where)
+
+    def over(self, below: Mapping[str, Any], label: str) -> Recipe:
+        """This recipe laid over the sections of another: what it leaves open is theirs, what it says stays."""
+        return _validated(document.lay_over(document.of_mapping(below, label), self.source), None, label)
+
+    def dump(self) -> dict[str, Any]:
+        """All values, defaults included, as plain nested dicts."""
+        return {section: _dumped(getattr(self, section)) for section in SECTIONS}
+
+    def text(self) -> str:
+        """All values, defaults included, as YAML with the help of each key behind it; loads to an equal recipe."""
+        classes, _ = classes_of(self.source)
+
+        def help_of(keys: Keys) -> str:
+            info = field_at(follow(classes, keys[:-1]), keys[-1]) if keys[-1] != "kind" else None
+            return " ".join(((info and info.description) or "").split())
+
+        return document.write({key: value for key, value in self.dump().items() if value}, help_of)
+
+
+@cache
+def _shipped() -> dict[str, Traversable]:
+    """The files of the recipes that come with the library, by name.
+
+    FIELD/recipes/NAME.yaml is FIELD/NAME; FIELD/recipes/GROUP/NAME.yaml is GROUP/NAME.
+    """
+    found: dict[str, Traversable] = {}
+    for name in fields():
+        folder = importlib.resources.files(f"{DOMAINS}.{name}") / "recipes"
+        for entry in folder.iterdir() if folder.is_dir() else ():
+            inside = [(entry.name, file) for file in entry.iterdir()] if entry.is_dir() else [(name, entry)]
+            for group, file in inside:
+                if file.name.endswith(".yaml"):
+                    found[f"{group}/{file.name.removesuffix('.yaml')}"] = file
+    return dict(sorted(found.items()))
+
+
+def recipes() -> list[str]:
+    """The names of the recipes that come with the library."""
+    return list(_shipped())
+
+
+def describe(name: str | Path) -> About:
+    """The `about:` of a recipe, without looking at its other sections."""
+    source = _with_bases(name)
+    problems: list[UserError] = []
+    about = section_of(source, ("about",), {("about",): About}, problems)
+    if problems:
+        raise RecipeError(problems)
+    return about
+
+
+# Files and their bases
+
+
+def _with_bases(
+    name: str | Path, folder: Path = Path(), place: Place | None = None, chain: tuple[str, ...] = ()
+) -> Document:
+    """The document of a name or path, laid over its bases."""
+    try:
+        file, label = _file(name, folder, place)
+    except OSError as error:
+        raise _nowhere(place, f"{str(name)[:80]} cannot be read ({error.strerror})", file=name) from error
+    identity = str(file.resolve()) if isinstance(file, Path) else label
+    if identity in chain:
+        raise _nowhere(place, f"{name} leads back to itself")
+    if len(chain) == BASES:
+        raise _nowhere(place, f"{name} is number {BASES + 1} in a row of bases; {BASES} is the most")
+    return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
+
+
+def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Document:
+    values = dict(child.values)
+    base = values.pop("base", None)
+    child = Document(values, child.places, child.whole)
+    if base is None:
+        return child
+    place = child.where(("base",))
+    if not isinstance(base, str):
+        raise RecipeError([place.error(f"base must be the name of a recipe or a path, not {shown(base)}", ("base",))])
+    below = _with_bases(base, folder, place, chain)
+    # A measured figure belongs to the run that gave it, not to the runs made from its recipe.
+    about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED}
+    return document.lay_over(Document({**below.values, "about": about}, below.places, below.whole), child)
+
+
+def _nowhere(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
+    """A name that leads to no recipe: that of a base, with the place where it stands, or of the recipe itself."""
+    if place is not None:
+        return RecipeError([place.error(f"base: {message}", ("base",), hint)])
+    return RecipeError([UserError(message, hint=hint, file=file)])
+
+
+def _file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
+    """The file that a name or path means, and what to call it."""
+    shipped = _shipped()
+    if isinstance(name, str) and name in shipped:
+        return shipped[name], name
+    path = folder / Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "recipe.yaml").is_file():
+            raise _nowhere(place, f"{path} is a folder without recipe.yaml, so it is not a run", file=path)
+        return path / "recipe.yaml", str(path / "recipe.yaml")
+    if path.suffix in (".yaml", ".yml"):
+        if not path.is_file():
+            raise _nowhere(place, f"{path} is not a file" if path.exists() else f"{path} does not exist", file=path)
+        return path, str(path)
+    if path.is_file():
+        raise _nowhere(place, f"{path} is not a recipe: its name should end in .yaml", file=path)
+    families = {key: shipped_name for shipped_name in shipped for key in (shipped_name.partition("/")[2], shipped_name)}
+    near = dict.fromkeys(families[key] for key in difflib.get_close_matches(str(name), families, n=5, cutoff=0.5))
+    hint = f"Did you mean {', '.join(near)}?" if near else "`sciformer recipes` lists them; a file ends in .yaml."
+    raise _nowhere(place, f"{name} is not a recipe that comes with Sciformer", hint)
+
+
+# From a document to sections
+
+
+def _validated(source: Document, changes: Mapping[str, Any] | None, where: str) -> Recipe:
+    if changes:
+        wanted = document.of_mapping(changes, where)
+        source = replace(document.lay_over(source, wanted), whole=source.whole)
+        classes, _ = classes_of(source)
+        for keys, value in document.flat(wanted.values):
+            inner = value_at(source.values, keys[:-1])
+            if inner[keys[-1]] is value:  # an empty section changes nothing
+                inner[keys[-1]] = typed(value, follow(classes, keys))
+    classes, problems = classes_of(source)
+    for key in source.values:
+        if key not in SECTIONS:
+            problems.append(unknown((key,), source, classes))
+    found: dict[str, Any] = {}
+    for keys in classes:
+        section = section_of(source, keys, classes, problems)
+        if len(keys) == 1:
+            found[str(keys[0])] = section
+        else:
+            found.setdefault("tokens", {})[keys[1]] = section
+    if problems:
+        raise RecipeError({str(problem): problem for problem in problems}.values())
+    return Recipe(name=source.label, source=source, **found)
+
+
+def _dumped(section: Any) -> dict[str, Any]:
+    if isinstance(section, dict):
+        return {name: _dumped(stream) for name, stream in section.items()}
+    # Not pydantic's mode="json", which makes null of infinity.
+    values: dict[str, Any] = document.plain(section.model_dump(exclude_none=isinstance(section, About)))
+    return {key: value for key, value in values.items() if key != "kind" or value}  # `train` has one kind, without name

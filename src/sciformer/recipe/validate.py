@@ -1,0 +1,176 @@
+"""From a document to the sections of a recipe: the class behind each, and all that is wrong, in words."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Collection
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ..errors import UserError
+from . import document
+from .document import Document, Keys, dotted
+from .options import field_at, follow, keys_of, kinds, mismatch, shown, words
+from .registry import KINDS, find, names
+
+SECTIONS = ("about", *KINDS, "train")
+ABSENT = object()
+Classes = dict[Keys, type[BaseModel]]
+
+
+class About(BaseModel):
+    """What a recipe is, for people; nothing here changes a run."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, coerce_numbers_to_str=True, use_attribute_docstrings=True)
+
+    title: str | None = None
+    """In one line."""
+    paper: str | None = None
+    """Whose method it is."""
+    data: str | None = None
+    """What it is trained on, and whence."""
+    command: str | None = None
+    """The command behind the measured figure."""
+    hardware: str | None = None
+    """Where that ran."""
+    time: str | None = None
+    """How long that took."""
+    score: str | None = None
+    """A row in benchmarks/results, or the word unmeasured."""
+    note: str | None = None
+    """What else one should know."""
+
+
+def train_class() -> type[BaseModel]:
+    """The class of the `train` section, which has one kind only."""
+    found: type[BaseModel] = importlib.import_module("sciformer.train.config").Train
+    return found
+
+
+def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
+    """The class of every section that names a known kind, and what is wrong with the others."""
+    classes: Classes = {("about",): About}
+    problems: list[UserError] = []
+    for section in KINDS:
+        value: Any = source.values.get(section)
+        parts: dict[Keys, Any] = {(section,): value}
+        if section == "tokens" and _are_streams(value):
+            parts = {(section, name): stream for name, stream in value.items()}
+        for keys, part in parts.items():
+            name, known, kind = dotted(keys), ", ".join(names(section)), (*keys, "kind")
+            if part is None:
+                hint = f"It needs a `kind`, which is one of {known}."
+                problems.append(source.whole.error(f"{name} is missing", keys, hint))
+            elif not isinstance(part, dict):
+                problems.append(source.error(keys, f"{name} must have keys under it, with a `kind`, not {shown(part)}"))
+            elif "kind" not in part:
+                problems.append(source.error(kind, f"{name}.kind is missing", f"It is one of {known}."))
+            elif part["kind"] not in names(section):
+                near = difflib.get_close_matches(str(part["kind"]), names(section), n=1)
+                hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
+                problems.append(
+                    source.error(kind, f"{name}.kind must be one of {known}, not {shown(part['kind'])}", hint)
+                )
+            else:
+                classes[keys] = find(section, part["kind"])
+    classes[("train",)] = train_class()
+    return classes, problems
+
+
+def _are_streams(tokens: Any) -> bool:
+    mapping = isinstance(tokens, dict) and bool(tokens) and "kind" not in tokens
+    return mapping and all(isinstance(stream, dict) for stream in tokens.values())
+
+
+def section_of(source: Document, keys: Keys, classes: Classes, problems: list[UserError]) -> Any:
+    """The validated section, or None and its problems."""
+    values = value_at(source.values, keys)
+    values = {} if values is None else values
+    found: dict[Keys, UserError] = {}
+    section = None
+    try:
+        section = classes[keys].model_validate(values)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            at = (*keys, *_present(values, detail["loc"], detail["type"] == "missing"))
+            found.setdefault(at, _problem(at, keys, detail, source, classes))
+    for at, value in document.flat(values, keys):
+        wanted = kinds(follow(classes, at))
+        if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
+            found[at] = _unfit(at, value, source, classes)
+    problems += found.values()
+    return section
+
+
+def _present(values: Any, location: Collection[str | int], missing: bool) -> Keys:
+    """The keys in pydantic's location; it also holds names of types, which the user did not write."""
+    keys: Keys = ()
+    for number, part in enumerate(location, start=1):
+        named = missing and number == len(location) and isinstance(part, str)
+        if named or value_at(values, (*keys, part), ABSENT) is not ABSENT:
+            keys = (*keys, part)
+    return keys
+
+
+def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
+    """What stands under keys."""
+    for key in keys:
+        listed = isinstance(values, list) and isinstance(key, int) and key < len(values)
+        if not listed and not (isinstance(values, dict) and key in values):
+            return default
+        values = values[key]
+    return values
+
+
+def _problem(at: Keys, section: Keys, detail: Any, source: Document, classes: Classes) -> UserError:
+    if detail["type"] == "extra_forbidden":
+        return unknown(at, source, classes)
+    if detail["type"] == "missing" and value_at(source.values, at, ABSENT) is ABSENT:
+        info = field_at(follow(classes, at[:-1]), at[-1])
+        meaning = f": {' '.join(info.description.split())}" if info and info.description else "."
+        return source.error(at, f"{dotted(at)} is missing", f"Give {words(follow(classes, at))}{meaning}")
+    if detail["type"] in ("value_error", "assertion_error"):
+        return _refused(at, section, detail["ctx"]["error"], source)
+    return _unfit(at, value_at(source.values, at), source, classes)
+
+
+def _unfit(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
+    """A value of another type than its key has."""
+    text, hint = mismatch(follow(classes, at), value)
+    return source.error(at, f"{dotted(at)} {text}", hint)
+
+
+def _refused(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
+    """What a section itself says of its values, with their place; the key it names may be that of one of several."""
+    if not isinstance(error, UserError):
+        return source.error(at, f"{dotted(at)}: {error}")
+    first, *inner = error.key.split(".") if error.key else ("",)
+    keys = (*section, *inner) if first == section[0] else at
+    name = "" if error.key and error.key in error.message else f"{dotted(keys)}: "
+    found = source.error(keys, name + error.message, error.hint)
+    return found.with_fields(file=error.file, line=error.line) if error.file else found
+
+
+def unknown(at: Keys, source: Document, classes: Classes) -> UserError:
+    """A key that no section has: whose it is, or which one is like it."""
+    *around, key = at
+    known = keys_of(follow(classes, tuple(around))) if around else [*SECTIONS]
+    owners = [
+        dotted(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
+    ]
+    near = difflib.get_close_matches(str(key), known, n=1)
+    hints = [f"`{key}` belongs to {' or '.join(owners)}."] if owners else []
+    if tuple(around) in classes and (others := _kinds_with(str(key), around[0])):
+        hints.append(f"{dotted(at)} belongs to {dotted((*around, 'kind'))}: {', '.join(others)}.")
+    if near and not owners:
+        hints.append(f"Did you mean {dotted((*around, near[0]))}?")
+    return source.error(at, f"{dotted(at)} is not known", " ".join(hints) or f"Known keys are {', '.join(known)}.")
+
+
+def _kinds_with(key: str, section: str | int) -> list[str]:
+    """The kinds of a section that have a key."""
+    if section not in KINDS:
+        return []
+    return [kind for kind in names(str(section)) if key in find(str(section), kind).model_fields]

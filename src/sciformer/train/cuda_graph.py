@@ -1,0 +1,97 @@
+"""Loss and gradient of a step as one CUDA graph for each shape of its inputs, started by the host with one call.
+
+The compiler's own recording leaves the host with work in every step: it checks the inputs, and hands some hundred
+tensors from the forward to the backward half. Small models may wait for that (decision 041 says what is known of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.collate import Inputs, parts, run_of
+
+MOST = 64  # shapes that are recorded; steps of others are done kernel by kernel
+
+
+class Recorded:
+    """Steps as recordings.
+
+    call     the step, compiled without a recording of its own
+    context  what it is called in
+    """
+
+    def __init__(
+        self,
+        call: Callable[[Inputs], tuple[Tensor, Any]],
+        weights: list[torch.nn.Parameter],
+        context: Callable[[], AbstractContextManager[Any]],
+    ) -> None:
+        self.call, self.weights, self.context = call, weights, context
+        self.device = weights[0].device
+        self.seen: set[Any] = set()
+        self.kept: dict[Any, _Recording] = {}
+        self.pool: Any = None
+        # Outside of the memory that recordings share, for they are read between one and the next.
+        self.loss = torch.zeros((), device=self.device)
+        self.grads: list[Tensor] = []
+
+    def __call__(self, inputs: Inputs, scale: float) -> Tensor | None:
+        """The loss times `scale` for inputs on the host, its gradient left at the weights.
+
+        None where inputs have this shape for the first time: the step is to be done by other means, which compiles it.
+        """
+        shape = inputs.shape()
+        if shape not in self.kept:
+            if shape not in self.seen or len(self.kept) == MOST:
+                self.seen.add(shape)
+                return None
+            self.kept[shape] = self._record(inputs)
+        one = self.kept[shape]
+        tensors = [*inputs.tensors(), torch.tensor(scale)]
+        one.place.copy_(run_of(tensors, pinned=self.device.type == "cuda")[0], non_blocking=True)
+        one.replay()
+        for weight, grad in zip(self.weights, one.grads):
+            weight.grad = grad
+        return self.loss
+
+    def _record(self, inputs: Inputs) -> _Recording:
+        tensors = [*inputs.tensors(), torch.tensor(0.0)]
+        run, starts = run_of(tensors, pinned=False)
+        place = run.to(self.device, copy=True)  # numbers that make sense, though nothing is computed yet
+        *moved, scale = parts(place, tensors, starts)
+        self.grads = self.grads or [torch.zeros_like(weight) for weight in self.weights]
+        grads: list[Tensor | None] = []
+
+        def work() -> None:
+            with self.context():
+                loss, _ = self.call(inputs.placed(iter(moved)))
+                loss = loss * scale
+            found = torch.autograd.grad(loss, self.weights, allow_unused=True)
+            grads[:] = [None if one is None else mine for one, mine in zip(found, self.grads)]
+            torch._foreach_copy_([one for one in grads if one is not None], [one for one in found if one is not None])
+            self.loss.copy_(loss.detach())
+
+        if self.pool is None and self.device.type == "cuda":
+            self.pool = torch.cuda.graph_pool_handle()
+        return _Recording(place, capture(work, self.pool), grads)
+
+
+class _Recording:
+    """One shape: where its inputs go, what is to be called then, and which gradients that leaves."""
+
+    def __init__(self, place: Tensor, replay: Callable[[], None], grads: list[Tensor | None]) -> None:
+        self.place, self.replay, self.grads = place, replay, grads
+
+
+def capture(work: Callable[[], None], pool: Any) -> Callable[[], None]:
+    """What repeats the kernels of `work`, with the same addresses."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+        work()
+    replay: Callable[[], None] = graph.replay
+    return replay

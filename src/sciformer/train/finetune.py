@@ -1,0 +1,247 @@
+"""Beginning a training with the weights of another: fine-tuning.
+
+    sciformer pretrain text/bert --run runs/bert
+    sciformer finetune text/sentiment --from runs/bert
+
+The other run gives its best weights wherever name and shape agree, what its tokens learned from its data, and the keys
+of the sections `tokens` and `model` that the new recipe leaves open. What is new then stands on its own: the other
+folder is not needed again.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import UserError
+from ..nn import ClassToken
+from ..objectives.base import Objective, Step
+from ..recipe import Recipe
+from ..recipe.document import differences
+from . import checkpoint
+from .folder import Folder
+from .optimizers import ANSWERS, is_answer
+from .resume import located
+from .weights import digest, load_weights, named
+
+OPTIONAL = ("entrance.hidden", "entrance.trace.")  # what stands for hidden tokens, which a question may want or not
+HARMLESS = tuple(f"model.{key}" for key in ("dropout", "attention_dropout", "hidden_dropout", "drop_path", "pool"))
+FEW = 6  # names that are listed
+
+
+class Start:
+    """The best model of another run, and what its tokens learned: `Start("runs/bert")`."""
+
+    def __init__(self, path: str | Path) -> None:
+        folder = Folder(Path(path).expanduser())
+        if not folder.recipe.exists():
+            raise UserError(
+                f"train.start names {path}, which is not the folder of a run",
+                hint=f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
+                key="train.start",
+                file=path,
+            )
+        self.path = folder.path.resolve()
+        self.recipe = Recipe.load(folder.recipe)
+        self.weights, kept = load_weights(folder.model)
+        self.hash = digest(self.weights)[:16]
+        self.step = kept.get("step")
+        try:
+            self.state: dict[str, Any] = json.loads((folder.model / "statistics.json").read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"what was learned from data cannot be read from {folder.model}: {error}",
+                hint="Is the run whole?",
+                file=folder.model / "statistics.json",
+            ) from error
+        self.about: dict[str, Any] = {}  # what was taken, once a model was filled
+
+    def over(self, recipe: Recipe) -> Recipe:
+        """The new recipe with what it leaves open in `tokens` and `model`; refused where the tokens mean other things.
+
+        It then says where its weights come from.
+        """
+        if recipe.train.start_hash not in ("", self.hash):
+            raise UserError(
+                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.start_hash}",
+                hint="Leave out train.start_hash to begin with these.",
+                key="train.start_hash",
+                file=self.path,
+            )
+        sections = {key: value for key, value in self.recipe.dump().items() if key in ("tokens", "model")}
+        ours, theirs = type(recipe.model), type(self.recipe.model)
+        if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
+            # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
+            both = {key: value for key, value in sections["model"].items() if key in ours.model_fields}
+            sections["model"] = {**both, "kind": recipe.model.kind}
+        made = recipe.over(sections, f"in {self.path}").change(
+            {"train.start": str(self.path), "train.start_hash": self.hash}
+        )
+        self._same_tokens(made)
+        return made
+
+    def _same_tokens(self, recipe: Recipe) -> None:
+        ours, theirs = (_streams(one.tokens) for one in (recipe, self.recipe))
+        if ours.keys() != theirs.keys():
+            raise UserError(
+                f"the streams of tokens differ: {', '.join(ours)} here, {', '.join(theirs)} in {self.path}",
+                key="tokens",
+                file=self.path,
+            )
+        for name, tokens in ours.items():
+            where = "tokens" if len(ours) == 1 else f"tokens.{name}"
+            keys = [f"{where}.{key}" for key in tokens.free]
+            changed = differences({where: theirs[name].model_dump()}, {where: tokens.model_dump()}, keys)
+            if theirs[name].kind != tokens.kind:
+                changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
+            if changed:
+                raise UserError(
+                    f"the tokens differ from those in {self.path}: {_listed(changed)}",
+                    hint="Leave these keys out, and they are taken from there.",
+                    key=changed[0][0],
+                    file=self.path,
+                )
+
+    def fill(self, model: nn.Module, recipe: Recipe, objective: Objective) -> None:
+        """Put the weights into a model wherever name and shape agree; `about` then says which.
+
+        Embedding and trunk must agree as a whole. Heads and readout are taken where the question is the same and all of
+        them fit; a pooling where it fits.
+        """
+        own = named(model)
+        self._same_body(own, recipe)
+        old = self.recipe.objective.fresh()
+        old.state.update(copy.deepcopy(self.state["objective"]))
+        same = old.head_kind == objective.head_kind and old.answers == objective.answers
+        fitting = {name for name in own if name in self.weights and self.weights[name].shape == own[name].shape}
+        taken = {name for name in fitting if not is_answer(name)}
+        for part in ANSWERS:
+            names = {name for name in own if name.partition(".")[0] == part}
+            if names <= fitting and (same or part == "pooling"):
+                taken |= names
+            elif recipe.train.freeze and _enters(getattr(model, part, None)):
+                raise UserError(
+                    f"train.freeze fixes the class token, and {self.path} has no class token",
+                    hint="Take another model.pool, for example mean, or train it all.",
+                    key="model.pool",
+                    file=self.path,
+                )
+        with torch.no_grad():
+            for name in sorted(taken):
+                own[name].copy_(self.weights[name])
+        self.about = {
+            "run": str(self.path),
+            "hash": self.hash,
+            "step": self.step,
+            "tensors": len(taken),
+            "parameters": sum(own[name].numel() for name in taken),
+            "left": sorted(self.weights.keys() - taken),
+            "new": sorted(own.keys() - taken),
+        }
+
+    def _same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
+        """Refuse another width, depth or kind of trunk, naming the keys."""
+        body = [name for name in {**own, **self.weights} if not is_answer(name)]
+        odd = [
+            name
+            for name in body
+            if (name not in own or name not in self.weights or own[name].shape != self.weights[name].shape)
+            and not (name.startswith(OPTIONAL) and not (name in own and name in self.weights))
+        ]
+        if not odd:
+            return
+        theirs, ours = ({key: one.dump()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
+        changed = differences(theirs, ours, HARMLESS)
+        shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
+        found = _listed(changed) or "another form"
+        raise UserError(
+            f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} is {shapes[0]} here and "
+            f"{shapes[1]} there",
+            hint="Leave these keys out, and they are taken from there.",
+            key=changed[0][0] if changed else "model",
+            file=self.path,
+        )
+
+    @property
+    def answers(self) -> bool:
+        """Whether the model that was filled can answer as it is: nothing that makes an answer is begun anew."""
+        return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
+
+    def words(self) -> str:
+        """What was taken, left and begun anew, for a person."""
+        about = self.about
+        text = f"begun with {about['tensors']} tensors ({about['parameters']:,} parameters) of {self.path}"
+        text += "" if about["step"] is None else f", step {about['step']}"
+        for key, words in (("new", "begun anew"), ("left", "left there")):
+            if about[key]:
+                more = f" and {len(about[key]) - FEW} more" if len(about[key]) > FEW else ""
+                text += f"; {words}: {', '.join(about[key][:FEW])}{more}"
+        return text
+
+
+def begin(recipe: Recipe, folder: Folder) -> tuple[Recipe, Start | None]:
+    """A recipe with what it takes from the run it begins with, and that run; None where nothing is to be taken.
+
+    Of a training that was begun before, the folder holds all that it took.
+    """
+    if not recipe.train.start:
+        return recipe, None
+    start, there = recipe.train.start, Path(recipe.train.start).expanduser()
+    if there.resolve() == folder.path.resolve():
+        raise UserError(
+            f"train.start names {start}, the folder of this run itself",
+            hint="Use another --run.",
+            key="train.start",
+            file=folder.path,
+        )
+    if not checkpoint.steps(folder.checkpoints):
+        found = Start(start)
+        return located(found.over(recipe)), found
+    own = Recipe.load(folder.recipe)
+    if own.train.start:
+        sections = {key: value for key, value in own.dump().items() if key in ("tokens", "model")}
+        recipe = recipe.over(sections, f"in {folder.path}")
+    return located(
+        recipe.change(
+            {
+                "train.start": str(there.resolve()),
+                "train.start_hash": recipe.train.start_hash or own.train.start_hash,
+            }
+        )
+    ), None
+
+
+def freeze(step: Step) -> None:
+    """Fix all of a model but what makes its answer: heads, pooling, readout. What is fixed has no dropout.
+
+    A class token goes through the trunk, and is fixed with it.
+    """
+    parts = {name: part for name, part in step.model.named_children() if name not in ANSWERS or _enters(part)}
+    for part in parts.values():
+        part.requires_grad_(False).eval()
+    if not any(weight.requires_grad for weight in step.model.parameters()):
+        raise UserError(
+            f"nothing can learn with train.freeze: `objective.kind: {step.objective.kind}` has no weights beside "
+            f"{' and '.join(parts)}",
+            key="train.freeze",
+        )
+    step.still = tuple(parts.values())
+
+
+def _enters(part: nn.Module | None) -> bool:
+    return isinstance(part, ClassToken)
+
+
+def _streams(tokens: Any) -> dict[str, Any]:
+    return dict(tokens) if isinstance(tokens, Mapping) else {"tokens": tokens}
+
+
+def _listed(changed: list[tuple[str, Any, Any]]) -> str:
+    words = [f"{key} {after} here, {before} there" for key, before, after in changed[:FEW]]
+    return "; ".join(words) + (f" and {len(changed) - FEW} more" if len(changed) > FEW else "")

@@ -1,0 +1,312 @@
+"""One update of the weights: loss, gradient, clipping, optimizer; exact whatever the number of pieces."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import math
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from ..assembly import Assembly
+from ..data.batch import Batch, Inputs
+from ..data.collate import Arriving
+from ..data.prepare import prepare
+from ..data.random import Chance
+from ..data.sampler import rounded
+from ..errors import UserError
+from ..evaluation.evaluate import cast
+from .config import Train
+from .cuda_graph import Recorded
+from .distributed import Ranks, divided
+from .optimizers import rate
+
+SHAPES = 512  # of batches that a step may be compiled for
+
+
+class Updated:
+    """What an update showed: the mean loss and the length of the gradient, on their way from the device."""
+
+    def __init__(self, loss: Tensor, norm: Tensor) -> None:
+        self.values = Arriving({"both": torch.stack([loss.float(), norm.float()])})
+
+    def read(self) -> tuple[float, float]:
+        """Loss and length of the gradient, when that update is done."""
+        loss, norm = self.values.read()["both"].tolist()
+        return loss, norm
+
+
+class Updater:
+    """Updates of a step (model and objective as one module) by an optimizer.
+
+    The loss of a batch is one sum divided once by the count of the whole batch, over micro-batches and ranks; so
+    neither their number nor their sizes change the gradient. A gradient that is not finite changes no weight.
+    """
+
+    def __init__(
+        self,
+        step: nn.Module,
+        wrapped: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Train,
+        ranks: Ranks,
+        total: int,
+        share: int,
+        say: Callable[[str], None],
+    ) -> None:
+        """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch."""
+        self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
+        self.settings, self.ranks, self.total, self.share, self.say = settings, ranks, total, share, say
+        self.device = ranks.device
+        self.micro = settings.micro
+        self.precision = working_precision(settings, self.device)
+        compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
+        self.compiled = compiled
+        self.multiple = settings.multiple or (32 if compiled else 1)
+        if compiled:
+            give_own_code(step)
+        self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
+        # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
+        # host between the parts of a step, so they go without.
+        graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.graphs is not False
+        self.whole_call: Any = self.call
+        self.sharded = settings.shard == "full" and ranks.world > 1
+        self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
+        self.recorded: Recorded | None = None
+        if graphs and settings.graphs == "whole" and self.weights:
+            self.recorded = Recorded(self.call, self.weights, lambda: cast(self.device, self.precision))
+        elif graphs:
+            self._record_halves()
+
+    def __call__(self, batch: Batch, number: int, count: float) -> Updated:
+        """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate(number, self.total, self.settings) * group.get("scale", 1.0)
+        loss = self.gradient(batch, number, count)
+        norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
+        if divided(norm):
+            norm = norm.full_tensor()
+        if self.device.type == "cpu" and not self.sharded:  # nobody to wait for: what changes nothing is left out
+            length = float(norm)
+            if math.isfinite(length):
+                if self.settings.clip and length + 1e-6 > self.settings.clip:
+                    torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+                self.optimizer.step()
+            return Updated(loss, norm)
+        fine = torch.isfinite(norm)
+        if self.settings.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+        if self.sharded or not self.optimizer.defaults.get("fused"):
+            if bool(fine):
+                self.optimizer.step()
+        else:  # the fused optimizer leaves out a bad step by itself, and nobody waits for the device
+            self.optimizer.grad_scale = None  # type: ignore[attr-defined]
+            self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        return Updated(loss, norm)
+
+    def _record_halves(self) -> None:
+        """Leave it to the compiler to record what it makes: the forward and the backward half."""
+        self.whole_call = torch.compile(self.wrapped, dynamic=False, mode="reduce-overhead")
+
+    def close(self) -> None:
+        """Free the compiled step and its CUDA graphs, and nothing else that this process compiled.
+
+        The next call would compile the step again.
+        """
+        self.recorded = None
+        if self.compiled:
+            from torch._C._dynamo.eval_frame import reset_code
+
+            reset_code(self.step.forward.__code__)
+            gc.collect()  # CUDA graphs are freed with the functions they belong to, which form cycles
+
+    def gradient(self, batch: Batch, number: int, count: float) -> Tensor:
+        """Leave the gradient of the mean loss at the weights; return the mean loss over all ranks' samples here."""
+        while True:
+            try:
+                return self._gradient(batch, number, count)
+            except torch.OutOfMemoryError as error:
+                size = min(self.micro or len(batch), len(batch))
+                if size == 1 or self.ranks.world > 1:
+                    advice = "Use a smaller model or shorter samples." if size == 1 else f"Set train.micro: {size // 2}"
+                    raise UserError(
+                        f"a step does not fit into memory with {size} {'sample' if size == 1 else 'samples'} at once",
+                        hint=advice,
+                        key=None if size == 1 else "train.micro",
+                    ) from error
+                self.micro = -(-size // 2)
+            # Outside the handler, so that what the failed attempt held is free.
+            self.optimizer.zero_grad(set_to_none=True)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self.say(f"out of memory: going on with {self.micro} samples at a time; an update is of as many as before")
+
+    def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
+        seed_step(self.device, self.settings.seed, number, self.ranks.rank)
+        for weight in self.weights:
+            weight.grad = None
+        pieces = self._pieces(len(batch), self.share if batch.room is None else batch.room[0])
+        total: Tensor | None = None
+        call = self.whole_call if len(pieces) == 1 else self.call
+        if call is not self.call:  # asking for it elsewhere would import the compiler for nothing
+            torch.compiler.cudagraph_mark_step_begin()
+        scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
+        for i, rows in enumerate(pieces):
+            piece = batch if len(pieces) == 1 else batch.take(rows)
+            inputs = self.inputs(piece, batch.room)
+            if len(pieces) == 1 and (loss := self._replayed(inputs, scale)) is not None:
+                return loss
+            inputs = inputs.to(self.device)
+            with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
+                loss, _ = call(inputs)
+                loss = loss * scale
+                loss.backward()
+            total = loss.detach() if total is None else total + loss.detach()
+        assert total is not None
+        return total if self.ranks.world == 1 else total / self.ranks.world
+
+    def _replayed(self, inputs: Inputs, scale: float) -> Tensor | None:
+        """The loss by a recording of the whole step, where there is one; its gradient is left at the weights."""
+        if self.recorded is None:
+            return None
+        try:
+            return self.recorded(inputs, scale)
+        except (
+            RuntimeError
+        ) as error:  # something in the step waits for the GPU, or no memory is left for one more shape
+            self.recorded = None
+            self._record_halves()
+            self.say(f"the step cannot be recorded whole, so its halves are ({str(error).splitlines()[0]})")
+            return None
+
+    def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> Inputs:
+        """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
+        packed, multiple = self.settings.packed, self.multiple
+        rows = width = None
+        if self.compiled:
+            if room is not None:
+                rows = max(len(piece), min(room[0], self.micro or room[0]))
+            if room is not None and not (packed and self.micro):
+                width = room[1]
+            elif packed or len(piece.streams) > 1:
+                width = int(rounded(np.array(piece.widest(packed)), None if packed else multiple))
+        if not len(piece):  # a rank with nothing to do: one row that is no sample
+            rows, width = rows or 1, width or multiple
+        return piece.inputs("cpu", multiple, packed, width, rows, moves=self.device.type != "cpu", shares=True)
+
+    def _pieces(self, count: int, share: int) -> list[Any]:
+        """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""
+        size = self.micro or max(1, count)
+        runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
+        wanted = -(-share // size) if self.sharded and self.micro else max(1, len(runs))
+        return runs + [np.arange(0)] * (wanted - len(runs))
+
+    def _quiet(self, last: bool) -> Any:
+        """Gradients are summed over ranks once, with the last micro-batch."""
+        if self.sharded:
+            self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
+        if isinstance(self.wrapped, DistributedDataParallel) and not last:
+            return self.wrapped.no_sync()
+        return contextlib.nullcontext()
+
+
+def give_own_code(module: nn.Module) -> None:
+    """Give a module a `forward` with a code object of its own.
+
+    The compiler keeps what it made of a function at the function's code object. With a code object for each training,
+    what was compiled for one can be freed, and another training does not count towards its limit of recompilations.
+    """
+    forward: Any = type(module).forward
+    own = types.FunctionType(
+        forward.__code__.replace(), forward.__globals__, forward.__name__, forward.__defaults__, forward.__closure__
+    )
+    module.forward = types.MethodType(own, module)
+
+
+@contextlib.contextmanager
+def many_shapes(compiled: bool) -> Iterator[None]:
+    """Allow `SHAPES` compilations of a function inside; beyond its own limit the compiler would stop without a word."""
+    if not compiled:
+        yield
+        return
+    from torch._dynamo import config
+
+    limit = max(config.recompile_limit, SHAPES)
+    total = max(config.accumulated_recompile_limit, 4 * SHAPES)
+    with config.patch(recompile_limit=limit, accumulated_recompile_limit=total):
+        yield
+
+
+def seed_step(device: torch.device, seed: int, number: int, rank: int) -> None:
+    """Make what is random in a step a pure function of its number, so that a checkpoint need not store it.
+
+    `torch.manual_seed` would do, but takes a tenth of a millisecond to tell every kind of device.
+    """
+    text = f"{seed} {number} {rank}".encode()
+    word = int.from_bytes(hashlib.blake2b(text, digest_size=7).digest())
+    torch.default_generator.manual_seed(word)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index or 0].manual_seed(word)
+    elif device.type == "mps":
+        torch.mps.manual_seed(word)
+
+
+def working_precision(settings: Train, device: torch.device) -> torch.dtype | None:
+    """The precision of products of matrices; None is that of the weights."""
+    if settings.precision == "auto":
+        return torch.bfloat16 if device.type == "cuda" else None
+    if settings.precision == "bfloat16" and device.type != "cuda":
+        raise UserError(
+            f"train.precision: bfloat16 needs a CUDA device, not the device {device}",
+            hint="Use auto or float32.",
+            key="train.precision",
+        )
+    return torch.bfloat16 if settings.precision == "bfloat16" else None
+
+
+@contextlib.contextmanager
+def products(settings: Train, device: torch.device) -> Iterator[None]:
+    """Products of float32 matrices with fewer digits while a training runs, where it asks for that; a setting of the
+    whole process, put back at the end."""
+    before = torch.get_float32_matmul_precision()
+    if settings.precision == "tensorfloat32" and device.type == "cuda":
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def bad_samples(batch: Batch) -> list[int]:
+    """The ids of the samples of a batch that hold a number that is not finite."""
+    bad = np.zeros(len(batch), bool)
+    for stream in batch.streams.values():
+        for column in stream.columns.values():
+            if column.dtype.kind == "f":
+                wrong = ~np.isfinite(column).reshape(len(column), -1).all(1)
+                bad |= np.bincount(stream.sample[wrong], minlength=len(batch)) > 0
+    for column in batch.samples.values():
+        if column.dtype.kind == "f":
+            bad |= ~np.isfinite(column).reshape(len(column), -1).all(1)
+    return [int(number) for number in batch.ids[bad]]
+
+
+def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> list[int]:
+    """The same for a part of the data: tokens as they were read, and the columns that the loss needs."""
+    dataset, found = assembly.dataset(part), []
+    count = len(dataset) if limit is None else min(limit, len(dataset))
+    for start in range(0, count, 256):
+        ids = np.arange(start, min(start + 256, count))
+        raw, chance = dataset.batch(ids), Chance(assembly.recipe.train.seed, -1, ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+        needed = {name: column for name, column in made.samples.items() if made.sent is None or name in made.sent}
+        found += bad_samples(Batch(raw.streams, needed, ids))
+    return found

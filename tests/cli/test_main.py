@@ -1,0 +1,328 @@
+"""The command line itself: quick help, mistakes answered with what was meant, exit statuses, pipes, signals, ranks."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import sciformer.cli.main as cli
+from sciformer import __version__
+from sciformer.cli.main import app, main
+from sciformer.cli.terminal import check_run
+from sciformer.cli.text_files import check_place, check_prompts
+from sciformer.errors import UserError
+from sciformer.recipe import recipes
+from tests.errors import refuses
+
+VERBS = [
+    "recipes",
+    "new",
+    "check",
+    "train",
+    "pretrain",
+    "finetune",
+    "compare",
+    "evaluate",
+    "calibrate",
+    "predict",
+    "translate",
+    "embed",
+    "generate",
+    "report",
+    "inspect",
+    "simulate",
+    "import",
+    "export",
+]
+PLAIN = {key: value for key, value in os.environ.items() if key not in ("FORCE_COLOR", "RANK", "COLUMNS")}
+PLAIN |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+TEXT = "the quick brown fox jumps over the lazy dog, and the lazy dog sleeps on.\n" * 30
+TINY = ["--model.dim=16", "--model.depth=1", "--model.heads=2", "--tokens.context=16", "--train.batch=4"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("RANK", raising=False)
+
+
+def sciformer(*words, **more):
+    """The command in a process of its own."""
+    environment = PLAIN | more.pop("environment", {})
+    line = [sys.executable, "-m", "sciformer", *words]
+    return subprocess.run(line, capture_output=True, text=True, env=environment, check=False, timeout=120, **more)
+
+
+def refused(capsys, *words):
+    """What a command line is answered that must be refused."""
+    assert main(list(words)) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("error: ")
+    return printed.err.removeprefix("error: ").rstrip("\n")
+
+
+# Help
+
+
+def test_help_is_quick_and_needs_no_torch():
+    code = "import sys; from sciformer.cli.main import main; s = main(sys.argv[1:]); "
+    code += "sys.exit(s or 'torch' in sys.modules or 'numpy' in sys.modules)"
+    for words in (["--help"], ["train", "--help"], ["recipes"]):
+        spent = []
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, env=PLAIN, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert done.returncode == 0, done.stderr
+            spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            if spent[-1] < 0.5 or words == ["recipes"]:
+                break
+        assert min(spent) < (1.5 if words == ["recipes"] else 0.5), words  # a busy machine gets several tries
+
+
+def test_every_verb_has_help_that_fits_in_80_columns(capsys, monkeypatch):
+    named = [name for name in app if not name.startswith("-")]
+    assert sorted(named, key=lambda name: app[name].sort_key) == VERBS
+    for width in (80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        for words in ([], ["--help"], *([verb, "--help"] for verb in VERBS)):
+            assert main(words) == 0
+            printed = capsys.readouterr()
+            assert printed.err == ""
+            assert printed.out.startswith("Usage: sciformer ")
+            assert max(map(len, printed.out.splitlines())) <= width
+            assert "\x1b" not in printed.out
+            assert "default: " not in printed.out  # what is taken unless given stands in the sentences
+
+
+def test_help_names_the_verbs_in_the_order_of_work_and_says_how_to_change_keys(capsys):
+    main(["--help"])
+    text = capsys.readouterr().out
+    assert [text.index(f"│ {verb} ") for verb in VERBS] == sorted(text.index(f"│ {verb} ") for verb in VERBS)
+    assert "sciformer train spins/ising-vit" in text
+    for words, expected in (("train", True), ("compare", True), ("report", False), ("recipes", False)):
+        main([words, "--help"])
+        assert ("--model.depth 8" in capsys.readouterr().out) is expected
+
+
+def test_python_dash_m_and_the_version():
+    done = sciformer("--version")
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, __version__, "")
+
+
+def test_completion_is_installed_in_the_home_folder(tmp_path):
+    done = sciformer("--install-completion", environment={"HOME": str(tmp_path), "SHELL": "/bin/bash"})
+    assert done.returncode == 0, done.stderr
+    (script,) = tmp_path.glob(".local/**/sciformer")
+    assert all(verb in script.read_text() for verb in VERBS)
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("line", "mentions"),
+    [
+        ("trian", ['"trian"', 'Did you mean "train"?']),
+        ("--versoin", ["--versoin", "Did you mean --version?"]),
+        ("train text/gpt-char --rum x", ["--rum", "Did you mean --run?"]),
+        ("train text/gpt-char --depth 3", ["--depth", "Did you mean --model.depth?"]),
+        ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
+        ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
+        ("new", ["KIND", "images, patches, arrays, jets, lightcurves, text"]),
+        ("simulate", ["WHAT", "cues, galaxies, jets, lattices, lenses, lightcurves"]),
+        ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
+        ("simulate jets a.npz b.npz", ["'b.npz'"]),
+        ("generate", ["RUN", "`sciformer train RECIPE`"]),
+        ("train --model.depth 8 text/gpt-char", ["--model.depth", "RECIPE"]),
+        ("compare spins/ising-vit --seeds x", ["--seeds", '"x"', "int"]),
+    ],
+)
+def test_mistakes_in_the_line_itself_are_answered_with_what_was_meant(capsys, line, mentions):
+    text = refused(capsys, *line.split())
+    assert [mention for mention in mentions if mention not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "mentions"),
+    [
+        ("train gpt-cha", None, ["gpt-cha", "Did you mean text/gpt-char, text/gpt-char-large"]),
+        ("train qqqqq", None, ["qqqqq", "`sciformer recipes`", ".yaml"]),
+        ("train mine.yaml", None, ["mine.yaml"]),
+        ("train text/gpt-char --model.dept 3", "model.dept", ["Did you mean model.depth?"]),
+        ("train text/gpt-char --modle.depth 3", "modle", ["Did you mean model?"]),
+        ("train text/gpt-char --train.depth 3", "train.depth", ["`depth` belongs to model"]),
+        ("train text/gpt-char --model.depth x", "model.depth", ["a whole number, at least 0", '"x"']),
+        ("train text/gpt-char --model.depth 1 --model.depth 2", "model.depth", ["--model.depth a b"]),
+        ("train text/gpt-char", None, ["--data.files"]),
+        ("train text/gpt-char --data.files input.txt", None, ["'input.txt'"]),
+        ("train text/gpt-char --plugin no.py", "--plugin", ["--plugin", "no.py"]),
+        ("check text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("recipes text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("recipes --data.size 3", "data.size", ["--data.size", "Name a recipe"]),
+        ("compare text/gpt-chr", None, ["Did you mean text/gpt-char"]),
+        ("compare spins/ising-vit --seeds 0", None, ["seed"]),
+        ("compare spins/ising-vit --grid rate", None, ["train.rate=1e-3,3e-4"]),
+        ("compare spins/ising-vit --grid train.rats=1,2", "train.rats", ["Did you mean train.rate?"]),
+        ("new txt a.txt", None, ["'txt'", "Did you mean 'text'?"]),
+        ("new text", None, ["sciformer new text FILE"]),
+        ("new text a.txt", None, ["'a.txt'"]),
+        ("simulate latices a.npz", None, ["'latices'", "Did you mean 'lattices'?"]),
+        ("simulate lattices a.txt", None, [".npz", "a.txt", "Call it a.npz"]),
+        ("simulate lattices a.npz --model.depth 3", "model.depth", ["--model.depth", "--data.size 16"]),
+        ("simulate lattices a.npz --data.sise 3", "data.sise", ["Did you mean data.size?"]),
+        ("generate runs/x", None, ["runs/x", "sciformer train RECIPE"]),
+        ("predict runs/x a.npz --out a.txt", None, [".csv, .npz, .parquet or .root", "a.txt", "Call it a.csv"]),
+        ("report model.pt", None, ["model.pt", "run code"]),
+        ("report .", None, ["no run at .", "folder"]),
+    ],
+)
+def test_mistakes_are_answered_with_what_was_meant(capsys, monkeypatch, line, key, mentions):
+    raised, status = [], cli.status
+
+    def watched(work):
+        def watch():
+            try:
+                work()
+            except UserError as error:
+                raised.append(error)
+                raise
+
+        return status(watch)
+
+    monkeypatch.setattr(cli, "status", watched)
+    text = refused(capsys, *line.split())
+    assert [mention for mention in mentions if mention not in text] == []
+    (error,) = raised
+    assert key is None or error.key == key
+
+
+def test_a_missing_recipe_is_answered_with_those_there_are(capsys):
+    for verb in ("train", "check", "compare"):
+        text = refused(capsys, verb)
+        assert text.startswith(f"`sciformer {verb}` needs RECIPE. There are {', '.join(recipes()[:3])}")
+        assert text.endswith(f"See `sciformer {verb} --help`.")
+
+
+def test_a_missing_run_is_answered_with_those_there_are(capsys, tmp_path):
+    for name in ("gpt-char", "compare/a/seed-0"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "run.json").write_text("{}")
+    (tmp_path / "runs" / "gpt-char" / "weights.bin2").write_text("")
+    assert "needs RUN. Runs here: runs/compare/a/seed-0, runs/gpt-char." in refused(capsys, "evaluate")
+    assert "Did you mean runs/gpt-char?" in refused(capsys, "report", "runs/gpt-chr")
+    text = refused(capsys, "report", "runs/gpt-char/weights.bin2")
+    assert "runs/gpt-char/weights.bin2" in text
+    assert f"Its run is {tmp_path / 'runs/gpt-char'}." in text
+
+
+def test_keys_of_a_run_are_not_changed(capsys, tmp_path):
+    text = refused(capsys, "report", "x", "--model.depth", "8")
+    assert "--model.depth" in text
+    assert "A run has its own recipe." in text
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [("model.pt", "run code"), ("a.txt", ""), ("folder", "sciformer train"), ("nothing", "sciformer train")],
+)
+def test_what_is_not_the_folder_of_a_run_is_named(path, hint):
+    Path("folder").mkdir()
+    Path("a.txt").write_text("")
+    with refuses(path, file=path, hint=hint):
+        check_run(Path(path))
+
+
+def test_prompts_and_their_places(tmp_path):
+    with refuses("--prompt", "--file", key="--prompt"):
+        check_prompts("a", Path("b"), None)
+    with refuses("--out", key="--out", hint="--file"):
+        check_prompts("a", None, Path("b"))
+    with refuses(tmp_path, file=tmp_path):
+        check_place(tmp_path)
+
+
+# Exit statuses, pipes, colours
+
+
+def test_a_fault_of_ours_keeps_its_traceback():
+    code = "import sys, sciformer.cli.show as s; from sciformer.cli.main import run; "
+    code += "s.show_recipes = lambda console: 1 / 0; sys.argv = ['sciformer', 'recipes']; run()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=PLAIN, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize("words", ["recipes", "train --help"])
+def test_a_reader_that_goes_away_is_no_fault(words):
+    line = f"set -o pipefail; {sys.executable} -u -m sciformer {words} | head -1"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=PLAIN, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 1
+    read, write = os.pipe()
+    os.close(read)  # gone before the first word
+    line = [sys.executable, "-m", "sciformer", *words.split()]
+    done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, env=PLAIN, check=False)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_colours_are_for_terminals():
+    for words in (["recipes"], ["trian"]):
+        done = sciformer(*words)
+        assert "\x1b" not in done.stdout + done.stderr
+    assert "\x1b" in sciformer("recipes", environment={"FORCE_COLOR": "1"}).stdout
+
+
+def test_ctrl_c_outside_a_training(capsys, monkeypatch):
+    def interrupt(console):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sciformer.cli.show.show_recipes", interrupt)
+    assert main(["recipes"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_training_is_stopped_by_signals_and_the_same_command_goes_on_to_its_end(tmp_path, capsys, monkeypatch):
+    (tmp_path / "text.txt").write_text(TEXT)
+    line = ["train", "text/gpt-char", "--run", "run", "--data.files", "text.txt", *TINY]
+    line += ["--train.device=cpu", "--train.steps=300", "--train.log_every=1", "--train.evaluate_every=300"]
+    last = 0
+    for number, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        log = tmp_path / "run" / "metrics.jsonl"
+        before = log.stat().st_size if log.exists() else 0
+        command = [sys.executable, "-m", "sciformer", *line]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN)
+        while process.poll() is None and not (log.exists() and log.stat().st_size > before):
+            time.sleep(0.005)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+        assert process.returncode == status, err
+        assert out == ""
+        assert err.splitlines()[-1].startswith(f"stopped by {number.name} at step ")
+        assert err.endswith("; the same command goes on from there\n")
+        step = int(err.split("at step ")[1].split(";")[0])
+        assert last < step < 300
+        assert (tmp_path / "run" / "checkpoints" / f"step-{step:07}").exists()
+        last = step
+    monkeypatch.setattr("sciformer.run.Run.report", lambda run: run.folder.write("report.html", ""))
+    assert main(line) == 0
+    printed = capsys.readouterr()
+    assert f"going on from step {last}\n" in printed.err
+    assert "report: run/report.html\nnext: sciformer generate run" in printed.out
+
+
+def test_only_the_first_rank_speaks(capsys, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    assert main(["trian"]) == 2
+    assert capsys.readouterr() == ("", "")
+    assert main(["train", "text/gpt-chr"]) == 2  # it may concern this rank alone: its name stands before it
+    assert capsys.readouterr().err.startswith("rank 1: error: ")

@@ -1,0 +1,282 @@
+"""Every verb from the command line on tiny data, one after the other as a newcomer would; and wrong inputs for each."""
+
+import csv
+import io
+import json
+import re
+from contextlib import redirect_stderr, redirect_stdout
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.cli.main import main
+from tests.train.tiny import go, image_recipe, in_ranks, text_recipe
+
+TEXT = "".join(f"line {n}: the quick brown fox jumps over {n * n} lazy dogs.\n" for n in range(60))
+SMALL = ["--model.dim=16", "--model.depth=1", "--model.heads=2", "--train.device=cpu", "--train.batch=4"]
+FEW = ["--train.steps=4", "--train.evaluate_every=2", "--train.log_every=1", "--train.warmup=1"]
+LATTICES = ["--data.size=8", "--data.number=8", "--data.chains=6", "--data.samples=1"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("RANK", raising=False)
+
+
+@pytest.fixture
+def told(capsys):
+    """What a command line that must succeed prints; what it says beside is kept as `told.err`."""
+
+    def run(*words):
+        status = main(list(words))
+        printed = capsys.readouterr()
+        run.err = printed.err
+        assert status == 0, printed.err
+        assert "\x1b" not in printed.out + printed.err
+        assert max(map(len, printed.out.splitlines()), default=0) <= 80, "narrower than the terminal"
+        return printed.out
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys):
+    """What a command line that must be refused is answered."""
+
+    def run(*words):
+        assert main(list(words)) == 2
+        printed = capsys.readouterr()
+        assert printed.err.startswith("error: ")
+        return printed.out + printed.err
+
+    return run
+
+
+def without_drawing(run):
+    """A report for where nobody looks at it."""
+    return run.folder.write("report.html", "")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A run that writes and a run that classifies, without reports."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("runs")
+    go(text_recipe(folder), folder / "texts")
+    go(image_recipe(folder), folder / "images")
+    return folder
+
+
+def test_from_a_text_of_ones_own_to_a_model_that_writes(told, tmp_path, monkeypatch):
+    (tmp_path / "fox.txt").write_text(TEXT)
+    assert told("new", "text", "fox.txt") == (
+        "wrote fox.yaml\nnext: sciformer check fox.yaml\n      sciformer train fox.yaml\n"
+    )
+    changes = [*SMALL, *FEW, "--tokens.context", "16"]
+    found = told("check", "fox.yaml", *changes)
+    assert found.endswith("ready to train\n")
+    assert re.search(r"made of +text · text · decoder · next_token", found)
+
+    line = ["train", "fox.yaml", *changes]
+    found = told(*line)
+    assert re.search(r"^ +valid\s+loss +\d\.\d{4}\s+perplexity +\d", found)
+    assert found.endswith('report: runs/fox/report.html\nnext: sciformer generate runs/fox --prompt "..."\n')
+    assert (tmp_path / "runs/fox/report.html").stat().st_size > 10_000
+    assert "4 steps on cpu" in told.err
+    assert "step 4: validation loss" in told.err
+    assert "done in " in told.err
+    before = (tmp_path / "runs/fox/model/weights.safetensors").read_bytes()
+    monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
+    assert told(*line) == found
+    assert told.err.startswith("already complete: 4 steps in runs/fox\n")
+    assert (tmp_path / "runs/fox/model/weights.safetensors").read_bytes() == before
+    told(*line, "--fresh", "--quiet")
+    assert told.err == ""
+
+    scores = told("evaluate", "runs/fox")
+    assert scores.startswith("scores on the part valid, ")
+    assert "(there is no part test)" in scores
+    assert "token_accuracy" in scores
+    assert told("evaluate", "runs/fox", "fox.txt").startswith("scores on fox.txt, ")
+    assert told("report", "runs/fox") == "wrote runs/fox/report.html\n"
+    found = told("inspect", "runs/fox", "--samples", "1")
+    assert found.splitlines()[0] == "wrote runs/fox/inspect/sample-1.png"
+    assert all((tmp_path / line.removeprefix("wrote ")).exists() for line in found.splitlines())
+
+    first = told("generate", "runs/fox", "--prompt", "line 1", "--length", "30", "--seed", "1")
+    assert first.startswith("line 1")
+    assert len(first) == len("line 1") + 30 + 1
+    assert told("generate", "runs/fox", "--prompt", "line 1", "--length", "30", "--seed", "1") == first
+    assert told("generate", "runs/fox", "--length", "5", "--temperature", "0", "--top-k", "3", "--top-p", "0.9")
+
+
+def test_from_simulated_lattices_to_answers_as_tables(told, tmp_path, monkeypatch):
+    assert told("simulate", "lattices", "new/spins.npz", *LATTICES) == (
+        "wrote 48 lattices of 8 x 8 spins to new/spins.npz\n"
+    )
+    with np.load("new/spins.npz") as table:
+        assert table["image"].shape == (48, 8, 8)
+        assert set(table["phase"]) == {"ordered", "disordered"}
+    found = told("train", "spins/ising-vit", "--run", "vit", *SMALL, *FEW, *LATTICES, "--data.cache=cache")
+    assert re.search(r"test +scan\s+loss +\d", found)
+    assert found.endswith("report: vit/report.html\nnext: sciformer inspect vit\n")
+    monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
+    assert told("evaluate", "vit", "--part", "scan").startswith("scores on the part scan, ")
+    assert told("predict", "vit", "new/spins.npz") == "wrote 48 answers to predictions.csv\n"
+    with open("predictions.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 48
+    assert {"temperature", "score_ordered", "score_disordered", "class"} <= set(rows[0])
+    assert told("predict", "vit", "new/spins.npz", "--out", "deep/a.npz") == "wrote 48 answers to deep/a.npz\n"
+    with np.load("deep/a.npz", allow_pickle=False) as found:
+        assert found["probabilities"].shape == (48, 2)
+        for row, answer, share in zip(rows, found["class"], found["probabilities"]):
+            assert row["class"] == answer
+            assert float(row["score_ordered"]) + float(row["score_disordered"]) == pytest.approx(share.sum())
+
+    line = [
+        "compare",
+        "spins/ising-vit",
+        "spins/ising-cnn",
+        "--seeds",
+        "2",
+        *SMALL,
+        *FEW,
+        *LATTICES,
+        "--data.cache=cache",
+    ]
+    found = told(*line)
+    assert re.search(r"ising-vit +ising-cnn", found)
+    assert "mean ± sample standard deviation over seeds" in found.replace("\n", " ")
+    assert "written to runs/compare/comparison.html" in found
+    assert "run 4 of 4: runs/compare/ising-cnn/seed-1" in told.err
+    kept = json.loads((tmp_path / "runs/compare/comparison.json").read_text())
+    assert [len(row["runs"]) for row in kept["rows"]] == [2, 2]
+    assert told(*line) == found
+    assert told.err.count("already complete") == 4
+
+
+def test_recipes_and_the_keys_of_one(told, capsys, tmp_path):
+    assert told("recipes").endswith("\nsciformer recipes NAME lists the keys of one; sciformer train NAME runs it\n")
+    assert main(["recipes", "text/gpt-char", "--model.depth", "7"]) == 0
+    (tmp_path / "mine.yaml").write_text(capsys.readouterr().out)
+    assert re.search(r"depth: 7 +# Number of blocks", (tmp_path / "mine.yaml").read_text())
+    assert main(["recipes", "mine.yaml"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "mine.yaml").read_text()
+
+
+PLUGIN = """
+from sciformer.recipe.registry import register
+from sciformer.domains.text.tokens import Text
+
+@register("tokens", "{name}")
+class Own(Text):
+    pass
+"""
+
+
+def test_a_plugin_is_named_and_asked_for_again(told, refused, tmp_path, monkeypatch):
+    (tmp_path / "fox.txt").write_text(TEXT)
+    (tmp_path / "cli_letters.py").write_text(PLUGIN.format(name="cli-letters"))
+    plugin = ["--plugin", "cli_letters.py"]
+    line = ["text/gpt-char", "--tokens.kind", "cli-letters", "--data.files", "fox.txt", "--tokens.context=16"]
+    line += [*SMALL, *FEW]
+    assert "cli_letters.py" in told("check", *plugin, *line)  # a plugin does not swallow the recipe behind it
+    monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
+    told("train", *plugin, *line, "--run", "own", "--quiet")
+    assert "--plugin cli_letters.py" in refused("evaluate", "own")
+    assert told("evaluate", "own", *plugin).startswith("scores on the part valid")
+
+
+# Wrong inputs
+
+
+@pytest.mark.parametrize(
+    ("line", "mentions"),
+    [
+        ("generate {texts} --prompt=", ["prompt"]),
+        ("generate {texts} --prompt aΩ", ["'Ω'"]),
+        ("generate {texts} --length -3", ["length", "-3"]),
+        ("generate {texts} --top-p 7", ["top_p", "7.0"]),
+        ("generate {texts} --temperature -1", ["temperature", "-1"]),
+        ("generate {images}", ["tokens.kind", "patches"]),
+        ("evaluate {texts} --part tests", ["train, valid", "'tests'"]),
+        ("evaluate {texts} --part test", ["train, valid", "'test'"]),
+        ("evaluate {texts} nothing.txt", ["nothing.txt"]),
+        ("predict {texts} {folder}/lines.txt", ["objective.kind", "next_token"]),
+        ("predict {images} {folder}/lines.txt", ["lines.txt"]),
+        ("predict {images} {folder}/nothing.npz", ["nothing.npz", "{folder}"]),
+        ("predict {images}", ["FILES"]),
+        ("predict {images} {folder}/images.npz --out {folder}/lines.txt/a.csv", ["{folder}/lines.txt", "--out"]),
+        (
+            "predict {images} {folder}/images.npz --out {folder}/images/a.xlsx",
+            [".csv, .npz, .parquet or .root", "a.xlsx", "{folder}/images/a.csv"],
+        ),
+        ("inspect {images} --out {folder}/lines.txt", ["{folder}/lines.txt", "--out"]),
+        ("inspect {images} --samples 0", ["sample", "0"]),
+        ("inspect {images} --part scan", ["train, valid", "'scan'"]),
+        ("report {folder}/lines.txt", ["{folder}/lines.txt"]),
+        ("report {folder}/images/model/weights.safetensors", ["Its run is {images}."]),
+        ("report {folder}", ["{folder}", "Did you mean"]),
+        ("train {folder}/lines.txt", ["{folder}/lines.txt", ".yaml"]),
+        ("train spins/ising-vit --run {folder}/lines.txt", ["{folder}/lines.txt", "Not a directory"]),
+        ("train {folder}/images --run {folder}/images --train.batch 3", ["train.batch: 4 -> 3"]),
+        ("simulate lattices {folder}/lines.txt/a.npz", ["{folder}/lines.txt", "--out"]),
+        ("simulate lattices a.npz --data.lowest 4", ["data.highest", "data.lowest", "4"]),
+    ],
+)
+def test_wrong_inputs_are_answered(runs, refused, line, mentions):
+    names = {"folder": runs, "texts": runs / "texts", "images": runs / "images"}
+    text = refused(*(word.format(**names) for word in line.split(" ")))
+    assert [mention for mention in mentions if mention.format(**names) not in text] == []
+
+
+def test_a_run_without_its_model_is_answered(runs, refused, tmp_path):
+    go(image_recipe(tmp_path), tmp_path / "run", stop_after=1)
+    (tmp_path / "run/model/weights.safetensors").unlink(missing_ok=True)
+    (tmp_path / "run/model/weights.pt").write_bytes(b"")
+    for line in ("evaluate run", "predict run images.npz", "inspect run"):
+        text = refused(*line.split())
+        assert "weights.safetensors" in text
+        assert "run/model" in text
+        assert "weights.pt" in text
+
+
+def test_places_that_may_not_be_written(runs, refused, tmp_path):
+    (tmp_path / "a.csv").mkdir()
+    text = refused("predict", str(runs / "images"), str(runs / "images.npz"), "--out", "a.csv")
+    assert "'a.csv'" in text
+    assert "a.csv/NAME.csv" in text
+    (tmp_path / "b.npz").mkdir()
+    assert "b.npz" in refused("simulate", "lattices", "b.npz", *LATTICES)
+
+
+def test_a_recipe_with_problems_fails_the_check(capsys, tmp_path):
+    (tmp_path / "fox.txt").write_text(TEXT)
+    assert main(["check", "text/gpt-char", "--data.files", "fox.txt", "--model.dim", "30", *SMALL[1:]]) == 0
+    assert main(["check", "text/gpt-char"]) == 2
+    found = capsys.readouterr().out.replace(" \n", " ")
+    assert "problem: the data: " in found
+    assert "--data.files" in found
+    assert found.endswith("1 problem to mend\n")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_of_two_ranks_only_the_first_speaks(tmp_path, monkeypatch):
+    (tmp_path / "fox.txt").write_text(TEXT)
+    monkeypatch.setattr("sciformer.run.Run.report", without_drawing)
+    line = ["train", "text/gpt-char", "--run", "run", "--data.files", "fox.txt", "--tokens.context=16", *SMALL, *FEW]
+
+    def work():
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            status = main(line)
+        return json.dumps([status, out.getvalue(), err.getvalue()])
+
+    first, second = map(json.loads, in_ranks(work, tmp_path))
+    assert second == [0, "", ""]
+    assert first[0] == 0
+    assert "next: sciformer generate run" in first[1]
+    assert first[2].count("done in ") == 1

@@ -1,0 +1,43 @@
+import numpy as np
+
+from sciformer.data.readers.arrays import Arrays
+from sciformer.data.source import pieces
+from sciformer.data.split import Split, few
+from tests.errors import refuses
+
+LABEL = np.repeat(["a", "b", "c"], [50, 20, 3])
+
+
+def test_so_many_of_each_class_and_more_contain_less():
+    rows, notes = np.arange(1, 73), []
+    five, ten = (few(LABEL, rows, count, 0, notes, "curve") for count in (5, 10))
+    assert np.unique(LABEL[five], return_counts=True)[1].tolist() == [5, 5, 3]
+    assert np.unique(LABEL[ten], return_counts=True)[1].tolist() == [10, 10, 3]
+    assert set(five) <= set(ten) <= set(rows)
+    assert (np.diff(ten) > 0).all()
+    assert notes == [f"data.labels is {count}, but class c has 3 curves to train on." for count in (5, 10)]
+    assert few(LABEL, rows, None, 0, notes) is rows
+    assert few(LABEL, five, 5, 1, notes).tolist() == five.tolist()
+    assert few(LABEL, rows, 5, 1, notes).tolist() != five.tolist()
+    assert len(few(LABEL, rows[:0], 5, 1, notes)) == 0
+
+
+def test_other_classes_change_nothing():
+    alone = few(LABEL[:50], np.arange(50), 4, 7, [])
+    np.testing.assert_array_equal(few(LABEL, np.arange(73), 4, 7, [])[:4], alone)
+
+
+def test_arrays_with_few_labels_in_folds(tmp_path):
+    np.savez(tmp_path / "a.npz", image=np.zeros((90, 2, 2)), label=np.arange(90) % 3, number=np.arange(90))
+    chosen = []
+    for fold in range(3):
+        split = Split(valid=0.2, folds=3, fold=fold, stratify="label")
+        data = Arrays(kind="arrays", files=[str(tmp_path / "a.npz")], labels=4, split=split)
+        parts = {name: next(iter(pieces(source))) for name, source in data.open().sources.items()}
+        assert np.bincount(parts["train"]["label"]).tolist() == [4, 4, 4]
+        assert {name: len(table["label"]) for name, table in parts.items()} == {"train": 12, "valid": 18, "test": 30}
+        chosen.append(set(parts["train"]["number"].tolist()))
+    assert all(len(one & other) < 9 for one in chosen for other in chosen if one is not other)  # drawn anew
+    np.savez(tmp_path / "b.npz", image=np.zeros((9, 2, 2)))
+    with refuses("`label`", "image", key="data.labels"):
+        Arrays(kind="arrays", files=[str(tmp_path / "b.npz")], labels=4).open()

@@ -1,0 +1,148 @@
+"""Galaxies: the same ones each time, whatever is asked for in one go; of the form of their class."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from sciformer.domains.images.simulate.galaxies import CHUNK, CLASSES, Options, galaxies, labels
+from sciformer.domains.images.simulate.morphology import MAKERS
+from sciformer.domains.images.simulate.sersic import sersic
+from tests.errors import refuses
+
+
+def assert_same(one, two):
+    assert list(one) == list(two)
+    for name in one:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+def test_a_galaxy_is_the_same_whatever_it_is_asked_for_with():
+    options = Options(size=24, bands=2)
+    whole = galaxies(200, seed=3, part="train", options=options)
+    parts = [galaxies(n, 3, (), first, "train", options) for first, n in ((0, 7), (7, 130), (137, 63))]
+    assert_same(whole, {name: np.concatenate([part[name] for part in parts]) for name in whole})
+    np.testing.assert_array_equal(labels(193, 3, first=7, part="train"), whole["label"][7:])
+    assert galaxies(CHUNK + 1, size=16)["image"].shape == (CHUNK + 1, 16, 16, 3)
+
+
+def test_seeds_and_parts_have_no_galaxy_in_common():
+    found = [
+        galaxies(1, seed, part=part, size=16) for seed, part in ((0, "train"), (0, "valid"), (0, "test"), (1, "train"))
+    ]
+    assert len({table["image"].tobytes() for table in found}) == len({str(table["id"]) for table in found}) == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "shape", "kind"),
+    [
+        ({}, (64, 64, 3), np.uint8),
+        ({"unit": "flux"}, (64, 64, 3), np.float32),
+        ({"size": 20, "bands": 1}, (20, 20, 1), np.uint8),
+        ({"size": 33, "bands": 6, "unit": "flux"}, (33, 33, 6), np.float32),
+    ],
+)
+def test_columns_are_whole_and_finite(more, shape, kind):
+    table = galaxies(16, seed=1, **more)
+    assert table["image"].shape == (16, *shape)
+    assert table["image"].dtype == kind
+    for name, column in table.items():
+        assert len(column) == 16
+        assert column.dtype.kind == "U" or np.isfinite(column).all(), name
+    assert (table["axis_ratio"] > 0).all()
+    assert (table["axis_ratio"] <= 1).all()
+    assert (table["snr"] >= 20).all()
+    assert (table["radius"] > 1).all()
+
+
+def test_classes_are_equally_frequent():
+    counts = np.unique(galaxies(8 * 16, size=16)["label"], return_counts=True)
+    assert sorted(counts[0]) == sorted(CLASSES)
+    assert set(counts[1]) == {16}
+    assert set(galaxies(20, classes=["merger", "round"], size=16)["label"]) == {"merger", "round"}
+
+
+def test_every_maker_gives_all_its_light_and_sums_to_one():
+    for name, make in MAKERS.items():
+        made = make(40, 64, np.random.default_rng(0), sersic)
+        light = sum(map for map, _ in made.maps)
+        assert np.isfinite(light).all(), name
+        assert light.min() >= 0, name
+        assert light.sum((1, 2)).min() > 0.7, name
+        assert light.sum((1, 2)).max() < 1.03, name
+        assert len(made.radius) == len(made.ratio) == len(made.angle) == 40
+
+
+def moments(light):
+    """The centre (n, 2), as row and column, of maps (n, H, W), and short over long axis."""
+    at = np.arange(64)
+    weight = light / light.sum((1, 2), keepdims=True)
+    x, y = (weight * at).sum((1, 2)), (weight * at[:, None]).sum((1, 2))
+    xx, yy = (weight * at**2).sum((1, 2)) - x**2, (weight * at[:, None] ** 2).sum((1, 2)) - y**2
+    xy = (weight * at * at[:, None]).sum((1, 2)) - x * y
+    half, apart = (xx + yy) / 2, np.hypot((xx - yy) / 2, xy)
+    return np.stack([y, x], 1), np.sqrt((half - apart) / (half + apart))
+
+
+def uneven(light):
+    """The share of light that has no partner on the other side of the centre."""
+    found = []
+    for one, centre in zip(light, moments(light)[0]):
+        row, column = np.rint(centre).astype(int)
+        part = one[row - 12 : row + 13, column - 12 : column + 13]
+        found.append(np.abs(part - part[::-1, ::-1]).sum() / part.sum())
+    return np.median(found)
+
+
+def test_forms_are_those_of_the_classes():
+    rng, ratio, odd = np.random.default_rng(1), {}, {}
+    for name in CLASSES:
+        light = sum(map for map, _ in MAKERS[name](100, 64, rng, sersic).maps)
+        ratio[name], odd[name] = np.median(moments(light.astype(float))[1]), uneven(light.astype(float))
+    assert ratio["round"] > 0.8 > ratio["between"] > 0.55 > ratio["cigar"] > 0.25
+    assert ratio["edge_on"] < ratio["cigar"]
+    assert ratio["unbarred"] > 0.4
+    assert min(odd["irregular"], odd["merger"]) > max(odd[name] for name in ("round", "barred", "unbarred"))
+
+
+def test_brighter_ones_stand_out():
+    table = galaxies(128, seed=2, unit="flux")
+    middle = table["image"][:, 28:36, 28:36].mean((1, 2, 3))
+    bright, faint = table["snr"] > 200, table["snr"] < 40
+    assert bright.sum() > 20
+    assert faint.sum() > 20
+    assert np.median(middle[bright]) > 5 * np.median(middle[faint])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "more", "mentions", "hint"),
+    [
+        ((0,), {}, ("number", "galaxies", 0), ""),
+        ((5, -1), {}, ("seed", -1), ""),
+        ((5, 0, ["rond"]), {}, ("class", "rond"), "'round'"),
+        ((5, 0, ["round", "round"]), {}, ("class", "round, round"), ""),
+        ((5, 0, (), 0, "tset"), {}, ("part", "tset"), "'test'"),
+        ((5,), {"size": 8}, ("size", 16, 512, 8), ""),
+        ((5,), {"bands": 0}, ("bands", 1, 20, 0), ""),
+        ((5,), {"unit": "fluks"}, ("unit", "fluks"), "'flux'"),
+        ((5,), {"engine": "galsin"}, ("engine", "galsin"), "'galsim'"),
+    ],
+)
+def test_nonsense_is_refused(arguments, more, mentions, hint):
+    with refuses(*mentions, hint=hint):
+        galaxies(*arguments, **more)
+
+
+def test_galsim_draws_the_same_where_it_is_installed():
+    if importlib.util.find_spec("galsim") is None:
+        with refuses("galsim", hint="pip install galsim"):
+            galaxies(2, engine="galsim")
+        return
+    from sciformer.domains.images.simulate.galsim import load
+    from sciformer.domains.images.simulate.optics import blur
+
+    n, radius, ratio = np.array([0.5, 1.0, 2.0, 3.0]), np.array([6.0, 4.0, 5.0, 8.0]), np.array([1.0, 0.4, 0.7, 0.9])
+    given = 64, n, radius, ratio, np.array([0.0, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(0, 1, (4, 2))
+    ours, theirs = (blur(draw(*given), np.ones(4)) for draw in (sersic, load()))
+    assert (np.abs(ours - theirs).max((1, 2)) < 0.05 * theirs.max((1, 2))).all()
+    assert np.abs(ours.sum((1, 2)) / theirs.sum((1, 2)) - 1).max() < 0.02

@@ -1,0 +1,48 @@
+"""Images as a person looks at them."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from sciformer.data.batch import Batch
+from sciformer.domains.images.draw import EMPTY, coloured, draw, limits
+from sciformer.domains.images.tokens import Patches
+
+
+def drawn(image, shade=None):
+    axes = Figure().subplots()
+    draw(axes, image, shade)
+    return [picture.get_array() for picture in axes.get_images()], axes
+
+
+def test_the_largest_weight_is_the_least_like_the_image():
+    (_, level), axes = drawn(np.zeros((2, 3, 1)), np.array([[0.0, 1.0, 4.0]] * 2))
+    assert level[0].tolist() == [0, 0.25, 1]
+    over = axes.get_images()[1]
+    assert over.get_alpha()[0].tolist() == [0, 0.1875, 0.75]
+    red, green, blue, _ = over.cmap(1.0)
+    assert red > 0.9 > 0.5 > green > blue  # vivid on black and on white
+
+
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_what_is_not_there_is_empty(channels):
+    image = np.random.default_rng(0).normal(size=(6, 6, channels))
+    image[:2] = np.nan
+    found = coloured(image, limits(image))
+    np.testing.assert_array_equal(found[:2], np.broadcast_to(EMPTY, (2, 6, 3)))
+    assert np.isfinite(found).all()
+    assert np.ptp(found[2:]) == 1
+    assert np.isfinite(limits(np.full((2, 2, channels), np.nan))).all()
+
+
+def test_hidden_patches_are_drawn_empty():
+    images = np.random.default_rng(0).normal(size=(1, 4, 4))
+    tokens = Patches(kind="patches", patch=2)
+    tokens.fit([{"image": images}])
+    stream = tokens.tokenize({"image": images})
+    axes = Figure().subplots()
+    tokens.draw(Batch({"tokens": stream.but(hidden=np.array([True, False, False, False]))}), None, axes)
+    shown = axes.get_images()[0].get_array()
+    assert (shown[:2, :2] == EMPTY).all()
+    assert not (shown[2:] == EMPTY).all(-1).any()
+    assert tokens.distance_in == "pixels"

@@ -1,0 +1,288 @@
+"""Data files of weaver as recipes: those of the published models, and what has no equal."""
+
+import copy
+
+import pytest
+
+from sciformer.domains.jets.interop.data_config import translate
+
+CLASSES = ["QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl"]
+FIRST = [
+    ["part_pt_log", 1.7, 0.7],
+    ["part_e_log", 2.0, 0.7],
+    ["part_logptrel", -4.7, 0.7],
+    ["part_logerel", -4.7, 0.7],
+    ["part_deltaR", 0.2, 4.0],
+]
+TYPES = [["part_charge", None], ["part_isChargedHadron", None], ["part_isNeutralHadron", None]]
+TYPES += [["part_isPhoton", None], ["part_isElectron", None], ["part_isMuon", None]]
+TRACKS = [["part_d0", None], ["part_d0err", 0, 1, 0, 1], ["part_dz", None], ["part_dzerr", 0, 1, 0, 1]]
+LAST = [["part_deta", None], ["part_dphi", None]]
+SETS = {"kin": [*FIRST, *LAST], "kinpid": [*FIRST, *TYPES, *LAST], "full": [*FIRST, *TYPES, *TRACKS, *LAST]}
+NEW = {
+    "part_mask": "ak.ones_like(part_energy)",
+    "part_pt": "np.hypot(part_px, part_py)",
+    "part_pt_log": "np.log(part_pt)",
+    "part_e_log": "np.log(part_energy)",
+    "part_logptrel": "np.log(part_pt/jet_pt)",
+    "part_logerel": "np.log(part_energy/jet_energy)",
+    "part_deltaR": "np.hypot(part_deta, part_dphi)",
+    "part_d0": "np.tanh(part_d0val)",
+    "part_dz": "np.tanh(part_dzval)",
+}
+PLUS = {
+    "part_isCHad": "(np.abs(part_pid)==211) + (np.abs(part_pid)==321)*0.5 + (np.abs(part_pid)==2212)*0.2",
+    "part_isNHad": "(np.abs(part_pid)==130) + (np.abs(part_pid)==2112)*0.2",
+}
+
+
+def group(names, mode="wrap", length=128):
+    return {"length": length, "pad_mode": mode, "vars": names}
+
+
+def options(features="full", **more):
+    """A data file like that of JetClass, with these features and other keys."""
+    listed = SETS[features] if isinstance(features, str) else features
+    vectors = [[f"part_{name}", None] for name in ("px", "py", "pz", "energy")]
+    made = {
+        "selection": None,
+        "new_variables": dict(NEW),
+        "preprocess": {"method": "manual", "data_fraction": 0.5},
+        "inputs": {
+            "pf_points": group(LAST),
+            "pf_features": group(listed),
+            "pf_vectors": group(vectors),
+            "pf_mask": group([["part_mask", None]], "constant"),
+        },
+        "labels": {"type": "simple", "value": [f"label_{name}" for name in CLASSES]},
+        "observers": ["jet_pt", "jet_eta", "jet_sdmass"],
+        "weights": None,
+    }
+    return {key: value for key, value in (copy.deepcopy(made) | more).items() if value is not None}
+
+
+def binary(one, other, features, **new):
+    return options(
+        features,
+        new_variables={**NEW, one: "label", other: "1-label", **new},
+        labels={"type": "simple", "value": [one, other]},
+        observers=["jet_pt", "jet_eta", "n_parts"],
+    )
+
+
+# The published files
+
+
+@pytest.mark.parametrize("features", SETS)
+def test_the_files_of_jetclass_have_our_feature_sets(features):
+    made = translate(options(features))
+    assert made.notes == []
+    assert made.tokens == {
+        "vector": ["part_px", "part_py", "part_pz", "part_energy"],
+        "features": features,
+        "most": 128,
+    }
+    assert made.data["classes"] == {name: f"label_{name}" for name in CLASSES}
+    assert made.data["observers"] == ["jet_pt", "jet_eta", "jet_sdmass"]
+    assert "new" not in made.data
+
+
+def test_top_and_quark_gluon():
+    top = translate(binary("jet_isTop", "jet_isQCD", "kin"))
+    assert (top.notes, top.tokens["features"]) == ([], "kin")
+    assert top.data["classes"] == {"Top": "jet_isTop", "QCD": "jet_isQCD"}
+    assert top.data["new"] == {"jet_isTop": "label", "jet_isQCD": "1 - label"}
+    gluon = translate(binary("jet_isQ", "jet_isG", "kinpid"))
+    assert (gluon.notes, gluon.tokens["features"]) == ([], "kinpid")
+    assert gluon.data["classes"] == {"Q": "jet_isQ", "G": "jet_isG"}
+
+
+def test_quark_gluon_with_more_types_has_a_list_of_features():
+    types = [["part_charge", None], ["part_isCHad", None], ["part_isNHad", None], *TYPES[3:]]
+    made = translate(binary("jet_isQ", "jet_isG", [*FIRST, *types, *LAST], **PLUS))
+    assert made.notes == []
+    features = made.tokens["features"]
+    assert [one["name"] for one in features[:5]] == [
+        "log_pt",
+        "log_energy",
+        "log_pt_rel",
+        "log_energy_rel",
+        "delta_r",
+    ]
+    assert features[0] == {"name": "log_pt", "centre": 1.7, "scale": 0.7, "clip": [-5.0, 5.0]}
+    assert features[5] == {"name": "part_charge", "column": "part_charge"}
+    assert features[7] == {
+        "name": "part_isNHad",
+        "formula": "(abs(part_pid) == 130) + (abs(part_pid) == 2112) * 0.2",
+    }
+    assert [one["name"] for one in features[-2:]] == ["deta", "dphi"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        [*FIRST[:4], ["part_deltaR", 0.3, 4.0], *LAST],  # another centre
+        [*FIRST[:4], ["part_deltaR", 0.2, 4.0, -5, 6], *LAST],  # another clip
+        [*FIRST, *LAST[::-1]],  # another order
+        [*FIRST, *LAST, ["part_charge", None]],  # one more
+        [*FIRST[:4], "part_deltaR", *LAST],  # not standardised
+    ],
+)
+def test_what_differs_in_anything_is_no_set(change):
+    made = translate(options(change))
+    assert isinstance(made.tokens["features"], list)
+    assert len(made.tokens["features"]) == len(change)
+    assert made.notes == []
+
+
+def test_momenta_by_formulas_are_momenta():
+    new = {
+        **NEW,
+        "part_px": "part_pt*np.cos(part_phi)",
+        "part_py": "part_pt*np.sin(part_phi)",
+        "part_pz": "part_pt*np.sinh(part_eta)",
+        "part_energy": "part_p",
+    }
+    made = translate(options("kin", new_variables={**new, "part_pt": "part_pt"}))
+    assert made.notes == []
+    assert made.data["new"]["part_px"] == "part_pt * cos(part_phi)"
+    assert [one["name"] for one in made.tokens["features"][:1]] != ["log_pt"]  # log(part_pt), not of px and py
+    names = ("part_px", "part_py", "part_pz", "part_energy")
+    formulas = {**NEW, **{name: f"2 * their_{name}" for name in names}}
+    assert translate(options("kin", new_variables=formulas)).tokens["features"] == "kin"
+
+
+# Standardisation
+
+
+def test_what_weaver_learns_is_learned_here_too():
+    auto = options(["part_pt_log", ["part_charge", None], ["part_e_log", 2.0, 0.7]], preprocess={"method": "auto"})
+    made = translate(auto)
+    assert made.notes == []
+    assert made.tokens["features"] == [
+        {"name": "log_pt", "centre": None, "scale": None, "clip": [-5.0, 5.0]},
+        {"name": "part_charge", "column": "part_charge"},
+        {"name": "log_energy", "centre": 2.0, "scale": 0.7, "clip": [-5.0, 5.0]},
+    ]
+
+
+def test_what_weaver_has_learned_is_taken():
+    known = {"center": 1.7, "scale": 0.7, "min": -5, "max": 5, "length": 128, "pad_mode": "wrap", "pad_value": 0}
+    none = {"center": None, "scale": 1, "min": -5, "max": 5}
+    process = {"method": "auto", "params": {"part_pt_log": known, "part_charge": none}}
+    made = translate(options(["part_pt_log", "part_charge"], preprocess=process))
+    assert made.tokens["features"][0] == {"name": "log_pt", "centre": 1.7, "scale": 0.7, "clip": [-5.0, 5.0]}
+    assert made.tokens["features"][1] == {"name": "part_charge", "column": "part_charge"}
+
+
+# What is chosen, asked and weighed
+
+
+def test_selection_and_what_it_needs():
+    new = {**NEW, "jet_msd": "jet_sdmass*1.1", "heavy": "jet_msd > 40"}
+    chosen = "heavy & (jet_pt < 1000) & (np.abs(jet_eta) < 2)"
+    made = translate(options(selection=chosen, test_time_selection="jet_pt > 0", new_variables=new))
+    assert made.data["select_new"] == "jet_pt > 0"
+    assert made.data["select"] == "heavy & (jet_pt < 1000) & (abs(jet_eta) < 2)"
+    assert list(made.data["new"].items()) == [("jet_msd", "jet_sdmass * 1.1"), ("heavy", "jet_msd > 40")]
+    assert made.notes == []
+
+
+def test_weights_of_the_file_and_those_made_of_two_variables():
+    made = translate(options(weights={"use_precomputed_weights": True, "weight_branches": ["w", "xsec"]}))
+    assert (made.data["weight"], made.objective) == ("w * xsec", {"weight": "weight"})
+    edges = {"jet_pt": [500, 700, 1000], "jet_sdmass": [0, 100, 200]}
+    weights = {
+        "use_precomputed_weights": False,
+        "reweight_method": "ref",
+        "reweight_vars": edges,
+        "reweight_classes": [f"label_{name}" for name in CLASSES],
+        "reweight_basewgt": "genweight",
+        "class_weights": [1, 2, *[1] * 8],
+        "reweight_threshold": 15,
+    }
+    made = translate(options(weights=weights))
+    assert made.data["reweight"] == {
+        "x": "jet_pt",
+        "y": "jet_sdmass",
+        "x_edges": [500, 700, 1000],
+        "y_edges": [0, 100, 200],
+        "to": "QCD",
+    }
+    factors = [f"{2 if name == 'Hbb' else 1} * label_{name}" for name in CLASSES]
+    assert made.data["weight"] == f"genweight * ({' + '.join(factors)})"
+    assert made.objective == {"weight": "weight", "balance": True}
+    assert made.notes == ["`weights: reweight_threshold: 15`: see data.reweight.cap instead"]
+    weights |= {"reweight_method": "odd", "reweight_discard_under_overflow": False, "reweight_classes": ["label_Hbb"]}
+    del weights["reweight_threshold"], weights["class_weights"]
+    assert len(translate(options(weights=weights)).notes) == 3
+    weights["reweight_vars"] = {"jet_pt": [1, 2]}
+    assert "two variables" in translate(options(weights=weights)).notes[0]
+
+
+def test_labels_of_another_kind():
+    made = translate(options(labels={"type": "custom", "value": {"truth": "np.where(label_Hbb > 0, 1, 0)"}}))
+    assert made.data["label"] == "truth"
+    assert made.data["new"] == {"truth": "where(label_Hbb > 0, 1, 0)"}
+    made = translate(options(labels={"type": "complex", "value": {"y": "jet_label", "mass": "np.log(m)"}}))
+    assert (made.data["label"], "new" in made.data) == ("jet_label", False)
+    assert made.notes == ["`labels: mass: np.log(m)`: a second target; the recipe asks for the first, y"]
+
+
+# What has no equal is told, each by its name
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        ({"test_time_selection": "g(jet_pt)"}, "`test_time_selection: g(jet_pt)`"),
+        ({"monitor_variables": ["jet_tau1"], "observers": None}, "`monitor_variables: jet_tau1`"),
+        ({"file_magic": {"sample_is": {"HToBB": 1}}}, "`file_magic: sample_is`"),
+        ({"colour": "red"}, "`colour`: not a key of weaver"),
+        ({"new_variables": {**NEW, "odd": "label.argmax(1)"}}, "`new_variables: odd: label.argmax(1)`, which nothing"),
+        ({"selection": "ak.sum(jet_pt) > 3"}, "`selection: ak.sum(jet_pt) > 3`: `sum`"),
+        ({"selection": "__import__('os').system('x')"}, "`selection: __import__('os')"),
+        ({"observers": ["strange"], "new_variables": {**NEW, "strange": "[1, 2]"}}, "`new_variables: strange: [1, 2]`"),
+        ({"new_variables": {**NEW, "part_mask": "part_pt > 1"}}, "`inputs: pf_mask: part_mask` (part_pt > 1)"),
+    ],
+)
+def test_notes(change, note):
+    made = translate(options(**change))
+    assert len(made.notes) == 1
+    assert made.notes[0].startswith(note)
+
+
+def test_what_needs_something_untranslated_is_not_translated_either():
+    new = {**NEW, "inner": "f(x)", "outer": "inner + 1"}
+    made = translate(options(selection="outer > 2", observers=["outer", "jet_pt"], new_variables=new))
+    assert made.data["select"] == ""
+    assert made.data["observers"] == ["jet_pt"]
+    assert len(made.notes) >= 3
+    assert all(any(name in note for note in made.notes) for name in ("selection", "outer", "inner"))
+
+
+def test_features_and_sets_that_are_unknown():
+    made = translate(options([*FIRST, ["part_odd", 1, 2]], new_variables={**NEW, "part_odd": "f(part_px)"}))
+    assert len(made.tokens["features"]) == 5
+    assert len(made.notes) == 1
+    assert "part_odd: f(part_px)" in made.notes[0]
+    second = options()
+    second["inputs"]["sv_features"] = group([["sv_pt", None]], length=10)
+    second["inputs"]["globals"] = group([["met", None]], length=None)
+    second["inputs"]["pf_points"]["length"] = 100
+    made = translate(second)
+    assert [note.partition("`:")[0].partition("*:")[0] for note in made.notes] == [
+        "`inputs: globals",
+        "`inputs: sv_features",
+        "`inputs: pf_",
+    ]
+    none = options("kin")
+    del none["inputs"]["pf_vectors"]
+    assert "four columns were expected; part_px" in translate(none).notes[0]
+
+
+def test_other_names_in_the_files():
+    made = translate(options("kin", branch_magic={"part_": "pfcand_"}, selection="jet_pt > 5"))
+    assert made.tokens["vector"] == ["pfcand_px", "pfcand_py", "pfcand_pz", "pfcand_energy"]
+    assert made.tokens["plane"] == ["pfcand_deta", "pfcand_dphi"]
+    assert made.tokens["features"] == "kin"

@@ -1,0 +1,49 @@
+"""Formulas of weaver in our words, and those that have no equal."""
+
+import pytest
+
+from sciformer.domains.jets.interop.formula import expanded, names_in, translated
+from sciformer.domains.jets.interop.options import class_names
+from tests.errors import refuses
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("np.log(part_pt/jet_pt)", "log(part_pt / jet_pt)"),
+        ("ak.num(part_px, axis=1)", "count(part_px)"),
+        ("ak.sum(part_pt, axis=-1)", "sum(part_pt)"),
+        ("ak.firsts(ak.to_numpy(x))", "first(x)"),
+        ("np.multiply(a, np.add(b, 2))", "a * (b + 2)"),
+        ("np.greater(a, b)", "a > b"),
+        ("_clip(x, 0, np.pi)", "clip(x, 0, 3.141592653589793)"),
+        ("np.power(x, 2)", "power(x, 2)"),
+    ],
+)
+def test_formulas_in_our_words(theirs, ours):
+    assert translated(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x.y.z()", "lambda x: x", "open('f')", "x if y else z", "ak.sum(x, axis=0)", "np.stack([a, b], axis=1)", "1 +", ""]
+    + ["(" * 300 + ")" * 300, "+".join("x" * 6000), "exec(x)", "np.random.rand(3)", "ak.max(x, mask_identity=True)"],
+)
+def test_formulas_that_have_no_equal(text):
+    with refuses():
+        translated(text)
+
+
+def test_names_and_expansions():
+    assert names_in("np.hypot(b, a) + sum(c, axis=1) * b") == ["b", "a", "c"]
+    assert expanded("x + y", {"x": "y * 2", "y": "z"}) == "z * 2 + z"
+    assert expanded("x", {"x": "x + 1"}) == "x + 1"
+    with refuses("10,000"):
+        expanded("a0", {f"a{i}": f"a{i + 1} + a{i + 1}" for i in range(30)})
+
+
+def test_class_names():
+    assert class_names(["label_Hbb", "label_Hcc"]) == ["Hbb", "Hcc"]
+    assert class_names(["jet_isTop", "jet_isTau"]) == ["Top", "Tau"]
+    assert class_names(["signal"]) == ["signal"]
+    assert class_names(["is_b", "is_c"]) == ["b", "c"]

@@ -1,0 +1,171 @@
+"""Built-in jets: columns, cuts, reproducibility, and that they look like jets."""
+
+import numpy as np
+import pytest
+
+from sciformer.data.columns import Lists
+from sciformer.domains.jets.simulate.decays import CLASSES
+from sciformer.domains.jets.simulate.jets import BRANCHES, CHUNK, FLAGS, JET, MOST, PARTS, jets
+from tests.errors import refuses
+from tests.paths import SHARED
+
+PYTHIA = SHARED / "jets" / "toyjets_pythia8.npz"
+NUMBER = 4 * CHUNK
+
+
+@pytest.fixture(scope="module")
+def table():
+    return jets(NUMBER, seed=4)
+
+
+def of(table):
+    return np.repeat(np.arange(NUMBER), table["part_px"].lengths)
+
+
+def mean(table, values, name):
+    """Of a class, from values of jets."""
+    return float(np.mean(values[table["label"] == name]))
+
+
+def test_columns_are_those_of_jetclass(table):
+    assert list(table) == [*BRANCHES, "label"]
+    assert {"part_px", "part_isMuon", "part_d0val", "jet_sdmass", "label_Hqql"} < set(BRANCHES)
+    lengths = table["part_px"].lengths
+    for name in PARTS + FLAGS:
+        column = table[f"part_{name}"]
+        assert isinstance(column, Lists)
+        assert column.values.dtype == (np.int32 if name in FLAGS else np.float32), name
+        np.testing.assert_array_equal(column.lengths, lengths)
+        assert np.isfinite(column.values).all()
+    assert all(table[name].dtype == np.float32 and len(table[name]) == NUMBER for name in JET)
+    assert table["label_QCD"].dtype == np.float32
+    hot = np.stack([table[f"label_{name}"] for name in CLASSES])
+    np.testing.assert_array_equal(np.array(CLASSES)[hot.argmax(0)], table["label"])
+    assert (hot.sum(0) == 1).all()
+
+
+def test_the_cuts_hold(table):
+    assert table["jet_pt"].min() >= 500
+    assert table["jet_pt"].max() <= 1000
+    assert np.abs(table["jet_eta"]).max() < 2
+    assert np.abs(table["jet_phi"]).max() <= np.float32(np.pi)
+    lengths = table["part_px"].lengths
+    assert lengths.min() > 1
+    assert lengths.max() <= MOST
+    np.testing.assert_array_equal(table["jet_nparticles"], lengths)
+    away = np.hypot(table["part_deta"].values, table["part_dphi"].values)
+    assert np.quantile(away, 0.99) < 0.8  # the axis of the cone is not quite that of the jet
+    assert away.max() < 1.2
+    counts = [np.count_nonzero(table["label"] == name) for name in CLASSES]
+    assert max(counts) - min(counts) <= 2
+
+
+def test_particles_add_up_to_their_jet(table):
+    whole = table["part_px"].lengths < MOST
+    x, y, z, e = (
+        np.bincount(of(table), table[f"part_{name}"].values, NUMBER)[whole] for name in ("px", "py", "pz", "energy")
+    )
+    np.testing.assert_allclose(np.hypot(x, y), table["jet_pt"][whole], rtol=1e-5)
+    np.testing.assert_allclose(np.arcsinh(z / np.hypot(x, y)), table["jet_eta"][whole], atol=1e-5)
+    np.testing.assert_allclose(e, table["jet_energy"][whole], rtol=1e-5)
+    turn = np.arctan2(y, x) - table["jet_phi"][whole]
+    assert np.abs((turn + np.pi) % (2 * np.pi) - np.pi).max() < 1e-5
+    mass = np.sqrt(np.maximum(e**2 - x**2 - y**2 - z**2, 0))
+    assert (table["jet_sdmass"][whole] <= mass * 1.001 + 0.1).all()
+
+
+def test_particles_are_sorted_typed_and_placed(table):
+    px, py, pz, energy = (table[f"part_{name}"].values.astype(float) for name in ("px", "py", "pz", "energy"))
+    pt, jet = np.hypot(px, py), of(table)
+    inside = jet[1:] == jet[:-1]
+    assert (np.diff(pt)[inside] <= 1e-4 * pt[1:][inside]).all()
+    kinds = np.stack([table[f"part_{name}"].values for name in FLAGS])
+    assert (kinds.sum(0) == 1).all()
+    charged, tracks = table["part_charge"].values != 0, kinds[[0, 3, 4]].sum(0) == 1
+    np.testing.assert_array_equal(charged, tracks)
+    assert (pt[charged] > 0.45).all()
+    masses = np.array([0.13957, 0, 0, 0.000511, 0.10566])[kinds.argmax(0)]
+    np.testing.assert_allclose(energy, np.sqrt(px**2 + py**2 + pz**2 + masses**2), rtol=1e-6)
+    eta = np.arcsinh(pz / pt)
+    sign = np.where(table["jet_eta"] < 0, -1, 1)[jet]
+    np.testing.assert_allclose(table["part_deta"].values, sign * (eta - table["jet_eta"][jet]), atol=2e-6)
+    for name, first, growth in (("d0", 0.010, 0.080), ("dz", 0.020, 0.120)):
+        error, value = table[f"part_{name}err"].values, table[f"part_{name}val"].values
+        np.testing.assert_allclose(error[charged], np.hypot(first, growth / pt[charged]), rtol=1e-4)
+        assert not error[~charged].any()
+        assert not value[~charged].any()
+        assert (value[charged] != 0).mean() > 0.9999
+
+
+def test_any_slice_is_the_same(table):
+    part = jets(300, seed=4, first=CHUNK - 150)  # of two chunks
+    for name in ("jet_pt", "label", "jet_sdmass"):
+        np.testing.assert_array_equal(part[name], table[name][CHUNK - 150 : CHUNK + 150])
+    starts = np.cumsum(table["part_px"].lengths) - table["part_px"].lengths
+    low, high = starts[CHUNK - 150], starts[CHUNK + 150]
+    np.testing.assert_array_equal(part["part_d0val"].values, table["part_d0val"].values[low:high])
+
+
+def test_seeds_parts_and_classes_differ():
+    base = jets(50, seed=1)["jet_pt"]
+    np.testing.assert_array_equal(base, jets(50, seed=1)["jet_pt"])
+    others = [jets(50, seed=2), jets(50, seed=1, part="train"), jets(50, seed=1, part="test")]
+    others += [jets(50, seed=1, first=CHUNK), jets(50, seed=1, classes=["Hbb", "QCD"])]
+    for other in others:
+        assert not np.isin(other["jet_pt"], base).any()
+    assert set(others[-1]["label"]) == {"Hbb", "QCD"}
+
+
+def test_classes_are_what_they_say(table):
+    sums = {
+        name: np.bincount(of(table), table[f"part_{name}"].values.astype(float), NUMBER) for name in ("px", "py", "pz")
+    }
+    energy = np.bincount(of(table), table["part_energy"].values.astype(float), NUMBER)
+    mass = np.sqrt(np.maximum(energy**2 - sum(one**2 for one in sums.values()), 0))
+    near = {"Wqq": 80.4, "Zqq": 91.2, "Hbb": 125, "Hcc": 125, "Hgg": 125, "H4q": 125, "Tbqq": 172}
+    for name, expected in near.items():
+        assert np.median(mass[table["label"] == name]) == pytest.approx(expected, rel=0.06), name
+    charged = table["part_charge"].values != 0
+    sure = np.abs(table["part_d0val"].values[charged]) / table["part_d0err"].values[charged] > 3
+    displaced = np.bincount(of(table)[charged], sure, NUMBER)
+    count = [mean(table, displaced, name) for name in ("Hbb", "Tbqq", "Hcc", "QCD")]
+    assert count[0] > 1.4 * count[1] > 1.8 * count[2] > 3 * count[3]
+    pt = np.hypot(table["part_px"].values, table["part_py"].values)
+    lepton = (table["part_isElectron"].values + table["part_isMuon"].values) * pt
+    share = np.bincount(of(table), lepton, NUMBER) / table["jet_pt"]
+    assert min(mean(table, share, name) for name in ("Hqql", "Tbl")) > 0.25
+    assert max(mean(table, share, name) for name in ("QCD", "Wqq", "Hgg", "H4q")) < 0.03
+    count = table["jet_nparticles"]
+    assert mean(table, count, "Hgg") > 1.2 * mean(table, count, "Hbb") > 1.2 * mean(table, count, "Wqq")
+
+
+@pytest.mark.skipif(not PYTHIA.is_file(), reason="no shared data beside the repository")
+def test_they_come_near_those_of_pythia(table):
+    with np.load(PYTHIA) as theirs:
+        number, label = theirs["n"].astype(float), theirs["classes"][theirs["label"]]
+        charged = np.add.reduceat(theirs["part_charge"] != 0, np.cumsum(theirs["n"].astype(int)) - theirs["n"])
+        mass = theirs["jet"][:, list(theirs["jet_columns"]).index("jet_sdmass")]
+    own = np.bincount(of(table), table["part_charge"].values != 0, NUMBER)
+    for name in CLASSES:
+        assert mean(table, table["jet_nparticles"], name) == pytest.approx(number[label == name].mean(), rel=0.13), name
+        assert mean(table, own, name) == pytest.approx(charged[label == name].mean(), rel=0.13), name
+        if name != "QCD":  # the proxy for the groomed mass cuts less away
+            middle = np.median(table["jet_sdmass"][table["label"] == name])
+            assert middle == pytest.approx(np.median(mass[label == name]), rel=0.1), name
+
+
+@pytest.mark.parametrize(
+    ("wishes", "mentions", "hint"),
+    [
+        ({"number": 0}, ("number", 0), ""),
+        ({"number": 5, "first": -1}, ("first", -1), ""),
+        ({"number": 5, "seed": -1}, ("seed", -1), ""),
+        ({"number": 5, "classes": ["QCD", "Hbx"]}, ("jets", "Hbx"), "'Hbb'"),
+        ({"number": 5, "classes": []}, ("classes",), "QCD"),
+        ({"number": 5, "classes": ["QCD", "QCD"]}, ("QCD, QCD",), ""),
+        ({"number": 5, "part": "tset"}, ("part", "tset"), "'test'"),
+    ],
+)
+def test_what_makes_no_sense(wishes, mentions, hint):
+    with refuses(*mentions, hint=hint):
+        jets(**wishes)

@@ -1,0 +1,292 @@
+"""Recipes for jets: columns found in every layout and format, and that the recipes load, check and train."""
+
+from pathlib import Path
+
+import awkward
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import uproot
+
+from sciformer.check.check import check
+from sciformer.cli.main import main
+from sciformer.data.columns import Lists
+from sciformer.domains.jets.new import by_class, classes, groups, label, look, momenta, observers, particles, weight
+from sciformer.domains.jets.simulate.jets import jets
+from sciformer.recipe import Recipe
+from sciformer.recipe.new import new, untagged
+from sciformer.run import train
+from tests.errors import refuses
+from tests.paths import SHARED as DATA
+
+SHARED = DATA / "jets"
+TINY = {
+    "model.dim": 8,
+    "model.depth": 1,
+    "model.heads": 2,
+    "model.class_depth": 1,
+    "tokens.widths": [8],
+    "tokens.pair_widths": [4],
+    "train.steps": 2,
+    "train.batch": 8,
+    "train.warmup": 1,
+    "train.device": "cpu",
+}
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    """Jets of three classes with at most 20 particles."""
+    table = {**jets(60, classes=("QCD", "Hbb", "Tbqq"))}
+    table.pop("label", None)
+    return {name: column for name, column in table.items() if not name.startswith("label_") or column.any()}
+
+
+def ragged(column):
+    return awkward.unflatten(column.values, column.lengths) if isinstance(column, Lists) else column
+
+
+def write_root(path, table, tree="tree"):
+    made = {name: ragged(column) for name, column in table.items()}
+    with uproot.recreate(path) as file:
+        tree = file.mktree(
+            tree, {name: column.type if hasattr(column, "type") else column.dtype for name, column in made.items()}
+        )
+        tree.extend(made)
+    return str(path)
+
+
+def passes(path, **changes):
+    """The recipe, which passes the check."""
+    recipe = Recipe.load(path)
+    small = {
+        key: value for key, value in TINY.items() if not (recipe.model.pool != "class_attention" and "class" in key)
+    }
+    assert check(recipe.change({**small, **changes})).problems == []
+    return recipe, path.read_text("utf-8")
+
+
+# Whole recipes
+
+
+def test_jetclass_in_root_becomes_a_recipe_that_trains(simulated, tmp_path):
+    write_root("jets.root", simulated)
+    path = new("jets", ["jets.root"])
+    assert str(path) == "jets.yaml"
+    recipe, page = passes(path)
+    assert "# Classes: QCD, Hbb, Tbqq.\n" in page
+    assert recipe.data.classes == {name: f"label_{name}" for name in ("QCD", "Hbb", "Tbqq")}
+    assert recipe.data.new == {}
+    assert recipe.tokens.features == "full"
+    assert (recipe.objective.background, recipe.objective.spectrum) == ("QCD", "jet_sdmass")
+    assert {"entry", "jet_pt", "jet_eta", "jet_sdmass"} <= set(recipe.data.observers)
+    assert not any(name.startswith(("label", "npart")) for name in recipe.data.observers)
+    run = train(recipe.change(TINY), tmp_path / "run", show=False, report=False)
+    assert main(["predict", "run", "jets.root", "--out", "scores.root", "--quiet"]) == 0
+    with uproot.open("scores.root") as file:
+        found = file["tree"].arrays()
+    assert len(found) == 60
+    assert found["entry"].to_list() == list(range(60))
+    np.testing.assert_allclose(found["jet_pt"], simulated["jet_pt"])
+    scores = np.stack([np.asarray(found[f"score_{name}"]) for name in run.assembly.objective.classes], 1)
+    np.testing.assert_allclose(scores.sum(1), 1, atol=1e-5)
+
+
+def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
+    pt = Lists(np.hypot(simulated["part_px"].values, simulated["part_py"].values), simulated["part_px"].lengths)
+    phi = np.arctan2(simulated["part_py"].values, simulated["part_px"].values)
+    eta = np.arcsinh(simulated["part_pz"].values / pt.values)
+    table = {
+        "cand_pt": pt,
+        "cand_eta": Lists(eta, pt.lengths),
+        "cand_phi": Lists(phi, pt.lengths),
+        "cand_energy": simulated["part_energy"],
+        "genpart_pt": pt,
+        "genpart_eta": Lists(eta, pt.lengths),
+        "genpart_phi": Lists(phi, pt.lengths),
+        "is_signal": simulated["label_Hbb"].astype(np.int64),
+        "event_weight": np.ones(60),
+        "jet_pt": simulated["jet_pt"],
+    }
+    pyarrow.parquet.write_table(
+        pyarrow.table(
+            {
+                name: awkward.to_arrow(ragged(c), extensionarray=False) if isinstance(c, Lists) else c
+                for name, c in table.items()
+            }
+        ),
+        "a.parquet",
+    )
+    recipe, page = passes(new("jets", ["a.parquet"]))
+    assert recipe.data.new["part_px"] == "cand_pt * cos(cand_phi)"
+    assert recipe.data.new["part_energy"] == "cand_energy"
+    assert (recipe.data.label, recipe.data.weight, recipe.objective.weight) == ("is_signal", "event_weight", "weight")
+    assert recipe.tokens.features == "kin"
+    assert "Other sets of momenta, not used: genpart_pt" in page
+    assert look([Path("a.parquet")]).jets == 60
+
+
+def test_a_column_with_the_class_by_its_name(simulated):
+    names = ["QCD" if flag else "Higgs" for flag in simulated["label_QCD"]]
+    table = {name: ragged(column) for name, column in simulated.items() if not name.startswith("label")}
+    arrays = {name: awkward.to_arrow(one, extensionarray=False) for name, one in table.items()}
+    for path in ("a.parquet", "b.parquet"):
+        pyarrow.parquet.write_table(pyarrow.table({**arrays, "label": names}), path)
+    recipe, page = passes(new("jets", ["a.parquet", "b.parquet"]))
+    assert (recipe.data.label, recipe.objective.background) == ("label", "QCD")
+    assert "Classes, by `label` in the rows looked at: Higgs, QCD." in page
+    assert recipe.data.observers[:2] == ["file", "entry"]
+
+
+def test_files_by_class_by_tags_and_by_part(simulated, capsys):
+    bare = {name: column for name, column in simulated.items() if not name.startswith("label_")}
+    for name in ("train_0", "val_0"):
+        for kind in ("HToBB", "QCD"):
+            write_root(f"{kind}_{name}.root", bare)
+    names = ["HToBB:HToBB_train_0.root", "QCD:QCD_train_0.root", "HToBB:HToBB_val_0.root", "QCD:QCD_val_0.root"]
+    recipe, page = passes(new("jets", names))
+    assert recipe.name == "HToBB_train_0.yaml"
+    assert recipe.data.files == names[:2]
+    assert recipe.data.valid == names[2:]
+    assert "Classes, by the tags of the files: HToBB, QCD." in page
+    assert "valid:" in page.partition("split:")[0]
+    recipe = Recipe.load(new("jets", [name.partition(":")[2] for name in names[:2]], overwrite=True))
+    assert [name.partition(":")[0] for name in recipe.data.files] == ["HToBB_train", "QCD_train"]
+    assert main(["new", "jets", names[0], "QCD_train_0.root", "--overwrite"]) == 2
+    told = capsys.readouterr().err
+    assert all(mention in told for mention in ("QCD_train_0.root", "CLASS:NAME"))
+
+
+def test_without_a_class_hidden_particles_are_asked_for(simulated):
+    write_root("a.root", {name: column for name, column in simulated.items() if name.startswith("part_")})
+    recipe, page = passes(new("jets", ["a.root"]))
+    assert recipe.objective.kind == "masked"
+    assert "No column with a class was found" in page
+
+
+def test_padded_arrays_without_names(simulated):
+    most, lengths = 20, np.minimum(20, simulated["part_px"].lengths)
+    padded = np.zeros((60, most, 4), np.float32)
+    for place, name in enumerate(("energy", "px", "py", "pz")):
+        column = simulated[f"part_{name}"]
+        stops = column.lengths.cumsum()
+        for row, (stop, long) in enumerate(zip(stops, column.lengths)):
+            padded[row, : lengths[row], place] = column.values[stop - long : stop][:most]
+    np.savez("a.npz", X=padded, y=np.arange(60) % 2)
+    recipe, _ = passes(new("jets", ["a.npz"]))
+    assert recipe.data.axes == {"X": ["part_energy", "part_px", "part_py", "part_pz"]}
+    assert (recipe.data.label, recipe.tokens.most) == ("y", 24)
+    quark = np.stack(
+        [np.hypot(padded[..., 1], padded[..., 2]), padded[..., 3] * 0, padded[..., 0] * 0, padded[..., 0] * 0], -1
+    )
+    quark[..., 3] = np.where(quark[..., 0] > 0, 211, 0)
+    with h5py.File("b.h5", "w") as file:
+        file["X"], file["y"] = quark, np.arange(60) % 2
+    recipe, _ = passes(new("jets", ["b.h5"]))
+    assert recipe.data.axes == {"X": ["part_pt", "part_rapidity", "part_phi", "part_pid"]}
+    assert recipe.data.new["part_pz"] == "part_pt * sinh(part_rapidity)"
+
+
+def test_of_several_trees_the_known_one(simulated):
+    made = {name: ragged(column) for name, column in simulated.items()}
+    with uproot.recreate("a.root") as file:
+        for tree in ("Runs", "Events"):
+            kinds = {name: getattr(column, "type", None) or column.dtype for name, column in made.items()}
+            file.mktree(tree, kinds).extend(made)
+    recipe, _ = passes(new("jets", ["a.root"]))
+    assert recipe.data.tree == "Events"
+
+
+# What cannot be guessed
+
+
+def test_what_is_no_jet_is_answered(tmp_path):
+    write_root("a.root", {"x": np.arange(20.0), "Jet_pt": Lists(np.ones(40), np.full(20, 2))})
+    with refuses("px, py, pz and energy", "Jet_pt", hint="data.new"):
+        new("jets", ["a.root"])
+    (tmp_path / "b.root").write_text("text")
+    with refuses("b.root", "ROOT, HDF5, Parquet or NPZ"):
+        new("jets", ["b.root"])
+    few = {f"part_{name}": Lists(np.ones(3, np.float32), np.ones(3, np.int64)) for name in ("px", "py", "pz", "energy")}
+    write_root("c.root", few)
+    with refuses("10 jets", "not 3"):
+        new("jets", ["c.root"])
+    with refuses("nothing.root"):
+        new("jets", ["QCD:nothing.root"])
+    assert list(tmp_path.glob("*.yaml")) == []
+
+
+# Names
+
+
+def test_momenta_by_their_names():
+    assert groups(["part_px", "part_deta", "PT", "PartPt", "a.Eta", "eta_rel", "pte"]) == {
+        "part_": {"px": "part_px"},
+        "": {"pt": "PT"},
+        "Part": {"pt": "PartPt"},
+        "a.": {"eta": "a.Eta"},
+    }
+    assert momenta({"px": "part_px", "py": "part_py", "pz": "part_pz", "energy": "part_energy"}) == {}
+    assert momenta({"px": "a", "py": "b", "pz": "c", "mass": "m"})["part_energy"] == "sqrt(a**2 + b**2 + c**2 + m**2)"
+    assert momenta({"pt": "a", "eta": "b", "phi": "c"})["part_energy"] == "a * cosh(b)"
+
+
+@pytest.mark.parametrize(
+    ("stems", "best"),
+    [
+        (("part_", "genpart_"), "part_"),
+        (("Electron_", "PFCands_", "Jet_"), "PFCands_"),
+        (("Particle.", "ParticleFlowCandidate.", "Jet."), "ParticleFlowCandidate."),
+        (("tracks_", "constituents_"), "constituents_"),
+        (("foo_", "muon_"), "foo_"),
+    ],
+)
+def test_the_likeliest_set_is_taken(stems, best):
+    kinds = {f"{stem}{part}": "list" for stem in stems for part in ("pt", "eta", "phi")}
+    assert next(iter(particles(kinds).parts.values())).startswith(best)
+
+
+def test_classes_labels_weights_and_observers():
+    flags = {"label_a": np.array([1, 0, 0]), "label_b": np.array([0, 1, 1]), "label_c": np.array([1, 1, 1])}
+    assert classes({name: flags[name] for name in ("label_a", "label_b")}) == {"a": "label_a", "b": "label_b"}
+    assert classes(flags) == {}
+    assert label({"jet_label": np.array([3, 4]), "target": np.array([0.5, 1])}) == "jet_label"
+    assert label({"target": np.array([0.5, 1])}) == ""
+    assert weight({"genWeight": np.array([1.0, -1])}) == (
+        "",
+        "`genWeight` has weights below zero, or NaN: it is not used",
+    )
+    table = {"jet_pt": np.ones(2), "Jet_size": np.ones(2), "other": np.ones(2), "event": np.ones(2)}
+    assert observers(table, ["event"]) == ["jet_pt"]
+    assert by_class(["a/HToBB_000.root", "a/HToBB_001.root", "b/QCD_1.root"])[1] == "HToBB:a/HToBB_001.root"
+    assert by_class(["a_0.root", "a_1.root"]) == []
+    assert untagged("HToBB:a/*.root") == "a/*.root"
+
+
+# Real files
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no shared data beside the repository")
+@pytest.mark.parametrize(
+    ("name", "features", "found"),
+    [
+        ("toyjets_jetclass_format.root", "full", "classes"),
+        ("real/JetClassII_example.parquet", "full", "jet_label"),
+        ("real/events_delphes_example.root", "full", "Delphes"),
+        ("real/pfnano.root", "full", "NanoAOD with PF candidates"),
+    ],
+)
+def test_real_layouts(name, features, found):
+    path = new("jets", [str(SHARED / name)])
+    recipe, page = Recipe.load(path), path.read_text("utf-8")
+    assert recipe.tokens.features == features
+    assert found in page
+    if found != "jet_label":  # a hundred jets of 188 classes cannot be divided
+        passes(path, **{"tokens.most": 16})

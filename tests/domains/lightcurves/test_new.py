@@ -1,0 +1,186 @@
+"""Recipes for light curves: columns found in every form, and that the recipes load, check and train."""
+
+import numpy as np
+import pytest
+
+from sciformer.check.check import check
+from sciformer.cli.main import main
+from sciformer.data import curves
+from sciformer.data.readers.series.names import Kind, Names, error_of, resolve
+from sciformer.evaluation.embed import embed
+from sciformer.recipe import Recipe
+from sciformer.recipe.new import new
+from sciformer.run import train
+from tests.data.readers.series import examples
+from tests.data.readers.series.examples import SHARED, objects
+from tests.errors import refuses
+
+TINY = {
+    "model.dim": 8,
+    "model.depth": 1,
+    "model.heads": 2,
+    "train.steps": 2,
+    "train.batch": 8,
+    "train.warmup": 1,
+    "train.device": "cpu",
+}
+ROWS = objects(60, least=4)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def passes(path):
+    """The recipe, which passes the check."""
+    recipe = Recipe.load(path)
+    assert check(recipe.change(TINY)).problems == []
+    return recipe, path.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "form", [examples.write_letters, examples.write_struct, examples.write_csv, examples.write_fits_arrays]
+)
+def test_classes_of_any_form(form, tmp_path):
+    name = f"stars.{form.__name__.partition('_')[2].partition('_')[0]}"
+    form(tmp_path / name, ROWS)
+    recipe, page = passes(new("lightcurves", [name]))
+    assert recipe.objective.kind == "classify"
+    assert "Classes in the curves looked at: MIRA (30), RRAB (30). Values that could be learned: redshift." in page
+    assert recipe.data.label == "type"
+    assert recipe.data.value.endswith("mag")
+    assert recipe.data.split.stratify == "label"
+    assert "Bands: g (" in page
+    assert recipe.tokens.window == 16
+    run = train(recipe.change(TINY), "run", show=False, report=False)
+    answers = run.predict([name])
+    assert answers["probabilities"].shape == (60, 2)
+    assert list(answers["id"]) == [row["objectId"] for row in ROWS]
+    scores = run.evaluate(files=[name]).scores
+    assert 0 <= scores["macro_f1"] <= 1
+    found = embed(run, [name])
+    assert found.vectors.shape == (60, 8)
+    columns = [[row[key] for row in ROWS] for key in ("mjd", "mag", "magerr", "filter")]
+    np.testing.assert_allclose(embed(run, curves(*columns)).vectors, found.vectors, atol=1e-6)
+    np.testing.assert_allclose(run.predict(curves(*columns))["probabilities"], answers["probabilities"], atol=1e-6)
+
+
+def test_values_and_nothing_to_learn(tmp_path):
+    examples.write_lists(tmp_path / "a.parquet", [{n: v for n, v in row.items() if n != "type"} for row in ROWS])
+    recipe, page = passes(new("lightcurves", ["a.parquet"]))
+    assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["redshift"])
+    assert "No classes were found: the values of `redshift` are learned." in page
+    nearly = [{**row, "type": "SN Ia" if place else "SN Ib"} for place, row in enumerate(ROWS)]
+    examples.write_lists(tmp_path / "b.parquet", nearly)
+    recipe, page = passes(new("lightcurves", ["b.parquet"]))
+    assert recipe.objective.kind == "regress"
+    bare = [{n: v for n, v in row.items() if np.ndim(v) or n == "objectId"} for row in ROWS]
+    examples.write_lists(tmp_path / "c.parquet", bare)
+    recipe, page = passes(new("lightcurves", ["c.parquet"]))
+    assert recipe.objective.kind == "masked"
+    assert "the class before the names of files: RRAB:rr/*.fits" in page
+
+
+def test_an_object_in_each_file(tmp_path):
+    for place, row in enumerate(ROWS[:24]):
+        examples.write_star(tmp_path / f"{'ab'[place % 2]}{place}.fits", row)
+    recipe, page = passes(new("lightcurves", ["RRAB:a*.fits", "MIRA:b*.fits"], "stars.yaml"))
+    assert recipe.data.files == ["RRAB:a*.fits", "MIRA:b*.fits"]
+    assert (recipe.data.value, recipe.data.error, recipe.data.quality) == ("PDCSAP_FLUX", "PDCSAP_FLUX_ERR", "QUALITY")
+    assert "an object in each file" in page
+    assert not recipe.tokens.magnitudes
+    assert recipe.objective.kind == "classify"
+
+
+def write_stars(folder, count):
+    """A file for each star, and a table that tells their classes and brightness."""
+    folder.mkdir()
+    rng, lines = np.random.default_rng(0), ["name,type,bright"]
+    for place in range(count):
+        times = np.sort(rng.uniform(58000, 58300, 12))
+        rows = [f"{time:.4f},{15 + place % 2 * np.sin(time):.3f},0.02" for time in times]
+        (folder / f"star{place}.csv").write_text("\n".join(["MJD,mag,mag_err", *rows]))
+        lines.append(f"star{place},{('CEP', 'RRAB')[place % 2]},{place / 7}")
+    (folder.parent / "labels.csv").write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize("names", [["stars/*.csv", "labels.csv"], ["labels.csv", "stars/*.csv"]], ids=str)
+def test_a_table_of_objects_beside_the_curves(tmp_path, names):
+    write_stars(tmp_path / "stars", 24)
+    recipe, page = passes(new("lightcurves", names, "stars.yaml"))
+    assert (recipe.data.files, recipe.data.objects) == (["stars/*.csv"], "labels.csv")
+    assert recipe.objective.kind == "classify"
+    assert "Classes in the curves looked at: CEP (12), RRAB (12)." in page
+    assert "labels.csv" not in page.splitlines()[0]
+    assert "there are bright\n" in page  # neither the name nor the class enters as a token
+    assert recipe.data.bad_files == "stop"
+    with refuses("labels.csv", "times"):
+        new("lightcurves", ["labels.csv"])
+
+
+def test_bad_files_are_left_out_and_named(tmp_path):
+    write_stars(tmp_path / "stars", 24)
+    (tmp_path / "stars" / "star99.csv").write_text("MJD,mag,mag_err\n")
+    recipe, page = passes(new("lightcurves", ["stars/*.csv", "labels.csv"], "stars.yaml"))
+    assert (recipe.data.bad_files, recipe.data.objects) == ("skip", "labels.csv")
+    assert "# left out stars/star99.csv: " in page
+
+
+def test_parts_by_their_names_and_the_command(tmp_path, capsys):
+    for name in ("train", "test"):
+        examples.write_lists(tmp_path / f"{name}.parquet", ROWS)
+    assert main(["new", "lightcurves", "train.parquet", "test.parquet"]) == 0
+    recipe, _ = passes(tmp_path / "train.yaml")
+    assert recipe.data.test == ["test.parquet"]
+    assert main(["new", "lightcurves", "none.parquet"]) == 2
+    assert "'none.parquet'" in capsys.readouterr().err
+    examples.write_lists(tmp_path / "few.parquet", ROWS[:3])
+    with refuses("10 objects", "not 3"):
+        new("lightcurves", ["few.parquet"])
+
+
+SURVEYS = {
+    "ZTF alerts": ("oid fid jd magpsf sigmapsf diffmaglim", "jd magpsf sigmapsf fid"),
+    "ZTF releases": ("*hmjd *mag *magerr *catflags filterid objectid", "hmjd mag magerr filterid"),
+    "PLAsTiCC": ("object_id mjd passband flux flux_err detected", "mjd flux flux_err passband"),
+    "Rubin": (
+        "*lc.midpointMjdTai *lc.psfFlux *lc.psfFluxErr *lc.band objectId",
+        "lc.midpointMjdTai lc.psfFlux lc.psfFluxErr lc.band",
+    ),
+    "SNANA": ("CID MJD FLT FLUXCAL FLUXCALERR PHOTFLAG", "MJD FLUXCAL FLUXCALERR FLT"),
+    "ATLAS": ("MJD m dm uJy duJy F err", "MJD uJy duJy "),
+    "ASAS-SN": ("hjd camera mag mag_err flux flux_err filter", "hjd flux flux_err filter"),
+    "Gaia": ("source_id time band mag flux flux_error", "time flux flux_error band"),
+    "Kepler": ("TIME SAP_FLUX SAP_FLUX_ERR PDCSAP_FLUX PDCSAP_FLUX_ERR", "TIME PDCSAP_FLUX PDCSAP_FLUX_ERR "),
+    "VizieR": ("Name HJD Vmag e_Vmag", "HJD Vmag e_Vmag "),
+}
+
+
+@pytest.mark.parametrize("survey", SURVEYS)
+def test_names_of_surveys(survey):
+    given, wanted = SURVEYS[survey]
+    kinds = {name.lstrip("*"): Kind(name.startswith("*"), False) for name in given.split()}
+    found = resolve(kinds, Names(), survey)
+    assert [found.time, found.value, found.error, found.band] == wanted.split(" ")
+
+
+def test_columns_nested_in_several_others():
+    kinds = {f"{outer}.{name}": Kind(True, False) for outer in ("forced", "sources") for name in ("mjd", "flux")}
+    with refuses("times", "forced.mjd, sources.mjd", hint="data.time"):
+        resolve(kinds, Names(), "it")
+    found = resolve(kinds, Names(value="sources.flux"), "it")
+    assert (found.time, found.value) == ("sources.mjd", "sources.flux")
+    with refuses("`mjd`", "data.time", "forced.mjd", "sources.mjd"):
+        resolve(kinds, Names(time="mjd"), "it")
+    assert error_of("mag", ["Mag_Err"]) == "Mag_Err"
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no shared data beside the repository")
+@pytest.mark.parametrize(
+    ("name", "kind"), [("asas_variables", "classify"), ("sdss_s82_rrlyrae", "classify"), ("ztf_bts_snia", "regress")]
+)
+def test_real_ones(name, kind):
+    recipe, _ = passes(new("lightcurves", [str(SHARED / f"{name}.parquet")]))
+    assert recipe.objective.kind == kind
+    assert recipe.tokens.magnitudes

@@ -1,0 +1,285 @@
+from functools import lru_cache
+
+import numpy as np
+import pytest
+
+from sciformer.domains.spins.lattices import (
+    BOUNDARIES,
+    UPDATES,
+    _find_roots,
+    critical_temperature,
+    energy,
+    enumerate_states,
+    find_bonds,
+    ising,
+    metropolis,
+    onsager_energy,
+    onsager_magnetisation,
+    swendsen_wang,
+)
+from tests.domains.spins.states import stagger, start
+from tests.errors import refuses
+
+exactly = lru_cache(enumerate_states)
+SWEEPS = {"metropolis": metropolis, "swendsen_wang": swendsen_wang}
+
+
+def near(values, exact, chains, errors=4.5):
+    """The mean over chains lies within several of its standard errors of the exact value; states of a chain depend."""
+    means = values.reshape(chains, -1).mean(1)
+    error = means.std(ddof=1) / chains**0.5
+    assert abs(means.mean() - exact) < errors * error + 1e-12, ((means.mean() - exact) / error, means.mean(), exact)
+
+
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+@pytest.mark.parametrize("density", [0.3, 0.55, 0.8])
+def test_clusters_are_the_connected_components(boundary, density):
+    height, width, chains = 9, 12, 6
+    bonds = find_bonds(height, width, boundary)
+    generator = np.random.default_rng(3)
+    right, below = generator.random((2, height * width, chains)) < density
+    roots = _find_roots(right, below, bonds, width)
+    for chain in range(chains):
+        label = list(range(height * width))
+        changed = True
+        while changed:
+            changed = False
+            for joined, others in ((right, bonds.right), (below, bonds.below)):
+                for site in np.flatnonzero(joined[:, chain]):
+                    least = min(label[site], label[others[site]])
+                    changed |= label[site] != label[others[site]]
+                    label[site] = label[others[site]] = least
+        pairs = set(zip(label, roots[:, chain].tolist()))
+        assert len(pairs) == len(set(label)) == len(set(roots[:, chain].tolist()))
+        assert all(root % chains == chain for _, root in pairs)
+
+
+# Against what is exact
+
+
+def compare(size, boundary, coupling, update, seed=0):
+    temperatures = [1.5, 2.3, 3.5]
+    # Clusters alone are slow in small frustrated lattices, where they hold all spins; single flips cost little.
+    warm_up = {"metropolis": 80, "cluster": 50, "auto": 8}[update]
+    counts = {"samples": 30 if update == "metropolis" else 10, "warm_up": warm_up}
+    chains = 200
+    found = ising(
+        size,
+        temperatures,
+        chains=chains,
+        sweeps=1,
+        boundary=boundary,
+        coupling=coupling,
+        update=update,
+        seed=seed,
+        **counts,
+    )
+    for temperature in temperatures:
+        here = found["temperature"] == temperature
+        exact = exactly(size, temperature, boundary, coupling)
+        near(found["energy"][here], exact["energy"], chains)
+        near(np.abs(found["magnetisation"][here]), exact["magnetisation"], chains)
+        fluctuation = (found["energy"][here] - exact["energy"]) ** 2 * found["spins"][0].size / temperature**2
+        near(fluctuation, exact["heat_capacity"], chains)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize("coupling", [1.0, -1.0])
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_four_by_four_against_enumeration(boundary, coupling, update):
+    compare(4, boundary, coupling, update)
+
+
+@pytest.mark.parametrize("update", ["cluster", "metropolis"])
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_odd_sides_against_enumeration(boundary, update):
+    compare((3, 5), boundary, -1.3, update)
+
+
+def test_metropolis_keeps_the_energy_to_a_thousandth():
+    heat = np.repeat([1.5, 3.0, 4.0], 48)
+    generator = np.random.default_rng(1)
+    spins = np.ones((len(heat), 32, 32), np.int8)
+    energies = np.zeros(len(heat))
+    for sweep in range(550):
+        spins = metropolis(spins, heat, generator)
+        if sweep >= 50:
+            energies += energy(spins) / 500
+    for temperature, found in zip((1.5, 3.0, 4.0), energies.reshape(3, -1)):
+        assert found.mean() == pytest.approx(onsager_energy(temperature), abs=1e-3)
+        near(found, onsager_energy(temperature), 48)
+
+
+def test_swendsen_wang_keeps_the_energy_to_a_thousandth():
+    heat = np.repeat([1.0, 1.5], 96)
+    generator = np.random.default_rng(1)
+    spins = np.ones((len(heat), 32, 32), np.int8)
+    energies = np.zeros(len(heat))
+    for sweep in range(54):
+        spins = swendsen_wang(spins, heat, generator)
+        if sweep >= 14:
+            energies += energy(spins) / 40
+    for temperature, found in zip((1.0, 1.5), energies.reshape(2, -1)):
+        assert found.mean() == pytest.approx(onsager_energy(temperature), abs=1e-3)
+        near(found, onsager_energy(temperature), 96)
+
+
+def test_defaults_reach_equilibrium_at_every_temperature():
+    temperatures = [1.0, 1.6, 2.0, 2.7, 3.2, 4.0]  # at 32 the size shows between 2.2 and 2.6
+    found = ising(32, temperatures, chains=16)
+    for temperature in temperatures:
+        here = found["temperature"] == temperature
+        # Of so few states the fluctuation is better taken from the exact heat capacity, <e^2> - <e>^2 = T^2 C / N.
+        below, above = onsager_energy([temperature - 1e-3, temperature + 1e-3])
+        error = temperature * ((above - below) / 2e-3 / (32 * 32 * here.sum())) ** 0.5
+        assert abs(found["energy"][here].mean() - onsager_energy(temperature)) < 4.5 * error
+        if temperature < 2.2:
+            near(np.abs(found["magnetisation"][here]), onsager_magnetisation(temperature), 16)
+    cold = found["magnetisation"][found["temperature"] == 1.0]
+    assert np.abs(cold).min() > 0.98  # no stripes
+    assert 0.1 < (cold > 0).mean() < 0.9  # both signs
+
+
+def test_update_kinds_agree_where_nothing_is_exact():
+    chains, means = 32, {}
+    for update in UPDATES:
+        found = ising((12, 10), [2.6], chains=chains, boundary="skewed", coupling=-1.0, update=update, warm_up=100)
+        means[update] = found["energy"].reshape(chains, -1).mean(1)
+    for update in ("cluster", "metropolis"):
+        gap = means["auto"].mean() - means[update].mean()
+        assert abs(gap) < 4.5 * np.hypot(means["auto"].std(), means[update].std()) / chains**0.5
+
+
+def test_a_cold_frustrated_lattice_holds_one_straight_wall_anywhere():
+    for boundary, coupling, pattern in (("antiperiodic", 1.0, np.ones((32, 32))), ("skewed", -1.0, stagger(32, 32))):
+        found = ising(32, [1.0], chains=40, boundary=boundary, coupling=coupling)
+        # A wall wound otherwise is at least 64 spins longer, which raises e by 0.125.
+        assert found["energy"].max() < -1.86
+        assert found["energy"].mean() == pytest.approx(-1.9188, abs=3e-3)  # of long chains, of both boundaries
+        # The share of spins on one side of the wall is uniform in -1 .. 1, with a second moment of a third.
+        share = (found["spins"] * pattern).mean((1, 2)).reshape(40, -1)
+        near(share**2, 1 / 3, 40)
+        near(share, 0, 40)
+
+
+# Symmetries that hold for every random number
+
+
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
+def test_an_antiferromagnet_is_a_staggered_ferromagnet(sweep):
+    def run(spins, boundary, coupling):
+        return sweep(spins, 2.0, np.random.default_rng(5), boundary, coupling)
+
+    for boundary, sides in (("periodic", (6, 4)), ("open", (5, 7)), ("antiperiodic", (4, 6))):
+        spins, sign = start(7, *sides), stagger(*sides)
+        np.testing.assert_array_equal(run(spins * sign, boundary, -1.0), run(spins, boundary, 1.0) * sign)
+    # With an odd width the border turns the staggered pattern round.
+    spins, sign = start(7, 4, 5), stagger(4, 5)
+    np.testing.assert_array_equal(run(spins * sign, "periodic", -1.0), run(spins, "antiperiodic", 1.0) * sign)
+
+
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
+@pytest.mark.parametrize("boundary", BOUNDARIES)
+def test_only_the_ratio_of_coupling_and_temperature_counts(sweep, boundary):
+    spins = start(4, 6, 5)
+    one = sweep(spins, 1.7, np.random.default_rng(0), boundary, 1.0)
+    two = sweep(spins, 3.4, np.random.default_rng(0), boundary, 2.0)
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(sweep(-spins, 1.7, np.random.default_rng(0), boundary, 1.0), -one)
+
+
+@pytest.mark.parametrize("sweep", SWEEPS.values(), ids=SWEEPS)
+def test_every_chain_has_its_own_temperature(sweep):
+    generator = np.random.default_rng(0)
+    heat = np.tile([0.05, 1e6], 16)
+    spins = np.ones((32, 8, 8), np.int8)
+    before = spins.copy()
+    after = sweep(spins, heat, generator)
+    np.testing.assert_array_equal(spins, before)
+    assert after.dtype == np.int8
+    assert after.shape == spins.shape
+    assert (np.abs(after[::2].mean((1, 2))) == 1).all()
+    assert (after[1::2] == -1).mean() > 0.4
+
+
+# The interface
+
+
+def test_what_is_returned():
+    found = ising((6, 4), [1.5, 3.0], chains=3, samples=5)
+    assert {name: (array.dtype.name, array.shape) for name, array in found.items()} == {
+        "spins": ("int8", (30, 6, 4)),
+        "temperature": ("float64", (30,)),
+        "chain": ("int64", (30,)),
+        "energy": ("float64", (30,)),
+        "magnetisation": ("float64", (30,)),
+    }
+    assert set(np.unique(found["spins"])) == {-1, 1}
+    assert found["chain"].tolist() == np.arange(6).repeat(5).tolist()
+    assert found["temperature"].tolist() == [1.5] * 15 + [3.0] * 15
+    np.testing.assert_allclose(found["energy"], energy(found["spins"]))
+    np.testing.assert_allclose(found["magnetisation"], found["spins"].mean((1, 2)))
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_the_seed_decides_and_samples_are_fresh(update):
+    first, again, other = (
+        ising(8, [3.0], chains=4, warm_up=30, sweeps=10, update=update, seed=seed)["spins"] for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.3
+    assert len({state.tobytes() for state in first}) == len(first)
+
+
+def test_samples_of_one_chain_are_nearly_independent_at_the_critical_temperature():
+    chains = 150
+    found = ising(16, [critical_temperature()], chains=chains, samples=2)
+    for values in (found["energy"], np.abs(found["magnetisation"])):
+        assert abs(np.corrcoef(values.reshape(chains, 2).T)[0, 1]) < 0.3
+
+
+def test_progress_reaches_the_end():
+    calls = []
+    ising(
+        4, [2.0], chains=1, samples=3, sweeps=100, warm_up=77, progress=lambda done, total: calls.append((done, total))
+    )
+    assert calls[-1] == (377, 377)
+    assert 50 < len(calls) < 200
+    assert calls == sorted(calls)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mentions", "hint"),
+    [
+        ({"temperatures": [2.0, 0.0]}, ("temperatures", 0.0), ""),
+        ({"temperatures": [-1.0]}, ("temperatures", -1.0), ""),
+        ({"temperatures": [float("nan")]}, ("temperatures", "nan"), ""),
+        ({"temperatures": [float("inf")]}, ("temperatures", "inf"), ""),
+        ({"temperatures": []}, ("temperatures", (0,)), ""),
+        ({"temperatures": 2.0}, ("temperatures", ()), "temperatures=[2.0]"),
+        ({"temperatures": "warm"}, ("temperatures", "'warm'"), ""),
+        ({"size": 1}, ("size", 2, 1), ""),
+        ({"size": 4.5}, ("size", 4.5), ""),
+        ({"size": (4, 4, 4)}, ("height, width", (4, 4, 4)), ""),
+        ({"boundary": "periodical"}, ("boundary", "periodical"), "'periodic'"),
+        ({"update": "wolff"}, ("update", "auto", "wolff"), ""),
+        ({"coupling": 0}, ("coupling", 0), "antiferromagnet"),
+        ({"coupling": float("nan")}, ("coupling", "nan"), ""),
+        ({"chains": 0}, ("chains", 0), ""),
+        ({"samples": 0}, ("samples", 0), ""),
+        ({"sweeps": 0}, ("sweeps", 0), ""),
+        ({"warm_up": -1}, ("warm_up", -1), ""),
+        ({"seed": -1}, ("seed", -1), ""),
+    ],
+)
+def test_mistakes_are_answered(arguments, mentions, hint):
+    with refuses(*mentions, hint=hint):
+        ising(**({"size": 4, "temperatures": [2.0]} | arguments))
+
+
+def test_mistakes_in_chains_are_answered():
+    generator = np.random.default_rng(0)
+    with refuses((4, 4), hint="chains"):
+        metropolis(np.ones((4, 4)), 2.0, generator)
+    with refuses("3 chains", (2,)):
+        swendsen_wang(np.ones((3, 4, 4)), [1.0, 2.0], generator)

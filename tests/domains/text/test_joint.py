@@ -1,0 +1,135 @@
+"""Two streams with one vocabulary, and what a recipe says about them."""
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.assembly import Assembly
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
+from sciformer.domains.images.tokens import Patches, PatchReadout
+from sciformer.domains.text.tokens import Text, TextEmbedding, TextReadout, as_table
+from sciformer.recipe import Recipe
+from sciformer.run import train
+from sciformer.train.resume import located
+from tests.errors import refuses
+
+EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
+DE = ["zwei männer", "ein hund rennt", "zwei hunde", "ein mann und ein hund"] * 5
+BOTH = {"unit": "bpe", "learn": ["en", "de"], "vocabulary": 280}
+
+
+def recipe(tmp_path, source, target):
+    for name, lines in (("en", EN), ("de", DE)):
+        (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
+    return Recipe.of(
+        {
+            "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
+            "tokens": {
+                "source": {"kind": "text", "column": "en", **source},
+                "target": {"kind": "text", "column": "de", "begin": True, "end": True, **target},
+            },
+            "model": {"kind": "encoder_decoder", "dim": 8, "depth": 1, "heads": 2},
+            "objective": {"kind": "translate"},
+            "train": {"steps": 1},
+        }
+    )
+
+
+def test_a_joint_vocabulary_is_learned_once(tmp_path, monkeypatch):
+    learned = []
+    fit = Text.fit
+    monkeypatch.setattr(Text, "fit", lambda self, tables: (learned.append(self.column), fit(self, tables)))
+    made = Assembly.open(recipe(tmp_path, BOTH, BOTH))
+    source, target = made.tokens["source"], made.tokens["target"]
+    assert learned == ["en"]
+    assert source.state == target.state
+    assert source.state is not target.state
+    assert source.decode(target.encode("zwei dogs")) == "zwei dogs"
+    batch = made.dataset("train").batch(np.array([0]))
+    assert target.decode(batch.streams["target"].columns["ids"]) in DE
+    assert made.dataset("train").shortened == 0
+    learned.clear()
+    apart = Assembly.open(recipe(tmp_path, {"unit": "words"}, {"unit": "words"}))
+    assert learned == ["en", "de"]
+    assert apart.tokens["source"].state != apart.tokens["target"].state
+    assert "two" in apart.tokens["source"].state["words"]
+    assert "two" not in apart.tokens["target"].state["words"]
+
+
+def test_a_run_says_that_texts_were_cut(tmp_path, capsys):
+    train(recipe(tmp_path, {**BOTH, "context": 4}, {**BOTH, "context": 5}), tmp_path / "run", report=False)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "note: samples longer than tokens.*.context were cut to it: " in told
+    train(recipe(tmp_path, BOTH, BOTH), tmp_path / "other", report=False)
+    assert "were cut" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["characters", "bytes", "words", "bpe", "wordpiece", "unigram"])
+def test_who_is_alike(unit):
+    def text(**options):
+        return Text(**{"kind": "text", "unit": unit, "learn": ["en", "de"], **options})
+
+    one = text(column="en")
+    other = text(column="de", learn=["de", "en"], begin=True, end=True, context=9, tie=False, scale=True)
+    assert one.alike(other)
+    assert other.alike(one)
+    for options in ({"unit": "words" if unit != "words" else "bpe"}, {"vocabulary": 999}, {"lower": True}):
+        assert not one.alike(text(**options))
+    if unit != "bytes":
+        assert not one.alike(text(learn=["en"]))
+        assert not text(column="en", learn=[]).alike(text(column="de", learn=[]))
+    assert not one.alike(Patches(kind="patches"))
+    assert not Patches(kind="patches").alike(Patches(kind="patches"))
+    for tokens in (one, other):
+        tokens.fit([{"en": np.array(EN), "de": np.array(DE)}])
+    assert one.size == other.size
+    assert one.specials == other.specials
+
+
+def test_files_of_tokens_are_located(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = located(recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
+    assert found.tokens["source"].tokenizer == str(tmp_path.resolve() / "t.json")
+    assert found.tokens["target"].tokenizer == str(tmp_path.resolve() / "u.json")
+
+
+def test_one_embedding_for_both_and_scaled():
+    torch.manual_seed(0)
+    embedding = TextEmbedding(500, 64, scale=True)
+    assert abs(float(embedding.table.weight.detach().std()) - 64**-0.5) < 0.005
+    assert abs(float(TextEmbedding(500, 64).table.weight.detach().std()) - 0.02) < 0.001
+    ids = torch.tensor([[1, 2, 2]])
+    torch.testing.assert_close(embedding({"ids": ids}), embedding.table.weight[ids] * 8)
+    readout = TextReadout(500, 64, embedding)
+    assert readout.linear.weight is embedding.table.weight
+    hidden = torch.randn(5, 64)
+    torch.testing.assert_close(readout(hidden), hidden @ embedding.table.weight.T)
+
+
+def test_smoothing_of_readouts():
+    torch.manual_seed(0)
+    readout, hidden, target = TextReadout(11, 8, None), torch.randn(6, 8), {"ids": torch.arange(6)}
+    loss = -readout(hidden).log_softmax(-1)
+    expected = 0.9 * loss[torch.arange(6), target["ids"]] + 0.1 * loss.mean(-1)
+    torch.testing.assert_close(readout.loss(hidden, target, 0.1), expected)
+    wanted = torch.arange(6) % 2 == 0
+    torch.testing.assert_close(readout.total(hidden, target, wanted, 0.1), expected[wanted].sum())
+    patches = PatchReadout(4, 8)
+    with refuses("patches", key="objective.smoothing"):
+        patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted, smoothing=0.1)
+    assert patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted) > 0
+
+
+def test_texts_are_joined_or_kept_apart():
+    texts = as_table(["a b", "c", "d e f g"])
+    lengths = {}
+    for join in (False, True):
+        tokens = Text(kind="text", unit="words", end=True, join=join, context=4)
+        tokens.fit([texts])
+        dataset = Dataset(Memory(texts), {"tokens": tokens}, window=4, stride=4, tail=True)
+        batch = dataset.all()
+        lengths[join] = batch.stream.lengths.tolist()
+        ids = batch.stream.columns["ids"]
+        assert (ids == tokens.specials["end"]).sum() == 3  # each text ends once
+    assert lengths == {False: [3, 2, 4, 1], True: [4, 4, 2]}  # without padding but for the last

@@ -1,0 +1,286 @@
+"""What every unit of text keeps to."""
+
+from typing import get_args
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sciformer.data.batch import Batch
+from sciformer.data.columns import Lists
+from sciformer.data.random import Chance
+from sciformer.domains.text.tokens import SUBWORDS, Text, as_table
+from sciformer.testing import check_tokens
+from tests.errors import refuses
+
+UNITS = get_args(Text.model_fields["unit"].annotation)
+LEARNED = [unit for unit in UNITS if unit != "bytes"]
+TEXTS = [
+    "to be, or not to be",
+    "",
+    "a",
+    "that is the question: " * 3,
+    "Zwei Männer und eine Frau.\nZwei Hunde und eine Katze.",
+]
+PAIRS = {**as_table(TEXTS), "other": as_table(TEXTS[::-1])["text"]}
+WORDS = Lists(np.array(["Zwei", "Männer", "not", "x-ray", "."], object), np.array([3, 0, 2]))
+plain = st.text(st.characters(codec="utf-8"), max_size=30)  # no halves of characters
+
+
+def fitted(unit, *texts, **options):
+    tokens = Text(kind="text", unit=unit, **options)
+    tokens.fit([as_table(list(texts) or TEXTS)])
+    return tokens
+
+
+ALL = {unit: fitted(unit) for unit in UNITS}
+
+
+def test_the_sweep_sees_every_unit():
+    assert len(UNITS) == len(ALL) == 6
+    assert set(SUBWORDS) < set(UNITS)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"begin": True, "end": True, "scale": True},
+        {"column": ["text", "other"], "end": True, "tie": False},
+        {"column": "other", "learn": ["text", "other"], "lower": True, "normal": "nfkc"},
+    ],
+    ids=["plain", "framed", "two columns", "joint"],
+)
+def test_conformance(unit, options):
+    tokens = Text(kind="text", unit=unit, context=100, **options)
+    assert check_tokens(tokens, PAIRS, draw="scale" in options) == []
+    if "column" not in options:
+        assert check_tokens(tokens, {"text": WORDS}, draw=False) == []
+
+
+def test_the_conformance_suite_can_fail(monkeypatch):
+    monkeypatch.setattr(Text, "words", lambda self, stream: [])
+    monkeypatch.setattr(Text, "blank", lambda self, stream, tokens: {"ids": stream.columns["ids"]})
+    found = check_tokens(Text(kind="text", unit="bpe"), PAIRS, draw=False)
+    assert len(found) == 2
+    assert "hidden values leak" in found[0]
+    assert "one text for each" in found[1]
+
+
+@settings(max_examples=200, deadline=None)
+@given(plain)
+def test_nothing_is_lost_in_bytes_and_byte_pairs(text):
+    for unit in ("bytes", "bpe"):
+        tokens = ALL[unit]
+        ids = tokens.encode(text)
+        assert ids.dtype == np.int32
+        assert tokens.decode(ids) == text
+        assert tokens.writable[ids].all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(" ".join(TEXTS).split()), max_size=8), st.sampled_from([" ", "  ", "\n", " \n"]))
+def test_known_words_come_back(words, between):
+    text = between.join(words)
+    for unit in ("words", "bpe", "unigram"):
+        assert ALL[unit].decode(ALL[unit].encode(text)).split() == words
+    assert ALL["words"].decode(ALL["words"].encode(text)) == " ".join(words)
+    pieces = ALL["wordpiece"].decode(ALL["wordpiece"].encode(text))  # marks stand without blanks
+    assert pieces.replace(" ", "") == "".join(words)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text("ab \n", max_size=12))
+def test_ends_of_lines_may_be_words(text):
+    tokens = fitted("words", "a b ab ba aa bb aab", lines=True)
+    ids, known = tokens.encode(text), set(tokens.state["words"].split("\n"))
+    assert (ids == tokens.specials["end"]).sum() == text.count("\n")
+    assert len(ids) == len(text.split()) + text.count("\n")
+    lines = [" ".join(word if word in known else "<unk>" for word in line.split()) for line in text.split("\n")]
+    assert tokens.decode(ids) == "\n".join(lines)
+    assert tokens.tokenize(as_table([text])).columns["word"].tolist() == list(range(len(ids)))
+    assert tokens.writable[tokens.specials["end"]]
+
+
+def test_ends_of_lines_in_a_file(tmp_path):
+    with refuses("tokens.lines", key="tokens.lines", file=tmp_path / "t.json"):
+        fitted("words", lines=True).save(tmp_path / "t.json")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=20))
+def test_any_text_can_be_encoded(text):
+    for tokens in ALL.values():
+        ids = tokens.encode(text)
+        assert ((ids >= 0) & (ids < tokens.size)).all()
+        special = {number for role, number in tokens.specials.items() if role != "unknown"}
+        assert not special & set(ids.tolist())  # no text means one of them, whatever it says
+        assert isinstance(tokens.decode(ids), str)
+        stream = tokens.tokenize(as_table([text]))
+        np.testing.assert_array_equal(stream.columns["ids"], ids)
+        if not tokens.coder.words:
+            assert set(stream.columns) == {"ids"}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_half_characters_and_strange_ones(unit):
+    tokens = ALL[unit]
+    unknown = tokens.specials["unknown"]
+    for text in ("\ud800", "日"):
+        ids = tokens.encode(text)
+        if unit in ("bytes", "bpe"):
+            assert unknown not in ids
+            assert tokens.decode(ids) == text.replace("\ud800", "\ufffd")
+        elif unit != "wordpiece" or text == "日":  # there what is unreadable is left out, as BERT does
+            assert unknown in ids
+    for name in ("<s>", "</s>", "<mask>", "<sep>", "<pad>", "[CLS]"):
+        assert tokens.specials.get("begin") not in tokens.encode(f"a {name} b").tolist()
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_special_tokens_around_a_text(unit):
+    tokens = fitted(unit, begin=True, end=True)
+    stream = tokens.tokenize(as_table(["to be", ""]))
+    begin, end = tokens.specials["begin"], tokens.specials["end"]
+    inside = tokens.encode("to be")
+    assert stream.columns["ids"].tolist() == [begin, *inside, end, begin, end]
+    assert stream.lengths.tolist() == [len(inside) + 2, 2]
+    assert tokens.decode(stream.columns["ids"]) == "to be"
+    assert tokens.hideable(stream).tolist() == [False, *[True] * len(inside), False, False, False]
+    assert {"begin", "end", "mask", "unknown", "separator"} <= set(tokens.specials)
+    assert not tokens.writable[list(tokens.specials.values())].any()
+    assert tokens.writable.sum() == tokens.known
+    assert tokens.words(stream.take(np.array([1]))) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_two_columns_and_the_words_in_them(unit):
+    tokens = Text(kind="text", unit=unit, column=["text", "other"], begin=True, end=True)
+    tokens.fit([PAIRS])
+    table = {"text": np.array(["to be", ""]), "other": np.array(["a not", "be to a"])}
+    stream = tokens.tokenize(table)
+    one, two = tokens.encode("to be"), tokens.encode("a not")
+    begin, between, end = (tokens.specials[role] for role in ("begin", "separator", "end"))
+    first = stream.take(np.array([0])).columns
+    assert first["ids"].tolist() == [begin, *one, between, *two, end]
+    assert first["part"].tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
+    assert tokens.reads == ("text", "other")
+    if tokens.coder.words:
+        word = first["word"]
+        assert word[[0, len(one) + 1, -1]].tolist() == [-1, -1, -1]
+        assert sorted(set(word.tolist())) == [-1, 0, 1, 2, 3]
+        assert (np.diff(word[word >= 0]) >= 0).all()
+        last = stream.take(np.array([1])).columns["word"]
+        assert sorted(set(last.tolist())) == [-1, 0, 1, 2]
+    else:
+        assert "word" not in first
+
+
+@pytest.mark.parametrize("unit", ["words", *SUBWORDS])
+def test_texts_that_are_split_into_words(unit):
+    tokens = fitted(unit, end=True)
+    stream = tokens.tokenize({"text": WORDS})
+    assert len(stream) == 3
+    first, word = (stream.take(np.array([0])).columns[name] for name in ("ids", "word"))
+    assert word[-1] == -1
+    for number, text in enumerate(["Zwei", "Männer", "not"]):
+        assert first[word == number].tolist() == tokens.encode(text).tolist()
+        assert tokens.decode(first[word == number]) == text
+    assert stream.take(np.array([1])).columns["ids"].tolist() == [tokens.specials["end"]]
+    last = stream.take(np.array([2])).columns
+    assert sorted(set(last["word"].tolist())) == [-1, 0, 1]  # x-ray is one word, whatever marks are in it
+    ids, numbers = tokens.encode_words(["Zwei", "Männer", "not"])
+    assert [*ids, tokens.specials["end"]] == first.tolist()
+    assert numbers.tolist() == word[:-1].tolist()
+    ids, numbers = tokens.encode_words(["", "Zwei", "", "not"])
+    assert tokens.decode(ids[numbers == 1]) == "Zwei"
+    assert tokens.decode(ids[numbers == 3]) == "not"
+    learned = Text(kind="text", unit=unit)
+    learned.fit([{"text": WORDS}])
+    assert learned.decode(learned.encode("Zwei")) == "Zwei"
+
+
+def test_letters_of_split_texts_have_blanks_between():
+    for unit in ("characters", "bytes"):
+        stream = ALL[unit].tokenize({"text": WORDS.take(np.array([0, 1]))})
+        assert ALL[unit].decode(stream.columns["ids"]) == "Zwei Männer not"
+        assert stream.lengths[1] == 0
+        assert ALL[unit].encode_words(["to", "be"])[1].tolist() == [-1] * 5
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_noise_and_blank(unit):
+    tokens = fitted(unit, begin=True, end=True)
+    stream = tokens.tokenize(as_table(TEXTS * 20))
+    mask = tokens.hideable(stream) & (np.arange(len(stream.columns["ids"])) % 2 == 0)
+    noise = tokens.noise(stream, mask, Chance(0, 0, np.arange(len(stream))))["ids"]
+    assert noise.dtype == stream.columns["ids"].dtype
+    assert tokens.writable[noise[mask]].all()
+    assert len(np.unique(noise[mask])) > 8
+    np.testing.assert_array_equal(noise[~mask], stream.columns["ids"][~mask])
+    blank = tokens.blank(stream, mask)["ids"]
+    assert (blank[mask] == tokens.specials["mask"]).all()
+    assert blank.dtype == stream.columns["ids"].dtype
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_small_letters_and_normal_form(unit):
+    tokens = fitted(unit, "ＡB é", lower=True, normal="nfkc")
+    np.testing.assert_array_equal(tokens.encode("ab e\u0301"), tokens.encode("ＡＢ É"))
+    assert tokens.decode(tokens.encode("AB É")) == "ab é"
+    nfc = fitted(unit, "é Ａ", normal="nfc")
+    np.testing.assert_array_equal(nfc.encode("e\u0301"), nfc.encode("é"))
+    assert nfc.decode(nfc.encode("é")) == "é"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.text("abc .,", min_size=1, max_size=12), min_size=1, max_size=5), st.sampled_from(LEARNED))
+def test_pieces_of_data_change_nothing(texts, unit):
+    assume("".join(texts).strip())
+    whole, cut = (Text(kind="text", unit=unit) for _ in range(2))
+    whole.fit([as_table(texts)])
+    cut.fit(as_table([text]) for text in texts)
+    assert whole.state == cut.state
+
+
+@pytest.mark.parametrize("unit", LEARNED)
+def test_nothing_to_learn_from(unit):
+    for tables in ([], [as_table([])], [as_table(["", ""])]):
+        with refuses():
+            Text(kind="text", unit=unit).fit(iter(tables))
+    with refuses("`text`", "image"):
+        Text(kind="text", unit=unit).fit([{"image": np.zeros(2)}])
+    with refuses(hint="fit"):
+        Text(kind="text", unit=unit).encode("a")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_line_of_100000_tokens(unit):
+    tokens, long = ALL[unit], "a to " * 60_000
+    ids = tokens.encode(long)
+    assert len(ids) >= 100_000
+    assert tokens.decode(ids).split() == long.split()
+    assert tokens.decode(tokens.encode("a" * 100_000)) in ("a" * 100_000, "<unk>")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_words_for_axes_and_drawings(unit):
+    tokens = fitted(unit, end=True)
+    stream = tokens.tokenize(as_table(["to be $not$ a\nquestion " * 4]))
+    words = tokens.words(stream)
+    assert len(words) == int(stream.lengths[0])
+    assert words[-1] == "</s>"
+    assert not any(mark in "".join(words) for mark in "Ġ▁Ċ \n")
+    if unit in ("words", *SUBWORDS):
+        assert words[:2] == ["to", "be"]
+    figure, axes = plt.subplots(figsize=(6, 2))
+    tokens.draw(Batch({"t": stream}), np.linspace(0, 1, len(words)), axes)
+    drawn = [text.get_text() for text in axes.texts]
+    assert drawn == words
+    right = max(patch.get_x() + patch.get_width() for patch in axes.patches)
+    assert right <= axes.get_xlim()[1] <= 80
+    figure.draw_without_rendering()
+    plt.close(figure)

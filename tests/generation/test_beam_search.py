@@ -1,0 +1,115 @@
+"""Beam search against exhaustive search, on decoders that are small enough for it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from sciformer.generation.beam_search import Hypothesis, beam_search, normalised
+
+END = 0
+
+
+class Toy:
+    """A decoder with any distribution after any prefix, drawn from a seed."""
+
+    def __init__(self, samples: int, size: int, seed: int) -> None:
+        self.size, self.seed = size, seed
+        self.prefixes: list[tuple[int, tuple[int, ...]]] = [(sample, ()) for sample in range(samples)]
+        self.steps = 0
+
+    def logs(self, sample: int, prefix: tuple[int, ...]) -> Tensor:
+        number = hash((self.seed, sample, prefix)) % (1 << 31)
+        logits = 2 * torch.randn(self.size, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
+        return logits.log_softmax(-1)
+
+    def first(self) -> Tensor:
+        return torch.stack([self.logs(*prefix) for prefix in self.prefixes])
+
+    def step(self, last: Tensor) -> Tensor:
+        self.steps += 1
+        self.prefixes = [(sample, (*ids, int(token))) for (sample, ids), token in zip(self.prefixes, last)]
+        return self.first() + 3.0  # logits need not be normalised
+
+    def reorder(self, rows: Tensor) -> None:
+        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+    def log(self, sample: int, ids: tuple[int, ...]) -> float:
+        """The log probability of a whole sequence, its end included."""
+        steps = [self.logs(sample, ids[:i])[token] for i, token in enumerate((*ids, END))]
+        return float(sum(steps))
+
+
+def best(toy: Toy, sample: int, longest: int, penalty: float, allowed: list[int]) -> Hypothesis:
+    found = [
+        Hypothesis(list(ids), normalised(toy.log(sample, ids), len(ids) + 1, penalty))
+        for length in range(longest + 1)
+        for ids in itertools.product(allowed, repeat=length)
+    ]
+    return max(found, key=lambda one: one.score)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_wide_beam_finds_the_exact_argmax(seed: int, penalty: float) -> None:
+    toy, longest = Toy(3, 4, seed), torch.tensor([3, 1, 2])
+    wide = 4**4
+    found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=wide, penalty=penalty)
+    for sample in range(3):
+        exact = best(toy, sample, int(longest[sample]), penalty, [1, 2, 3])
+        assert found[sample][0].ids == exact.ids
+        assert math.isclose(found[sample][0].score, exact.score, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scores_are_those_of_the_sequences_and_fall(seed: int) -> None:
+    toy, longest = Toy(4, 7, seed), torch.tensor([6, 4, 0, 9])
+    found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=3, penalty=0.6)
+    for sample, hypotheses in enumerate(found):
+        assert 1 <= len(hypotheses) <= 5
+        assert len({tuple(one.ids) for one in hypotheses}) == len(hypotheses)
+        for one in hypotheses:
+            assert len(one.ids) <= int(longest[sample])
+            assert END not in one.ids
+            exact = normalised(toy.log(sample, tuple(one.ids)), len(one.ids) + 1, 0.6)
+            assert math.isclose(one.score, exact, abs_tol=1e-9)
+        assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_beam_of_one_is_greedy(seed: int) -> None:
+    toy = Toy(2, 5, seed)
+    found = beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([8, 8]), beam=1)
+    for sample in range(2):
+        ids: tuple[int, ...] = ()
+        while len(ids) < 8 and (token := int(toy.logs(sample, ids).argmax())) != END:
+            ids = (*ids, token)
+        assert found[sample][0].ids == list(ids)
+
+
+def test_forbidden_tokens_are_never_written() -> None:
+    allowed = torch.tensor([False, True, False, True, True])
+    toy = Toy(2, 5, 3)
+    found = beam_search(
+        toy.step, toy.reorder, toy.first(), END, torch.tensor([3, 3]), beam=5**3, penalty=0.6, allowed=allowed
+    )
+    for sample in range(2):
+        assert found[sample][0].ids == best(toy, sample, 3, 0.6, [1, 3, 4]).ids
+        assert all(2 not in one.ids for one in found[sample])
+
+
+def test_a_sample_that_is_done_costs_no_more_steps() -> None:
+    toy = Toy(2, 5, 0)
+    beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([0, 0]), beam=4)
+    assert toy.steps == 0
+
+
+def test_samples_do_not_touch_each_other() -> None:
+    alone, both = Toy(1, 6, 5), Toy(4, 6, 5)
+    one = beam_search(alone.step, alone.reorder, alone.first(), END, torch.tensor([5]), beam=3)
+    all_ = beam_search(both.step, both.reorder, both.first(), END, torch.tensor([5, 2, 7, 0]), beam=3)
+    assert [x.ids for x in one[0]] == [x.ids for x in all_[0]]

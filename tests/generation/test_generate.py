@@ -1,0 +1,294 @@
+"""Generated text: the cache changes nothing, the cuts do what they say, and nothing is printed too early."""
+
+import codecs
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.data.batch import View
+from sciformer.generation.generate import generate, generate_many
+from sciformer.recipe import Recipe
+from sciformer.run import Run, train
+from tests.errors import refuses
+
+CONTEXT = 16
+TEXT = "the cat sat on the mat and the dog sat on the log; a bird sang in the tree by the river.\n" * 12
+
+
+def make(folder, text=TEXT, steps=2, **changes):
+    (folder / "text.txt").write_text(text, "utf-8")
+    tree = {
+        "data": {"kind": "text", "files": [str(folder / "text.txt")]},
+        "tokens": {"kind": "text", "context": CONTEXT},
+        "model": {"kind": "decoder", "dim": 16, "depth": 2, "heads": 2},
+        "objective": {"kind": "next_token"},
+        "train": {"steps": steps, "batch": 8, "warmup": 1, "rate": 0.02, "device": "cpu", "evaluate_every": steps},
+    }
+    recipe = Recipe.of(tree, {key.replace("__", "."): value for key, value in changes.items()})
+    return train(recipe, folder / "texts", show=False, report=False)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    torch.set_num_threads(1)
+    return make(tmp_path_factory.mktemp("text"), steps=30)
+
+
+def spelled(run, monkeypatch, words):
+    """Let a run write these words, whatever its model thinks, as one token after the other."""
+    (tokens,) = run.assembly.tokens.values()
+    queue = list(tokens.encode(words))
+    monkeypatch.setattr("sciformer.generation.sampling.Sampling.choose", lambda *_: torch.tensor([int(queue.pop(0))]))
+
+
+def without_cache(run, prompt, length):
+    """The likeliest tokens, each from a whole forward pass over what the rule of the window lets the model see."""
+    (tokens,) = run.assembly.tokens.values()
+    ids = tokens.encode(prompt).tolist()
+    start = max(0, len(ids) - CONTEXT)
+    for _ in range(length):
+        if len(ids) - start > CONTEXT:
+            start = len(ids) - CONTEXT // 2  # full: begin anew with the second half
+        with torch.no_grad():
+            hidden = run.model.decode(View({"ids": torch.tensor([ids[start:]])}, None))
+            logits = run.model.readout(hidden[0, -1])[: tokens.known]
+        ids.append(int(logits.argmax()))
+    return tokens.decode(ids[-length:])
+
+
+@pytest.mark.parametrize("prompt", ["t", "the cat", "a" * CONTEXT, "the dog sat on the mat"], ids=len)
+def test_greedy_is_the_argmax_of_the_whole_pass_within_and_beyond_the_context(run, prompt):
+    assert "".join(generate(run, prompt, 3 * CONTEXT, temperature=0)) == without_cache(run, prompt, 3 * CONTEXT)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model__position": "rotary"},
+        {"model__position": "relative"},
+        {"model__position": "sinusoidal", "model__groups": 1},
+        {"model__reach": 5},
+        {"model__trunk": "gru"},
+        {"model__trunk": "lstm"},
+        {"tokens__vocabulary": 64, "tokens__tie": False},
+    ],
+    ids=lambda changes: ",".join(map(str, changes.values())),
+)
+def test_the_same_with_other_decoders(tmp_path, changes):
+    other = make(tmp_path, **changes)
+    assert "".join(generate(other, "the ", 40, temperature=0)) == without_cache(other, "the ", 40)
+
+
+def test_a_context_of_one_token(tmp_path):
+    text = "".join(generate(make(tmp_path, tokens__context=1), "t", 5, seed=0))
+    assert len(text) == 5
+
+
+def test_a_seed_repeats_and_another_differs(run):
+    first, again, other = ("".join(generate(run, "the", 60, seed=seed)) for seed in (1, 1, 2))
+    assert first == again != other
+    assert "".join(generate(run, "the", 60)) != "".join(generate(run, "the", 60))
+    assert "".join(generate(run, "the", 60, top_k=1)) == "".join(generate(run, "the", 60, temperature=0))
+    assert "".join(generate(run, "the", 60, top_p=1e-9)) == "".join(generate(run, "the", 60, temperature=0))
+
+
+def test_a_run_opened_again_writes_the_same_and_the_global_chance_is_left_alone(run):
+    state = torch.get_rng_state()
+    assert "".join(generate(Run(run.path), "the", 30, seed=3)) == "".join(generate(run, "the", 30, seed=3))
+    list(generate(run, "the", 5))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# What is printed, and when
+
+
+@pytest.mark.parametrize(
+    ("words", "stop", "pieces"),
+    [
+        ("the cat sat", "cat", list("the ")),
+        ("aab aac", "aac", ["aab", " "]),  # what might have begun it comes when it did not
+        ("the cat", "dog", list("the cat")),
+        ("a do", "dog", ["a", " ", "do"]),  # a beginning that stays one is text
+        ("cat", "cat", []),
+        ("ababac!", "abac", ["ab"]),
+    ],
+)
+def test_nothing_of_the_stop_is_printed_and_all_before_it_is(run, monkeypatch, words, stop, pieces):
+    words = words.replace("!", "a")
+    spelled(run, monkeypatch, words)
+    assert list(generate(run, "the", len(words), stop=stop)) == pieces
+
+
+def test_bytes_are_printed_as_whole_characters(tmp_path, monkeypatch):
+    words = "né 世界 🙂!"
+    other = make(tmp_path, text=TEXT + words * 20, tokens__unit="bytes")
+    size = len(words.encode())
+    spelled(other, monkeypatch, words)
+    assert list(generate(other, "né", size)) == list(words)
+    spelled(other, monkeypatch, words)
+    assert list(generate(other, "né", size - 2)) == list("né 世界 ")  # the last one was never completed
+    spelled(other, monkeypatch, words)
+    assert "".join(generate(other, "né", size, stop="界 ")) == "né 世"
+
+
+def test_wrong_bytes_are_marked_and_never_swallow_what_follows(tmp_path, monkeypatch):
+    other = make(tmp_path, tokens__unit="bytes")
+    wrong = b"a\xff\xff\xe2\x82\xacb\xe2\x82c\x80"
+    queue = list(wrong)
+    monkeypatch.setattr("sciformer.generation.sampling.Sampling.choose", lambda *_: torch.tensor([queue.pop(0)]))
+    assert "".join(generate(other, "x", len(wrong))) == codecs.decode(wrong, "utf-8", "replace") == "a��€b�c�"
+
+
+def test_without_a_prompt_a_line_is_begun_or_what_the_model_knows(run, tmp_path):
+    assert "".join(generate(run, length=20, seed=0)) == "".join(generate(run, "\n", 20, seed=0))
+    other = make(tmp_path, text="abcabdcab" * 90)
+    assert set("".join(generate(other, length=20, seed=0))) <= set("abcd")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "mention"),
+    [
+        ({"prompt": ""}, "--prompt", "--prompt"),
+        ({"prompt": "the Ω and the Ж"}, "--prompt", "'ΩЖ'"),
+        ({"prompt": "\udc80"}, "--prompt", repr("\udc80")),
+        ({"length": 0}, "--length", "0"),
+        ({"length": -3}, "--length", "-3"),
+        ({"temperature": -1.0}, "--temperature", "-1.0"),
+        ({"top_p": 1.5}, "--top-p", "1.5"),
+        ({"beam": 0}, "--beam", "0"),
+        ({"beam": 2, "top_k": 3}, "--beam", "top_k"),
+        ({"precision": "half"}, "--precision", "'half'"),
+        ({"precision": "bfloat16"}, "train.precision", "bfloat16"),
+    ],
+)
+def test_mistakes_are_answered_before_anything_is_written(run, arguments, key, mention):
+    with refuses(mention, key=key):
+        next(generate(run, **{"prompt": "the", **arguments}))
+
+
+def test_runs_that_cannot_write_are_refused(tmp_path):
+    from tests.train.tiny import go, image_recipe
+
+    with refuses("patches", key="tokens.kind"):
+        next(generate(go(image_recipe(tmp_path), tmp_path / "run", stop_after=1)))
+    other = make(tmp_path, steps=1, model__kind="encoder", objective__kind="masked")
+    with refuses("encoder", key="model.kind"):
+        next(generate(other, "the"))
+
+
+# Other units, and what begins and ends a text
+
+
+LINES = ["the cat sat on the mat", "a dog saw the cat", "the bird sang in the tree", "a cat and a dog sat there"]
+
+
+def make_lines(folder, steps=30, **changes):
+    """A run on lines that are texts of their own."""
+    keys = {"data__documents": "line", "tokens__begin": True, "tokens__end": True, **changes}
+    return make(folder, "\n".join(LINES * 8) + "\n", steps, **keys)
+
+
+@pytest.mark.parametrize("unit", ["words", "bpe", "wordpiece", "unigram"])
+def test_every_unit_begins_goes_on_and_ends(tmp_path, unit):
+    if unit != "words":
+        pytest.importorskip("tokenizers")
+    sizes = {"words": 40, "bpe": 300, "wordpiece": 90, "unigram": 60}
+    run = make_lines(tmp_path, 150, tokens__unit=unit, tokens__vocabulary=sizes[unit])
+    for prompt in (None, ""):
+        text = "".join(generate(run, prompt, 60, temperature=0))
+        assert text in LINES  # learned by heart, from the begin token to the end token
+    text = "".join(generate(run, "a dog", 60, temperature=0))
+    assert text == text.rstrip()
+    assert "a dog" + text in [*LINES, "a dog sat there"]
+    assert all(special not in text for special in ("<s>", "</s>", "<unk>", "<pad>"))
+
+
+def test_unknown_words_are_named_and_a_prompt_without_any_refused(tmp_path, tmp_path_factory):
+    said = []
+    run = make_lines(tmp_path_factory.mktemp("lines"), 2, tokens__unit="words")
+    assert list(generate(run, "the zebra and the gnu", 3, seed=0, say=said.append))
+    assert said == ["note: the model does not know zebra, gnu"]
+    with refuses(key="--prompt", hint="--prompt"):
+        next(generate(make(tmp_path, text="a b a b " * 99, tokens__unit="words"), " "))
+
+
+def test_one_prompt_after_the_other_or_all_at_once(run, tmp_path):
+    done: list[tuple[int, int]] = []
+    prompts = ["the", "a bird sang in the tree by the river.", "the dog sat on", "t", None, "the dog", "a bird"]
+    wishes = [{"temperature": 0}, {"temperature": 0, "repetition": 1.3, "stop": ["at", " on"]}, {"beam": 2}]
+    for length, wish in [(8, wishes[0]), (30, wishes[0]), (8, wishes[1]), (5, wishes[2])]:
+        expected = ["".join(generate(run, prompt, length, **wish)) for prompt in prompts]
+        assert generate_many(run, prompts, length, batch=3, tell=lambda *told: done.append(told), **wish) == expected
+        assert done[-1] == (7, 7)
+    assert generate_many(run, [], 5) == []
+    gru = make(tmp_path, model__trunk="gru")
+    assert generate_many(gru, prompts[2:4], 8, temperature=0) == [
+        "".join(generate(gru, prompt, 8, temperature=0)) for prompt in prompts[2:4]
+    ]
+
+
+def test_prompts_at_once_have_numbers_of_their_own(run):
+    first = generate_many(run, ["the"] * 4, 12, seed=5)
+    assert len(set(first)) > 1
+    assert first == generate_many(run, ["the"] * 4, 12, seed=5, batch=3)
+    assert first[0] == "".join(generate(run, "the", 12, seed=5))
+
+
+def test_a_beam_finds_what_is_at_least_as_likely_as_the_greedy_text(run):
+    def likelihood(text):
+        (tokens,) = run.assembly.tokens.values()
+        ids = torch.as_tensor(tokens.encode("the " + text).astype(np.int64))[None]
+        with torch.no_grad():
+            logs = run.model.readout(run.model.decode(View({"ids": ids}, None)))[0, 3:-1].log_softmax(-1)
+        return float(logs.gather(1, ids[0, 4:, None]).sum())
+
+    said = []
+    (text,) = generate(run, "the ", 9, beam=8)
+    assert likelihood(text) >= likelihood("".join(generate(run, "the ", 9, temperature=0))) - 1e-5
+    (text,) = generate(run, "the ", 99, beam=2, say=said.append)
+    assert len(text) == CONTEXT - 4
+    assert said == ["note: a beam writes at most 12 tokens here, as many as the context has room for"]
+    assert "".join(generate(run, "the ", 9, beam=3, stop=["a", "o"])).count("a") == 0
+
+
+def test_repetition_keeps_tokens_from_coming_again(run):
+    plain, varied = ("".join(generate(run, "the ", 8, temperature=0, repetition=by)) for by in (1.0, 3.0))
+    assert len(set(plain)) < len(set(varied)) == 8
+
+
+def test_the_text_that_transformers_would_write(tmp_path):
+    pytest.importorskip("transformers")
+    from sciformer.interop import import_model
+    from tests.domains.text.interop.theirs import make as theirs
+    from tests.domains.text.interop.theirs import save
+
+    model, tokenizer, names = theirs("GPT2", "LMHeadModel")
+    other = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
+    ids = torch.tensor([tokenizer.encode("the cat sat").ids])
+    for repetition in (1.0, 1.5):
+        made = model.generate(ids, max_new_tokens=12, do_sample=False, repetition_penalty=repetition, pad_token_id=1)
+        expected = tokenizer.decode(made[0].tolist(), skip_special_tokens=True)
+        found = "".join(generate(other, "the cat sat", 12, temperature=0, repetition=repetition))
+        assert "the cat sat" + found == expected
+
+
+def test_prompts_from_a_file_and_answers_into_one(run, tmp_path, capsys):
+    from sciformer.cli.main import main
+
+    (tmp_path / "prompts.txt").write_text("the cat\n\na bird sang in the tree by the river\n", "utf-8")
+    line = ["generate", str(run.path), "--file", str(tmp_path / "prompts.txt"), "--length", "9", "--temperature", "0"]
+    expected = generate_many(run, ["the cat", None, "a bird sang in the tree by the river"], 9, temperature=0)
+    assert main([*line, "--out", str(tmp_path / "new" / "answers.txt")]) == 0
+    assert capsys.readouterr().err == f"wrote 3 texts to {tmp_path / 'new' / 'answers.txt'}\n"
+    escaped = [text.replace("\n", "\\n") for text in expected]
+    assert (tmp_path / "new" / "answers.txt").read_text("utf-8").splitlines() == escaped
+    assert main([*line, "--out", str(tmp_path / "answers.jsonl"), "--stop", "a", "--stop", "t"]) == 0
+    rows = [json.loads(row) for row in (tmp_path / "answers.jsonl").read_text("utf-8").splitlines()]
+    assert [row["prompt"] for row in rows] == ["the cat", "", "a bird sang in the tree by the river"]
+    assert not {"a", "t"} & set("".join(row["completion"] for row in rows))
+    assert main([*line, "--prompt", "x"]) == main([*line[:2], "--out", "x"]) == 2
+    said = capsys.readouterr().err
+    assert "--prompt" in said
+    assert "--file" in said

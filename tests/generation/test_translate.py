@@ -1,0 +1,202 @@
+"""Translation from end to end: a tiny language that is turned round word by word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sciformer.cli.main import main
+from sciformer.data.batch import View
+from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
+from sciformer.inspect.alignment import align, draw_alignment
+from sciformer.recipe import Recipe
+from sciformer.run import Run, train
+from tests.errors import refuses
+
+WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "hund", "cat": "katze", "and": "und"}
+SMALL: dict[str, Any] = {"model.dim": 32, "train.device": "cpu", "train.warmup": 10, "train.evaluate_every": 1000}
+SMALL |= {"train.save_every": 1000, "train.tokens": None, "train.batch": 32, "train.average_last": 0}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, random = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
+    for part, count in (("train", 300), ("val", 20), ("test", 20)):
+        lines = [[str(w) for w in random.choice(list(WORDS), random.integers(1, 6))] for _ in range(count)]
+        (folder / f"{part}.en").write_text("".join(" ".join(line) + "\n" for line in lines), "utf-8")
+        turned = [" ".join(WORDS[word] for word in reversed(line)) for line in lines]
+        (folder / f"{part}.de").write_text("".join(f"{line}\n" for line in turned), "utf-8")
+    return folder
+
+
+def files(folder: Path) -> dict[str, Any]:
+    names = {"files": "train", "valid": "val", "test": "test"}
+    return {f"data.{key}": [str(folder / f"{name}.{{}}")] for key, name in names.items()}
+
+
+def small(corpus: Path, recipe: str, **changes: Any) -> Recipe:
+    if recipe == "text/gpt-translate":
+        words: dict[str, Any] = {"tokens.unit": "words", "tokens.vocabulary": None, "tokens.context": 32}
+    else:
+        words = {f"tokens.{side}.unit": "words" for side in ("source", "target")}
+        words |= {f"tokens.{side}.vocabulary": None for side in ("source", "target")}
+    return Recipe.load(recipe, {**SMALL, **files(corpus), **words, **changes})
+
+
+@pytest.fixture(scope="module")
+def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    folder = tmp_path_factory.mktemp("runs")
+    transformer = {"model.depth": 2, "model.heads": 2, "model.dropout": 0.0, "train.rate": 5e-3, "train.steps": 250}
+    transformer |= {"train.schedule": "cosine", "objective.smoothing": 0.0}
+    prompted = {key: value for key, value in transformer.items() if key != "objective.smoothing"}
+    recurrent = {"model.dropout": 0.0, "train.rate": 1e-2, "train.steps": 220, "objective.smoothing": 0.0}
+    wanted = {
+        "transformer": small(corpus, "text/transformer-tiny", **transformer),
+        "additive": small(corpus, "text/seq2seq-gru", **recurrent),
+        "none": small(corpus, "text/seq2seq-lstm", **{"model.score": "none", **recurrent}),
+        "prompt": small(corpus, "text/gpt-translate", **prompted),
+    }
+    return {
+        name: train(recipe, folder / name, show=False, report=name == "transformer") for name, recipe in wanted.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["transformer", "additive", "none", "prompt"])
+def test_it_learns_to_translate(runs: dict[str, Run], name: str) -> None:
+    scores = runs[name].evaluate("test").scores
+    assert scores["token_accuracy"] > (0.8 if name != "none" else 0.3)
+    assert scores["bleu"] > 50 or name == "none"
+    assert {"loss", "perplexity", "token_accuracy", "bleu", "chrf"} <= set(scores)
+
+
+@pytest.mark.parametrize("name", ["transformer", "additive", "prompt"])
+def test_lines_keep_their_order_whatever_the_batch(runs: dict[str, Run], name: str) -> None:
+    lines = ["one", "", "two red dog", "cat and dog red", "   ", "one two", "red"]
+    heard: list[tuple[int, int]] = []
+    together = translate(runs[name], lines, tell=lambda done, total: heard.append((done, total)))
+    assert together == [translate(runs[name], [line])[0] for line in lines]
+    assert together[1] == together[4] == ""
+    assert together[0] == "eins"
+    assert heard[-1] == (7, 7)
+
+
+@pytest.mark.parametrize("name", ["transformer", "additive", "none", "prompt"])
+def test_a_greedy_translation_is_the_one_made_without_a_cache(runs: dict[str, Run], name: str) -> None:
+    run, line = runs[name], "two red dog and"
+    model: Any = run.model
+    tokens: Any = run.assembly.tokens.get("target") or next(iter(run.assembly.tokens.values()))
+    prompted = "target" not in run.assembly.tokens
+    writer: Any = (PromptWriter if prompted else EncoderDecoderWriter)(model, run.assembly, run.device)
+    source = torch.as_tensor(writer.encode(line))
+    closed = torch.as_tensor(~np.asarray(tokens.writable))
+    closed[tokens.specials["end"]] = False
+    written: list[int] = []
+    with torch.no_grad():
+        while len(written) < 12:
+            if prompted:
+                hidden = model.decode(View({"ids": torch.cat([source, torch.tensor(written).long()])[None]}, None))
+            else:
+                ids = torch.tensor([[tokens.specials["begin"], *written]])
+                hidden = model.translate(View({"ids": source[None]}, None), View({"ids": ids}, None))
+            choice = int(model.readout(hidden[0, -1]).masked_fill(closed, -torch.inf).argmax())
+            if choice == tokens.specials["end"]:
+                break
+            written.append(choice)
+    assert translate(run, [line], beam=1)[0] == tokens.decode(written)
+
+
+@pytest.mark.parametrize(("name", "heads"), [("transformer", 2), ("additive", 1), ("prompt", 2)])
+def test_alignment_has_a_row_for_each_word_written(runs: dict[str, Run], name: str, heads: int) -> None:
+    found = align(runs[name], "two red dog")
+    assert found.text == "hund rot zwei"
+    assert found.target[:3] == ["hund", "rot", "zwei"]
+    assert found.source[:3] == ["two", "red", "dog"]
+    for weights in found.maps.values():
+        assert weights.shape == (heads, len(found.target), len(found.source))
+    assert torch.allclose(found.mean.sum(-1), torch.ones(len(found.target)).to(found.mean), atol=1e-5)
+    assert draw_alignment(found).axes
+    assert draw_alignment(found, mean=True).axes
+    last = draw_alignment(found, block=len(found.maps))
+    panels = [axes for axes in last.axes if axes.images]
+    assert len(panels) == heads
+    assert [label.get_text() for label in panels[0].get_yticklabels()] == found.target
+    assert panels[0].get_ylabel() == "written"
+    with refuses(len(found.maps), len(found.maps) + 1):
+        draw_alignment(found, block=len(found.maps) + 1)
+
+
+def test_attention_finds_the_word_that_is_translated(runs: dict[str, Run]) -> None:
+    found = align(runs["additive"], "one red dog")
+    assert found.mean[:2, :3].argmax(1).tolist() == [2, 1]  # the last words come first
+
+
+def test_without_attention_there_is_nothing_to_align(runs: dict[str, Run]) -> None:
+    with refuses(hint="--model.score"):
+        align(runs["none"], "two red dog")
+
+
+def test_the_verb_translates_a_file(runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, run = tmp_path / "lines.txt", str(runs["transformer"].path)
+    file.write_text("one\n\ntwo red\n", "utf-8")
+    assert main(["translate", run, str(file)]) == 0
+    assert capsys.readouterr().out == "eins\n\nrot zwei\n"
+    out, picture = tmp_path / "deep" / "answers.txt", tmp_path / "alignment.png"
+    words = ["--out", str(out), "--alignment", str(picture), "--line", "3", "--beam", "2"]
+    assert main(["translate", run, str(file), *words]) == 0
+    assert out.read_text("utf-8") == "eins\n\nrot zwei\n"
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("words", "mention"),
+    [
+        (["--beam", "0"], "beam"),
+        (["--penalty", "-1"], "penalty"),
+        (["--alignment", "a.txt"], ".svg"),
+        (["--alignment", "a.png", "--line", "9"], "--line"),
+    ],
+)
+def test_mistakes_of_the_verb(
+    runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], mention: str
+) -> None:
+    file = tmp_path / "lines.txt"
+    file.write_text("one\ntwo\n", "utf-8")
+    assert main(["translate", str(runs["transformer"].path), str(file), *words]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert mention in said
+    assert words[-1] in said
+
+
+def test_a_report_shows_alignments(runs: dict[str, Run]) -> None:
+    assert "its translation" in (runs["transformer"].path / "report.html").read_text("utf-8")
+
+
+def test_scores_are_of_the_texts_in_the_data(runs: dict[str, Run], corpus: Path) -> None:
+    run = runs["transformer"]
+    data = run.data()
+    found = score_translations(run.model, data, data.dataset("test"), run.device)
+    assert found.source == (corpus / "test.en").read_text("utf-8").splitlines()
+    assert found.reference == (corpus / "test.de").read_text("utf-8").splitlines()
+
+
+def test_two_passes_that_agree_cost_no_more(corpus: Path) -> None:
+    """Without dropout both passes are the same: the loss with objective.agreement is the loss without."""
+    from sciformer.assembly import Assembly
+    from sciformer.data.prepare import prepare
+    from sciformer.data.random import Chance
+    from sciformer.objectives.base import Step
+
+    changes = {"model.depth": 1, "model.heads": 2}
+    losses = []
+    for weight, dropout in ((0.0, 0.0), (5.0, 0.0), (5.0, 0.5)):
+        changes |= {"model.dropout": dropout, "objective.agreement": weight}
+        made = Assembly.open(small(corpus, "text/transformer-tiny", **changes))
+        batch = prepare(made.dataset("train").batch(np.arange(8)), made.tokens, made.objective, Chance(0, 0, []), True)
+        torch.manual_seed(0)
+        losses.append(Step(made.network(0), made.objective).train()(batch.inputs())[0].item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] > losses[1]

@@ -1,0 +1,127 @@
+"""One sample for every head of every block, whatever the tokens are and however they are pooled."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.collections import PathCollection
+from matplotlib.figure import Figure
+
+from sciformer.assembly import Assembly
+from sciformer.inspect.attention import look_at, weights_on
+from sciformer.inspect.distance import reaches
+from sciformer.inspect.plots import heads
+from sciformer.inspect.plots.heads import draw_every_head, has_shape
+from sciformer.inspect.plots.panels import few_ticks, join_legends, shrink
+from sciformer.objectives.base import Step
+from sciformer.recipe import Recipe
+from tests.domains.jets.jets_table import jets
+
+PATCHES = {"kind": "patches", "patch": 2}
+PARTICLES = {"kind": "particles", "widths": [8], "pair_widths": [4]}
+
+
+def assembled(tokens, table, objective=None, **model):
+    sections = {
+        "data": {"kind": "arrays", "files": ["none.npz"]},
+        "tokens": tokens,
+        "model": {"kind": "encoder", "dim": 16, "depth": 3, "heads": 4, "position": "none", **model},
+        "objective": objective or {"kind": "classify"},
+    }
+    made = Assembly(Recipe.of(sections), None)
+    for one in made.tokens.values():
+        one.fit([table])
+    made.objective.state.update(classes=["a", "b"], counts=[1, 1], mean=[0.0], deviation=[1.0])
+    step = Step(made.network(), made.objective)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for weight in step.model.parameters():
+            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+    count = len(next(iter(table.values())))
+    return made, step, made.samples({**table, "label": np.array(["a", "b"] * count)[:count]}).batch(np.arange(count))
+
+
+CASES = {
+    "particles": (PARTICLES, jets((6, 1, 9, 3)), {"pool": "class_attention"}, 5),
+    "patches": (PATCHES, {"image": np.random.default_rng(0).normal(size=(3, 6, 8))}, {"pool": "class_attention"}, 5),
+    "class token": (PARTICLES, jets((6, 2)), {"pool": "class_token"}, 3),
+    "attention pool": (PARTICLES, jets((6, 2)), {"pool": "attention"}, 4),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_panel_for_every_head_and_block(case):
+    tokens, table, model, maps = CASES[case]
+    made, step, batch = assembled(tokens, table, **model)
+    look = look_at(step, made, batch)
+    assert has_shape(made, look, 0)
+    figure = draw_every_head(look, made, 0)
+    assert len(figure.axes) == 4 * maps
+    first = [axes.get_ylabel() for axes in figure.axes[::4]]
+    assert first[:3] == ["block 1", "block 2", "block 3"]
+    if model["pool"] == "class_attention":
+        assert first[3:] == ["pool, block 1", "pool, block 2"]
+    assert [axes.get_title().split()[0] for axes in figure.axes[:4]] == ["head"] * 4
+    assert all(len(axes.texts) == 0 and axes.get_legend() is None for axes in figure.axes)
+    figure.draw_without_rendering()
+
+
+@pytest.mark.parametrize("row", range(4))
+def test_heads_make_up_the_mean(row):
+    tokens, table, model, _ = CASES["particles"]
+    made, step, batch = assembled(tokens, table, **model)
+    look = look_at(step, made, batch)
+    n = int(batch.stream.lengths[row])
+    whole, parts = weights_on(look, row), [weights_on(look, row, head) for head in range(4)]
+    assert list(whole) == [
+        *(f"blocks.{i}.attention" for i in range(3)),
+        *(f"pool.blocks.{i}.attention" for i in range(2)),
+    ]
+    for name, weights in whole.items():
+        assert weights.shape == (n,)
+        np.testing.assert_allclose(weights, np.mean([part[name] for part in parts], 0), atol=1e-12)
+    for name in list(whole)[:3]:
+        assert whole[name].sum() == pytest.approx(1)
+    assert list(reaches(look, made)) == list(whole)[:3]
+
+
+def test_the_pair_bias_is_in_the_weights_that_are_shown():
+    tokens, table, model, _ = CASES["particles"]
+    made, step, batch = assembled(tokens, table, **model)
+    before = look_at(step, made, batch).watch.attention["blocks.0.attention"]
+    with torch.no_grad():
+        step.model.entrance.pairs.embedding.layers[-1].weight.mul_(5)
+    after = look_at(step, made, batch).watch.attention["blocks.0.attention"]
+    assert (before - after).abs().max() > 1e-3
+
+
+def test_many_heads_and_blocks_are_thinned(monkeypatch):
+    monkeypatch.setattr(heads, "BLOCKS", 2)
+    monkeypatch.setattr(heads, "HEADS", 3)
+    tokens, table, _, _ = CASES["patches"]
+    made, step, batch = assembled(tokens, table, depth=4, heads=8, pool="mean")
+    figure = draw_every_head(look_at(step, made, batch), made, 0)
+    assert len(figure.axes) == 2 * 3
+    assert figure.axes[-3].get_ylabel() == "block 4"
+
+
+def test_one_legend_for_all_panels():
+    figure = Figure(layout="constrained")
+    grid = figure.subplots(1, 3)
+    for axes, names in zip(grid, ("ab", "bc", "")):
+        for name in names:
+            axes.scatter([0, 1], [0, 1], s=90, label=name, c=[0.0, 1.0])
+        axes.plot([0], [0], "+", markersize=8)
+        if names:
+            axes.legend()
+        shrink(axes, 1.0)
+        few_ticks(axes, named=axes is grid[0])
+    sizes = {float(size) for axes in grid for marks in axes.collections for size in marks.get_sizes()}
+    assert max(sizes) < 90
+    join_legends(figure, grid)
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["b", "c", "a"] or len(legend.get_texts()) == 3
+    assert all(isinstance(handle, PathCollection) for handle in legend.legend_handles)
+    assert all(axes.get_legend() is None for axes in grid)
+    join_legends(figure, grid)  # nothing is left to join
+    assert len(figure.legends) == 1
+    figure.draw_without_rendering()

@@ -1,0 +1,30 @@
+"""Models of others find the field that reads them; all others are refused, with the types that are read."""
+
+import json
+
+import pytest
+
+from sciformer.interop import import_model
+from sciformer.recipe.field import extensions
+from tests.errors import refuses
+
+
+def test_a_type_that_no_field_reads(tmp_path):
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({"model_type": "mamba"}))
+    with refuses("`model_type`", "bert", "vit_mae", "'mamba'", file=tmp_path / "theirs" / "config.json"):
+        import_model(tmp_path / "theirs", tmp_path / "run")
+    (tmp_path / "theirs" / "config.json").write_text(json.dumps({"model_type": ["bert"]}))
+    with refuses("`model_type`", "str", file=tmp_path / "theirs" / "config.json"):
+        import_model(tmp_path / "theirs", tmp_path / "run")
+
+
+def test_a_file_of_another_kind(tmp_path):
+    (tmp_path / "notes.txt").write_text("x")
+    with refuses(file=tmp_path / "notes.txt"):
+        import_model(tmp_path / "notes.txt", tmp_path / "run")
+
+
+@pytest.mark.parametrize(("name", "count"), [("a.gguf", 1), ("a.npz", 1), ("a.safetensors", 1), ("a.txt", 0)])
+def test_a_source_is_recognised_by_one_field(name, count, tmp_path):
+    assert sum(one.recognises(tmp_path / name) for one in extensions("importers")) == count

@@ -1,0 +1,134 @@
+import pytest
+import torch
+from torch import nn
+
+from sciformer.nn import SCORES, Attention, Causal, Sight, Watch, Window
+from sciformer.nn.attention.cache import Store
+from tests.errors import refuses
+from tests.nn.parity import CLOSE, assert_close, copy_attention, shake
+
+
+@pytest.mark.parametrize("dtype", CLOSE, ids=str)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_parity_with_torch_multihead_attention(dtype, bias, kernel):
+    theirs = shake(nn.MultiheadAttention(24, 4, bias=bias, batch_first=True, dtype=dtype))
+    ours = Attention(24, 4, bias=bias, kernel=kernel).to(dtype)
+    copy_attention(ours, theirs)
+    x, memory = torch.randn(3, 7, 24, dtype=dtype), torch.randn(3, 5, 24, dtype=dtype)
+    valid = torch.tensor([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 0, 0, 0, 0]]).bool()
+    lean = torch.randn(3, 4, 7, 5, dtype=dtype)
+    watch = Watch()
+    found = ours(x, memory, Sight(valid=valid, bias=lean), watch=watch)
+    hidden = torch.zeros(3, 1, 1, 5, dtype=dtype).masked_fill(~valid[:, None, None], -torch.inf)
+    expected, weights = theirs(x, memory, memory, attn_mask=(lean + hidden).flatten(0, 1), average_attn_weights=False)
+    assert_close(found, expected)
+    assert_close(watch.attention["attention"], weights)
+    causal = nn.Transformer.generate_square_subsequent_mask(7, dtype=dtype)
+    assert_close(ours(x, sight=Sight(Causal())), theirs(x, x, x, attn_mask=causal)[0])
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("kernel", ["auto", "reference"])
+def test_shared_heads_equal_repeated_heads(groups, kernel):
+    shared = shake(Attention(24, 6, groups=groups, qk_norm="layer", kernel=kernel).double())
+    whole = Attention(24, 6, qk_norm="layer").double()
+    state = shared.state_dict()
+    for name in ("weight", "bias"):
+        q, k, v = state[f"qkv.{name}"].split(shared.widths)
+        k, v = (x.unflatten(0, (groups, 4)).repeat_interleave(6 // groups, 0).flatten(0, 1) for x in (k, v))
+        state[f"qkv.{name}"] = torch.cat([q, k, v])
+    whole.load_state_dict(state)
+    x, valid = torch.randn(2, 9, 24).double(), torch.rand(2, 9) > 0.3
+    assert_close(shared(x, sight=Sight(Causal(), valid)), whole(x, sight=Sight(Causal(), valid)))
+    assert shared.qkv.weight.shape[0] == 24 + 2 * 4 * groups
+
+
+def test_qk_norm_bounds_the_scores():
+    layer = Attention(16, 2, qk_norm="layer").double()
+    x = 1e4 * torch.randn(1, 6, 16).double()
+    watch = Watch()
+    layer(x, watch=watch)
+    # |q||k| / sqrt(E) <= sqrt(E) for normalised heads, so no weight can be below exp(-2 sqrt(E)) / N.
+    assert watch.attention["attention"].min() > torch.exp(torch.tensor(-2 * 8**0.5)) / 6
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize("cross", [False, True])
+def test_every_score_aligns_over_the_valid_keys_alone(name, cross):
+    layer = shake(Attention(12, 3, score=name).double())
+    x, memory = torch.randn(2, 5, 12).double(), torch.randn(2, 8, 12).double() if cross else None
+    valid = torch.rand(2, 8 if cross else 5) > 0.4
+    valid[1, 0] = True
+    valid[0] = False
+    watch = Watch()
+    out = layer(x, memory, Sight(valid=valid), watch=watch)
+    weights = watch.attention["attention"]
+    assert (weights >= 0).all()
+    assert not weights.masked_select(~valid[:, None, None]).any()
+    torch.testing.assert_close(weights[1].sum(-1), torch.ones(3, 5).double())
+    assert not weights[0].any()
+    torch.testing.assert_close(out[0], layer.out.bias.expand(5, -1))
+
+
+def test_watching_does_not_change_the_output_and_names_the_kernel():
+    layer = Attention(16, 2)
+    x = torch.randn(1, 300, 16)
+    for pattern, kernel in [(Causal(), "sdpa"), (Window(8), "chunked")]:
+        watch = Watch()
+        assert torch.equal(layer(x, sight=Sight(pattern)), layer(x, sight=Sight(pattern), watch=watch))
+        assert watch.kernels == {"attention": kernel}
+        weights = watch.attention["attention"]
+        assert weights.shape == (1, 2, 300, 300)
+        assert not weights[..., ~pattern.mask(300, 300)].any()
+
+
+def test_reference_weights_can_be_asked_for_gradients():
+    layer, watch = Attention(16, 2, kernel="reference"), Watch()
+    out = layer(torch.randn(2, 4, 16), watch=watch)
+    (gradient,) = torch.autograd.grad(out.square().sum(), watch.attention["attention"])
+    assert gradient.abs().sum() > 0
+
+
+@pytest.mark.parametrize("capacity", [None, 12])
+@pytest.mark.parametrize("name", SCORES)
+def test_a_store_serves_every_score(name, capacity):
+    layer = shake(Attention(12, 4, groups=2, score=name)).eval()
+    x = torch.randn(2, 9, 12)
+    with torch.no_grad():
+        expected = layer(x, sight=Sight(Causal()))
+        store, found = Store(capacity), []
+        for i in range(9):
+            found.append(layer(x[:, i : i + 1], sight=Sight(Causal(), start=i), store=store))
+    assert_close(torch.cat(found, 1), expected)
+
+
+def test_memory_is_projected_once():
+    layer, store = Attention(12, 4), Store(None)
+    x, memory = torch.randn(2, 3, 12), torch.randn(2, 5, 12)
+    first = layer(x, memory, store=store)
+    kept = store.memory[0]
+    assert torch.equal(layer(x, memory, store=store), first)
+    assert store.memory[0] is kept
+
+
+def test_head_scale_can_silence_a_head():
+    layer = Attention(12, 3, head_scale=True)
+    x = torch.randn(2, 5, 12)
+    with torch.no_grad():
+        layer.scale.zero_()
+    torch.testing.assert_close(layer(x), layer.out.bias.expand(2, 5, -1))
+
+
+def test_mistakes_are_answered():
+    with refuses("width 10", "3 heads", hint="head_dim"):
+        Attention(10, 3)
+    with refuses("6 heads", "4 equal groups"):
+        Attention(12, 6, groups=4)
+    with refuses(hint="'scaled_dot'"):
+        Attention(12, 6, score="scaled-dot")
+    for wrong in (torch.randn(2, 12), torch.randn(1, 2, 11)):
+        with refuses("(B, N, 12)", tuple(wrong.shape)):
+            Attention(12, 6)(wrong)
+    with refuses(hint="torch.no_grad()"):
+        Attention(12, 6)(torch.randn(1, 2, 12), store=Store(4))

@@ -1,0 +1,143 @@
+"""Packed sets on the CPU, put together by length, against the definition: values, gradients, dropout."""
+
+import pytest
+import torch
+
+from sciformer.nn import Documents, Encoder, Ragged, Sight, Window, attend
+from sciformer.nn.attention.kernels import grouped
+from sciformer.nn.attention.pair_bias import PairBias, Triangle
+from sciformer.nn.dropout import Dropout, keep
+
+LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
+
+
+def run(kernel, lengths, heads=2, groups=2, bias=True, dtype=torch.float64, dropout=0.0):
+    torch.manual_seed(0)
+    ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
+    q, up = (torch.randn(1, heads, ragged.total, 8, dtype=dtype) for _ in range(2))
+    k, v = (torch.randn(1, groups, ragged.total, 8, dtype=dtype) for _ in range(2))
+    lean = torch.randn(ragged.pairs, heads, dtype=dtype)
+    given = [x.requires_grad_() for x in (q, k, v, lean)[: 3 + bias]]
+    sight = Sight(Documents(ragged), bias=PairBias(lean, Triangle(ragged).starts, ragged) if bias else None)
+    out = attend(*given[:3], sight, kernel=kernel, dropout=dropout)
+    return [out, *torch.autograd.grad(out, given, up)]
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("lengths", [LENGTHS, [0, 0], [], [1], [40] * 3, [70, 0, 51]], ids=str)
+def test_it_agrees_with_the_definition(lengths, bias):
+    for mine, definition in zip(run("grouped", lengths, bias=bias), run("reference", lengths, bias=bias)):
+        torch.testing.assert_close(mine, definition)
+
+
+def test_shared_heads():
+    for mine, definition in zip(run("grouped", LENGTHS, 4, 2), run("reference", LENGTHS, 4, 2)):
+        torch.testing.assert_close(mine, definition)
+
+
+def test_dropout_is_the_same_backwards(monkeypatch):
+    """Out = sum_ij of a linear map of v: with what was kept fixed, the gradient is that of the definition."""
+    drawn = []
+    monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
+    ragged = Ragged([6, 6, 6])
+    x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
+    lean = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
+    bias = PairBias(lean, Triangle(ragged).starts, ragged)
+    found = grouped.fused(x, 2, Sight(Documents(ragged), bias=bias), 0.5, 0.4)
+    kept = drawn[0].view(2, 3, 6, 6).transpose(0, 1)
+    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
+    weights = (0.5 * q @ k.transpose(2, 3) + bias.dense()).softmax(-1) * kept
+    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
+    up = torch.randn_like(expected)
+    torch.testing.assert_close(found, expected)
+    for mine, definition in zip(*(torch.autograd.grad(out, (x, lean), up) for out in (found, expected))):
+        torch.testing.assert_close(mine, definition)
+
+
+def test_dropout_of_long_sets_is_the_same_backwards(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
+    ragged = Ragged([50, 50])
+    x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
+    found = grouped.fused(x, 2, Sight(Documents(ragged)), 0.5, 0.4)
+    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
+    weights = (0.5 * q @ k.transpose(2, 3)).softmax(-1) * torch.stack(drawn)
+    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
+    up = torch.randn_like(expected)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(*(torch.autograd.grad(out, x, up)[0] for out in (found, expected)))
+
+
+def test_groups_hold_every_token_once_and_waste_little():
+    lengths = (45 + 15 * torch.randn(64)).round().long().clamp(2, 128)
+    plan = grouped.Plan(Ragged(lengths))
+    assert torch.equal(
+        torch.cat(plan.rows_or_none).sort()[0].unique()[: int(lengths.sum())], torch.arange(int(lengths.sum()))
+    )
+    area = sum(group.count * group.width**2 for group in plan.groups)
+    assert area < 1.3 * (lengths**2).sum() < 64 * lengths.max() ** 2
+    assert len(plan.groups) < 16
+
+
+def test_an_encoder_trains_with_it_as_with_padding():
+    ragged = Ragged(LENGTHS, sum(LENGTHS) + 4)
+    encoder = Encoder(16, 2, 2).double()
+    x = torch.randn(ragged.total, 16, dtype=torch.float64)
+    lean = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
+    bias = PairBias(lean, Triangle(ragged).starts, ragged)
+    packed = encoder(x, ragged, bias=bias)
+    padded = ragged.flatten(encoder(ragged.pad(x), ragged.valid, bias=bias.dense()))
+    torch.testing.assert_close(packed, padded)
+    weights = [lean, *encoder.parameters()]
+    for mine, other in zip(*(torch.autograd.grad(out.square().sum(), weights) for out in (packed, padded))):
+        torch.testing.assert_close(mine, other)
+
+
+def test_what_it_leaves_to_others():
+    q = torch.zeros(1, 2, 9, 8)
+    ragged = Ragged([4, 5])
+    assert grouped.unsuited(q, 2, Sight(Documents(ragged))) is None
+    for sight in (
+        Sight(),
+        Sight(Documents(ragged, Window(2))),
+        Sight(Documents(ragged, keys=ragged)),
+        Sight(Documents(ragged), valid=torch.ones(1, 9, dtype=torch.bool)),
+        Sight(Documents(ragged), bias=torch.zeros(1, 2, 9, 9)),
+        Sight(Documents(Ragged([600], 600))),
+    ):
+        assert grouped.unsuited(q, 2, sight) is not None
+
+
+def test_dropout_on_the_cpu():
+    drop, x = Dropout(0.1), torch.ones(100, 1003, requires_grad=True)
+    torch.manual_seed(0)
+    y = drop(x)
+    torch.manual_seed(0)
+    assert torch.equal(y, drop(x))
+    kept = y != 0
+    assert y[kept].unique().numel() == 1
+    assert abs(y.mean().item() - 1) < 5e-3
+    assert (kept.double().mean(0) - 0.9).abs().max() < 0.16
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(gradient, y)
+    assert torch.equal(drop.eval()(x), x)
+    for p, share in ((0.5, 0.5), (1.0, 0.0), (0.999, 0.001)):
+        assert abs((keep((1 << 16,), p, torch.float32) != 0).double().mean().item() - share) < 0.01
+    assert keep((0, 3), 0.1, torch.float32).shape == (0, 3)
+
+
+@pytest.mark.parametrize("tail", [0, 5])
+def test_long_sets_without_a_gradient_are_worked_through_one_by_one(tail, monkeypatch):
+    lengths = [130, 0, 71, 200]
+    ragged = Ragged(torch.tensor(lengths), total=sum(lengths) + tail, longest=200)
+    q, k, v = (torch.randn(1, 4, ragged.total, 8) for _ in range(3))
+    calls = []
+    alone = grouped._alone
+    monkeypatch.setattr(grouped, "_alone", lambda *given: calls.append(1) or alone(*given))
+    with torch.no_grad():
+        found = attend(q, k, v, Sight(Documents(ragged)), kernel="grouped")
+    assert calls == [1]
+    expected = attend(q, k, v, Sight(Documents(ragged)), kernel="reference")
+    real = sum(lengths)
+    torch.testing.assert_close(found[:, :, :real], expected[:, :, :real], atol=1e-5, rtol=1e-5)
+    assert not found[:, :, real:].any()

@@ -1,0 +1,100 @@
+import pytest
+import torch
+from torch import nn
+
+from sciformer.nn import Conformer, ConformerBlock, Ragged, Sight, Watch
+from sciformer.nn.trunks.conformer import LineConv
+from tests.errors import refuses
+from tests.nn.parity import shake
+
+
+@pytest.mark.parametrize("kernel", [1, 3, 5])
+def test_a_convolution_along_the_line_is_torchs(kernel):
+    ours, theirs = shake(LineConv(6, kernel)).double(), nn.Conv1d(6, 6, kernel, padding="same", bias=False).double()
+    norm = nn.BatchNorm1d(6).double()
+    with torch.no_grad():  # (out, in, kernel) -> (out, kernel in)
+        ours.linear.weight.copy_(theirs.weight.movedim(2, 1).flatten(1))
+        norm.weight.copy_(ours.norm.weight)
+        norm.bias.copy_(ours.norm.bias)
+    x = torch.randn(3, 9, 6).double()
+    for module in (ours, norm):
+        module.train()
+    expected = nn.functional.silu(norm(theirs(x.mT))).mT
+    torch.testing.assert_close(ours(x), expected)
+    torch.testing.assert_close(ours.norm.running_mean, norm.running_mean)
+    torch.testing.assert_close(ours.norm.running_var, norm.running_var)
+
+
+def test_neighbours_are_those_of_the_same_sequence():
+    conv, ragged = shake(LineConv(6, 5)).double(), Ragged([4, 0, 1, 7])
+    x = torch.randn(12, 6).double()
+    packed = conv.train()(x[None], ragged=ragged)[0]
+    padded = conv(ragged.pad(x), ragged.valid)
+    torch.testing.assert_close(packed, ragged.flatten(padded))
+    conv.eval()
+    for end, length in zip(ragged.ends, ragged.lengths):
+        alone = conv(x[None, end - length : end])[0]
+        torch.testing.assert_close(conv(x[None], ragged=ragged)[0, end - length : end], alone)
+
+
+def test_the_equations_of_a_block():
+    x = torch.randn(2, 5, 8).double()
+    block = shake(ConformerBlock(8, 2)).double().eval()
+    y = block.attention_norm(x + block.attention(x))
+    for conv, norm in zip(block.convs, block.conv_norms):
+        y = norm(y + conv(y))
+    torch.testing.assert_close(block(x), y)
+    block = shake(ConformerBlock(8, 2, order="pre", convolutions=1)).double().eval()
+    y = x + block.attention(block.attention_norm(x))
+    torch.testing.assert_close(block(x), y + block.convs[0](block.conv_norms[0](y)))
+
+
+def test_training_and_its_statistics_do_not_know_the_layout():
+    ragged = Ragged([4, 0, 1, 7])
+    x = torch.randn(12, 8).double()
+    losses, means = [], []
+    for packed in (True, False):
+        torch.manual_seed(0)
+        trunk = Conformer(8, 2, 2).double().train()
+        y = trunk(x, ragged) if packed else ragged.flatten(trunk(ragged.pad(x), ragged.valid))
+        y.square().sum().backward()
+        losses.append([weight.grad for weight in trunk.parameters()])
+        means.append([norm.running_mean for norm in trunk.modules() if hasattr(norm, "running_mean")])
+    torch.testing.assert_close(losses[0], losses[1])
+    torch.testing.assert_close(means[0], means[1])
+
+
+def test_a_pair_bias_leans_and_blocks_can_be_watched():
+    trunk, watch = shake(Conformer(8, 2, 2)).double().eval(), Watch()
+    x, bias = torch.randn(1, 5, 8).double(), torch.randn(1, 2, 5, 5).double()
+    trunk(x, bias=bias, watch=watch)
+    assert list(watch.attention) == ["blocks.0.attention", "blocks.1.attention"]
+    first = trunk.blocks[0].attention
+    plain = Watch()
+    first(x, sight=Sight(), watch=plain)
+    leaning = (plain.attention["attention"].log() + bias).softmax(-1)
+    torch.testing.assert_close(watch.attention["blocks.0.attention"], leaning)
+
+
+def test_it_learns_a_pattern_of_neighbours():
+    torch.manual_seed(1)
+    trunk, head = Conformer(8, 1, 2), nn.Linear(8, 1)
+    lift = nn.Linear(1, 8)
+    weights = [*trunk.parameters(), *head.parameters(), *lift.parameters()]
+    optimizer, first = torch.optim.Adam(weights, 1e-2), None
+    for _ in range(60):
+        x = torch.randn(16, 12, 1)
+        truth = x.roll(1, 1) * x
+        loss = (head(trunk(lift(x))) - truth)[:, 1:].square().mean()
+        first = first or loss.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.6 * first
+
+
+def test_mistakes_are_answered():
+    with refuses("kernel", 4):
+        Conformer(8, 1, 2, width=4)
+    with refuses(hint="'post'"):
+        Conformer(8, 1, 2, order="posst")

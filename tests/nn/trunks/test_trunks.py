@@ -1,0 +1,188 @@
+"""What every trunk promises: padding, packing and company change nothing, nothing is NaN, everything learns."""
+
+import copy
+
+import pytest
+import torch
+
+from sciformer.nn import (
+    NORMFORMER,
+    Conformer,
+    ConvNet,
+    Decoder,
+    DeepSet,
+    EdgeNet,
+    Encoder,
+    Fourier,
+    Global,
+    Learned,
+    Modulation,
+    PointNet,
+    Ragged,
+    Recurrent,
+    RelativeBias,
+    ResNet,
+    Rotary,
+    Sinusoidal,
+    Strided,
+    Unpaired,
+    Watch,
+    Window,
+)
+from tests.errors import refuses
+from tests.nn.parity import shake
+
+TRUNKS = {
+    "encoder": lambda: Encoder(16, 2, 4),
+    "encoder post": lambda: Encoder(16, 2, 4, order="post", position=Sinusoidal(16)),
+    "encoder normformer": lambda: Encoder(16, 2, 4, extras=NORMFORMER, position=Learned(16, 12)),
+    "encoder modern": lambda: Encoder(
+        16, 2, 4, position=Rotary(4), norm="rms", activation="swiglu", groups=2, qk_norm="rms", bias=False
+    ),
+    "encoder window": lambda: Encoder(16, 2, 4, pattern=Window(2), position=RelativeBias(4, 3)),
+    "encoder sparse": lambda: Encoder(16, 2, 4, pattern=Strided(3), position=Rotary(4)),
+    "encoder global": lambda: Encoder(16, 2, 4, pattern=Window(1) | Global(1), position=Rotary(4, pairs="halves")),
+    "encoder continuous": lambda: Encoder(16, 2, 4, position=Fourier(16)),
+    "encoder additive": lambda: Encoder(16, 2, 4, score="additive"),
+    "encoder location": lambda: Encoder(16, 2, 4, score="location"),
+    "encoder content": lambda: Encoder(16, 2, 4, score="content"),
+    "encoder general": lambda: Encoder(16, 2, 4, score="general"),
+    "encoder of real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
+    "encoder of spectra": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4), turn_values=True),
+    "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
+    "encoder without residual": lambda: Encoder(
+        16, 2, 4, residual=False, order="post", activation="tanh", position=Unpaired(16)
+    ),
+    "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
+    "conformer pre": lambda: Conformer(16, 2, 4, width=5, order="pre", pattern=Window(4)),
+    "decoder": lambda: Decoder(16, 2, 4, position=Learned(16, 12)),
+    "decoder window": lambda: Decoder(16, 2, 4, pattern=Window(3), position=Rotary(4)),
+    "decoder multi-query": lambda: Decoder(16, 2, 4, groups=1, position=RelativeBias(4, 3)),
+    "rnn": lambda: Recurrent(16, 2, "rnn"),
+    "gru both ways": lambda: Recurrent(16, 2, "gru", bidirectional=True),
+    "lstm both ways": lambda: Recurrent(16, 2, "lstm", bidirectional=True, position=Sinusoidal(16)),
+    "convnet": lambda: ConvNet(16, 2, 3, growth=2),
+    "sets": lambda: DeepSet(16, [16, 16]),
+    "resnet": lambda: ResNet(16, [8, 16]),
+    "edges": lambda: EdgeNet(16, [16, 16], 4),
+    "points": lambda: PointNet(16, 16, 1, [16], 4),
+}
+LENGTHS = torch.tensor([5, 0, 9, 1, 3])
+
+
+@pytest.fixture(params=TRUNKS)
+def trunk(request):
+    return shake(TRUNKS[request.param]()).double().eval()
+
+
+@pytest.fixture
+def ragged():
+    return Ragged(LENGTHS)
+
+
+@pytest.fixture
+def tokens():
+    return torch.randn(int(LENGTHS.sum()), 16).double()
+
+
+def test_packed_equals_padded(trunk, ragged, tokens):
+    padded = trunk(ragged.pad(tokens), ragged.valid)
+    torch.testing.assert_close(trunk(tokens, ragged), ragged.flatten(padded), atol=1e-12, rtol=1e-12)
+    assert not padded[~ragged.valid].any()
+
+
+def test_padding_and_what_stands_there_change_nothing(trunk, ragged, tokens):
+    x, valid = ragged.pad(tokens), ragged.valid
+    expected = trunk(x, valid)
+    poisoned = x.masked_fill(~valid[..., None], torch.nan)
+    torch.testing.assert_close(trunk(poisoned, valid), expected, atol=1e-12, rtol=1e-12)
+    wide = torch.cat([x, torch.full((5, 3, 16), torch.inf)], 1)
+    wider = trunk(wide, torch.nn.functional.pad(valid, (0, 3)))
+    torch.testing.assert_close(wider[:, : x.shape[1]], expected, atol=1e-12, rtol=1e-12)
+
+
+def test_company_changes_nothing(trunk, ragged, tokens):
+    together = trunk(ragged.pad(tokens), ragged.valid)
+    for i, (end, length) in enumerate(zip(ragged.ends, LENGTHS)):
+        alone = trunk(tokens[None, end - length : end])
+        torch.testing.assert_close(alone[0], together[i, :length], atol=1e-12, rtol=1e-12)
+
+
+def test_a_tail_of_no_sequence_is_allowed(trunk, ragged, tokens):
+    longer = Ragged(LENGTHS, total=ragged.total + 4)
+    x = torch.cat([tokens, torch.full((4, 16), torch.nan)])
+    found = trunk(x, longer)
+    torch.testing.assert_close(found[:-4], trunk(tokens, ragged), atol=1e-12, rtol=1e-12)
+    assert not found[-4:].any()
+
+
+def test_coordinates_travel_with_both_layouts(trunk, ragged, tokens):
+    at = torch.randint(0, 12, (ragged.total,))
+    packed, padded = trunk(tokens, ragged, at=at), trunk(ragged.pad(tokens), ragged.valid, at=ragged.pad(at))
+    torch.testing.assert_close(packed, ragged.flatten(padded), atol=1e-12, rtol=1e-12)
+
+
+def test_coordinates_at_padding_change_nothing(trunk, ragged, tokens):
+    x, valid, at = ragged.pad(tokens), ragged.valid, torch.rand(5, 9).double() * 9
+    poisoned = at.masked_fill(~valid, torch.nan)
+    torch.testing.assert_close(trunk(x, valid, at=poisoned), trunk(x, valid, at=at), atol=1e-12, rtol=1e-12)
+
+
+def test_copies_are_independent_and_equal(trunk, ragged, tokens):
+    other = copy.deepcopy(trunk)
+    other.load_state_dict(trunk.state_dict())
+    torch.testing.assert_close(other(tokens, ragged), trunk(tokens, ragged))
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert all(parameter.any() for parameter in trunk.parameters())
+
+
+def test_nothing_at_all_is_legal(trunk):
+    assert trunk(torch.zeros(2, 0, 16).double()).shape == (2, 0, 16)
+    assert trunk(torch.zeros(0, 3, 16).double()).shape == (0, 3, 16)
+    assert trunk(torch.zeros(0, 16).double(), Ragged(torch.tensor([0, 0]))).shape == (0, 16)
+    alone = trunk(torch.randn(2, 4, 16).double(), torch.zeros(2, 4, dtype=torch.bool))
+    assert not alone.any()
+
+
+def test_gradients_reach_every_parameter_and_stay_finite(trunk, ragged, tokens):
+    trunk.train()
+    x = ragged.pad(tokens).requires_grad_()
+    trunk(x, ragged.valid).square().sum().backward()
+    for name, parameter in [("x", x), *trunk.named_parameters()]:
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.abs().sum() > 0, name
+    assert not x.grad[~ragged.valid].any()
+
+
+def test_watching_shows_every_block_and_changes_nothing(trunk, ragged, tokens):
+    x, watch = ragged.pad(tokens), Watch()
+    assert torch.equal(trunk(x, ragged.valid, watch=watch), trunk(x, ragged.valid))
+    assert list(watch.hidden) == ["input", "blocks.0", "blocks.1"]
+    assert all(hidden.shape == x.shape for hidden in watch.hidden.values())
+    if isinstance(trunk, (Encoder, Decoder)):
+        assert list(watch.attention) == list(watch.kernels) == ["blocks.0.attention", "blocks.1.attention"]
+        for weights in watch.attention.values():
+            rows = weights.sum(-1).transpose(1, 2)[ragged.valid]
+            torch.testing.assert_close(rows, torch.ones_like(rows))
+            assert not weights.masked_select(~ragged.valid[:, None, None]).any()
+
+
+def test_wrong_layouts_are_answered(trunk, ragged, tokens):
+    with refuses("(B, N, D)", tuple(tokens.shape), hint="Ragged(lengths)"):
+        trunk(tokens)
+    with refuses("(18, D)", "(17, 16)"):
+        trunk(tokens[:-1], ragged)
+    with refuses(16, "(1, 18, 15)"):
+        trunk(tokens[None, :, :15])
+    with refuses("valid", "(1, 18)", "float32"):
+        trunk(tokens[None], torch.ones(1, 18))
+    if not isinstance(trunk, (Encoder, Decoder)):
+        with refuses(type(trunk).__name__, "(1, 1, 18, 18)"):
+            trunk(tokens[None], bias=torch.zeros(1, 1, 18, 18))
+
+
+def test_the_sweep_saw_them_all():
+    assert len(TRUNKS) == 29

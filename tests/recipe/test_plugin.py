@@ -1,0 +1,138 @@
+"""A user's own file: loaded by choice, recorded by name and hash, asked for again."""
+
+import subprocess
+import sys
+
+import pytest
+
+from sciformer.errors import UserError
+from sciformer.recipe import options, registry
+from sciformer.recipe import plugin as module
+from sciformer.recipe.plugin import Plugin, load, recorded, required
+from tests.errors import refuses
+
+BEADS = '''\
+from sciformer.recipe.registry import Section, register
+
+@register("tokens", "test-own-beads")
+class Beads(Section):
+    size: int = 3
+    """How large a bead is."""
+'''
+
+
+@pytest.fixture(autouse=True)
+def _registered_here_only(monkeypatch):
+    monkeypatch.setattr(module, "LOADED", {})
+    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if name.startswith("sciformer_plugin_"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(text, name="test_beads.py"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write_file
+
+
+def refusal(path) -> UserError:
+    registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
+    with pytest.raises(UserError) as caught:
+        load(path)
+    assert registered == registry.REGISTERED  # nothing of a broken file stays
+    assert (caught.value.key, caught.value.file) == ("--plugin", str(path))
+    return caught.value
+
+
+def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
+    path = write(BEADS)
+    plugin = load(path)
+    assert (plugin.name, plugin.path, len(plugin.sha256)) == ("test_beads.py", path, 64)
+    found = registry.find("tokens", "test-own-beads")
+    assert found.__module__ == "sciformer_plugin_test_beads"
+    assert options(found) == [("size", "a whole number", 3, "How large a bead is.")]
+    assert recorded([plugin]) == [{"name": "test_beads.py", "sha256": plugin.sha256}]
+    assert not (path.parent / "__pycache__").exists()
+
+
+def test_the_same_file_twice_is_one_plugin(write):
+    first = load(write(BEADS))
+    found = registry.find("tokens", "test-own-beads")
+    assert load(str(first.path)) is first
+    assert load(write(BEADS, "copy/test_beads.py")) is first
+    assert registry.find("tokens", "test-own-beads") is found
+
+
+def test_two_files_of_one_name_or_one_file_of_two_contents_are_refused(write):
+    first = load(write(BEADS))
+    second = write(BEADS + "\n", "b/test_beads.py")
+    error = refusal(second)
+    assert f"{first.path} and {second}" in error.message
+    assert "Rename" in error.hint
+    error = refusal(write(BEADS + "# changed\n"))
+    assert "test_beads.py" in error.message
+    assert "Start Python anew" in error.hint
+    assert "tokens test-own-beads" in refusal(write(BEADS, "other.py")).message
+
+
+def test_files_that_cannot_be_plugins(write, tmp_path):
+    assert str(tmp_path / "no.py") in refusal(tmp_path / "no.py").message
+    assert str(tmp_path) in refusal(tmp_path).message
+    message = refusal(write(BEADS, "a.txt")).message
+    assert "a.txt" in message
+    assert ".py" in message
+    error = refusal(write("x = 1\n", "a.py"))
+    assert "a.py" in error.message
+    assert '@register("tokens"' in error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("\nhelp_me = 1 / 0\n", 2, ["ZeroDivisionError: division by zero", "a.py, line 2: help_me = 1 / 0"]),
+        ("import json\njson.loads('x')\n", 2, ["JSONDecodeError", "a.py, line 2: json.loads('x')"]),
+        ("x = 1\ndef f(:\n", 2, ["SyntaxError", "a.py, line 2: def f(:"]),
+        ("import no_such_package\n", 1, ["No module named 'no_such_package'", "line 1: import no_such_package"]),
+        ("raise SystemExit(3)\n", 1, ["SystemExit: 3", "line 1: raise SystemExit(3)"]),
+        (BEADS.replace("test-own-beads", "text"), 3, ["UserError", "Beads", "'text'", 'line 3: @register("tokens"']),
+        (BEADS + "raise KeyError\n", 7, ["KeyError", "line 7: raise KeyError"]),
+        ("x = '\0'\n", None, ["null bytes"]),
+    ],
+)
+def test_an_error_at_import_shows_the_users_own_line(write, text, line, reason):
+    error = refusal(write(text, "a.py"))
+    assert error.line == line
+    assert [part for part in reason if part not in error.message] == []
+    assert "sciformer_plugin_a" not in sys.modules
+    assert load(write(BEADS, "a.py")).name == "a.py"  # mended
+
+
+def test_a_run_asks_for_its_plugins_again(tmp_path):
+    then = Plugin("beads.py", tmp_path / "beads.py", "a" * 64)
+    now = Plugin("beads.py", tmp_path / "new" / "beads.py", "b" * 64)
+    other = Plugin("other.py", tmp_path / "other.py", "c" * 64)
+    required(None, [])
+    required(None, [other])
+    required(then.record(), [other, then])
+    required(recorded([then, other]), [other, then])
+    with refuses("beads.py", key="--plugin", hint="--plugin beads.py"):
+        required(then.record(), [])
+    with refuses("beads.py", "other.py", key="--plugin", hint="--plugin beads.py"):
+        required(recorded([then, other]), [other])
+    with refuses("sha256 aaaaaaaaaaaa", "sha256 bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
+        required(then.record(), [now])
+    required(then.record(), [now], accepted=True)
+
+
+def test_recipes_and_plugins_need_no_torch():
+    code = "import sys, sciformer.recipe, sciformer.recipe.plugin; sciformer.recipe.recipes(); "
+    code += "assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,137 @@
+"""Data and recipes that are no longer those of a run; names that mean the same from every folder."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from sciformer.data import source
+from sciformer.data.readers.arrays import Arrays
+from sciformer.data.source import find_files, fingerprint
+from sciformer.domains.spins.sections import Lattices
+from sciformer.inspect.report.figures import inspect_run
+from sciformer.recipe import Recipe
+from sciformer.run import Run
+from sciformer.train.resume import Changed
+from tests.errors import refuses
+from tests.train.tiny import go, image_recipe, left, text_recipe
+
+
+def flip_middle(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(data)
+
+
+def test_one_byte_anywhere_is_noticed(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(bytes(1_000_000))
+    before = fingerprint(path)
+    flip_middle(path)
+    assert fingerprint(path) != before
+    assert fingerprint(path).startswith("1000000 bytes, ")
+
+
+def test_of_a_long_file_both_ends_and_places_between_are_compared(tmp_path, monkeypatch):
+    monkeypatch.setattr(source, "WHOLE", 1000)
+    monkeypatch.setattr(source, "BLOCK", 10)
+    path = tmp_path / "a"
+    path.write_bytes(bytes(20_000))
+    seen = {fingerprint(path)}
+    for place in (0, 9, 19_990 * 7 // 65, 19_990 * 40 // 65 + 9, 19_990, 19_999):
+        data = bytearray(20_000)
+        data[place] = 1
+        path.write_bytes(data)
+        seen.add(fingerprint(path))
+    assert len(seen) == 7
+    path.write_bytes(bytes(20_001))
+    assert fingerprint(path) not in seen
+
+
+def test_names_are_located(tmp_path, monkeypatch):
+    here = tmp_path / "odd [1]"
+    here.mkdir()
+    for name in ("a.npz", "b.npz"):
+        np.savez(here / name, x=np.arange(3))
+    (here / "link.npz").symlink_to("a.npz")
+    monkeypatch.chdir(here)
+
+    def located(*names):
+        return Arrays(kind="arrays", files=list(names)).located().files
+
+    for name in ("a.npz", "./a.npz", f"../{here.name}/a.npz", str(here / "a.npz")):
+        assert located(name) == [str(here / "a.npz")]
+    assert located("link.npz") == [str(here / "link.npz")]  # its own name: a suffix may tell what is inside
+    monkeypatch.setenv("HOME", str(here))
+    assert located("~/b.npz", "gone.npz") == [str(here / "b.npz"), str(here / "gone.npz")]
+    (glob,) = located("[ab].npz")
+    monkeypatch.chdir("/")
+    assert find_files([glob]) == [here / "a.npz", here / "b.npz"]  # the folder's own brackets are no glob
+    assert located(glob) == [glob]
+    lattices = Lattices(kind="lattices")
+    assert lattices.located() is lattices
+
+
+def test_a_run_means_the_same_from_every_folder(tmp_path, monkeypatch):
+    recipe = text_recipe(tmp_path)
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    go(recipe.change({"data.files": ["lines.txt"]}), tmp_path / "run", stop_after=6)
+    assert Recipe.load(tmp_path / "run").data.files == [str(tmp_path / "lines.txt")]
+    monkeypatch.chdir(tmp_path / "other")
+    run = go(recipe.change({"data.files": ["../lines.txt"]}), "../run")
+    assert left(run)[1]["step"] == 14
+    assert list(run.about["data"]) == [str(tmp_path / "lines.txt")]
+    assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-5)
+    (tmp_path / "lines.txt").rename(tmp_path / "moved.txt")
+    with refuses("lines.txt'"):
+        run.evaluate("valid")
+    assert np.isfinite(run.evaluate(files=[tmp_path / "moved.txt"]).scores["loss"])
+
+
+def test_changed_data_are_not_judged(tmp_path):
+    run = go(image_recipe(tmp_path), tmp_path / "run", report=True)
+    scores, page = (tmp_path / "run" / "scores.json"), (tmp_path / "run" / "report.html")
+    before = scores.read_text()
+    path = tmp_path / "images.npz"
+    table = dict(np.load(path))
+    order = np.random.default_rng(1).permutation(30)
+    np.savez(path, **{name: column[order] for name, column in table.items()})
+    again = Run(run.path)
+    for attempt in (again.data, lambda: again.evaluate("valid"), lambda: inspect_run(again, tmp_path / "pictures")):
+        with refuses("images.npz", hint="accept_changes=True", error=Changed):
+            attempt()
+    assert len(again.predict(path)["class"]) == 30  # needs none of the run's data
+    again.report()
+    assert scores.read_text() == before
+    assert "The data changed since this run, so that what needs them is left out" in page.read_text()
+    assert f"{json.loads(before)['parts']['valid']['scores']['loss']}" in page.read_text()
+    accepted = Run(run.path, accept_changes=True)
+    accepted.evaluate("valid")
+    accepted.report()
+    assert "what is measured here is of them as they are" in page.read_text()
+    assert scores.read_text() != before
+    path.unlink()
+    kept = scores.read_text()
+    Run(run.path).report()
+    assert "The data are gone" in page.read_text()
+    assert scores.read_text() == kept
+
+
+def test_a_run_writes_no_cache_where_its_recipe_points(tmp_path):
+    small = {"kind": "lattices", "size": 4, "number": 4, "chains": 8, "samples": 1}
+    recipe = image_recipe(tmp_path).change({"data": {**small, "cache": str(tmp_path / "cache")}, "train.steps": 2})
+    run = go(recipe.change({"objective.label": "phase"}), tmp_path / "run")
+    (kept,) = (tmp_path / "cache").iterdir()
+    wanted = run.evaluate("valid").scores
+    kept.unlink()
+    assert Run(run.path).evaluate("valid").scores == wanted
+    assert os.listdir(tmp_path / "cache") == []
+
+
+def test_a_device_that_is_not_there_is_told_before_anything_is_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with refuses("cuda", key="train.device", hint="train.device: cpu"):
+        go(text_recipe(tmp_path, train__device="cuda"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
