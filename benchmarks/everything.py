@@ -77,7 +77,7 @@ class Sitting:
         for folder in (self.marks, options.out / "logs"):
             folder.mkdir(parents=True, exist_ok=True)
 
-    def say(self, *words: object) -> None:
+    def log(self, *words: object) -> None:
         print(f"[{time.monotonic() - self.began:5.0f} s]", *words, flush=True)
 
     def done(self, name: str) -> bool:
@@ -106,7 +106,7 @@ class Sitting:
         with (self.options.out / "logs" / f"{name}.log").open("a") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         self.running[name] = process, time.monotonic()
-        self.say("start", name)
+        self.log("start", name)
 
     def reap(self) -> None:
         """Take notice of what has ended."""
@@ -117,10 +117,10 @@ class Sitting:
             end = (self.options.out / "logs" / f"{name}.log").read_text()[-2000:]
             if process.returncode or "failed twice" in end:
                 self.failed.add(name)
-                self.say("FAILED", name, end[-500:])
+                self.log("FAILED", name, end[-500:])
             else:
                 (self.marks / name).touch()
-                self.say("done", name, f"{time.monotonic() - since:.0f} s")
+                self.log("done", name, f"{time.monotonic() - since:.0f} s")
 
     def keep(self) -> None:
         """Single runs to the project."""
@@ -137,7 +137,7 @@ class Sitting:
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
             self.keep()
-            self.say("not done:", *(name for name in self.options.only if not self.done(name)))
+            self.log("not done:", *(name for name in self.options.only if not self.done(name)))
 
     def run(self) -> None:
         """Until all is done, nothing more can be, or the time is over."""
@@ -150,7 +150,7 @@ class Sitting:
             if time.monotonic() - last > 30:
                 last = time.monotonic()
                 self.keep()
-                self.say("load", round(os.getloadavg()[0], 1), *self.running)
+                self.log("load", round(os.getloadavg()[0], 1), *self.running)
             time.sleep(1)
 
 

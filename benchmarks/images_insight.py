@@ -26,8 +26,8 @@ from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.domains.images.cues import cue_bias, draw_bias
-from sciformer.inspect.attention import even, look_at
-from sciformer.inspect.distance import depth, draw_reach, reaches
+from sciformer.inspect.attention import attention_maps, even
+from sciformer.inspect.distance import attention_distances, depth, draw_reach
 from sciformer.inspect.faithfulness import draw_faithfulness, draw_reasons, faithfulness, scored
 from sciformer.inspect.positions import draw_positions, position_similarity
 from sciformer.recipe import Recipe
@@ -81,7 +81,7 @@ def looks(run: Run, task: Task) -> Result:
     batch = dataset.batch(even(len(dataset), 8 if task["tiny"] else SAMPLES))
     codes = position_similarity(run.step, data, batch)
     assert codes is not None
-    far = reaches(look_at(run.step, data, batch), data)
+    far = attention_distances(attention_maps(run.step, data, batch), data)
     deeper = depth(far)
     faith = faithfulness(run.step, data, batch)
     if task["pictures"]:

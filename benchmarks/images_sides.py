@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciformer.assembly import Assembly
-from sciformer.data.batch import Batch, Inputs
+from sciformer.data.batch import Batch, ModelInputs
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 
 SIZES = {"side": 224, "patch": 16, "dim": 768, "depth": 12, "heads": 12, "classes": 1000}
 TINY = {"side": 24, "patch": 8, "dim": 32, "depth": 2, "heads": 2, "classes": 10}
@@ -139,10 +139,10 @@ class Timm:
 class There:
     """Inputs that lie on the device already: sending them there does nothing."""
 
-    def __init__(self, inputs: Inputs) -> None:
+    def __init__(self, inputs: ModelInputs) -> None:
         self.inputs = inputs
 
-    def to(self, device: torch.device) -> Inputs:
+    def to(self, device: torch.device) -> ModelInputs:
         """The inputs as they are."""
         return self.inputs
 
@@ -160,7 +160,7 @@ class Ours:
         self.step = Step(model.to(self.device), self.assembly.objective)
         optimizer = make_optimizer(self.step, settings.train, self.device)
         count = len(batches[0]["label"])
-        self.updater = Updater(self.step, self.step, optimizer, settings.train, ranks, 1 << 40, count, print)
+        self.updater = OptimizerStep(self.step, self.step, optimizer, settings.train, ranks, 1 << 40, count, print)
         self.batches = [self._batch(batch, way.get("without", ())) for batch in batches]
         self.number = 0
 
@@ -168,7 +168,7 @@ class Ours:
         dataset = self.assembly.samples(arrays)
         ids = np.arange(len(dataset))
         parts = self.assembly.tokens, self.assembly.objective
-        made = prepare(dataset.batch(ids), *parts, Chance(0, 0, ids), training=True)
+        made = prepare(dataset.batch(ids), *parts, SampleRandom(0, 0, ids), training=True)
         for name in without:
             made.stream.columns.pop(name)
         return made

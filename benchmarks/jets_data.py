@@ -48,14 +48,14 @@ def decoded(path: Path) -> tuple[dict[str, Array], dict[str, Array], Array]:
 
 def parts_of(labels: Array, shares: dict[str, float]) -> dict[str, Array]:
     """Rows of train, valid and test: the same shares of every class, always the same jets."""
-    chance = np.random.default_rng(SEED)
+    rng = np.random.default_rng(SEED)
     found: dict[str, list[Array]] = {name: [] for name in shares}
     for label in np.unique(labels):
-        rows = chance.permutation(np.flatnonzero(labels == label))
+        rows = rng.permutation(np.flatnonzero(labels == label))
         stops = np.round(np.cumsum(list(shares.values())) * len(rows)).astype(int)
         for name, low, high in zip(shares, [0, *stops], stops):
             found[name].append(rows[low:high])
-    return {name: chance.permutation(np.concatenate(rows)) for name, rows in found.items()}
+    return {name: rng.permutation(np.concatenate(rows)) for name, rows in found.items()}
 
 
 def prepare(source: Path, out: Path) -> None:

@@ -136,7 +136,7 @@ def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:
     return dict(zip(names, np.exp(x).tolist()))
 
 
-def judge(sides: dict[str, tuple[Observables, Array]]) -> dict[str, float]:
+def evaluate(sides: dict[str, tuple[Observables, Array]]) -> dict[str, float]:
     """How far new built-in jets are from each part."""
     ours = made(40_960, 9)
     return {name: float(np.square(apart(*ours, *side)).sum()) for name, side in sides.items()}
@@ -157,7 +157,7 @@ def main() -> None:
     sides = {
         name: ({key: column[rows] for key, column in every.items()}, jet["label"][rows]) for name, rows in parts.items()
     }
-    judged = judge(sides)
+    judged = evaluate(sides)
     print("as they are:", json.dumps({name: round(value, 3) for name, value in judged.items()}), flush=True)
     x = search(*sides["train"], options.rounds)
     put(x)
@@ -166,7 +166,7 @@ def main() -> None:
     print("channels", [round(value, 1) for value in channels(x, CHANNELS).values()])
     print("small", [round(value, 1) for value in channels(x, SMALL).values()])
     print("slope", decays.SLOPE.round(1).tolist(), "spread", decays.SPREAD.round(2).tolist())
-    judged = judge(sides)
+    judged = evaluate(sides)
     print("fitted:", json.dumps({name: round(value, 3) for name, value in judged.items()}))
 
 

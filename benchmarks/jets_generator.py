@@ -106,12 +106,12 @@ def forest(ours: Observables, label: Array, theirs: Observables, truth: Array) -
         return RandomForestClassifier(150, min_samples_leaf=5, random_state=0, n_jobs=1).fit(x, y)
 
     names = [name for name in SHOWN if name != "jet_pt"]
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     sides: dict[str, tuple[Array, Array, Array]] = {}
     for who, found, classes in (("built-in", ours, label), ("Pythia", theirs, truth)):
         least = min(np.count_nonzero(classes == one) for one in CLASSES)
-        rows = np.concatenate([chance.permutation(np.flatnonzero(classes == one))[:least] for one in CLASSES])
-        sides[who] = np.stack([found[name] for name in names], 1)[rows], classes[rows], chance.random(len(rows)) < 0.7
+        rows = np.concatenate([rng.permutation(np.flatnonzero(classes == one))[:least] for one in CLASSES])
+        sides[who] = np.stack([found[name] for name in names], 1)[rows], classes[rows], rng.random(len(rows)) < 0.7
     models = {who: grown(x[train], y[train]) for who, (x, y, train) in sides.items()}
     print("\naccuracy of a random forest on the rows above")
     for who, model in models.items():
@@ -127,7 +127,7 @@ def forest(ours: Observables, label: Array, theirs: Observables, truth: Array) -
     for name in CLASSES:
         x = np.concatenate([side[0][side[1] == name] for side in sides.values()])
         y = np.concatenate([np.full(np.count_nonzero(side[1] == name), who) for who, side in sides.items()])
-        train = chance.random(len(y)) < 0.7
+        train = rng.random(len(y)) < 0.7
         score = grown(x[train], y[train]).predict_proba(x[~train])[:, 1]
         print(f"  {name:5} {roc_auc_score(y[~train], score):.2f}")
 

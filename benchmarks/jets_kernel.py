@@ -28,7 +28,7 @@ def table(device: str, tiny: bool) -> Times:
     kind = torch.float32 if tiny else torch.bfloat16
     qkv = torch.randn(1, total, 384, device=device, dtype=kind, requires_grad=True)
     values = torch.randn(pairs, 8, device=device, dtype=kind)
-    lean = values.requires_grad_()
+    dense = values.requires_grad_()
     up = torch.randn(1, 8, total, 16, device=device, dtype=kind)
     size = up.element_size()
     bound = {"forward": size * (4 * total * 128 + pairs * 8), "backward": size * (8 * total * 128 + 2 * pairs * 8)}
@@ -46,7 +46,7 @@ def table(device: str, tiny: bool) -> Times:
             name = f"block {block} warps {warps} registers {registers} dropout {dropout} bias {biased}"
             try:
                 found = timed(
-                    qkv, PairBias(lean, Triangle(ragged).starts, ragged) if biased else None, ragged, up, dropout
+                    qkv, PairBias(dense, Triangle(ragged).starts, ragged) if biased else None, ragged, up, dropout
                 )
             except Exception as error:
                 print(name, type(error).__name__, str(error)[:200], file=sys.stderr)

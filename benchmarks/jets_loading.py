@@ -80,7 +80,7 @@ def ours(files: list[str]) -> Any:
     """An epoch of our batches, with so many processes beside the loop."""
     from sciformer.assembly import Assembly
     from sciformer.data.loader import Fetch, load
-    from sciformer.data.sampler import Order
+    from sciformer.data.sampler import BatchSampler
     from sciformer.files.formats.base import release
     from sciformer.recipe import Recipe
 
@@ -88,7 +88,7 @@ def ours(files: list[str]) -> Any:
     recipe = Recipe.load("jets/part", {"data": {**data, "split": {"valid": 0, "test": 0}}, "train.device": "cpu"})
     assembly = Assembly.open(recipe)
     dataset = assembly.dataset("train")
-    order = Order(len(dataset), BATCH, 0, lengths=dataset.lengths, chunks=dataset.sizes)
+    order = BatchSampler(len(dataset), BATCH, 0, lengths=dataset.lengths, chunks=dataset.sizes)
     fetch = Fetch(dataset, order, assembly.tokens, assembly.objective)
 
     def epoch(workers: int, each: Callable[[Any], None] = lambda batch: None) -> int:

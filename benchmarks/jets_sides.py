@@ -12,14 +12,14 @@ import torch.nn.functional as F
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
-from sciformer.data.collate import Arriving
+from sciformer.data.collate import AsyncTensors
 from sciformer.domains.jets.interop import weaver
 from sciformer.evaluation.evaluate import later
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 
 SIZES = {"dim": 128, "depth": 8, "heads": 8, "pair": 64, "wide": 512}
 TINY = {"dim": 16, "depth": 2, "heads": 2, "pair": 8, "wide": 32}
@@ -119,13 +119,13 @@ class Official:
         for arriving in later(self.answers(steps)):
             arriving.read()
 
-    def answers(self, steps: int) -> Iterator[Arriving]:
+    def answers(self, steps: int) -> Iterator[AsyncTensors]:
         """Probabilities on their way to the host."""
         for _ in range(steps):
             x, v, mask, _ = self.inputs()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 logits = self.call(x, v=v, mask=mask)
-            yield Arriving({"probabilities": logits.float().softmax(-1)})
+            yield AsyncTensors({"probabilities": logits.float().softmax(-1)})
 
 
 class Ours:
@@ -146,7 +146,7 @@ class Ours:
         self.step = Step(model.to(ranks.device), self.assembly.objective)
         optimizer = make_optimizer(self.step, recipe.train, ranks.device)
         size = len(batches[0]["lengths"])
-        self.updater = Updater(self.step, self.step, optimizer, recipe.train, ranks, 1 << 40, size, print)
+        self.updater = OptimizerStep(self.step, self.step, optimizer, recipe.train, ranks, 1 << 40, size, print)
         self.order = [weaver.CLASSES.index(name) for name in found.classes]
         self.batches = [self._batch(batch) for batch in batches]
         self.device, self.number = ranks.device, 0
@@ -174,7 +174,7 @@ class Ours:
             self.updater(batch, self.number, batch.count)
 
     def _answer(self, inputs: Any) -> Any:
-        return self.assembly.objective.answer(self.step.model, inputs)["probabilities"]
+        return self.assembly.objective.predict(self.step.model, inputs)["probabilities"]
 
     @torch.no_grad()
     def infer(self, steps: int) -> None:
@@ -183,7 +183,7 @@ class Ours:
         for arriving in later(self.answers(steps)):
             arriving.read()
 
-    def answers(self, steps: int) -> Iterator[Arriving]:
+    def answers(self, steps: int) -> Iterator[AsyncTensors]:
         """Probabilities on their way to the host."""
         for _ in range(steps):
             inputs = self.updater.inputs(self.batch()).to(self.device)
@@ -191,7 +191,7 @@ class Ours:
                 torch.compiler.cudagraph_mark_step_begin()
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
                 found = self.answer(inputs)
-            yield Arriving({"probabilities": found})
+            yield AsyncTensors({"probabilities": found})
 
 
 @torch.no_grad()
@@ -209,7 +209,7 @@ def difference(theirs: Official, ours: Ours, precision: torch.dtype, device: str
         inputs = ours.batches[0].take(np.arange(count)).inputs("cpu", packed=True).to(torch.device(device))
         view = inputs.streams["tokens"]
         view.columns = {name: column.to(kinds) for name, column in view.columns.items()}
-        found = ours.assembly.objective.answer(network, inputs)["probabilities"].double()
+        found = ours.assembly.objective.predict(network, inputs)["probabilities"].double()
     model.to(torch.float32).train(was[0])
     network.to(torch.float32).train(was[1])
     return float((found - expected[:, ours.order]).abs().max())

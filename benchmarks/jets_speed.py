@@ -55,7 +55,7 @@ def sides(options: argparse.Namespace, device: str, compiled: dict[str, Any] | N
     import jets_sides
 
     way = VARIANTS[options.variant or "plain"]
-    arrange(way)
+    make_sampler(way)
     size = options.batch or (512 if device == "cuda" else 64)
     batches = [jets_sides.jets(4 if options.tiny else size, seed) for seed in range(8)]
     torch.set_float32_matmul_precision("high")
@@ -93,7 +93,7 @@ def allocated(device: str, reset: bool = False) -> float:
     return torch.cuda.memory_allocated() / 2**20
 
 
-def arrange(way: dict[str, Any]) -> None:
+def make_sampler(way: dict[str, Any]) -> None:
     """Lay out the attention kernels as a variant says."""
     if "kernel" not in way and "layout" not in way:
         return

@@ -25,9 +25,9 @@ import numpy as np
 import torch
 
 from measure import RESULTS, Row, record
-from ngram import judge, texts_of
+from ngram import evaluate, texts_of
 from pool import Result, Task, seeds_row, side_by_side
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
@@ -60,7 +60,7 @@ def work(task: Task) -> Result:
     began = time.monotonic()
     if task["model"] == "ngram":
         recipe = Recipe.load("text/wikitext-gpt", changes)
-        found = {part: judge(recipe, part, ORDER)["perplexity"] for part in ("valid", "test")}
+        found = {part: evaluate(recipe, part, ORDER)["perplexity"] for part in ("valid", "test")}
         return found | {"seconds": round(time.monotonic() - began, 1), "parameters": 0}
     changes |= {"train.seed": task["seed"], "train.device": task["device"]}
     run = train(
@@ -95,7 +95,7 @@ def slid(run: Run, ids: Any, stride: float, batch: int) -> Any:
     for first in range(0, len(starts), batch):
         some = starts[first : first + batch]
         places = some[:, None] + np.arange(long)
-        hidden = model.decode(View({"ids": _tensor(ids[places], run)}, None))
+        hidden = model.decode(StreamView({"ids": _tensor(ids[places], run)}, None))
         asked = np.zeros(places.shape, bool)
         for row, start in enumerate(some):  # a window may end where another did
             asked[row] = places[row] >= done
@@ -113,7 +113,7 @@ def carried(run: Run, ids: Any, chunk: int = 2048) -> Any:
     cache, losses = model.trunk.cache(), []
     for start in range(0, len(ids) - 1, chunk):
         known = ids[start : min(start + chunk, len(ids) - 1)]
-        hidden = model.decode(View({"ids": _tensor(known[None], run)}, None), cache=cache)[0]
+        hidden = model.decode(StreamView({"ids": _tensor(known[None], run)}, None), cache=cache)[0]
         target = {"ids": _tensor(ids[start + 1 : start + 1 + len(known)], run)}
         losses.append(model.readout.loss(hidden, target).float().cpu().numpy())
     return np.concatenate(losses)

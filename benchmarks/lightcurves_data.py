@@ -28,21 +28,21 @@ def asas(path: Path) -> tuple[Array, list[tuple[Array, Array, Array]]]:
 
 def folds(labels: Array, count: int = FOLDS) -> Array:
     """(n,) the fold in which each object is judged: always the same, with an equal share of every class."""
-    chance = np.random.default_rng(SEED)
+    rng = np.random.default_rng(SEED)
     found = np.zeros(len(labels), np.int64)
     for label in np.unique(labels):
-        rows = chance.permutation(np.flatnonzero(labels == label))
-        found[rows] = (np.arange(len(rows)) + chance.integers(count)) % count
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        found[rows] = (np.arange(len(rows)) + rng.integers(count)) % count
     return found
 
 
 def parts(labels: Array, fold: int) -> dict[str, Array]:
     """Rows of train, valid and test of a fold, and `train-20`, `valid-20` and so on with so many of each class."""
-    chance = np.random.default_rng([SEED, fold])
+    rng = np.random.default_rng([SEED, fold])
     judged = folds(labels)
     found: dict[str, list[Array]] = {}
     for label in np.unique(labels):
-        rows = chance.permutation(np.flatnonzero((labels == label) & (judged != fold)))
+        rows = rng.permutation(np.flatnonzero((labels == label) & (judged != fold)))
         stop = max(1, round(VALID * len(rows)))
         mine = {
             "valid": rows[:stop],
@@ -52,7 +52,7 @@ def parts(labels: Array, fold: int) -> dict[str, Array]:
         mine |= {f"{part}-{few}": mine[part][:few] for part in ("train", "valid") for few in FEW}
         for name, some in mine.items():
             found.setdefault(name, []).append(some)
-    return {name: chance.permutation(np.concatenate(rows)) for name, rows in found.items()}
+    return {name: rng.permutation(np.concatenate(rows)) for name, rows in found.items()}
 
 
 def prepare(source: Path, out: Path, by: str = "label", known: str = "") -> None:

@@ -29,15 +29,15 @@ import torch
 from lightcurves_data import Array
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from sciformer.assembly import Assembly
-from sciformer.data.batch import Batch, Inputs
+from sciformer.data.batch import Batch, ModelInputs
 from sciformer.data.columns import Lists, Table
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 from sides import profile
 
 Times = dict[str, list[float]]
@@ -49,24 +49,24 @@ BAR = 1.5
 
 def lengths(kind: str, count: int, ztf: Path | None) -> Array:
     """Observations of curves, at most 200."""
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     if kind == "lognormal":
-        drawn = np.exp(np.log(MEDIAN) + SIGMA * chance.standard_normal(count)).round().astype(np.int64)
+        drawn = np.exp(np.log(MEDIAN) + SIGMA * rng.standard_normal(count)).round().astype(np.int64)
     else:
         import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
         assert ztf is not None
         known = np.array([len(one) for one in pq.read_table(ztf, columns=["time"])["time"].to_pylist()])
-        drawn = chance.choice(known, count)
+        drawn = rng.choice(known, count)
     return np.asarray(np.clip(drawn, 2, WIDTH))
 
 
 def table(count: Array) -> Table:
     """Curves of these lengths: a wave with noise."""
-    chance, total = np.random.default_rng(2), int(count.sum())
-    time = np.sort(chance.uniform(0, 300, total) + 1000 * np.repeat(np.arange(len(count)), count)) % 1000 + 58000.0
-    error = chance.uniform(0.02, 0.1, total).astype(np.float32)
-    value = (18 + np.sin(time) + error * chance.standard_normal(total)).astype(np.float32)
+    rng, total = np.random.default_rng(2), int(count.sum())
+    time = np.sort(rng.uniform(0, 300, total) + 1000 * np.repeat(np.arange(len(count)), count)) % 1000 + 58000.0
+    error = rng.uniform(0.02, 0.1, total).astype(np.float32)
+    value = (18 + np.sin(time) + error * rng.standard_normal(total)).astype(np.float32)
     names = np.array([f"curve {number}" for number in range(len(count))])
     made = {name: Lists(column, count) for name, column in (("time", time), ("value", value), ("error", error))}
     return {**made, "id": names, "label": np.where(np.arange(len(count)) % 2, "RRAB", "RRC")}
@@ -82,7 +82,9 @@ class Side:
         model.load_state_dict(weights)
         self.step = Step(model.to(ranks.device), assembly.objective)
         optimizer = make_optimizer(self.step, recipe.train, ranks.device)
-        self.updater = Updater(self.step, self.step, optimizer, recipe.train, ranks, 1 << 40, len(batches[0]), print)
+        self.updater = OptimizerStep(
+            self.step, self.step, optimizer, recipe.train, ranks, 1 << 40, len(batches[0]), print
+        )
         self.packed, self.device, self.batches, self.number = recipe.train.packed, ranks.device, batches, 0
         if not self.packed:
             self.updater.inputs = lambda piece, room=None: self.laid(piece)  # type: ignore[method-assign]
@@ -90,7 +92,7 @@ class Side:
         if self.device.type == "cuda":
             self.vector = torch.compile(self._vector, dynamic=False, mode="reduce-overhead")
 
-    def laid(self, batch: Batch) -> Inputs:
+    def laid(self, batch: Batch) -> ModelInputs:
         """A batch as this side has it, on the host."""
         return self.updater.inputs(batch) if self.packed else batch.inputs("cpu", width=WIDTH)
 
@@ -106,7 +108,7 @@ class Side:
             batch = self.next()
             self.updater(batch, self.number, batch.count)
 
-    def _vector(self, inputs: Inputs) -> Any:
+    def _vector(self, inputs: ModelInputs) -> Any:
         model: Any = self.step.model
         return model.pool(model.encode(inputs.stream))
 
@@ -142,7 +144,7 @@ def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str
     for number in range(BATCHES):
         ids = np.arange(number * size, (number + 1) * size)
         raw = dataset.batch(ids)
-        batches.append(prepare(raw, opened.tokens, opened.objective, Chance(0, 0, ids), training=True))
+        batches.append(prepare(raw, opened.tokens, opened.objective, SampleRandom(0, 0, ids), training=True))
     torch.manual_seed(0)
     weights, state = opened.network().state_dict(), opened.state()
     both = {"ragged": ragged, "padded": ragged.change({"train.packed": False})}

@@ -151,12 +151,14 @@ def flops(run: Any) -> float:
     import numpy as np
 
     from sciformer.data.prepare import prepare
-    from sciformer.data.random import Chance
+    from sciformer.data.random import SampleRandom
     from sciformer.inspect.cost import cost
 
     data = run.data()
     train = data.dataset("train")
     few = train.batch(np.linspace(0, len(train) - 1, 16).astype(np.int64))
-    counted = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
+    counted = cost(
+        data, run.step, prepare(few, data.tokens, data.objective, SampleRandom(0, 0, few.ids), training=True)
+    )
     epochs = max(r["step"] for r in run.records) / run.about["batches"]
     return float(counted.flops_per_sample * epochs * len(train))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.data.source import pieces
 from sciformer.domains.text.simulate.pronouns import PRONOUNS
 from sciformer.generation.translate import translate
@@ -35,7 +35,7 @@ def reach(model: torch.nn.Module, data: Assembly, count: int = 64) -> float:
     twin: Any = copy.deepcopy(model).to("cpu").double().eval()
     dataset = data.dataset("test")
     ids = np.arange(min(count, len(dataset)))
-    made = prepare(dataset.batch(ids), data.tokens, data.objective, Chance(0, -1, ids), training=False)
+    made = prepare(dataset.batch(ids), data.tokens, data.objective, SampleRandom(0, -1, ids), training=False)
     inputs = made.inputs()
     view = inputs.stream
     x = twin.embed(view).detach().requires_grad_()
@@ -59,7 +59,7 @@ def pronoun_answers(
     dataset, right, distance = data.dataset(part), [], []
     for start in range(0, len(dataset), batch):
         ids = np.arange(start, min(start + batch, len(dataset)))
-        made = prepare(dataset.batch(ids), data.tokens, data.objective, Chance(0, -1, ids), training=False)
+        made = prepare(dataset.batch(ids), data.tokens, data.objective, SampleRandom(0, -1, ids), training=False)
         inputs = made.inputs(run.device)
         target = inputs.streams["target"]
         hidden = model.translate(inputs.streams["source"], target)

@@ -150,7 +150,7 @@ def discounts(counts: Any) -> Floats:
     return found if (found[1:] > 0).all() and (found <= [0, 1, 2, 3]).all() else np.array(FALLBACK)
 
 
-def judge(what: Run | Recipe | str, part: str = "test", order: int = 5, assembly: Any = None) -> Mapping[str, float]:
+def evaluate(what: Run | Recipe | str, part: str = "test", order: int = 5, assembly: Any = None) -> Mapping[str, float]:
     """Loss (nats a token) and perplexity of n-grams, counted on the training part of a recipe's data.
 
     They are judged on the very tokens that the recipe's model is judged on: all of a text but the first, which has

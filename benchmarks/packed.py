@@ -25,10 +25,10 @@ BLOCKS = ((64, 64, 4), (64, 32, 4), (128, 64, 8), (128, 32, 8), (32, 64, 4), (32
 
 def lengths() -> dict[str, list[int]]:
     """Kinds of 512 lengths."""
-    chance = np.random.default_rng(0)
-    curves = np.exp(np.log(120) + 0.6 * chance.standard_normal(512))
-    normal = {name: chance.normal(mean, wide, 512) for name, mean, wide in (("jets", 45, 15), ("short", 30, 8))}
-    every = {"curves": curves, **normal, "middle": chance.normal(100, 20, 512)}
+    rng = np.random.default_rng(0)
+    curves = np.exp(np.log(120) + 0.6 * rng.standard_normal(512))
+    normal = {name: rng.normal(mean, wide, 512) for name, mean, wide in (("jets", 45, 15), ("short", 30, 8))}
+    every = {"curves": curves, **normal, "middle": rng.normal(100, 20, 512)}
     most = {"curves": 200, "jets": 128, "short": 64, "middle": 128}
     return {name: np.clip(drawn.round().astype(int), 2, most[name]).tolist() for name, drawn in every.items()}
 

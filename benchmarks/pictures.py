@@ -40,9 +40,9 @@ def draw_memory(rows: Rows) -> Figure | None:
         for when, dash in (("before", "--"), ("after", "-")):
             values = np.maximum([row[f"gradient_{when}"] for _, row in line], FLOOR)
             right.plot(lags, values, dash, alpha=0.6 if when == "before" else 1, **style)
-    chance = next(iter(found.values()))[0][1]["chance"]
-    left.axhline(chance, color="black", linewidth=0.6, linestyle=":")
-    left.annotate("chance", (left.get_xlim()[0] or 2, chance), xytext=(4, 3), textcoords="offset points")
+    rng = next(iter(found.values()))[0][1]["chance"]
+    left.axhline(rng, color="black", linewidth=0.6, linestyle=":")
+    left.annotate("chance", (left.get_xlim()[0] or 2, rng), xytext=(4, 3), textcoords="offset points")
     left.set(xscale="log", ylim=(0, 1.03), xlabel="lag: symbols of noise", ylabel="accuracy of recall")
     right.set(xscale="log", yscale="log", xlabel="lag: symbols of noise", ylabel="gradient at the symbol / at the end")
     right.set_title("before training (dashed) and after", fontsize=8)

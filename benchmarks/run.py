@@ -36,7 +36,7 @@ from sciformer.train.distributed import Ranks, find_device
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
 from sciformer.train.optimizers import rate
-from sciformer.train.progress import Teller
+from sciformer.train.progress import ProgressReporter
 
 REFERENCE = 2.269185
 
@@ -121,7 +121,7 @@ class Unsaved(Engine):
 def engine_of(recipe: Recipe, device: str) -> Unsaved:
     folder = Folder(tempfile.mkdtemp())
     folder.create()
-    return Unsaved(Assembly.open(recipe), folder, Ranks(find_device(device)), Teller(False))
+    return Unsaved(Assembly.open(recipe), folder, Ranks(find_device(device)), ProgressReporter(False))
 
 
 def blocks(engine: Engine, steps: int) -> Callable[[], None]:

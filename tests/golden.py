@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sciformer.evaluation.evaluate import answer, judge
-from sciformer.train.step import Updater
+from sciformer.evaluation.evaluate import evaluate, predict
+from sciformer.train.step import OptimizerStep
 
 FILE = Path(__file__).with_name("golden.json")
 REWRITE = bool(os.environ.get("SCIFORMER_GOLDEN"))
@@ -47,23 +47,23 @@ NAMES = list(RECORDED["runs"])
 
 def batch_ids(monkeypatch):
     """A list that a training fills with the sample ids of its batches."""
-    ids, update = [], Updater.__call__
+    ids, update = [], OptimizerStep.__call__
 
     def spy(self, batch, *rest):
         ids.append(batch.ids.tolist())
         return update(self, batch, *rest)
 
-    monkeypatch.setattr(Updater, "__call__", spy)
+    monkeypatch.setattr(OptimizerStep, "__call__", spy)
     return ids
 
 
 def facts(run, ids):
     """What a golden run records."""
     samples = run.samples("valid")
-    judged = judge(run.step, run.assembly, samples)
+    judged = evaluate(run.step, run.assembly, samples)
     outputs = {"loss": np.array(judged.scores["loss"]), **judged.outputs}
     if run.recipe.objective.kind in ANSWERING:
-        outputs |= answer(run.step, run.assembly, samples, torch.device("cpu"), 8).outputs
+        outputs |= predict(run.step, run.assembly, samples, torch.device("cpu"), 8).outputs
     digest, shown = hashlib.sha256(), []
     for value in outputs.values():
         numbers = []

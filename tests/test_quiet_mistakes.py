@@ -5,7 +5,7 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.errors import one_of
-from sciformer.evaluation.evaluate import answer, judge
+from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
@@ -33,10 +33,10 @@ def images(count):
 def test_values_far_from_zero_keep_their_digits(tmp_path):
     days = 2459000.5 + 0.003 * np.random.default_rng(0).normal(size=40)
     made = assembled(tmp_path, {"kind": "regress", "targets": ["day"]}, image=images(40), day=days)
-    found = judge(step_of(made), made, made.dataset("test"))
+    found = evaluate(step_of(made), made, made.dataset("test"))
     assert 1e-4 < found.scores["rmse"] < 0.1
     assert set(found.outputs["target"][:, 0]) <= set(days)
-    told = answer(step_of(made), made, made.dataset("test"))
+    told = predict(step_of(made), made, made.dataset("test"))
     assert len(np.unique(told.outputs["mean"])) == len(told.outputs["mean"]) > 1
 
 
@@ -45,12 +45,12 @@ def test_a_long_text_is_one_sample_with_one_answer(tmp_path):
     tokens = {"kind": "text", "context": 8}
     made = assembled(tmp_path, {"kind": "classify"}, tokens, text=texts, label=np.arange(20) % 2, number=np.arange(20))
     step, part = step_of(made), made.dataset("train")
-    found = judge(step, made, part)
+    found = evaluate(step, made, part)
     assert len(part) > len(found.outputs["label"]) == len(np.unique(found.samples["number"])) == 12
     assert found.samples["number"].tolist() == made.splits.sources["train"].load(0)["number"].tolist()
     windows = part.batch(np.arange(len(part)))
     first = windows.samples["window of"] == 1
-    alone = judge(step, made, made.samples(made.splits.sources["train"]), batch=1)
+    alone = evaluate(step, made, made.samples(made.splits.sources["train"]), batch=1)
     np.testing.assert_allclose(alone.outputs["probabilities"], found.outputs["probabilities"], atol=1e-6)
     assert first.sum() == -(-len(made.splits.sources["train"].load(0)["text"][1]) // 8)
     assert windows.stream.lengths.sum() == sum(map(len, made.splits.sources["train"].load(0)["text"]))
@@ -85,20 +85,20 @@ def test_negative_weights_are_refused(tmp_path):
     columns = {"image": images(20), "label": np.arange(20) % 2, "w": weight}
     made = assembled(tmp_path, {"kind": "classify", "weight": "w"}, **columns)
     with refuses("`w`"):
-        judge(step_of(made), made, made.dataset("train"))
+        evaluate(step_of(made), made, made.dataset("train"))
 
 
 def test_a_column_called_answer_is_no_truth(tmp_path):
     made = assembled(tmp_path, {"kind": "classify"}, image=images(20), label=np.arange(20) % 2)
     others = made.samples({"image": images(5), "answer": np.zeros(5, int)})
     with refuses("label"):
-        judge(step_of(made), made, others)
+        evaluate(step_of(made), made, others)
 
 
 def test_whole_numbers_are_classes_whatever_their_type(tmp_path):
     made = assembled(tmp_path, {"kind": "classify"}, image=images(20), label=np.arange(20) % 2 * 1.0)
     same = made.samples({"image": images(6), "label": np.arange(6) % 2})
-    assert judge(step_of(made), made, same).outputs["label"].tolist() == [0, 1, 0, 1, 0, 1]
+    assert evaluate(step_of(made), made, same).outputs["label"].tolist() == [0, 1, 0, 1, 0, 1]
 
 
 def test_two_kinds_of_tokens_are_refused_in_words(tmp_path):

@@ -57,8 +57,8 @@ class Beads(Tokens):
     def tokenize(self, table):
         return Stream({"weight": table["bead"].values.astype(np.float64)}, table["bead"].lengths)
 
-    def augment(self, stream, chance):
-        return stream.but(weight=stream.columns["weight"] * (1 + 0.1 * chance.normal("heavy", stream.lengths)))
+    def augment(self, stream, rng):
+        return stream.with_columns(weight=stream.columns["weight"] * (1 + 0.1 * rng.normal("heavy", stream.lengths)))
 
     def normalise(self, stream):
         columns = {
@@ -66,7 +66,7 @@ class Beads(Tokens):
         }
         if "hidden" in stream.columns:
             columns["weight"] = np.where(stream.columns["hidden"], 0, columns["weight"])
-        return stream.but(**columns)
+        return stream.with_columns(**columns)
 
     def embedding(self, dim):
         return Layer(dim)
@@ -105,7 +105,7 @@ class Back(Readout):
     def loss(self, hidden, target):
         return (self.linear(hidden)[:, 0] - target["weight"]) ** 2
 
-    def answer(self, hidden):
+    def predict(self, hidden):
         return {"weight": self.linear(hidden)[:, 0]}
 
 
@@ -135,7 +135,7 @@ class Unused(Layer):
         self.spare = nn.Parameter(torch.zeros(dim))
 
 
-def in_place(self, stream, chance):
+def in_place(self, stream, rng):
     stream.columns["weight"] *= 2
     return stream
 
@@ -146,26 +146,26 @@ def scaled_table(self, table):
 
 
 def by_batch(self, stream):
-    return stream.but(weight=stream.columns["weight"] - stream.columns["weight"].mean())
+    return stream.with_columns(weight=stream.columns["weight"] - stream.columns["weight"].mean())
 
 
 def no_empty(self, table):
-    return Beads.tokenize(self, table).but(heaviest=np.full(LENGTHS.sum(), table["bead"].lengths.max()))
+    return Beads.tokenize(self, table).with_columns(heaviest=np.full(LENGTHS.sum(), table["bead"].lengths.max()))
 
 
 def random_tokens(self, table):
-    return Beads.tokenize(self, table).but(luck=np.random.default_rng().normal(size=len(table["bead"].values)))
+    return Beads.tokenize(self, table).with_columns(luck=np.random.default_rng().normal(size=len(table["bead"].values)))
 
 
 def leaky(self, stream):
     columns = {**stream.columns, "shown": stream.columns["target weight"]} if "hidden" in stream.columns else {}
-    return Beads.normalise(self, stream.but(**columns))
+    return Beads.normalise(self, stream.with_columns(**columns))
 
 
 def columns(**found):
     def tokenize(self, table):
         stream = Beads.tokenize(self, table)
-        return stream.but(**{name: make(stream.columns["weight"]) for name, make in found.items()})
+        return stream.with_columns(**{name: make(stream.columns["weight"]) for name, make in found.items()})
 
     return tokenize
 
@@ -201,12 +201,14 @@ BROKEN = {
     "normalise of the rows [0] alone differs": {"normalise": by_batch},
     "a table of no samples failed": {
         "tokenize": columns(top=lambda weight: weight * 0 + weight[0:1].dtype.itemsize),
-        "augment": lambda self, stream, chance: stream.but(top=stream.columns["top"].max()),
+        "augment": lambda self, stream, rng: stream.with_columns(top=stream.columns["top"].max()),
     },
     "must be plain JSON": {"fit": lambda self, tables: self.state.update(mean=np.float32(2))},
     "restored from its state": {
         "fit": remembers,
-        "normalise": lambda self, stream: stream.but(weight=stream.columns["weight"] * getattr(self, "secret", 1.0)),
+        "normalise": lambda self, stream: stream.with_columns(
+            weight=stream.columns["weight"] * getattr(self, "secret", 1.0)
+        ),
     },
     "must give (B, N, D)": {"embedding": lambda self, dim: Layer(dim + 1)},
     "the embedding gives NaN or infinity": {
@@ -221,28 +223,28 @@ BROKEN = {
     },
     "changes the result of an encoder": {"embedding": layer(over_tokens)},
     "augment changes the column": {"augment": in_place},
-    "augment must keep the samples": {"augment": lambda self, stream, chance: stream.take(np.arange(2))},
+    "augment must keep the samples": {"augment": lambda self, stream, rng: stream.take(np.arange(2))},
     "augment twice differs": {
-        "augment": lambda self, stream, chance: stream.but(
+        "augment": lambda self, stream, rng: stream.with_columns(
             weight=stream.columns["weight"] + np.random.default_rng().normal()
         )
     },
     "augment of some samples differs": {
-        "augment": lambda self, stream, chance: stream.but(
-            weight=stream.columns["weight"] + chance.uniform("first")[:1].sum()
+        "augment": lambda self, stream, rng: stream.with_columns(
+            weight=stream.columns["weight"] + rng.uniform("first")[:1].sum()
         )
     },
     "blank changes `weight`": {"blank": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}},
     "hidden values leak": {"normalise": leaky},
     "noise must replace only": {
-        "noise": lambda self, stream, tokens, chance: {"weight": chance.normal("noise", stream.lengths)}
+        "noise": lambda self, stream, tokens, rng: {"weight": rng.normal("noise", stream.lengths)}
     },
     "`hides` names no column": {"hides": ()},
     "loss must be one number for each token": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t).mean())},
     "loss holds NaN": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t) / 0)},
     "total is not the sum": {"readout": back(total=lambda s, h, t, wanted=None: s.loss(h, t).sum())},
     "no gradient": {"readout": back(loss=lambda s, h, t: Back.loss(s, h.detach(), t))},
-    "answer must have the column `weight`": {"readout": back(answer=lambda s, h: {})},
+    "answer must have the column `weight`": {"readout": back(predict=lambda s, h: {})},
     "a copy for another process failed": {
         "fit": lambda self, tables: (Beads.fit(self, tables), object.__setattr__(self, "open", lambda: 0))[0]
     },

@@ -19,9 +19,9 @@ from .recipe import Recipe
 from .tokens.base import Tokens
 
 if TYPE_CHECKING:
-    from .train.finetune import Start
+    from .train.finetune import Pretrained
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def silent(text: str) -> None:
@@ -42,7 +42,7 @@ def wanted(recipe: Recipe) -> Data:
 class Assembly:
     """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.stored` needs none."""
 
-    start: Start | None = None
+    start: Pretrained | None = None
     """Another run whose weights a new network begins with."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
@@ -57,9 +57,9 @@ class Assembly:
         cls,
         recipe: Recipe,
         state: Mapping[str, Any] | None = None,
-        say: Say = silent,
+        log: Log = silent,
         write: bool = True,
-        start: Start | None = None,
+        start: Pretrained | None = None,
     ) -> Assembly:
         """Open the data, and fit what is learned from the training part, or take it from a stored `state`.
 
@@ -67,7 +67,7 @@ class Assembly:
         start    another run, whose tokens and weights are taken
         """
         data = wanted(recipe)
-        splits = data.open(say) if write else data.reopen(say)
+        splits = data.open(log) if write else data.reopen(log)
         if "train" not in splits.sources:
             raise UserError(f"the data have no part to train on, only {', '.join(splits.sources)}", key="data")
         made = cls(recipe, splits)
@@ -82,7 +82,7 @@ class Assembly:
         made.objective.fit(made.dataset("train"))
         for part in splits.sources:
             if part != "train":
-                made.objective.admit(part, made.dataset(part))
+                made.objective.validate_split(part, made.dataset(part))
         return made
 
     def _fit_tokens(self, source: Source) -> None:

@@ -18,18 +18,18 @@ from .assembly import Assembly, silent
 from .data.columns import Table
 from .data.dataset import Dataset
 from .errors import UserError
-from .evaluation.evaluate import Judgement, answer, judge
+from .evaluation.evaluate import Evaluation, evaluate, predict
 from .metrics import AtLeast
 from .objectives.base import Step
 from .recipe import Recipe, plugin
 from .train import checkpoint
 from .train.distributed import Ranks, find_device, place
 from .train.engine import Engine
-from .train.finetune import begin
+from .train.finetune import load_pretrained
 from .train.folder import Folder, remove
-from .train.progress import Teller, duration
-from .train.provenance import account, introduce, note
-from .train.resume import located, same_data, same_recipe
+from .train.progress import ProgressReporter, duration
+from .train.provenance import announce, describe_run, update_metadata
+from .train.resume import absolute_paths, check_same_data, check_same_recipe
 from .train.weights import load_weights, put
 
 # What a training leaves in its folder, and `fresh` removes.
@@ -135,15 +135,17 @@ class Run:
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
-        same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, silent, advice)
+        check_same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, silent, advice)
         return opened
 
-    def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Judgement:
+    def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Evaluation:
         """Scores on a part of the run's data, or on other files of the same form."""
         dataset = self.samples(part, files)
-        found = judge(self.step, self.assembly, dataset, device=self.device, limit=limit)
+        found = evaluate(self.step, self.assembly, dataset, device=self.device, limit=limit)
         if limit is None:
-            found.scores.update(self.assembly.objective.afterwards(self.step, self.assembly, dataset, self.device))
+            found.scores.update(
+                self.assembly.objective.generation_metrics(self.step, self.assembly, dataset, self.device)
+            )
         return found
 
     def samples(self, part: str = "test", files: Sequence[str | Path] = ()) -> Dataset:
@@ -159,7 +161,7 @@ class Run:
     def predict(self, what: Table | Sequence[str | Path] | str | Path) -> dict[str, Any]:
         """Answers for files or for a table of columns: probabilities and classes, values and deviations."""
         size = max(64, min(512, self.recipe.train.batch))
-        found = answer(self.step, self.assembly, self._dataset(what), self.device, size)
+        found = predict(self.step, self.assembly, self._dataset(what), self.device, size)
         answers: dict[str, Any] = dict(found.outputs)
         if "probabilities" in answers:
             names = np.asarray(self.assembly.objective.classes)  # type: ignore[attr-defined]
@@ -201,13 +203,13 @@ def train(
     accept_changes  go on although the recipe, the data or a plugin changed since the beginning
     stop_after      pause after so many steps, as if asked to stop
     """
-    recipe = located(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
+    recipe = absolute_paths(recipe if isinstance(recipe, Recipe) else Recipe.load(recipe))
     device = find_device(recipe.train.device)
     folder = Folder(run or Path("runs") / (Path(recipe.name).stem or "run"))
     made = not folder.path.exists()
     try:
         with Ranks(device) as ranks, ExitStack() as held:
-            teller = Teller(show and ranks.first)
+            teller = ProgressReporter(show and ranks.first)
             ranks.lead(lambda: _claim(folder, fresh, held))
             return _train(recipe, folder, ranks, teller, accept_changes, plugins, report, stop_after)
     except UserError:
@@ -220,7 +222,7 @@ def _train(
     recipe: Recipe,
     folder: Folder,
     ranks: Ranks,
-    teller: Teller,
+    teller: ProgressReporter,
     accept_changes: bool,
     plugins: Sequence[plugin.Plugin],
     report: bool,
@@ -234,7 +236,7 @@ def _train(
     saved = _last_checkpoint(folder, ranks, teller)
     if saved is not None:
         engine.restore(saved)
-    about = {**account(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
+    about = {**describe_run(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
     about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
     if recipe.train.start:
         about["start"] = old.get("start") or (assembly.start and assembly.start.about)
@@ -250,23 +252,23 @@ def _train(
     ranks.lead(write)
     before = engine.complete
     if before:
-        teller.say(f"already complete: {engine.number} steps in {folder.path}")
+        teller.log(f"already complete: {engine.number} steps in {folder.path}")
     else:
-        introduce(recipe, assembly, engine, teller, saved is not None)
+        announce(recipe, assembly, engine, teller, saved is not None)
         try:
             engine.run(stop_after)
         finally:
             engine.close()
             if ranks.first:
                 about["seconds"] += time.monotonic() - began
-                note(folder, about, teller)
+                update_metadata(folder, about, teller)
     if engine.complete:  # also where the run was killed between its last step and this
         engine.average_checkpoints()
     done = Run(folder.path, plugins, accept_changes)
     if engine.complete and ranks.first:
         if report and not (before and folder.report.exists()):
             done.report()
-        teller.say(f"done in {duration(time.monotonic() - began)}: {folder.path}")
+        teller.log(f"done in {duration(time.monotonic() - began)}: {folder.path}")
     return done
 
 
@@ -291,34 +293,34 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
 
 
 def _open(
-    recipe: Recipe, folder: Folder, teller: Teller, accept_changes: bool, plugins: Sequence[plugin.Plugin]
+    recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
     """What run.json says where there is something to go on from, and the data, opened; both fit what was begun."""
-    recipe, start = begin(recipe, folder)
+    recipe, start = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint everything may still change
     old: dict[str, Any] = _json(folder.path / "run.json") if begun else {}
     if begun:
         plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
-        same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.say)
+        check_same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.log)
     for key in recipe.model.unused():
-        teller.say(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
+        teller.log(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
     state = _json(folder.model / "statistics.json") if begun else None
-    assembly = Assembly.open(recipe, state, teller.say, start=start)
+    assembly = Assembly.open(recipe, state, teller.log, start=start)
     assert assembly.splits is not None
     if begun:
-        same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.say)
+        check_same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.log)
     return old, assembly
 
 
-def _last_checkpoint(folder: Folder, ranks: Ranks, teller: Teller) -> checkpoint.Checkpoint | None:
+def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> checkpoint.Checkpoint | None:
     """The newest sound one, the same for all ranks."""
     found: list[checkpoint.Checkpoint | None] = [None]
-    ranks.lead(lambda: found.append(checkpoint.load(folder.checkpoints, say=teller.say)))
+    ranks.lead(lambda: found.append(checkpoint.load(folder.checkpoints, log=teller.log)))
     saved = found[-1]
     step = ranks.agree(saved and saved.step)
     if ranks.first or step is None:
         return saved
-    return checkpoint.load(folder.checkpoints, say=teller.say, step=step)
+    return checkpoint.load(folder.checkpoints, log=teller.log, step=step)
 
 
 def _clear(folder: Folder) -> None:

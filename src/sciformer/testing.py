@@ -26,7 +26,7 @@ from torch.nn.parameter import is_lazy
 
 from .data.batch import Batch, Stream
 from .data.columns import Lists, Table, rows_of, select
-from .data.random import Chance
+from .data.random import SampleRandom
 from .errors import UserError
 from .models.encoder import Encoder
 from .objectives.base import PREFIX, Objective
@@ -150,7 +150,7 @@ def _empty(case: Case) -> Problems:
     none = case.tokens.tokenize(select(case.table, np.zeros(0, np.int64)))
     if len(none) or (odd := difference(case.stream.take(np.zeros(0, np.int64)), none)):
         yield f"a table of 0 samples must give 0 samples with the same columns; it differs in {odd or 'lengths'}"
-    case.tokens.normalise(case.tokens.augment(none, Chance(SEED, 0, np.zeros(0, np.int64))))
+    case.tokens.normalise(case.tokens.augment(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
 
 
 def _state(case: Case) -> Problems:
@@ -169,8 +169,8 @@ def _state(case: Case) -> Problems:
 
 def _augment(case: Case) -> Problems:
     tokens, stream, ids = case.tokens, case.seen, np.arange(len(case.seen)) + 100
-    kept = stream.but(**{name: column.copy() for name, column in stream.columns.items()})
-    first, again = (tokens.augment(stream, Chance(SEED, 3, ids)) for _ in range(2))
+    kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
+    first, again = (tokens.augment(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
     if odd := difference(kept, stream):
         yield f"augment changes the column {odd} in place, so that the next epoch begins from a varied sample"
     if len(first) != len(stream) or set(first.columns) < set(stream.columns):
@@ -179,7 +179,7 @@ def _augment(case: Case) -> Problems:
         yield f"augment twice differs in {odd}: all that is random must come from `chance`"
     else:
         rows = np.arange(len(stream))[::-2]
-        if odd := difference(first.take(rows), tokens.augment(stream.take(rows), Chance(SEED, 3, ids[rows]))):
+        if odd := difference(first.take(rows), tokens.augment(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))):
             yield f"augment of some samples differs in {odd} from the same ones among others: ask `chance` by sample"
 
 
@@ -197,8 +197,8 @@ def _hiding(case: Case) -> Problems:
     if odd := difference(seen, other):
         yield f"hidden values leak: other values under the mask change {odd} of what the model sees"
     if type(case.tokens).noise is not Tokens.noise:
-        mask, chance = batch.columns["hidden"].astype(bool), Chance(SEED, 0, np.arange(len(case.seen)))
-        noisy, again = (case.seen.but(**case.tokens.noise(case.seen, mask, chance)) for _ in range(2))
+        mask, rng = batch.columns["hidden"].astype(bool), SampleRandom(SEED, 0, np.arange(len(case.seen)))
+        noisy, again = (case.seen.with_columns(**case.tokens.noise(case.seen, mask, rng)) for _ in range(2))
         known = Stream({name: noisy.columns[name] for name in raw}, noisy.lengths)
         if (odd := difference(noisy, again)) or (odd := difference(case.seen.keep(~mask), known.keep(~mask))):
             yield f"noise must replace only the tokens asked for, by what `chance` draws; it differs in {odd}"
@@ -399,7 +399,7 @@ def check_readout(case: Case) -> Problems:
     yield from _gradients(readout, "the readout")
     if hidden.grad is None or not hidden.grad.abs().sum() > 0:
         yield "the readout's loss gives the hidden vectors no gradient"
-    answer = readout.answer(hidden)
+    answer = readout.predict(hidden)
     for name, column in target.items():
         if name not in answer or answer[name].shape != column.shape:
             yield f"the readout's answer must have the column `{name}` of shape {tuple(column.shape)}"
@@ -408,15 +408,15 @@ def check_readout(case: Case) -> Problems:
 def hidden_tokens(case: Case, poison: bool = False) -> Stream:
     """The tokens as an objective hides half of them, or the same with other values where they are hidden."""
     tokens, stream = case.tokens, case.seen
-    names, chance = {"tokens": tokens}, Chance(SEED, 0, np.arange(len(stream)))
+    names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
     objective = Masked(kind="masked", share=0.5)
     if poison:
-        hidden = objective.corrupt(Batch({"tokens": stream}), names, chance).stream.columns["hidden"].astype(bool)
+        hidden = objective.corrupt(Batch({"tokens": stream}), names, rng).stream.columns["hidden"].astype(bool)
         columns = {name: stream.columns[name].copy() for name in tokens.hides}
         for column in columns.values():  # values of other hidden tokens, and larger where that can be
             column[hidden] = np.roll(column[hidden], 1, 0) * (100 if column.dtype.kind == "f" else 1)
-        stream = stream.but(**columns)
-    return objective.corrupt(Batch({"tokens": stream}), names, chance).stream
+        stream = stream.with_columns(**columns)
+    return objective.corrupt(Batch({"tokens": stream}), names, rng).stream
 
 
 def _gradients(module: nn.Module, what: str) -> Problems:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import language  # noqa: E402
 from ngram import texts_of  # noqa: E402
-from sciformer.data.batch import View  # noqa: E402
+from sciformer.data.batch import StreamView  # noqa: E402
 from sciformer.recipe import Recipe  # noqa: E402
 from sciformer.run import train  # noqa: E402
 
@@ -44,7 +44,7 @@ def test_windows_that_slide(data, tmp_path):
     assert {len(losses) for losses in found.values()} == {95}
     with torch.no_grad():
         for place in (0, 9, 15, 16, 40, 94):  # moved by one token, each has a whole window before it
-            view = View({"ids": torch.as_tensor(ids[max(0, place - context + 1) : place + 1])[None]}, None)
+            view = StreamView({"ids": torch.as_tensor(ids[max(0, place - context + 1) : place + 1])[None]}, None)
             logits = run.model.readout(run.model.decode(view)[0, -1])
             expected = -logits.log_softmax(-1)[ids[place + 1]]
             assert found[1 / context][place] == pytest.approx(float(expected), abs=1e-4)
@@ -57,7 +57,7 @@ def test_reading_without_an_end(data, tmp_path):
     run = trained(data, "lstm", tmp_path / "run")
     (ids,) = texts_of(run.data(), "test")
     with torch.no_grad():
-        hidden = run.model.decode(View({"ids": torch.as_tensor(ids[:-1])[None]}, None))[0]
+        hidden = run.model.decode(StreamView({"ids": torch.as_tensor(ids[:-1])[None]}, None))[0]
         expected = run.model.readout.loss(hidden, {"ids": torch.as_tensor(ids[1:])}).numpy()
         np.testing.assert_allclose(language.carried(run, ids, chunk=10), expected, atol=1e-4)
     assert language.perplexity(run, "test") == pytest.approx(math.exp(expected.mean()), rel=1e-4)

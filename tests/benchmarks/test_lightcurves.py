@@ -112,11 +112,11 @@ def test_rates_are_tried_once_then_all_seeds_at_the_best(tmp_path, widen):
 
 @pytest.fixture(scope="module")
 def star():
-    chance = np.random.default_rng(0)
-    t = np.sort(chance.integers(0, 300, 120) + chance.uniform(0.3, 0.7, 120))
-    error = chance.uniform(0.02, 0.05, 120)
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.integers(0, 300, 120) + rng.uniform(0.3, 0.7, 120))
+    error = rng.uniform(0.02, 0.05, 120)
     x = 2 * np.pi * t / 0.731
-    return t, 12 + 0.3 * np.cos(x) + 0.1 * np.cos(2 * x + 1) + error * chance.standard_normal(120), error
+    return t, 12 + 0.3 * np.cos(x) + 0.1 * np.cos(2 * x + 1) + error * rng.standard_normal(120), error
 
 
 def test_the_periodogram_is_that_of_the_definition(star):
@@ -164,10 +164,10 @@ def test_the_peak_of_a_spectrum_gives_the_gravity():
 
 
 def test_the_matched_filter_is_normal_in_noise_and_finds_signals():
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     template = np.sin(np.linspace(0, 30, 256) ** 1.3) * np.hanning(256)
     template *= 4 / np.linalg.norm(template)
-    noise = chance.standard_normal((2000, 256))
+    noise = rng.standard_normal((2000, 256))
     alone, beside = (classic.matched(some, np.tile(template, (2000, 1))) for some in (noise, noise + template))
     assert (alone.mean(), alone.std()) == (pytest.approx(0, abs=0.1), pytest.approx(1, abs=0.1))
     assert beside.mean() == pytest.approx(4, abs=0.1)

@@ -16,7 +16,7 @@ from tests.errors import refuses
 from tests.paths import BENCHMARKS
 
 sys.path.insert(0, str(BENCHMARKS))
-from ngram import FALLBACK, NGram, discounts, judge, texts_of
+from ngram import FALLBACK, NGram, discounts, evaluate, texts_of
 
 CHANCE = np.random.default_rng(0)
 LONG = CHANCE.zipf(1.6, 4000) % 30
@@ -110,7 +110,7 @@ def test_mistakes():
     with refuses(hint="fit"):
         NGram(2, 5).log_probabilities([1])
     with refuses("classify", key="objective.kind"):
-        judge(Recipe.load("text/recall-rnn", {"data.number": 60, "data.lag": 2}))
+        evaluate(Recipe.load("text/recall-rnn", {"data.number": 60, "data.lag": 2}))
 
 
 def test_it_is_judged_on_the_tokens_of_the_recipe(tmp_path):
@@ -122,14 +122,14 @@ def test_it_is_judged_on_the_tokens_of_the_recipe(tmp_path):
     changes |= {"model.dim": 16, "model.heads": 2, "model.depth": 1, "tokens.context": 8, "train.steps": 2}
     recipe = Recipe.load("text/wikitext-gpt", changes | {"train.batch": 4, "train.device": "cpu", "train.warmup": 1})
     run = train(recipe, tmp_path / "run", show=False, report=False)
-    found = {order: judge(run, "test", order) for order in (1, 3)}
+    found = {order: evaluate(run, "test", order) for order in (1, 3)}
     assert found[3]["tokens"] == run.evaluate("test").count == 5 * 16 + 4 - 1
-    assert found[3] == judge(recipe, "test", 3)
+    assert found[3] == evaluate(recipe, "test", 3)
     assert 1 < found[3]["perplexity"] < 2 < found[1]["perplexity"]
     assert math.log(found[3]["perplexity"]) == pytest.approx(found[3]["loss"])
     (ids,) = texts_of(Assembly.open(recipe), "test")
     assert recipe.tokens.kind == "text"
     assert len(ids) == 5 * 16 + 4
-    assert judge(str(run.path), "valid", 2)["tokens"] == 3 * 16 + 4 - 1
+    assert evaluate(str(run.path), "valid", 2)["tokens"] == 3 * 16 + 4 - 1
     with refuses("train, valid, test", "'nothing'"):
-        judge(run, "nothing")
+        evaluate(run, "nothing")

@@ -79,9 +79,9 @@ def test_their_network_is_ours():
 
 
 def decoding_view(ids):
-    from sciformer.data.batch import View
+    from sciformer.data.batch import StreamView
 
-    return View({"ids": ids}, None)
+    return StreamView({"ids": ids}, None)
 
 
 def test_both_sides_learn(capsys):

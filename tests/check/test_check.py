@@ -18,7 +18,7 @@ from sciformer.recipe import Recipe, plugin, registry
 from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
-from sciformer.train.progress import Teller
+from sciformer.train.progress import ProgressReporter
 
 TEXT = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "tokens.context": 16, "train.steps": 40, "train.batch": 4}
 
@@ -60,7 +60,7 @@ def shown(checked) -> str:
 def test_a_good_recipe_is_ready_and_leaves_no_trace(tmp_path):
     before = sorted(tmp_path.rglob("*"))
     heard = []
-    checked = check(text(), say=heard.append)
+    checked = check(text(), log=heard.append)
     assert checked.problems == []
     assert checked.notes == []
     assert sorted(tmp_path.rglob("*")) == before
@@ -210,7 +210,7 @@ def test_samples_at_once_are_doubled_until_memory_runs_out(images):
             return (inputs.stream.columns["patch"].sum() * torch.ones((), requires_grad=True)), {}
 
     ranks = Ranks(torch.device("cpu"))
-    engine = Engine(Assembly.open(images()), Folder("never"), ranks, Teller(show=False))
+    engine = Engine(Assembly.open(images()), Folder("never"), ranks, ProgressReporter(show=False))
     engine.step = Small()
     heard = []
     assert estimate._largest_on_cuda(engine, 32, heard.append) == 8

@@ -48,7 +48,7 @@ def printed(found, width=200) -> str:
 def test_recipes_are_compared_and_the_same_call_trains_nothing_again(recipe, tmp_path, monkeypatch):
     pair = [recipe("one.yaml"), recipe("rnn/one.yaml", model__trunk="gru")]
     heard = []
-    found = compare(pair, 2, tmp_path / "runs", report=False, show=False, say=heard.append)
+    found = compare(pair, 2, tmp_path / "runs", report=False, show=False, log=heard.append)
     assert heard == [
         f"run {n} of 4: {tmp_path}/runs/{path}"
         for n, path in enumerate(["one/seed-0", "one/seed-1", "one-2/seed-0", "one-2/seed-1"], 1)

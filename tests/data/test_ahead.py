@@ -11,7 +11,7 @@ from sciformer.assembly import Assembly
 from sciformer.data.columns import select
 from sciformer.data.dataset import AHEAD, Dataset
 from sciformer.data.loader import Fetch, load
-from sciformer.data.sampler import Budget, Order, Packed, arrange
+from sciformer.data.sampler import BatchSampler, PackedSampler, TokenBudgetSampler, make_sampler
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
@@ -37,14 +37,14 @@ class Cut:
         return select(self.table, np.arange(start, start + self.sizes[piece]))
 
 
-def fetch_of(source, kind=Order, near=8):
+def fetch_of(source, kind=BatchSampler, near=8):
     tokens = {"t": Text(kind="text", unit="characters")}
     tokens["t"].fit([as_table(TEXTS)])
     dataset = Dataset(source, tokens, near=near)
     made = {
-        Order: lambda: Order(len(dataset), 6, 1, lengths=dataset.lengths, chunks=SIZES, near=2),
-        Budget: lambda: Budget(dataset.widths, 40, 1, multiple=4, chunks=SIZES, near=2),
-        Packed: lambda: Packed(dataset.widths, 40, 1, chunks=SIZES, near=2),
+        BatchSampler: lambda: BatchSampler(len(dataset), 6, 1, lengths=dataset.lengths, chunks=SIZES, near=2),
+        TokenBudgetSampler: lambda: TokenBudgetSampler(dataset.widths, 40, 1, multiple=4, chunks=SIZES, near=2),
+        PackedSampler: lambda: PackedSampler(dataset.widths, 40, 1, chunks=SIZES, near=2),
     }
     return Fetch(dataset, made[kind](), tokens, Masked(kind="masked", random=0.2))
 
@@ -60,7 +60,7 @@ def same(found, expected):
             np.testing.assert_array_equal(one.stream.columns[name], column)
 
 
-@pytest.mark.parametrize("kind", [Order, Budget, Packed])
+@pytest.mark.parametrize("kind", [BatchSampler, TokenBudgetSampler, PackedSampler])
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])
 def test_batches_are_the_same_whoever_reads_the_pieces(kind, workers):
     fetch = fetch_of(Cut(), kind)
@@ -103,7 +103,7 @@ def test_without_a_reader_nothing_is_made_ahead():
     assert fetch.dataset.coming == {}
 
 
-@pytest.mark.parametrize("kind", [Order, Budget, Packed])
+@pytest.mark.parametrize("kind", [BatchSampler, TokenBudgetSampler, PackedSampler])
 def test_runs_of_steps_cover_all_and_share_their_pieces(kind):
     order = fetch_of(Cut(), kind).order
     for first, last in ((0, order.batches), (3, 3 * order.batches - 1), (4, 5), (4, 4)):
@@ -117,7 +117,7 @@ def test_runs_of_steps_cover_all_and_share_their_pieces(kind):
         assert len(order.ahead(0, step)) == 2 * order.near
     assert order.ahead(0, 0).tolist() == order._turn(0)[: 2 * order.near].tolist()
     assert order.ahead(0, order.batches - 1).tolist()[order.near :] == order._turn(1)[: order.near].tolist()
-    plain = Order(20, 4, 0)
+    plain = BatchSampler(20, 4, 0)
     assert [list(run) for run in plain.runs(2, 5)] == [[2], [3], [4]]
     assert plain.ahead(0, 1).tolist() == []
 
@@ -144,7 +144,7 @@ def test_simulated_jets_are_made_when_they_are_needed(monkeypatch):
     assert made == []
     train = opened.dataset("train")
     assert opened.objective.state["counts"] == np.unique(train.sample_column("label"), return_counts=True)[1].tolist()
-    order = arrange(train, 8, packed=True)
+    order = make_sampler(train, 8, packed=True)
     train.batch(order(0, 0))
     assert len(made) <= 4
     np.testing.assert_array_equal(train.lengths, np.concatenate([train._load(i).stream.lengths for i in range(4)]))

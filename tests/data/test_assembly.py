@@ -6,8 +6,8 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
-from sciformer.evaluation.evaluate import answer, judge
+from sciformer.data.random import SampleRandom
+from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
@@ -55,7 +55,7 @@ def test_windows_of_training_overlap_and_others_follow_each_other(text):
     assert len(train) == 1 + (cut - 11) // 3
     assert (train.all().stream.lengths == 11).all()
     ids = np.arange(len(valid))
-    batch = prepare(valid.all(), made.tokens, made.objective, Chance(0, -1, ids), training=False)
+    batch = prepare(valid.all(), made.tokens, made.objective, SampleRandom(0, -1, ids), training=False)
     assert made.tokens["tokens"].decode(batch.stream.columns["target ids"]) == TEXT[cut + 1 :]
     assert made.dataset("train") is train
     with refuses("train, valid", "'test'"):
@@ -112,13 +112,13 @@ class Rank:
 def test_ranks_divide_the_judging(kind, world, request):
     made = Assembly.open(request.getfixturevalue(kind))
     step, dataset = Step(made.network(), made.objective), made.dataset("train")
-    alone = judge(step, made, dataset, batch=8)
+    alone = evaluate(step, made, dataset, batch=8)
     ranks = [Rank(rank, parts) for parts in [[None] * world] for rank in range(world)]
     for rank in ranks:
-        judge(step, made, dataset, batch=8, ranks=rank)
+        evaluate(step, made, dataset, batch=8, ranks=rank)
     for rank in ranks:
         rank.whole = True
-        found = judge(step, made, dataset, batch=8, ranks=rank)
+        found = evaluate(step, made, dataset, batch=8, ranks=rank)
         assert found.count == alone.count
         for name in alone.scores:
             np.testing.assert_allclose(found.scores[name], alone.scores[name], rtol=1e-5)
@@ -132,19 +132,19 @@ def test_a_loss_of_nothing_is_no_loss(text):
     made = Assembly.open(text)
     for given in (["a"], [""], []):
         with refuses("tokens"):
-            judge(Step(made.network(), made.objective), made, made.samples({"text": np.array(given, object)}))
+            evaluate(Step(made.network(), made.objective), made, made.samples({"text": np.array(given, object)}))
 
 
 def test_other_files_are_answered(images, tmp_path):
     made = Assembly.open(images)
     np.savez(tmp_path / "b.npz", image=np.zeros((5, 4, 4)), name=np.array(list("abcde")))
-    found = answer(Step(made.network(), made.objective), made, made.read([str(tmp_path / "b.npz")]), batch=2)
+    found = predict(Step(made.network(), made.objective), made, made.read([str(tmp_path / "b.npz")]), batch=2)
     assert found.outputs["probabilities"].shape == (5, 3)
     np.testing.assert_allclose(found.outputs["probabilities"].sum(1), 1, rtol=1e-5)
     assert found.samples["name"].tolist() == list("abcde")
-    nothing = answer(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((0, 4, 4))}))
+    nothing = predict(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((0, 4, 4))}))
     assert nothing.outputs == {}
-    large = answer(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((2, 8, 6))}))
+    large = predict(Step(made.network(), made.objective), made, made.samples({"image": np.zeros((2, 8, 6))}))
     assert large.outputs["probabilities"].shape == (2, 3)
     with refuses(1, 2):
         made.samples({"image": np.zeros((2, 4, 4, 2))})

@@ -61,7 +61,7 @@ def test_take_cut_and_keep_against_loops(lengths, data):
     assert_samples(stream.keep(mask), [{k: v[one["seen"]] for k, v in one.items()} for one in whole])
     assert stream.position.tolist() == [i for n in lengths for i in range(n)]
     assert stream.sample.tolist() == [row for row, n in enumerate(lengths) for _ in range(n)]
-    more = stream.but(id=stream.columns["id"] + 1, new=stream.position)
+    more = stream.with_columns(id=stream.columns["id"] + 1, new=stream.position)
     np.testing.assert_array_equal(more.columns["id"], stream.columns["id"] + 1)
     assert set(more.columns) == {*stream.columns, "new"}
     assert "new" not in stream.columns
@@ -255,7 +255,7 @@ def test_what_moves_is_laid_out_where_it_goes():
 def test_coordinates_that_all_samples_share_are_sent_once():
     place = np.stack(np.meshgrid(np.arange(2), np.arange(3), indexing="ij"), -1).reshape(-1, 2)
     stream = Stream({"id": np.arange(12), "at": np.tile(place, (2, 1))}, np.array([6, 6]))
-    other = stream.but(at=stream.columns["at"] + stream.sample[:, None])
+    other = stream.with_columns(at=stream.columns["at"] + stream.sample[:, None])
     assert Batch({"a": stream}).inputs().stream.columns["at"].shape == (2, 6, 2)
     assert Batch({"a": stream}).inputs(shares=True).stream.columns["at"].tolist() == place.tolist()
     for kept in (other, Stream({"at": place[:4]}, np.array([2, 2]))):  # not the same; so few that they look like more
@@ -264,9 +264,9 @@ def test_coordinates_that_all_samples_share_are_sent_once():
 
 def test_joined_samples_are_one():
     stream = stream_of([3, 0, 7])
-    (whole,) = samples(stream.joined())
+    (whole,) = samples(stream.as_one_sample())
     assert all(np.array_equal(whole[name], column) for name, column in stream.columns.items())
-    assert stream_of([]).joined().lengths.tolist() == [0]
+    assert stream_of([]).as_one_sample().lengths.tolist() == [0]
 
 
 def test_packed_batches_have_room_for_pairs_in_few_sizes():

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from sciformer.data.columns import Lists, select
 from sciformer.data.dataset import Dataset
-from sciformer.data.random import Chance
-from sciformer.data.sampler import arrange
+from sciformer.data.random import SampleRandom
+from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Chosen, Memory, pieces
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.next_token import NextToken
@@ -64,7 +64,7 @@ def test_windows_against_a_loop(texts, window, stride, tail):
 @given(texts_of, st.integers(1, 9))
 def test_every_token_but_the_first_is_a_target_once(texts, context):
     dataset = Dataset(Memory(as_table(texts)), {"t": TEXT}, window=context + 1, stride=context, tail=True)
-    batch = NextToken().corrupt(dataset.all(), {"t": TEXT}, Chance(0, 0, np.arange(len(dataset))))
+    batch = NextToken().corrupt(dataset.all(), {"t": TEXT}, SampleRandom(0, 0, np.arange(len(dataset))))
     assert TEXT.decode(batch.stream.columns["target ids"]) == "".join(text[1:] for text in texts)
     assert TEXT.decode(batch.stream.columns["ids"]) == "".join(text[:-1] for text in texts)
     assert (batch.stream.lengths <= context).all()
@@ -186,7 +186,7 @@ def test_short_windows_come_together():
     assert dataset.width is None
     padding = {}
     for bucket in (True, False):
-        order = arrange(dataset, 8, bucket=bucket)
+        order = make_sampler(dataset, 8, bucket=bucket)
         widths = [dataset.widths[order(0, step)] for step in range(order.batches)]
         padding[bucket] = sum((some.max() - some).sum() for some in widths)
     assert padding[True] < 0.2 * padding[False]

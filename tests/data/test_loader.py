@@ -13,8 +13,8 @@ from sciformer.data.batch import join
 from sciformer.data.dataset import Dataset
 from sciformer.data.loader import Fetch, load
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
-from sciformer.data.sampler import Budget, Order, share
+from sciformer.data.random import SampleRandom
+from sciformer.data.sampler import BatchSampler, TokenBudgetSampler, share
 from sciformer.data.source import Memory
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.errors import UserError
@@ -28,11 +28,11 @@ MAIN = os.getpid()
 class Trouble(Text):
     """Text whose preparation in training does something bad, once a marked sample comes by."""
 
-    def augment(self, stream, chance):
+    def augment(self, stream, rng):
         trouble = self.state.get("trouble")
         if trouble and trouble(stream):
             raise AssertionError
-        return super().augment(stream, chance)
+        return super().augment(stream, rng)
 
 
 def fetch_of(trouble=None, rank=0, world=1, batch=4, budget=None):
@@ -40,9 +40,9 @@ def fetch_of(trouble=None, rank=0, world=1, batch=4, budget=None):
     tokens["t"].fit([as_table(TEXTS)])
     dataset = Dataset(Memory({**as_table(TEXTS), "n": np.arange(23)}), tokens)
     tokens["t"].state["trouble"] = trouble
-    order = Order(len(dataset), batch, 1, lengths=dataset.lengths, window=2)
+    order = BatchSampler(len(dataset), batch, 1, lengths=dataset.lengths, window=2)
     if budget is not None:
-        order = Budget(dataset.widths, budget, 1, multiple=4)
+        order = TokenBudgetSampler(dataset.widths, budget, 1, multiple=4)
     return Fetch(dataset, order, tokens, Masked(kind="masked", random=0.2), rank, world)
 
 
@@ -73,8 +73,8 @@ def expected():
     for step in range(12):  # 5 batches an epoch: two and a half epochs
         epoch, inside = divmod(step, 5)
         ids = fetch.order(epoch, inside)
-        chance = Chance(1, epoch, ids)
-        made.append(prepare(fetch.dataset.batch(ids), fetch.tokens, fetch.objective, chance, training=True))
+        rng = SampleRandom(1, epoch, ids)
+        made.append(prepare(fetch.dataset.batch(ids), fetch.tokens, fetch.objective, rng, training=True))
     return made
 
 
@@ -114,7 +114,7 @@ def quick(monkeypatch):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_path, quick):
     before, said, flag = set(threading.enumerate()), [], tmp_path / "done"
-    assert_same(load(fetch_of(killer(flag)), 0, 12, workers=workers, say=said.append), expected)
+    assert_same(load(fetch_of(killer(flag)), 0, 12, workers=workers, log=said.append), expected)
     assert flag.exists()
     assert len(said) == 1
     assert "a data worker was lost; starting again at step" in said[0]
@@ -123,7 +123,7 @@ def test_a_killed_worker_is_replaced_and_nothing_changes(expected, workers, tmp_
 
 def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quick):
     said, found = [], []
-    batches = load(fetch_of(), 0, 12, workers=2, say=said.append)
+    batches = load(fetch_of(), 0, 12, workers=2, log=said.append)
     for batch in batches:
         found.append(batch)
         if len(found) == 2:
@@ -137,7 +137,7 @@ def test_a_worker_killed_from_outside_never_disturbs_the_training(expected, quic
 def test_workers_that_die_again_and_again(quick):
     said = []
     with refuses(4, key="train.workers", hint="train.workers"):
-        list(load(fetch_of(lambda stream: os._exit(1)), 0, 12, workers=1, say=said.append))
+        list(load(fetch_of(lambda stream: os._exit(1)), 0, 12, workers=1, log=said.append))
     assert len(said) == 3
 
 
@@ -154,7 +154,7 @@ def test_mistakes_come_through_and_are_not_tried_again(workers):
     wrong = UserError("NaN in sample 7", hint="Look at it.", key="data.blank", file="a.fits", line=7)
     for error in (wrong, ValueError("odd value"), RuntimeError("no worker to blame"), KeyError("column")):
         with pytest.raises(type(error), match=r"NaN in sample 7|odd value|no worker|column") as caught:
-            list(load(fetch_of(raiser(error)), 0, 12, workers=workers, say=said.append))
+            list(load(fetch_of(raiser(error)), 0, 12, workers=workers, log=said.append))
         if error is wrong:
             assert str(caught.value) == str(wrong)
             assert caught.value.fields == wrong.fields
@@ -215,7 +215,7 @@ def test_slow_preparing_is_told_once_and_only_where_it_is_worth_it(monkeypatch, 
 
     def told(first, last):
         said, seen = [], []
-        for step in load(Slow(), first, last, say=said.append):
+        for step in load(Slow(), first, last, log=said.append):
             clock[0] += computes
             seen.append(step)
         assert seen == list(range(first, last))

@@ -8,8 +8,8 @@ from sciformer.data.batch import Batch
 from sciformer.data.dataset import Dataset
 from sciformer.data.loader import Fetch, load
 from sciformer.data.mixup import partners, shares
-from sciformer.data.random import Chance
-from sciformer.data.sampler import Order
+from sciformer.data.random import SampleRandom
+from sciformer.data.sampler import BatchSampler
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches
 from sciformer.domains.text.tokens import Text
@@ -56,25 +56,25 @@ def by_sample(batches):
 @pytest.mark.parametrize("vary", [(), ("flip", "rotate")])
 def test_a_pure_function_of_the_sample(vary):
     dataset, tokens, objective = parts(vary=vary)
-    whole = by_sample(load(Fetch(dataset, Order(N, 6, seed=3), tokens, objective), 0, 4))
+    whole = by_sample(load(Fetch(dataset, BatchSampler(N, 6, seed=3), tokens, objective), 0, 4))
     assert len(whole) == N
-    ranks = [Fetch(dataset, Order(N, 8, seed=3), tokens, objective, rank, 2) for rank in range(2)]
+    ranks = [Fetch(dataset, BatchSampler(N, 8, seed=3), tokens, objective, rank, 2) for rank in range(2)]
     other = by_sample(fetch[step] for fetch in ranks for step in range(3))
-    worked = by_sample(load(Fetch(dataset, Order(N, 12, seed=3), tokens, objective), 0, 2, workers=1))
+    worked = by_sample(load(Fetch(dataset, BatchSampler(N, 12, seed=3), tokens, objective), 0, 2, workers=1))
     for number, (patches, partner, share) in whole.items():
         for again in (other, worked):
             np.testing.assert_array_equal(again[number][0], patches)
             assert again[number][1:] == (partner, share)
-    later = by_sample(load(Fetch(dataset, Order(N, 6, seed=3), tokens, objective), 4, 8))
+    later = by_sample(load(Fetch(dataset, BatchSampler(N, 6, seed=3), tokens, objective), 4, 8))
     assert sum(later[number][2] != whole[number][2] for number in whole) > N - 3
 
 
 def test_the_sum_of_two_images():
     dataset, tokens, objective = parts()
-    order = Order(N, N, seed=1)
+    order = BatchSampler(N, N, seed=1)
     batch = Fetch(dataset, order, tokens, objective)[0]
-    chosen, _ = partners(dataset, Chance(1, 0, batch.ids))
-    share = shares(0.4, Chance(1, 0, batch.ids))
+    chosen, _ = partners(dataset, SampleRandom(1, 0, batch.ids))
+    share = shares(0.4, SampleRandom(1, 0, batch.ids))
     each = share[:, None, None].astype(np.float32)
     image = each * TABLE["image"][batch.ids] + (1 - each) * TABLE["image"][chosen]
     seen = tokens["t"].normalise(tokens["t"].tokenize({"image": image})).columns["patch"]
@@ -88,7 +88,7 @@ def test_the_sum_of_two_images():
 @pytest.mark.parametrize("balance", ["none", "classes"])
 def test_the_loss_is_that_of_both_classes(balance):
     dataset, tokens, objective = parts(balance=balance, smoothing=0.1)
-    batch = Fetch(dataset, Order(N, N, seed=1), tokens, objective)[0]
+    batch = Fetch(dataset, BatchSampler(N, N, seed=1), tokens, objective)[0]
     inputs, logits = batch.inputs(), torch.randn(N, 3, generator=torch.Generator().manual_seed(0))
     own, other, share = batch.samples["label"], batch.samples[PARTNER], batch.samples[SHARE]
     loss, _ = objective.judged(logits, inputs)
@@ -102,15 +102,15 @@ def test_the_loss_is_that_of_both_classes(balance):
 def test_large_data_are_mixed_within_a_piece():
     dataset, _, _ = parts(source=Pieces(TABLE, 12))
     ids = np.arange(N)
-    chosen, _ = partners(dataset, Chance(0, 0, ids))
+    chosen, _ = partners(dataset, SampleRandom(0, 0, ids))
     np.testing.assert_array_equal(chosen // 2, ids // 2)
-    near, _ = partners(parts(source=Pieces(TABLE, 3))[0], Chance(0, 0, ids))
+    near, _ = partners(parts(source=Pieces(TABLE, 3))[0], SampleRandom(0, 0, ids))
     assert (near // 8 != ids // 8).any()
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.4, 1.0, 3.0])
 def test_shares_have_the_density_of_beta(alpha):
-    found = shares(alpha, Chance(0, 0, np.arange(20_000)))
+    found = shares(alpha, SampleRandom(0, 0, np.arange(20_000)))
     assert ((found >= 0) & (found <= 1)).all()
     np.testing.assert_allclose(found.mean(), 0.5, atol=0.01)
     np.testing.assert_allclose(found.var(), 1 / (4 * (2 * alpha + 1)), rtol=0.03)

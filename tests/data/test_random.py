@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.random import Chance, key, permute
+from sciformer.data.random import SampleRandom, key, permute
 
 MANY = np.arange(20_000)
 lengths_of = st.lists(st.integers(0, 9), min_size=1, max_size=12)
@@ -17,8 +17,8 @@ def test_a_sample_has_its_numbers_whatever_company_it_keeps(word, ids, data):
     order = np.array(data.draw(st.permutations(range(len(ids)))))
     chosen = order[: data.draw(st.integers(1, len(ids)))]
     ids = np.array(ids)
-    for draw in (Chance.uniform, Chance.normal, lambda chance, name, n=None: chance.integers(name, 7, n)):
-        whole, part = Chance(*word, ids), Chance(*word, ids[chosen])
+    for draw in (SampleRandom.uniform, SampleRandom.normal, lambda rng, name, n=None: rng.integers(name, 7, n)):
+        whole, part = SampleRandom(*word, ids), SampleRandom(*word, ids[chosen])
         np.testing.assert_array_equal(draw(whole, "a")[chosen], draw(part, "a"))
         pieces = np.split(draw(whole, "a", lengths), lengths.cumsum()[:-1])
         np.testing.assert_array_equal(np.concatenate([pieces[i] for i in chosen]), draw(part, "a", lengths[chosen]))
@@ -28,25 +28,25 @@ def test_a_sample_has_its_numbers_whatever_company_it_keeps(word, ids, data):
 @settings(max_examples=50, deadline=None)
 def test_the_numbers_of_a_place_do_not_know_the_length(word, lengths):
     ids, lengths = np.arange(len(lengths)), np.array(lengths)
-    short = Chance(*word, ids).uniform("a", lengths)
-    long = np.split(Chance(*word, ids).uniform("a", lengths + 3), (lengths + 3).cumsum()[:-1])
+    short = SampleRandom(*word, ids).uniform("a", lengths)
+    long = np.split(SampleRandom(*word, ids).uniform("a", lengths + 3), (lengths + 3).cumsum()[:-1])
     np.testing.assert_array_equal(short, np.concatenate([part[:n] for part, n in zip(long, lengths)]))
 
 
 def streams():
     """Numbers that should have nothing to do with each other."""
-    chance, wide = Chance(0, 0, MANY), np.full(2, 10_000)
-    yield chance.uniform("a")
-    yield chance.uniform("b")
-    yield Chance(0, 1, MANY).uniform("a")
-    yield Chance(1, 0, MANY).uniform("a")
-    yield Chance(0, -1, MANY).uniform("a")
-    yield Chance(0, 0, MANY + 1).uniform("a")
-    yield Chance(0, 0, MANY << 40).uniform("a")
-    yield np.roll(chance.uniform("a"), 2)
-    yield Chance(0, 0, [5, 6]).uniform("a", wide)
-    yield Chance(0, 0, [6, 7]).uniform("c", wide)
-    yield Chance(0, 0, MANY[:10_000]).uniform("a", np.full(10_000, 2))
+    rng, wide = SampleRandom(0, 0, MANY), np.full(2, 10_000)
+    yield rng.uniform("a")
+    yield rng.uniform("b")
+    yield SampleRandom(0, 1, MANY).uniform("a")
+    yield SampleRandom(1, 0, MANY).uniform("a")
+    yield SampleRandom(0, -1, MANY).uniform("a")
+    yield SampleRandom(0, 0, MANY + 1).uniform("a")
+    yield SampleRandom(0, 0, MANY << 40).uniform("a")
+    yield np.roll(rng.uniform("a"), 2)
+    yield SampleRandom(0, 0, [5, 6]).uniform("a", wide)
+    yield SampleRandom(0, 0, [6, 7]).uniform("c", wide)
+    yield SampleRandom(0, 0, MANY[:10_000]).uniform("a", np.full(10_000, 2))
 
 
 def test_uniform_and_independent():
@@ -67,22 +67,22 @@ def test_uniform_and_independent():
 
 
 def test_normal_and_integers():
-    chance = Chance(3, 1, MANY)
-    normal = chance.normal("n")
+    rng = SampleRandom(3, 1, MANY)
+    normal = rng.normal("n")
     assert abs(normal.mean()) < 0.04
     assert abs(normal.std() - 1) < 0.03
     assert abs((normal**4).mean() - 3) < 0.3
-    counts = np.bincount(chance.integers("i", 7), minlength=7)
+    counts = np.bincount(rng.integers("i", 7), minlength=7)
     assert len(counts) == 7
     assert np.abs(counts - len(MANY) / 7).max() < 300
-    assert (chance.integers("i", 1) == 0).all()
+    assert (rng.integers("i", 1) == 0).all()
 
 
 def test_names_and_numbers_make_other_keys():
     parts = [(0,), (1,), (-1,), (2**63,), ("a",), ("b",), (0, 0), (0, "a"), ("a", 0), (0, 1), (1, 0), ()]
     assert len({int(key(*part)[0]) for part in parts}) == len(parts)
-    assert Chance(0, 0, []).uniform("a").shape == (0,)
-    assert Chance(0, 0, []).uniform("a", np.zeros(0, np.int64)).shape == (0,)
+    assert SampleRandom(0, 0, []).uniform("a").shape == (0,)
+    assert SampleRandom(0, 0, []).uniform("a", np.zeros(0, np.int64)).shape == (0,)
 
 
 @pytest.mark.parametrize("counts", [range(1, 301), (4095, 4096, 4097, 65_537)], ids=["small", "large"])
@@ -129,15 +129,15 @@ def test_keys_of_one_shuffle_and_the_next_are_unrelated():
 @given(words, lengths_of)
 def test_ranks_are_a_shuffle_of_every_sample(word, lengths):
     lengths = np.array(lengths, np.int64)
-    chance = Chance(*word, np.arange(len(lengths)))
-    ranks = np.split(chance.ranks("a", lengths), lengths.cumsum()[:-1])
-    values = np.split(chance.uniform("a", lengths), lengths.cumsum()[:-1])
+    rng = SampleRandom(*word, np.arange(len(lengths)))
+    ranks = np.split(rng.ranks("a", lengths), lengths.cumsum()[:-1])
+    values = np.split(rng.uniform("a", lengths), lengths.cumsum()[:-1])
     for rank, value, n in zip(ranks, values, lengths):
         assert sorted(rank) == list(range(n))
         np.testing.assert_array_equal(np.argsort(value), np.argsort(rank))
 
 
 def test_every_rank_is_equally_likely():
-    ranks = Chance(0, 0, np.arange(5000)).ranks("a", np.full(5000, 6)).reshape(5000, 6)
+    ranks = SampleRandom(0, 0, np.arange(5000)).ranks("a", np.full(5000, 6)).reshape(5000, 6)
     counts = np.stack([np.bincount(column, minlength=6) for column in ranks.T])
     assert np.abs(counts - 5000 / 6).max() < 140

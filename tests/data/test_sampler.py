@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.sampler import Budget, Order, Packed, rounded, share
+from sciformer.data.sampler import BatchSampler, PackedSampler, TokenBudgetSampler, rounded, share
 from tests.errors import refuses
 
 
@@ -20,7 +20,7 @@ def build(count, batch, seed, kind, rng):
     if kind == "chunks":
         cuts = np.sort(rng.integers(0, count + 1, 5))  # some pieces are empty
         chunks = np.diff([0, *cuts, count])
-    return Order(count, batch, seed, lengths=lengths, window=3, chunks=chunks, near=2)
+    return BatchSampler(count, batch, seed, lengths=lengths, window=3, chunks=chunks, near=2)
 
 
 @settings(max_examples=50, deadline=None)
@@ -49,14 +49,16 @@ def test_another_order_in_every_epoch_and_for_every_seed(kind):
     assert len({tuple(order) for order in orders}) == 6
     for first, second in pairwise(orders):
         assert sum(a == b for a, b in zip(first, second)) < 25
-    left = [set(range(103)) - set(np.concatenate(epoch_of(Order(103, 10), epoch)).tolist()) for epoch in range(20)]
+    left = [
+        set(range(103)) - set(np.concatenate(epoch_of(BatchSampler(103, 10), epoch)).tolist()) for epoch in range(20)
+    ]
     assert all(len(some) == 3 for some in left)
     assert len(set.union(*left)) > 30  # others are left out each time
 
 
 def test_buckets_are_alike_and_the_longest_are_not_left_out():
     lengths = np.random.default_rng(0).integers(1, 1000, 1009)
-    buckets, mixed = (Order(1009, 16, lengths=given, window=20) for given in (lengths, None))
+    buckets, mixed = (BatchSampler(1009, 16, lengths=given, window=20) for given in (lengths, None))
 
     def spread(order):
         return np.mean([np.ptp(lengths[ids]) for epoch in (0, 1) for ids in epoch_of(order, epoch)])
@@ -70,7 +72,7 @@ def test_buckets_are_alike_and_the_longest_are_not_left_out():
 
 
 def test_equal_lengths_are_no_buckets():
-    plain, equal = Order(50, 7), Order(50, 7, lengths=np.full(50, 3))
+    plain, equal = BatchSampler(50, 7), BatchSampler(50, 7, lengths=np.full(50, 3))
     np.testing.assert_array_equal(plain(2, 3), equal(2, 3))
 
 
@@ -78,7 +80,7 @@ def test_only_some_pieces_are_needed_at_a_time():
     sizes = np.random.default_rng(1).integers(8, 40, 30)
     piece = np.repeat(np.arange(30), sizes)
     for near in (1, 3, 4):
-        order = Order(int(sizes.sum()), 8, chunks=sizes, near=near)
+        order = BatchSampler(int(sizes.sum()), 8, chunks=sizes, near=near)
         first, last = {}, {}
         for step, ids in enumerate(epoch_of(order, 5)):
             used = set(piece[ids].tolist())
@@ -87,7 +89,7 @@ def test_only_some_pieces_are_needed_at_a_time():
         held = [sum(first[p] <= step <= last[p] for p in first) for step in range(order.batches)]
         assert max(held) <= 2 * near  # at the boundary of two neighbourhoods
         assert np.median(held) <= near
-    mixed = [len(set(piece[ids].tolist())) for ids in epoch_of(Order(int(sizes.sum()), 8, chunks=sizes), 0)]
+    mixed = [len(set(piece[ids].tolist())) for ids in epoch_of(BatchSampler(int(sizes.sum()), 8, chunks=sizes), 0)]
     assert np.mean(mixed) > 2  # pieces are mixed with their neighbours
 
 
@@ -100,10 +102,10 @@ def test_ranks_share_a_batch(count, world):
 
 
 def test_steps_may_be_asked_for_in_any_order():
-    order, rng = Order(1000, 3, 5), np.random.default_rng(0)
+    order, rng = BatchSampler(1000, 3, 5), np.random.default_rng(0)
     for _ in range(60):
         epoch, step = int(rng.integers(0, 3)), int(rng.integers(0, 333))
-        np.testing.assert_array_equal(order(epoch, step), Order(1000, 3, 5)(epoch, step))
+        np.testing.assert_array_equal(order(epoch, step), BatchSampler(1000, 3, 5)(epoch, step))
     with ThreadPoolExecutor(4) as pool:
         steps = [(epoch, step) for step in range(300) for epoch in range(3)]
         found = list(pool.map(lambda at: order(*at), steps))
@@ -112,27 +114,27 @@ def test_steps_may_be_asked_for_in_any_order():
 
 
 def test_small_counts_and_mistakes():
-    assert Order(1, 64)(7, 0).tolist() == [0]
-    small = Order(5, 64, lengths=[3, 1, 2, 9, 9])
+    assert BatchSampler(1, 64)(7, 0).tolist() == [0]
+    small = BatchSampler(5, 64, lengths=[3, 1, 2, 9, 9])
     assert small.batches == 1
     assert small.batch == 5
     assert sorted(small(0, 0).tolist()) == [0, 1, 2, 3, 4]
-    assert Order(10, 3).at(7) == (2, 1)
+    assert BatchSampler(10, 3).at(7) == (2, 1)
     for given_, key, mentions in [
         ({"count": 0, "batch": 1}, None, []),
         ({"count": 1, "batch": 0}, "train.batch", [0]),
         ({"count": 5, "batch": 2, "chunks": [2, 2]}, None, [5, 4]),
     ]:
         with refuses(*mentions, key=key):
-            Order(**given_)
+            BatchSampler(**given_)
 
 
 # Batches by tokens
 
 
-def budget_of(widths, tokens, seed, multiple=None, chunked=False, kind=Budget):
+def budget_of(widths, tokens, seed, multiple=None, chunked=False, kind=TokenBudgetSampler):
     chunks = np.diff([0, len(widths) // 3, len(widths) // 2, len(widths)]) if chunked else None
-    more = {"multiple": multiple} if kind is Budget else {}
+    more = {"multiple": multiple} if kind is TokenBudgetSampler else {}
     return kind(widths, tokens, seed, chunks=chunks, near=2, **more)
 
 
@@ -165,7 +167,7 @@ def test_batches_of_tokens_hold_every_sample_once_and_keep_to_their_budget(width
 
 def test_the_order_of_tokens_is_another_in_every_epoch_and_for_every_seed():
     widths = np.random.default_rng(0).integers(1, 60, 300)
-    for kind in (Budget, Packed):
+    for kind in (TokenBudgetSampler, PackedSampler):
         orders = [
             np.concatenate(epoch_of(budget_of(widths, 256, seed, kind=kind), e)) for seed in (0, 1) for e in (0, 1)
         ]
@@ -177,13 +179,18 @@ def test_the_order_of_tokens_is_another_in_every_epoch_and_for_every_seed():
 
 def test_few_kinds_of_width_and_little_padding():
     widths = np.random.default_rng(0).lognormal(3, 0.6, 5000).astype(int)
-    order = Budget(widths, 4096)
+    order = TokenBudgetSampler(widths, 4096)
     assert order.shapes(1) < 24
     padded = sum(len(ids) * order.room(0, step)[1] for step, ids in enumerate(epoch_of(order, 0)))
     assert padded < 1.4 * widths.sum()
     full = np.mean([len(ids) * order.room(0, step)[1] > 3500 for step, ids in enumerate(epoch_of(order, 0))])
     assert full > 0.8
-    assert Budget(np.random.default_rng(0).integers(5, 50, 1000), 1024, multiple=16).kinds.tolist() == [16, 32, 48, 64]
+    assert TokenBudgetSampler(np.random.default_rng(0).integers(5, 50, 1000), 1024, multiple=16).kinds.tolist() == [
+        16,
+        32,
+        48,
+        64,
+    ]
 
 
 @given(st.integers(0, 10**6), st.sampled_from([None, 1, 7, 32]))
@@ -199,7 +206,7 @@ def test_rounding_up(width, multiple):
 @given(widths_of_samples, st.integers(1, 900), st.integers(0, 2**40), st.booleans())
 def test_packed_batches_hold_every_sample_once_and_nearly_as_many_tokens(widths, tokens, seed, chunked):
     widths = np.array(widths)
-    order = budget_of(widths, tokens, seed, chunked=chunked, kind=Packed)
+    order = budget_of(widths, tokens, seed, chunked=chunked, kind=PackedSampler)
     longest = max(1, int(widths.max()))
     for epoch in (0, 5):
         batches = epoch_of(order, epoch)
@@ -207,13 +214,13 @@ def test_packed_batches_hold_every_sample_once_and_nearly_as_many_tokens(widths,
         assert all(len(ids) for ids in batches)
         assert all(widths[ids].sum() <= max(tokens, 3 * longest) for ids in batches)
         assert all(order.room(epoch, step)[0] >= len(ids) for step, ids in enumerate(batches))
-    again, step = budget_of(widths, tokens, seed, chunked=chunked, kind=Packed), seed % order.batches
+    again, step = budget_of(widths, tokens, seed, chunked=chunked, kind=PackedSampler), seed % order.batches
     np.testing.assert_array_equal(again(5, step), batches[step])
 
 
 def test_packed_batches_are_nearly_full():
     widths = np.random.default_rng(0).integers(1, 40, 5000)
-    held = [widths[ids].sum() for ids in epoch_of(Packed(widths, 2048), 3)]
+    held = [widths[ids].sum() for ids in epoch_of(PackedSampler(widths, 2048), 3)]
     assert max(held) <= 2048
     assert min(held) > 2048 - 2 * 40 - 2
 
@@ -221,7 +228,10 @@ def test_packed_batches_are_nearly_full():
 def test_pieces_stay_together_in_batches_of_tokens():
     sizes = np.full(24, 200)
     widths, piece = np.random.default_rng(0).integers(1, 60, 4800), np.repeat(np.arange(24), 200)
-    for order in (Budget(widths, 512, chunks=sizes, near=3), Packed(widths, 512, chunks=sizes, near=3)):
+    for order in (
+        TokenBudgetSampler(widths, 512, chunks=sizes, near=3),
+        PackedSampler(widths, 512, chunks=sizes, near=3),
+    ):
         used = [set(piece[ids].tolist()) for ids in epoch_of(order, 2)]
         held = [len(set.union(*used[start : start + 10])) for start in range(0, len(used) - 10, 10)]
         assert np.median(held) <= 6  # of 24: two neighbourhoods

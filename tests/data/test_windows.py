@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from sciformer.data.columns import Lists, select
 from sciformer.data.dataset import WINDOW, Dataset
-from sciformer.data.random import Chance
-from sciformer.data.sampler import arrange
+from sciformer.data.random import SampleRandom
+from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe import Recipe
@@ -52,9 +52,9 @@ def test_loose_windows_are_drawn_anew_in_every_epoch():
     assert len(data) == 3
     ids, places = np.arange(3), set()
     for epoch in range(80):
-        batch = data.batch(ids, Chance(0, epoch, ids))
+        batch = data.batch(ids, SampleRandom(0, epoch, ids))
         assert batch.stream.lengths.tolist() == [10, 6, 10]
-        again = data.batch(ids[::-1], Chance(0, epoch, ids[::-1]))  # of the sample, not of its company
+        again = data.batch(ids[::-1], SampleRandom(0, epoch, ids[::-1]))  # of the sample, not of its company
         np.testing.assert_array_equal(again.stream.take(ids[::-1]).columns["at"], batch.stream.columns["at"])
         places.add(int(np.searchsorted(table["time"].values[:60], batch.stream.columns["at"][1])))
     assert places <= set(range(52))
@@ -75,7 +75,7 @@ def test_strided_windows_overlap_and_lose_nothing():
 def test_batches_hold_windows_of_similar_length():
     lengths = np.tile([4, 9, 30], 20)
     data, _ = dataset(lengths, loose=True)
-    order = arrange(data, 10, None, 0, bucket=True, multiple=None, packed=False, shift=0)
+    order = make_sampler(data, 10, None, 0, bucket=True, multiple=None, packed=False, shift=0)
     spreads = [np.ptp(data.widths[order(0, step)]) for step in range(order.batches)]
     assert np.mean(spreads) < 3
 
@@ -84,7 +84,7 @@ def test_a_long_series_has_one_answer(tmp_path):
     """The mean of those of its windows."""
 
     class Made(Data):
-        def open(self, say=None):
+        def open(self, log=None):
             table = {**curves(np.tile([4, 25, 40], 4)), "label": np.array(["a", "b", "b"] * 4)}
             return Splits(
                 {"train": Memory(select(table, np.arange(6))), "valid": Memory(select(table, np.arange(6, 12)))}

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.collate import Arriving
-from sciformer.evaluation import evaluate
-from sciformer.evaluation.evaluate import answer, batches, judge, later
+import sciformer.evaluation.evaluate as module
+from sciformer.data.collate import AsyncTensors
+from sciformer.evaluation.evaluate import batches, evaluate, later, predict
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from tests.objectives.examples import COUNT, make
@@ -64,16 +64,16 @@ def test_answers_are_at_their_places(name):
     step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
     parts = Parts(tokens, objective)
     dataset.source.notes = ["something is left out."]
-    single = judge(step, parts, dataset, batch=1)
+    single = evaluate(step, parts, dataset, batch=1)
     assert (single.size, single.notes) == (COUNT, ("something is left out.",))
     for batch, limit in [(2, None), (3, None), (64, None), (3, 20)]:
-        found = judge(step, parts, dataset, batch=batch, tokens=limit)
+        found = evaluate(step, parts, dataset, batch=batch, tokens=limit)
         assert found.samples["number"].tolist() == list(range(COUNT))
         assert found.scores["loss"] == pytest.approx(single.scores["loss"], rel=1e-5)
         for key, values in single.outputs.items():
             np.testing.assert_allclose(found.outputs[key], values, rtol=1e-4, atol=1e-5)
     if name != "masked":
-        told = answer(step, parts, dataset, batch=3)
+        told = predict(step, parts, dataset, batch=3)
         assert told.samples["number"].tolist() == list(range(COUNT))
         key = "probabilities" if name == "classify" else "mean"
         np.testing.assert_allclose(told.outputs[key], single.outputs[key], rtol=1e-4, atol=1e-5)
@@ -84,7 +84,7 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
     torch.manual_seed(0)
     step = Step(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective), objective)
     parts = Parts(tokens, objective)
-    plain, told = judge(step, parts, dataset, batch=2), answer(step, parts, dataset, batch=2)
+    plain, told = evaluate(step, parts, dataset, batch=2), predict(step, parts, dataset, batch=2)
     sizes, most = [], 3
     encode = step.model.encode
 
@@ -95,8 +95,8 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
         return encode(stream)
 
     monkeypatch.setattr(step.model, "encode", small)
-    monkeypatch.setattr(evaluate, "roomy", lambda *given: (4 * given[2], None))
-    for call, expected in ((judge, plain), (answer, told)):
+    monkeypatch.setattr(module, "roomy", lambda *given: (4 * given[2], None))
+    for call, expected in ((evaluate, plain), (predict, told)):
         found = call(step, parts, dataset, batch=2)
         assert sizes[:2] == [COUNT, 4]
         assert max(size for size in sizes if size <= most) == most
@@ -106,18 +106,18 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
             np.testing.assert_allclose(found.outputs[key], values, rtol=1e-4, atol=1e-5)
     most = 0
     with pytest.raises(torch.OutOfMemoryError):
-        judge(step, parts, dataset, batch=2)
+        evaluate(step, parts, dataset, batch=2)
     assert sizes[-1] == 1
 
 
 def test_a_gpu_judges_more_at_once_but_not_more_long_ones():
     gpu, widths = torch.device("cuda"), [20] * 90 + [200] * 10
-    assert evaluate.roomy(data_of(widths), torch.device("cpu"), 16) == (16, None)
-    assert evaluate.roomy(data_of(widths), gpu, 16, 500) == (64, 2000)
-    most = evaluate.roomy(data_of(widths), gpu, 10)
+    assert module.roomy(data_of(widths), torch.device("cpu"), 16) == (16, None)
+    assert module.roomy(data_of(widths), gpu, 16, 500) == (64, 2000)
+    most = module.roomy(data_of(widths), gpu, 10)
     assert most == (40, 4 * 10 * 38)
     assert [len(ids) for ids in batches(data_of(widths), 100, *most)] == [40, 40, 10, 7, 3]
-    assert evaluate.roomy(data_of([7] * 100), gpu, 10) == (40, None)
+    assert module.roomy(data_of([7] * 100), gpu, 10) == (40, None)
 
 
 def test_each_is_read_when_the_next_is_under_way():
@@ -136,6 +136,6 @@ def test_each_is_read_when_the_next_is_under_way():
 
 def test_tensors_arrive_as_they_were():
     x = torch.randn(3, 2)
-    found = Arriving({"x": x, "none": torch.zeros(0)}).read()
+    found = AsyncTensors({"x": x, "none": torch.zeros(0)}).read()
     assert torch.equal(found["x"], x)
     assert found["none"].shape == (0,)

@@ -80,7 +80,7 @@ def test_nan_in_a_batch(tmp_path, images, monkeypatch, value):
     ]
     assert [line for line in run.records if "left_out" in line] == [{"step": 7, "left_out": True, "samples": [sample]}]
     assert [line["step"] for line in run.records if "loss" in line] == [n + 1 for n in range(STEPS) if n != 6]
-    before, after = (checkpoint.load(run.folder.checkpoints, say=pytest.fail, step=step).tensors for step in (6, 7))
+    before, after = (checkpoint.load(run.folder.checkpoints, log=pytest.fail, step=step).tensors for step in (6, 7))
     assert all(
         torch.equal(before[part][name], after[part][name]) for part in ("weights", "optimizer") for name in before[part]
     )
@@ -111,7 +111,7 @@ def test_nan_in_a_row(tmp_path, images, monkeypatch, stops):
         go(recipe, tmp_path / "run", stop_after=stop)
     with refuses(3, f"[{sample}]", hint="train.rate"):
         go(recipe, tmp_path / "run")
-    saved = checkpoint.load(tmp_path / "run" / "checkpoints", say=pytest.fail)
+    saved = checkpoint.load(tmp_path / "run" / "checkpoints", log=pytest.fail)
     assert (saved.step, saved.state["bad"]) == (6, 2)
     assert all(tensor.isfinite().all() for tensor in saved.tensors["weights"].values())
     assert all(weight.isfinite().all() for weight in Run(tmp_path / "run").model.parameters())
@@ -170,14 +170,14 @@ def test_nan_in_validation(tmp_path, value, ranks):
 
 @fault("a validation loss of NaN though the data are finite", "said; it is neither kept for better nor in the way")
 def test_nan_of_a_model(tmp_path, images, monkeypatch):
-    real, calls = engine.judge, []
+    real, calls = engine.evaluate, []
 
     def judged(*arguments, **options):
         calls.append(1)
         found = real(*arguments, **options)
         return replace(found, scores={**found.scores, "loss": np.nan}) if len(calls) in (1, 3) else found
 
-    monkeypatch.setattr(engine, "judge", judged)
+    monkeypatch.setattr(engine, "evaluate", judged)
     with listening() as said:
         run = go(images[0], tmp_path)
     assert [text.partition(":")[0] for text in said if "valid loss is nan, though the data are" in text] == [

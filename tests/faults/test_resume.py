@@ -117,7 +117,7 @@ def test_ranks_stopped_and_resumed(tmp_path, texts, shard):
 def test_killed_at_random_instants(tmp_path, texts):
     recipe = texts[0].change({"train.save_every": 1, "train.steps": 60})
     reference = left(go(recipe, tmp_path / "whole"))
-    chance = random.Random(0)
+    rng = random.Random(0)
     kills = finished = 0
     saved = -1
     note = tmp_path / "saved"
@@ -142,12 +142,12 @@ def test_killed_at_random_instants(tmp_path, texts):
         child = start(work)
         if kills % 5:  # once in five times it may be killed before its first step
             os.read(began, 1)
-        time.sleep(chance.uniform(0.0, 0.06))
+        time.sleep(rng.uniform(0.0, 0.06))
         os.kill(child, signal.SIGKILL)
         kills += fate(child) == -signal.SIGKILL
         announced = int(note.read_text() or -1) if note.exists() else -1
         run = tmp_path / f"run-{finished}"
-        found = checkpoint.load(run / "checkpoints", say=pytest.fail) if run.exists() else None
+        found = checkpoint.load(run / "checkpoints", log=pytest.fail) if run.exists() else None
         step = -1 if found is None else found.step
         assert step >= max(saved, announced)
         saved = step

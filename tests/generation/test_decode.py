@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.generation.decode import Beams, Stepper, compiled_step, write
 from sciformer.generation.generate import _precision
 from sciformer.generation.sampling import Sampling, uniforms
@@ -46,7 +46,7 @@ def whole_passes(model, ids, length, sampling=GREEDY, uniform=None, forbidden=()
         if len(ids) - start > WINDOW:
             start = len(ids) - WINDOW // 2
         with torch.no_grad():
-            logits = model.readout(model.decode(View({"ids": torch.tensor([ids[start:]])}, None))[:, -1])
+            logits = model.readout(model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))[:, -1])
         logits[:, list(forbidden)] = -torch.inf
         ids.append(int(sampling.choose(logits, torch.zeros(1) if uniform is None else uniform[place], seen)))
         seen[0, ids[-1]] = True
@@ -155,7 +155,7 @@ def test_other_weights_are_cast_and_the_model_is_left_alone():
 
 def likelihood(made, prompt, ids):
     with torch.no_grad():
-        logits = made.readout(made.decode(View({"ids": torch.tensor([[*prompt, *ids]])}, None)))
+        logits = made.readout(made.decode(StreamView({"ids": torch.tensor([[*prompt, *ids]])}, None)))
     return float(logits[0, len(prompt) - 1 : -1].log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).sum())
 
 

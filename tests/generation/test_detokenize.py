@@ -25,7 +25,7 @@ def fitted(unit):
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_pieces_together_are_the_text(unit):
-    tokens, chance = fitted(unit), random.Random(0)
+    tokens, rng = fitted(unit), random.Random(0)
     for text in [*TEXTS, " ".join(TEXTS) * 4]:
         ids = [int(i) for i in tokens.encode(text)]
         cut = 0 if unit == "bytes" else len(ids) // 3  # a byte is read for itself
@@ -34,7 +34,7 @@ def test_pieces_together_are_the_text(unit):
         for most in (1, 5, 30):
             line, found, at = Line(tokens, ids[:cut], ["never there"], None), [], cut
             while at < len(ids):
-                count = chance.randint(1, most)
+                count = rng.randint(1, most)
                 found.append(line.add(ids[at : at + count]))
                 at += count
             assert "".join([*found, line.close()]) == whole[len(before) :]
@@ -53,8 +53,8 @@ def test_half_a_character_is_held_back():
 
 
 def test_random_tokens_join_too():
-    tokens, chance = fitted("bpe"), random.Random(1)
-    ids = [chance.randrange(tokens.size) for _ in range(400)]
+    tokens, rng = fitted("bpe"), random.Random(1)
+    ids = [rng.randrange(tokens.size) for _ in range(400)]
     line = Line(tokens, [], [], None)
     assert "".join([line.add([one]) for one in ids] + [line.close()]) == tokens.decode(ids)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.generation.generate import generate, generate_many
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -52,7 +52,7 @@ def without_cache(run, prompt, length):
         if len(ids) - start > CONTEXT:
             start = len(ids) - CONTEXT // 2  # full: begin anew with the second half
         with torch.no_grad():
-            hidden = run.model.decode(View({"ids": torch.tensor([ids[start:]])}, None))
+            hidden = run.model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))
             logits = run.model.readout(hidden[0, -1])[: tokens.known]
         ids.append(int(logits.argmax()))
     return tokens.decode(ids[-length:])
@@ -208,7 +208,7 @@ def test_every_unit_begins_goes_on_and_ends(tmp_path, unit):
 def test_unknown_words_are_named_and_a_prompt_without_any_refused(tmp_path, tmp_path_factory):
     said = []
     run = make_lines(tmp_path_factory.mktemp("lines"), 2, tokens__unit="words")
-    assert list(generate(run, "the zebra and the gnu", 3, seed=0, say=said.append))
+    assert list(generate(run, "the zebra and the gnu", 3, seed=0, log=said.append))
     assert said == ["note: the model does not know zebra, gnu"]
     with refuses(key="--prompt", hint="--prompt"):
         next(generate(make(tmp_path, text="a b a b " * 99, tokens__unit="words"), " "))
@@ -220,7 +220,10 @@ def test_one_prompt_after_the_other_or_all_at_once(run, tmp_path):
     wishes = [{"temperature": 0}, {"temperature": 0, "repetition": 1.3, "stop": ["at", " on"]}, {"beam": 2}]
     for length, wish in [(8, wishes[0]), (30, wishes[0]), (8, wishes[1]), (5, wishes[2])]:
         expected = ["".join(generate(run, prompt, length, **wish)) for prompt in prompts]
-        assert generate_many(run, prompts, length, batch=3, tell=lambda *told: done.append(told), **wish) == expected
+        assert (
+            generate_many(run, prompts, length, batch=3, on_progress=lambda *told: done.append(told), **wish)
+            == expected
+        )
         assert done[-1] == (7, 7)
     assert generate_many(run, [], 5) == []
     gru = make(tmp_path, model__trunk="gru")
@@ -241,13 +244,13 @@ def test_a_beam_finds_what_is_at_least_as_likely_as_the_greedy_text(run):
         (tokens,) = run.assembly.tokens.values()
         ids = torch.as_tensor(tokens.encode("the " + text).astype(np.int64))[None]
         with torch.no_grad():
-            logs = run.model.readout(run.model.decode(View({"ids": ids}, None)))[0, 3:-1].log_softmax(-1)
+            logs = run.model.readout(run.model.decode(StreamView({"ids": ids}, None)))[0, 3:-1].log_softmax(-1)
         return float(logs.gather(1, ids[0, 4:, None]).sum())
 
     said = []
     (text,) = generate(run, "the ", 9, beam=8)
     assert likelihood(text) >= likelihood("".join(generate(run, "the ", 9, temperature=0))) - 1e-5
-    (text,) = generate(run, "the ", 99, beam=2, say=said.append)
+    (text,) = generate(run, "the ", 99, beam=2, log=said.append)
     assert len(text) == CONTEXT - 4
     assert said == ["note: a beam writes at most 12 tokens here, as many as the context has room for"]
     assert "".join(generate(run, "the ", 9, beam=3, stop=["a", "o"])).count("a") == 0

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sciformer.cli.main import main
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
 from sciformer.inspect.alignment import align, draw_alignment
 from sciformer.recipe import Recipe
@@ -77,7 +77,7 @@ def test_it_learns_to_translate(runs: dict[str, Run], name: str) -> None:
 def test_lines_keep_their_order_whatever_the_batch(runs: dict[str, Run], name: str) -> None:
     lines = ["one", "", "two red dog", "cat and dog red", "   ", "one two", "red"]
     heard: list[tuple[int, int]] = []
-    together = translate(runs[name], lines, tell=lambda done, total: heard.append((done, total)))
+    together = translate(runs[name], lines, on_progress=lambda done, total: heard.append((done, total)))
     assert together == [translate(runs[name], [line])[0] for line in lines]
     assert together[1] == together[4] == ""
     assert together[0] == "eins"
@@ -98,10 +98,12 @@ def test_a_greedy_translation_is_the_one_made_without_a_cache(runs: dict[str, Ru
     with torch.no_grad():
         while len(written) < 12:
             if prompted:
-                hidden = model.decode(View({"ids": torch.cat([source, torch.tensor(written).long()])[None]}, None))
+                hidden = model.decode(
+                    StreamView({"ids": torch.cat([source, torch.tensor(written).long()])[None]}, None)
+                )
             else:
                 ids = torch.tensor([[tokens.specials["begin"], *written]])
-                hidden = model.translate(View({"ids": source[None]}, None), View({"ids": ids}, None))
+                hidden = model.translate(StreamView({"ids": source[None]}, None), StreamView({"ids": ids}, None))
             choice = int(model.readout(hidden[0, -1]).masked_fill(closed, -torch.inf).argmax())
             if choice == tokens.specials["end"]:
                 break
@@ -187,7 +189,7 @@ def test_two_passes_that_agree_cost_no_more(corpus: Path) -> None:
     """Without dropout both passes are the same: the loss with objective.agreement is the loss without."""
     from sciformer.assembly import Assembly
     from sciformer.data.prepare import prepare
-    from sciformer.data.random import Chance
+    from sciformer.data.random import SampleRandom
     from sciformer.objectives.base import Step
 
     changes = {"model.depth": 1, "model.heads": 2}
@@ -195,7 +197,9 @@ def test_two_passes_that_agree_cost_no_more(corpus: Path) -> None:
     for weight, dropout in ((0.0, 0.0), (5.0, 0.0), (5.0, 0.5)):
         changes |= {"model.dropout": dropout, "objective.agreement": weight}
         made = Assembly.open(small(corpus, "text/transformer-tiny", **changes))
-        batch = prepare(made.dataset("train").batch(np.arange(8)), made.tokens, made.objective, Chance(0, 0, []), True)
+        batch = prepare(
+            made.dataset("train").batch(np.arange(8)), made.tokens, made.objective, SampleRandom(0, 0, []), True
+        )
         torch.manual_seed(0)
         losses.append(Step(made.network(0), made.objective).train()(batch.inputs())[0].item())
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)

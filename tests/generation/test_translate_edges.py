@@ -15,7 +15,7 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.cli import text_files as by_line
 from sciformer.cli.main import main
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.domains.text.tokens import Text
 from sciformer.generation.beam_search import beam_search, normalised
 from sciformer.generation.translate import translate_with
@@ -157,6 +157,6 @@ def test_a_target_stands_where_it_says(tmp_path: Path) -> None:
     """Coordinates of target tokens count with a memory too, not only in later steps of a cache."""
     model: Any = Assembly.open(recipe(tmp_path)).network().eval()
     ids = torch.as_tensor(np.array([[7, 8, 9]]))
-    memory = model.encode(View({"ids": ids}, None))
-    far = View({"ids": ids, "at": torch.tensor([[5.0, 6.0, 7.0]])}, None)
-    assert not torch.allclose(model.decode(far, memory), model.decode(View({"ids": ids}, None), memory))
+    memory = model.encode(StreamView({"ids": ids}, None))
+    far = StreamView({"ids": ids, "at": torch.tensor([[5.0, 6.0, 7.0]])}, None)
+    assert not torch.allclose(model.decode(far, memory), model.decode(StreamView({"ids": ids}, None), memory))

@@ -10,7 +10,7 @@ from sciformer.nn.losses import IGNORED, total_cross_entropy
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train import cuda_graph as recorded
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 
 pytestmark = pytest.mark.gpu
 
@@ -102,7 +102,7 @@ def test_a_step_recorded_whole_is_the_step(text, tmp_path, monkeypatch, packed):
     expected = train(recipe(text, **both, **{"train.graphs": False}), tmp_path / "not", show=False, report=False)
     taken, capture = [], recorded.capture
     monkeypatch.setattr(recorded, "capture", lambda work, pool: taken.append(work) or capture(work, pool))
-    monkeypatch.setattr(Updater, "_record_halves", lambda self: pytest.fail("it cannot be recorded"))
+    monkeypatch.setattr(OptimizerStep, "_record_halves", lambda self: pytest.fail("it cannot be recorded"))
     found = train(recipe(text, **both, **{"train.graphs": "whole"}), tmp_path / "whole", show=False, report=False)
     losses = [[line["loss"] for line in run.records if "loss" in line] for run in (expected, found)]
     assert len(losses[0]) == 40

@@ -24,20 +24,20 @@ CONTEXT = 96
 @pytest.mark.parametrize(("back", "pairs"), [(-1, None), (0, None), (7, "neighbours"), (200, "halves"), (-1, "halves")])
 def test_one_query_against_a_fixed_cache(dtype, groups, width, back, pairs):
     heads, capacity = 4, 512
-    chance = torch.Generator("cuda").manual_seed(0)
+    rng = torch.Generator("cuda").manual_seed(0)
     pattern = Causal() if back < 0 else Causal() & Window(back)
     assert single.reach(pattern) == back
     for batch, place in ((1, 0), (3, 1), (2, 130), (1, 511)):
-        made = torch.randn(batch, 1, (heads + 2 * groups) * width, device="cuda", generator=chance).to(dtype)
+        made = torch.randn(batch, 1, (heads + 2 * groups) * width, device="cuda", generator=rng).to(dtype)
         cut = made.split([heads * width, groups * width, groups * width], -1)
         q, k, v = (part.unflatten(-1, (-1, width)).transpose(1, 2) for part in cut)
-        keys, values = torch.randn(2, batch, groups, capacity, width, device="cuda", generator=chance).to(dtype)
-        valid = torch.rand(batch, capacity, device="cuda", generator=chance) > 0.3
+        keys, values = torch.randn(2, batch, groups, capacity, width, device="cuda", generator=rng).to(dtype)
+        valid = torch.rand(batch, capacity, device="cuda", generator=rng) > 0.3
         valid[:, place] = True
         start = torch.tensor(place, device="cuda")
         rotation = None
         if pairs is not None:
-            at = torch.randint(0, 50, (batch, 1, 1), device="cuda", generator=chance)
+            at = torch.randint(0, 50, (batch, 1, 1), device="cuda", generator=rng)
             rotation = Rotary(width, pairs=pairs).rotation(at, dtype)
             q, k = rotate(q, rotation), rotate(k, rotation)
         expected_keys, expected_values = keys.clone(), values.clone()

@@ -52,14 +52,14 @@ def both(kernel, pattern, dtype, groups, valid, bias, width=32):
     if valid:
         mask = torch.rand(batch, N) > 0.3
         mask[-1] = batch == 1
-    lean = torch.randn(batch, 4, N, N).to(dtype) if bias else None
+    dense = torch.randn(batch, 4, N, N).to(dtype) if bias else None
     upstream = torch.randn(batch, 4, N, width).to(dtype)
     results = []
     for device, precision, name, rule in (
         ("cuda", dtype, kernel, on_cuda(pattern)),
         ("cpu", torch.float64, "reference", pattern),
     ):
-        q, k, v, b = (None if x is None else x.to(device, precision).requires_grad_() for x in (*inputs, lean))
+        q, k, v, b = (None if x is None else x.to(device, precision).requires_grad_() for x in (*inputs, dense))
         sight = Sight(rule, None if mask is None else mask.to(device), b)
         out = attend(q, k, v, sight, kernel=name)
         wanted = [x for x in (q, k, v, b) if x is not None]

@@ -28,8 +28,8 @@ def layout(device, lengths=LENGTHS, tail=37):
 def run(kernel, device, dtype, inputs, up, bias, lengths=LENGTHS):
     ragged = layout(device, lengths)
     given = [x.detach().to(device, dtype, copy=True).requires_grad_() for x in inputs]
-    lean = PairBias(given[3], Triangle(ragged).starts, ragged) if bias else None
-    out = attend(*given[:3], Sight(Documents(ragged), bias=lean), kernel=kernel)
+    dense = PairBias(given[3], Triangle(ragged).starts, ragged) if bias else None
+    out = attend(*given[:3], Sight(Documents(ragged), bias=dense), kernel=kernel)
     return [out.detach(), *torch.autograd.grad(out, given if bias else given[:3], up.to(device, dtype))]
 
 

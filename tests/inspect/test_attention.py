@@ -7,8 +7,14 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.inspect import attention as looking
 from sciformer.inspect import distance as depth
-from sciformer.inspect.attention import gather, look_at, received, times_uniform, title, weights_on
-from sciformer.inspect.distance import Reach, correlation, reach, reach_along, reaches
+from sciformer.inspect.attention import attention_maps, gather, received, times_uniform, title, weights_on
+from sciformer.inspect.distance import (
+    AttentionDistance,
+    attention_distance_along,
+    attention_distances,
+    correlation,
+    reach,
+)
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
@@ -67,12 +73,15 @@ def test_what_has_no_reach():
 
 
 def test_distance_against_depth():
-    rising = {f"blocks.{i}": Reach(np.full((2, 3), 1.0 + i), np.ones(2)) for i in range(4)}
+    rising = {f"blocks.{i}": AttentionDistance(np.full((2, 3), 1.0 + i), np.ones(2)) for i in range(4)}
     assert depth.depth(rising).correlation == pytest.approx(1)
     assert depth.depth(rising).heads.shape == (4, 3)
     assert np.isnan(depth.depth({"blocks.0": rising["blocks.0"]}).correlation)
     assert np.isnan(depth.depth({}).correlation)
-    uneven = {"a": Reach(np.array([[1.0, 3.0]]), np.ones(1)), "b": Reach(np.array([[5.0]]), np.ones(1))}
+    uneven = {
+        "a": AttentionDistance(np.array([[1.0, 3.0]]), np.ones(1)),
+        "b": AttentionDistance(np.array([[5.0]]), np.ones(1)),
+    }
     assert depth.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
     assert np.isnan(correlation([1, 1], [1, 2]))
 
@@ -153,10 +162,10 @@ BLOCKS = ["blocks.0.attention", "blocks.1.attention"]
 )
 def test_every_pooling_is_looked_at(files, pool, maps):
     step, assembly, dataset = made(files, pool=pool)
-    look = look_at(step, assembly, dataset.batch(np.arange(3)))
+    look = attention_maps(step, assembly, dataset.batch(np.arange(3)))
     assert list(look.watch.attention) == maps
     assert look.front == (pool == "class_token")
-    far = reaches(look, assembly)
+    far = attention_distances(look, assembly)
     assert list(far) == BLOCKS
     assert all(each.heads.shape == (3, 2) and (each.heads > 0).all() for each in far.values())
     assert far[BLOCKS[0]].uniform == pytest.approx(np.full(3, far[BLOCKS[0]].uniform[0]))
@@ -171,7 +180,7 @@ def test_every_pooling_is_looked_at(files, pool, maps):
 
 def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
     step, assembly, dataset = made(files, "masked", pool="attention")
-    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    look = attention_maps(step, assembly, dataset.batch(np.arange(2)))
     hidden = look.seen.stream.columns["hidden"]
     assert hidden.any()
     assert (look.seen.stream.columns["patch"][hidden] == 0).all()
@@ -181,24 +190,24 @@ def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
 @pytest.mark.parametrize("trunk", ["lstm", "convolution"])
 def test_rivals_have_no_attention(files, trunk):
     step, assembly, dataset = made(files, trunk=trunk)
-    look = look_at(step, assembly, dataset.batch(np.arange(2)))
+    look = attention_maps(step, assembly, dataset.batch(np.arange(2)))
     assert look.watch.attention == {}
-    assert reaches(look, assembly) == {}
+    assert attention_distances(look, assembly) == {}
     assert weights_on(look, 0) == {}
     assert len(looking.draw_attention(look, assembly, 0).axes) == 1
-    assert reach_along(step, assembly, [dataset], "temperature") is None
+    assert attention_distance_along(step, assembly, [dataset], "temperature") is None
 
 
 def test_text_of_different_lengths(files):
     step, assembly, _ = made(files, "next_token", text=True, kind="decoder")
     texts = np.empty(3, object)
     texts[:] = ["a b$", "a", "b text"]
-    look = look_at(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
+    look = attention_maps(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
     assert look.seen.stream.lengths.tolist() == [3, 0, 5]
-    far = reaches(look, assembly)[BLOCKS[0]]
-    alone = look_at(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
+    far = attention_distances(look, assembly)[BLOCKS[0]]
+    alone = attention_maps(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
     assert far.heads.shape == (2, 2)  # the one without a token has none
-    assert far.heads[0] == pytest.approx(reaches(alone, assembly)[BLOCKS[0]].heads[0])
+    assert far.heads[0] == pytest.approx(attention_distances(alone, assembly)[BLOCKS[0]].heads[0])
     assert [len(weights_on(look, row).get(BLOCKS[1], [])) for row in range(3)] == [3, 0, 5]
     figure = looking.draw_attention(look, assembly, 2)
     figure.draw_without_rendering()
@@ -207,24 +216,24 @@ def test_text_of_different_lengths(files):
 
 def test_reach_along_a_column(files):
     step, assembly, dataset = made(files)
-    found = reach_along(step, assembly, [dataset], "temperature", samples_per_value=4)
+    found = attention_distance_along(step, assembly, [dataset], "temperature", samples_per_value=4)
     assert found.values.tolist() == [1, 2, 3]
-    look = look_at(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
-    heads = reaches(look, assembly)[BLOCKS[1]].heads
+    look = attention_maps(step, assembly, dataset.batch(np.array([10, 13, 16, 19])))
+    heads = attention_distances(look, assembly)[BLOCKS[1]].heads
     assert found.mean[BLOCKS[1]][1] == pytest.approx(heads.mean(0))
     assert found.deviation[BLOCKS[1]][1] == pytest.approx(heads.std(0))
     assert found.uniform.shape == (3,)
     assert depth.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
     for column in ("name", "nothing"):
         with refuses(column):
-            reach_along(step, assembly, [dataset], column)
+            attention_distance_along(step, assembly, [dataset], column)
 
 
 def test_looking_changes_nothing(files):
     step, assembly, dataset = made(files)
     step.train()
     before = {name: weight.clone() for name, weight in step.state_dict().items()}
-    look_at(step, assembly, dataset.batch(np.arange(2)))
+    attention_maps(step, assembly, dataset.batch(np.arange(2)))
     assert step.training
     assert all(torch.equal(weight, before[name]) for name, weight in step.state_dict().items())
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer.inspect.attention import look_at
+from sciformer.inspect.attention import attention_maps
 from sciformer.inspect.attribution import answers, attribute, entering, relevance, told, weighted
 from sciformer.inspect.faithfulness import scored
 from sciformer.nn.attention.attention import Attention
@@ -121,7 +121,7 @@ def test_who_has_no_one_answer():
 @pytest.mark.parametrize("model", [{"trunk": "convolution"}, {"compress": 3, "position": "learned"}])
 def test_a_trunk_without_maps_of_tokens_has_a_gradient(model):
     made, step, batch = assembled(PATCHES, IMAGES, **model)
-    assert look_at(step, made, batch).watch.attention == {}
+    assert attention_maps(step, made, batch).watch.attention == {}
     found = attribute(step, made, batch)
     assert found.attention == []
     assert [len(each) for each in found.gradient] == [6] * 4

@@ -6,7 +6,7 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.inspect.cost import cost, large, plain_json
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -37,7 +37,7 @@ def made(data, samples=4, **model):
     step = Step(assembly.network(), assembly.objective)
     ids = np.arange(samples)
     batch = assembly.dataset("train").batch(ids)
-    return assembly, step, prepare(batch, assembly.tokens, assembly.objective, Chance(0, 0, ids), training=True)
+    return assembly, step, prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
 
 
 def of(data, **model):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciformer.data.batch import Stream
-from sciformer.evaluation.evaluate import answer
+from sciformer.evaluation.evaluate import predict
 from sciformer.inspect.faithfulness import (
     LEAST,
     RANDOM,
@@ -120,7 +120,7 @@ def test_special_tokens_stay(tmp_path):
 
 def test_the_answer_that_is_followed_back_has_a_name():
     made, step, batch = assembled(PATCHES, IMAGES)
-    best = answer(step, made, made.samples(IMAGES)).outputs["probabilities"].argmax(1)
+    best = predict(step, made, made.samples(IMAGES)).outputs["probabilities"].argmax(1)
     assert likeliest(step, made, batch) == [str(made.objective.classes[i]) for i in best]
 
 

@@ -7,9 +7,9 @@ from matplotlib.figure import Figure
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch
 from sciformer.data.columns import select
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.data.source import Data, Memory, Splits
-from sciformer.inspect.attention import draw_attention, look_at
+from sciformer.inspect.attention import attention_maps, draw_attention
 from sciformer.inspect.masked import draw_hidden, say_hidden
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.objectives.base import Step
@@ -28,7 +28,7 @@ def _made():
     class Made(Data):
         what: str = "curves"
 
-        def open(self, say=None):
+        def open(self, log=None):
             if self.what == "curves":
                 table = curves((14, 9, 30, 8, 20, 11, 12, 16), bands=("g", "r"), limits=True)
                 table["period"][1] = np.nan
@@ -84,7 +84,7 @@ def test_predictions_are_drawn_in_the_units_of_the_data():
     assembly, _ = opened(scale="deviation")
     (tokens,) = assembly.tokens.values()
     batch = assembly.dataset("valid").all().take(np.array([2]))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(0, -1, batch.ids))
+    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(0, -1, batch.ids))
     normal = tokens.normalise(seen.stream)
     asked = seen.stream.columns["asked"].astype(bool)
     truth = np.where(asked, normal.columns["target value"], np.nan)
@@ -102,7 +102,7 @@ def test_points_are_drawn_against_time_or_folded():
     assembly, step = opened()
     (tokens,) = assembly.tokens.values()
     batch = assembly.dataset("train").batch(np.arange(2))
-    look = look_at(step, assembly, batch)
+    look = attention_maps(step, assembly, batch)
     figure = draw_attention(look, assembly, 0)
     assert len(figure.axes) == 2
     assert figure.axes[0].get_xlabel().startswith("time − 60")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.inspect.attention import look_at
+from sciformer.inspect.attention import attention_maps
 from sciformer.inspect.rollout import chain, follow, halved, rolled, rollout
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -63,17 +63,17 @@ def test_what_is_no_self_attention():
 @pytest.mark.parametrize("pool", ["mean", "class_token", "class_attention", "attention", "first", "last"])
 def test_every_pooling(pool):
     made, step, batch = assembled(PARTICLES, jets((6, 1, 9, 3)), pool=pool)
-    look = look_at(step, made, batch)
+    look = attention_maps(step, made, batch)
     found = rolled(look)
     assert [len(each) for each in found] == [6, 1, 9, 3]
     assert all((each >= 0).all() and 0 < each.sum() <= 1 + 1e-6 for each in found)
-    alone = rolled(look_at(step, made, batch.take(np.array([3]))))  # without padding
+    alone = rolled(attention_maps(step, made, batch.take(np.array([3]))))  # without padding
     assert found[3] == pytest.approx(alone[0], abs=1e-6)
 
 
 def test_mean_pooling_by_hand():
     made, step, batch = assembled(PATCHES, {"image": np.random.default_rng(0).normal(size=(2, 4, 6))}, pool="mean")
-    look = look_at(step, made, batch)
+    look = attention_maps(step, made, batch)
     maps = [a[1].double().numpy() for a in look.watch.attention.values()]
     assert rolled(look)[1] == pytest.approx(rollout(maps).mean(0))
 
@@ -82,4 +82,4 @@ def test_without_attention_nothing_is_rolled_out():
     table = {"image": np.random.default_rng(0).normal(size=(2, 4, 4))}
     made, step, batch = assembled(PATCHES, table, trunk="convolution")
     with torch.no_grad():
-        assert rolled(look_at(step, made, batch)) == []
+        assert rolled(attention_maps(step, made, batch)) == []

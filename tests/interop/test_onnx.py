@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sciformer.cli.main import main
-from sciformer.data.batch import Inputs, View
+from sciformer.data.batch import ModelInputs, StreamView
 from sciformer.data.columns import Lists, select
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model, formats
@@ -44,7 +44,7 @@ def _made():
     """Jets without files, as data of a recipe."""
 
     class Made(Data):
-        def open(self, say=None):
+        def open(self, log=None):
             rng = np.random.default_rng(0)
             table = jets(rng.integers(1, 20, 24)) | {"label": np.array(["a", "b", "c"] * 8)}
             return Splits(
@@ -95,7 +95,7 @@ def test_answers_are_the_library_s(runs, kind, tokens, samples):
     theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, feed)))
     valid = given.pop("valid")
     with torch.no_grad():
-        ours = run.assembly.objective.answer(run.model, Inputs({"tokens": View(given, valid)}, {}))
+        ours = run.assembly.objective.predict(run.model, ModelInputs({"tokens": StreamView(given, valid)}, {}))
     for name, values in ours.items():
         np.testing.assert_allclose(theirs[name], values.numpy(), atol=1e-4)
         assert np.isfinite(theirs[name]).all()

@@ -21,7 +21,7 @@ LENGTHS = np.random.default_rng(0).integers(3, 20, 24)
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     class Made(Data):
-        def open(self, say=None):
+        def open(self, log=None):
             table = curves(LENGTHS, bands=("g", "r"), limits=True, extra=True)
             table["label"] = np.array(["a", "b", "c"] * 8)
             parts = {"train": np.arange(16), "valid": np.arange(16, 24)}

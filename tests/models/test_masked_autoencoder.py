@@ -8,7 +8,7 @@ import torch
 
 from sciformer.data.batch import Batch
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.jets.tokens import Particles
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.evaluation.embed import embed
@@ -43,7 +43,7 @@ def example(domain, share=0.75):
         table = curves(rng, lengths)
     tokens.fit([table])
     raw = Batch({"tokens": tokens.tokenize(table)}, ids=np.arange(len(lengths)))
-    return tokens, objective, prepare(raw, {"tokens": tokens}, objective, Chance(0, 0, raw.ids), training=False)
+    return tokens, objective, prepare(raw, {"tokens": tokens}, objective, SampleRandom(0, 0, raw.ids), training=False)
 
 
 def curves(rng, lengths):

@@ -10,7 +10,7 @@ import yaml
 
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.data.source import Memory
 from sciformer.domains.jets.tokens import Particles
 from sciformer.models.base import parameters
@@ -49,7 +49,7 @@ def batch_of(tokens, objective, lengths=LENGTHS):
     named = {"tokens": tokens}
     dataset = Dataset(Memory(table), named)
     ids = np.arange(len(lengths))
-    return prepare(dataset.batch(ids), named, objective, Chance(0, 0, ids), training=False)
+    return prepare(dataset.batch(ids), named, objective, SampleRandom(0, 0, ids), training=False)
 
 
 @pytest.mark.parametrize("name", COUNTS)

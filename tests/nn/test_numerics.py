@@ -19,11 +19,11 @@ def test_the_lowest_number_as_a_bias_hides_too(kernel):
     q = torch.randn(1, 1, 1, 8)
     v = torch.arange(4.0).view(1, 1, 4, 1).expand(-1, -1, -1, 8)
     valid = torch.tensor([[True, True, False, False]])
-    lean = torch.tensor([0, 1, 1, 1]).view(1, 1, 1, 4) * torch.finfo(torch.float32).min
-    out = attend(q, torch.randn(1, 1, 4, 8), v, Sight(valid=valid, bias=lean), kernel=kernel)
+    dense = torch.tensor([0, 1, 1, 1]).view(1, 1, 1, 4) * torch.finfo(torch.float32).min
+    out = attend(q, torch.randn(1, 1, 4, 8), v, Sight(valid=valid, bias=dense), kernel=kernel)
     torch.testing.assert_close(out, torch.zeros_like(out))
-    lean = torch.full((1, 1, 1, 4), torch.finfo(torch.float32).min)
-    out = attend(0 * q, torch.randn(1, 1, 4, 8), v, Sight(valid=valid, bias=lean), kernel=kernel)
+    dense = torch.full((1, 1, 1, 4), torch.finfo(torch.float32).min)
+    out = attend(0 * q, torch.randn(1, 1, 4, 8), v, Sight(valid=valid, bias=dense), kernel=kernel)
     torch.testing.assert_close(out, torch.full_like(out, 0.5))  # two keys are left, and they are alike
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.nn import Attention, Decoder, Encoder, Fourier, Modulation, Rotary, Sinusoidal, Unpaired, Watch
+from sciformer.nn import Attention, Decoder, Encoder, Fourier, Modulation, Rotary, Sinusoidal, UnpairedSinusoidal, Watch
 from sciformer.nn.positions import rotate
 from tests.errors import refuses
 from tests.nn.parity import shake
@@ -15,7 +15,7 @@ TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()
 
 
 def test_unpaired_sines_are_those_of_astromer():
-    code = Unpaired(12).embed(ZERO, TIMES)
+    code = UnpairedSinusoidal(12).embed(ZERO, TIMES)
     for i, time in enumerate(TIMES.tolist()):
         for j in range(12):
             angle = time / 10000 ** (2 * j / 12)
@@ -26,7 +26,7 @@ def test_unpaired_sines_are_those_of_astromer():
 
 def test_on_several_axes_each_has_its_share():
     at = torch.rand(7, 2).double() * 9
-    both, one = Unpaired(12, axes=2).code(at), Unpaired(6)
+    both, one = UnpairedSinusoidal(12, axes=2).code(at), UnpairedSinusoidal(6)
     torch.testing.assert_close(both, torch.cat([one.code(at[:, 0]), one.code(at[:, 1])], -1))
     assert Modulation(12, axes=2).double().embed(ZERO, at).shape == (1, 7, 12)
 
@@ -106,7 +106,7 @@ def test_mistakes_are_answered():
     with refuses("share", 0.01):
         Rotary(8, share=0.01)
     with refuses("width", 2, 7):
-        Unpaired(7, axes=2)
+        UnpairedSinusoidal(7, axes=2)
     with refuses("2 groups", "4 heads"):
         Encoder(16, 1, 4, groups=2, position=Rotary(4, periods=(1, 9), heads=4))
     with refuses("Rotary", "heads 4"):

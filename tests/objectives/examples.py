@@ -5,7 +5,7 @@ import torch
 
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches
 from sciformer.domains.text.tokens import Text, as_table
@@ -54,7 +54,7 @@ def ready(parts, ids=None, training=False, seed=0):
     """The prepared batch of some samples."""
     tokens, objective, dataset = parts
     ids = np.arange(len(dataset)) if ids is None else np.asarray(ids)
-    return prepare(dataset.batch(ids), tokens, objective, Chance(seed, 0, ids), training)
+    return prepare(dataset.batch(ids), tokens, objective, SampleRandom(seed, 0, ids), training)
 
 
 @torch.no_grad()

@@ -4,8 +4,8 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
-from sciformer.evaluation.evaluate import answer, judge
+from sciformer.data.random import SampleRandom
+from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.models.encoder import Encoder
 from sciformer.nn import Gaussian
 from sciformer.objectives.base import Step
@@ -98,7 +98,7 @@ def test_numbers_that_are_no_class_are_not_taken_for_one(label, word):
     objective = make("text", "classify", label=whole)[1]
     other = make("text", "regress", label=np.where(np.arange(COUNT) == 3, label, whole))[2]
     with refuses("`valid`", "0, 1", f": {word}"):
-        objective.admit("valid", other)
+        objective.validate_split("valid", other)
 
 
 def test_labels_that_were_never_seen_and_none_at_all():
@@ -107,8 +107,8 @@ def test_labels_that_were_never_seen_and_none_at_all():
     other = make("text", "classify", label=np.array(["up", "down"] * 3 + ["sideways"]))[2]
     ids = np.arange(COUNT)
     with refuses("(down, left, up)", "'sideways' in sample 6"):
-        prepare(other.batch(ids), tokens, objective, Chance(0, 0, ids), training=False)
-    found = answer(step_of(parts), assembly_of(parts), other)  # who predicts need not know
+        prepare(other.batch(ids), tokens, objective, SampleRandom(0, 0, ids), training=False)
+    found = predict(step_of(parts), assembly_of(parts), other)  # who predicts need not know
     assert found.outputs["probabilities"].shape == (COUNT, 3)
     assert found.samples["label"][-1] == "sideways"
     blind = make_table("text")
@@ -119,9 +119,9 @@ def test_labels_that_were_never_seen_and_none_at_all():
         assembly, step = assembly_of(parts), step_of(parts)
         assert assembly.window == 16
         dataset = assembly.samples(blind)
-        assert len(next(iter(answer(step, assembly, dataset).outputs.values()))) == COUNT
+        assert len(next(iter(predict(step, assembly, dataset).outputs.values()))) == COUNT
         with refuses("`label`" if name == "classify" else "`target, other`"):
-            judge(step, assembly, dataset)
+            evaluate(step, assembly, dataset)
 
 
 @pytest.mark.parametrize("batch", [2, 3, 64])
@@ -129,14 +129,14 @@ def test_labels_that_were_never_seen_and_none_at_all():
 def test_judging_does_not_know_the_size_of_a_batch(name, batch):
     parts = make("text", name)
     step, assembly = step_of(parts), assembly_of(parts)
-    one, other = (judge(step.train(), assembly, parts[2], batch=size) for size in (batch, COUNT))
+    one, other = (evaluate(step.train(), assembly, parts[2], batch=size) for size in (batch, COUNT))
     assert step.training
     assert one.scores.keys() == other.scores.keys() == {"loss", *parts[1].standard}
     for key in one.scores:
         np.testing.assert_allclose(one.scores[key], other.scores[key], rtol=1e-4)
     for key in one.outputs:
         np.testing.assert_allclose(one.outputs[key], other.outputs[key], rtol=1e-3, atol=1e-5)
-    assert judge(step, assembly, parts[2], limit=3).count <= 12
+    assert evaluate(step, assembly, parts[2], limit=3).count <= 12
     assert one.samples["label"].tolist() == TRUTH["label"].tolist()
 
 
@@ -155,7 +155,7 @@ def test_regress_against_a_loop():
     each = (std / spread).log() + ((torch.tensor(values) - mean) / std) ** 2 / 2 + 0.5 * np.log(2 * np.pi)
     np.testing.assert_allclose(float(loss), float(each.sum()), rtol=1e-4)
     assert batch.count == COUNT
-    answers = parts[1].answer(step.model, inputs)
+    answers = parts[1].predict(step.model, inputs)
     torch.testing.assert_close(answers["mean"], found["mean"])
     torch.testing.assert_close(answers["std"], found["std"])
     assert isinstance(Gaussian(mean, std), tuple)
@@ -180,7 +180,7 @@ def test_a_missing_truth_is_found_when_it_is_judged():
     hole = make("text", "regress")[2].source.table | {"target": np.where(np.arange(COUNT) == 5, np.inf, 260.0)}
     assembly, step = assembly_of(parts), step_of(parts)
     with refuses("target, other", "sample 5"):
-        judge(step, assembly, assembly.samples(hole))
-    assert np.isfinite(answer(step, assembly, assembly.samples(hole)).outputs["mean"]).all()
+        evaluate(step, assembly, assembly.samples(hole))
+    assert np.isfinite(predict(step, assembly, assembly.samples(hole)).outputs["mean"]).all()
     with refuses("'mass'", "target"):
         make("text", Regress(kind="regress", targets=["mass"]))

@@ -8,10 +8,10 @@ from sciformer.data.columns import Lists
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
 from sciformer.domains.lightcurves.tokens import Observations
-from sciformer.evaluation.evaluate import answer, judge
+from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
-from sciformer.objectives.denoise import Recover
+from sciformer.objectives.denoise import Denoise
 from tests.errors import refuses
 from tests.objectives.examples import ready, shaken
 from tests.objectives.test_answers import assembly_of
@@ -38,7 +38,7 @@ def make(table, objective=None, **options):
     tokens = {"tokens": Observations(kind="observations", **options)}
     tokens["tokens"].fit([table])
     dataset = Dataset(Memory(table), tokens)
-    objective = objective or Recover(kind="recover")
+    objective = objective or Denoise(kind="recover")
     objective.fit(dataset)
     return tokens, objective, dataset
 
@@ -53,13 +53,13 @@ def step_of(parts, **options):
 @pytest.mark.parametrize("label", ["", "label"])
 def test_loss_and_sums_against_a_loop_and_every_layout(form, label):
     table = waves([5, 0, 1, 9], np.array(["wave", "none", "none", "wave"]))
-    objective = Recover(kind="recover", form=form, label=label, hidden=[6], label_weight=0.5)
+    objective = Denoise(kind="recover", form=form, label=label, hidden=[6], label_weight=0.5)
     parts = make(table, objective)
     batch, step = ready(parts), step_of(parts)
     loss, found = step(batch.inputs(), True)
     assert batch.count == 4
     told = objective.units({k: v.detach().double().numpy() for k, v in found.items()}, batch.samples)
-    series = answer(step, assembly_of(parts), parts[2], batch=2).outputs
+    series = predict(step, assembly_of(parts), parts[2], batch=2).outputs
     starts = np.concatenate([[0], np.cumsum(table["value"].lengths)])
     for row in range(4):
         here = slice(starts[row], starts[row + 1])
@@ -86,14 +86,14 @@ def test_loss_and_sums_against_a_loop_and_every_layout(form, label):
 
 def test_it_learns_to_take_noise_away_and_to_tell_signals():
     label = np.where(np.arange(240) % 2 == 0, "wave", "none")
-    parts = make(waves(np.full(240, 24), label, level=0.0), Recover(kind="recover", label="label"))
+    parts = make(waves(np.full(240, 24), label, level=0.0), Denoise(kind="recover", label="label"))
     step = step_of(parts, dim=32, depth=2, position="sinusoidal")
     inputs, optimizer = ready(parts).inputs(), torch.optim.Adam(step.parameters(), 0.005)
     for _ in range(120):
         optimizer.zero_grad()
         (step(inputs)[0] / 240).backward()
         optimizer.step()
-    found = judge(step, assembly_of(parts), parts[2], batch=240)
+    found = evaluate(step, assembly_of(parts), parts[2], batch=240)
     assert list(found.scores) == [
         *("loss", "scatter", "noise_left", "overlap"),
         *("accuracy", "auc", "efficiency_1", "calibration_error"),
@@ -110,13 +110,13 @@ def test_windows_are_joined_and_tokens_beside_are_left_out():
     parts = make(table, window=9, extra=("period",))
     assembly = assembly_of(parts)
     step = step_of(parts)
-    series = answer(step, assembly, assembly.samples(Memory(table)), batch=2).outputs["recovered"]
+    series = predict(step, assembly, assembly.samples(Memory(table)), batch=2).outputs["recovered"]
     assert [len(one) for one in series] == [30, 4, 11]
     assert all(np.isfinite(one).all() for one in series)
-    found = judge(step, assembly, assembly.samples(Memory(table)), batch=2)
+    found = evaluate(step, assembly, assembly.samples(Memory(table)), batch=2)
     assert len(found.outputs["residual"]) == 3
     blind = {name: column for name, column in table.items() if name != "clean"}
-    told = answer(step, assembly, assembly.samples(Memory(blind))).outputs["recovered"]
+    told = predict(step, assembly, assembly.samples(Memory(blind))).outputs["recovered"]
     np.testing.assert_allclose(np.concatenate(told), np.concatenate(series), rtol=1e-4)
 
 
@@ -124,7 +124,7 @@ def test_patches_of_a_regular_series():
     table = waves([24, 16])
     parts = make(table, patch=4)
     assert parts[1].state["width"] == 4
-    series = answer(step_of(parts), assembly_of(parts), parts[2]).outputs["recovered"]
+    series = predict(step_of(parts), assembly_of(parts), parts[2]).outputs["recovered"]
     assert [len(one) for one in series] == [24, 16]
 
 
@@ -135,7 +135,7 @@ def test_what_is_missing_is_said():
         make(blind)
     parts = make(table)
     with refuses("`clean`", key="objective.target"):
-        judge(step_of(parts), assembly_of(parts), assembly_of(parts).samples(Memory(blind)))
+        evaluate(step_of(parts), assembly_of(parts), assembly_of(parts).samples(Memory(blind)))
     from sciformer.domains.text.tokens import Text
 
     with refuses("text", key="tokens.kind"):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import Batch, Stream, View
+from sciformer.data.batch import Batch, Stream, StreamView
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.nn.ragged import Ragged
@@ -36,10 +36,10 @@ def columns_of(batch):
 def test_poison_changes_no_input_and_no_prediction(domain, name):
     tokens, objective, dataset = make(domain, HIDING[name])
     raw, ids = dataset.all(), np.arange(len(dataset))
-    clean = prepare(raw, tokens, objective, Chance(0, 3, ids), training=False)
+    clean = prepare(raw, tokens, objective, SampleRandom(0, 3, ids), training=False)
     hidden = clean.stream.columns["hidden"]
     model = shaken(Encoder(kind="encoder", dim=8, depth=2, heads=2).build(tokens, objective)).eval()
-    predictions = model.readout.answer(model.tokens(model.encode(clean.inputs().stream)))
+    predictions = model.readout.predict(model.tokens(model.encode(clean.inputs().stream)))
     assert hidden.any()
     (column,) = tokens["tokens"].hides
     for poison in (1,) if domain == "text" else (1e6, np.nan, np.inf):
@@ -47,7 +47,11 @@ def test_poison_changes_no_input_and_no_prediction(domain, name):
         values[hidden] = (values[hidden] + 1) % 3 if domain == "text" else poison
         assert not np.array_equal(values, raw.stream.columns[column])
         poisoned = prepare(
-            raw.but(raw.stream.but(**{column: values})), tokens, objective, Chance(0, 3, ids), training=False
+            raw.with_columns(raw.stream.with_columns(**{column: values})),
+            tokens,
+            objective,
+            SampleRandom(0, 3, ids),
+            training=False,
         )
         changed = columns_of(poisoned)
         assert set(changed) == set(columns_of(clean)) >= {column, "hidden", "asked"}
@@ -55,10 +59,10 @@ def test_poison_changes_no_input_and_no_prediction(domain, name):
             np.testing.assert_array_equal(changed[key], expected)
         assert not np.array_equal(poisoned.stream.columns[f"target {column}"], clean.stream.columns[f"target {column}"])
         view = poisoned.inputs().stream
-        again = model.readout.answer(model.tokens(model.encode(view)))
+        again = model.readout.predict(model.tokens(model.encode(view)))
         assert torch.equal(again[column], predictions[column])
         view.columns.pop(f"target {column}")
-        assert torch.equal(model.readout.answer(model.tokens(model.encode(view)))[column], predictions[column])
+        assert torch.equal(model.readout.predict(model.tokens(model.encode(view)))[column], predictions[column])
 
 
 def test_poison_behind_a_token_changes_nothing_before_it():
@@ -71,8 +75,8 @@ def test_poison_behind_a_token_changes_nothing_before_it():
         values = raw.stream.columns[column].copy()
         values[later] = 0 if domain == "text" else 1e6
         hidden = []
-        for given in (raw, raw.but(raw.stream.but(**{column: values}))):
-            view = prepare(given, tokens, objective, Chance(0, 0, ids), training=False).inputs().stream
+        for given in (raw, raw.with_columns(raw.stream.with_columns(**{column: values}))):
+            view = prepare(given, tokens, objective, SampleRandom(0, 0, ids), training=False).inputs().stream
             view.columns.pop(f"target {column}")
             hidden.append(model.decode(view))
         assert torch.equal(hidden[0][:, :5], hidden[1][:, :5])
@@ -84,7 +88,7 @@ def many(domain, objective, lengths):
     rng, lengths = np.random.default_rng(0), np.array(lengths)
     stream = Stream({"ids": rng.integers(0, 5, int(lengths.sum())).astype(np.int32)}, lengths)
     raw, ids = Batch({"tokens": stream}, ids=np.arange(len(lengths))), np.arange(len(lengths))
-    return raw, prepare(raw, tokens, objective, Chance(0, 0, ids), training=True), tokens["tokens"].mask
+    return raw, prepare(raw, tokens, objective, SampleRandom(0, 0, ids), training=True), tokens["tokens"].mask
 
 
 def test_the_shares_are_right():
@@ -184,7 +188,7 @@ def test_slots_without_a_place_point_at_the_sample_in_turn(layout):
     elif layout == "packed":
         valid, columns = Ragged(lengths, total=int(lengths.sum())), {"x": torch.zeros(13)}
         start = lengths.cumsum(0) - lengths
-    found = _rows(places, View(columns, valid), columns["x"].numel()).view(places.shape)
+    found = _rows(places, StreamView(columns, valid), columns["x"].numel()).view(places.shape)
     assert found[0, :2].tolist() == [4, 1]
     assert found[1, 0] == start[1] + 1
     assert int(found.max()) < columns["x"].numel()
@@ -197,15 +201,15 @@ def test_slots_without_a_place_point_at_the_sample_in_turn(layout):
 
 def test_mistakes():
     tokens, _, dataset = make("patches", "masked")
-    chance = Chance(0, 0, np.arange(len(dataset)))
+    rng = SampleRandom(0, 0, np.arange(len(dataset)))
     with refuses("objective.same", 1.2, key="objective.random"):
-        Masked(kind="masked", random=0.6, same=0.6).corrupt(dataset.all(), tokens, chance)
+        Masked(kind="masked", random=0.6, same=0.6).corrupt(dataset.all(), tokens, rng)
     with refuses("patches", key="tokens.kind"):
-        Masked(kind="masked", random=0.1).corrupt(dataset.all(), tokens, chance)
+        Masked(kind="masked", random=0.1).corrupt(dataset.all(), tokens, rng)
     with refuses("beads", key="tokens.kind"):
-        Masked(kind="masked").corrupt(dataset.all(), {"tokens": Tokens(kind="beads")}, chance)
+        Masked(kind="masked").corrupt(dataset.all(), {"tokens": Tokens(kind="beads")}, rng)
     for objective in (Masked(kind="masked"), NextToken(kind="next_token")):
         with refuses(objective.kind, key="objective.kind"):
-            objective.answer(None, None)
+            objective.predict(None, None)
     with refuses("'perplexty'", key="objective.metrics", hint="'perplexity'"):
         NextToken(kind="next_token", metrics=["perplexty"]).chosen()

@@ -6,7 +6,7 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.domains.text.tokens import as_table
-from sciformer.evaluation.evaluate import answer
+from sciformer.evaluation.evaluate import predict
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from sciformer.run import train
@@ -61,12 +61,12 @@ def test_a_line_longer_than_the_context_is_the_mean_of_its_windows(tmp_path, poo
     made = Assembly.open(recipe_of(tmp_path, model__pool=pool, tokens__context=3))
     step = Step(shaken(made.network()), made.objective).eval()
     texts = ["a film is lovely the plot is poor", "great", "", "dull dull dull", "the unheard of"]
-    found = answer(step, made, made.samples(as_table(texts)), batch=2).outputs["probabilities"]
+    found = predict(step, made, made.samples(as_table(texts)), batch=2).outputs["probabilities"]
     assert found.shape == (5, 2)
     assert np.isfinite(found).all()
     for row, text in enumerate(texts):
         words = text.split()
         parts = [" ".join(words[i : i + 3]) for i in range(0, max(1, len(words)), 3)]
         with torch.no_grad():
-            alone = answer(step, made, made.samples(as_table(parts))).outputs["probabilities"]
+            alone = predict(step, made, made.samples(as_table(parts))).outputs["probabilities"]
         np.testing.assert_allclose(found[row], alone.mean(0), atol=1e-6)

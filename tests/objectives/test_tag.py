@@ -6,7 +6,7 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.columns import Lists
-from sciformer.evaluation.evaluate import answer, judge
+from sciformer.evaluation.evaluate import evaluate, predict
 from sciformer.metrics import entity_f1
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -76,7 +76,7 @@ def test_a_tag_sits_on_the_first_token_of_its_word(tmp_path):
 def test_the_loss_against_a_loop(tmp_path, packed):
     made = Assembly.open(pieces(tmp_path))
     step = Step(shaken(made.network()).double(), made.objective).eval().requires_grad_(False)
-    found = judge(step, made, made.dataset("valid"), batch=3)
+    found = evaluate(step, made, made.dataset("valid"), batch=3)
     total = right = count = 0
     for words, tags in SENTENCES:
         one = made.samples(table_of([(words, tags)]))
@@ -101,11 +101,11 @@ def test_windows_of_long_sentences_change_no_answer(tmp_path, context):
     made = Assembly.open(pieces(tmp_path, context, model__depth=0))
     step = Step(shaken(made.network()), made.objective).eval()
     table = table_of(SENTENCES)
-    found = judge(step, made, made.samples(table), batch=2)
+    found = evaluate(step, made, made.samples(table), batch=2)
     whole = Assembly.open(pieces(tmp_path, 64, model__depth=0))
     same = Step(whole.network(), whole.objective).eval()
     same.model.load_state_dict(step.model.state_dict())
-    expected = judge(same, whole, whole.samples(table))
+    expected = evaluate(same, whole, whole.samples(table))
     assert found.count == expected.count == 19
     assert [list(one) for one in found.outputs["tags"]] == [list(one) for one in expected.outputs["tags"]]
     assert [" ".join(one) for one in found.outputs["truth"]] == [tags for _, tags in SENTENCES]
@@ -114,7 +114,7 @@ def test_windows_of_long_sentences_change_no_answer(tmp_path, context):
     np.testing.assert_array_equal(found.outputs["count"], expected.outputs["count"])
     assert found.scores["entity_f1"] == entity_f1(found.outputs["tags"], found.outputs["truth"])
     assert made.objective.details(found.outputs)[0].keys() >= {"entity", "precision", "recall", "F1"}
-    blind = answer(step, made, made.samples(table_of(SENTENCES, truth=False)), batch=2)
+    blind = predict(step, made, made.samples(table_of(SENTENCES, truth=False)), batch=2)
     assert [list(one) for one in blind.outputs["tags"]] == [list(one) for one in expected.outputs["tags"]]
     assert "truth" not in blind.outputs
     assert [" ".join(one) for one in blind.samples["words"]] == [words for words, _ in SENTENCES]
@@ -146,7 +146,7 @@ def test_words_that_make_no_token_are_outside(tmp_path):
     strange = [("Anna \u200b Otto \u200b", "B-person B-place O O")]  # the tokenizer throws such characters away
     dataset = made.samples(table_of(strange))
     assert (dataset.all().stream.columns["item"] >= 0).sum() == 2
-    found = judge(step, made, dataset)
+    found = evaluate(step, made, dataset)
     (tags,) = found.outputs["tags"]
     assert len(tags) == 4
     assert tags[1] == tags[3] == "O"
@@ -156,7 +156,7 @@ def test_words_that_make_no_token_are_outside(tmp_path):
 def test_tags_that_were_never_seen_are_mistakes_but_no_error(tmp_path):
     made = Assembly.open(recipe_of(tmp_path))
     step = Step(shaken(made.network()), made.objective).eval()
-    found = judge(step, made, made.samples(table_of([("Anna saw Berlin", "B-person O B-beast")])))
+    found = evaluate(step, made, made.samples(table_of([("Anna saw Berlin", "B-person O B-beast")])))
     assert found.count == 2
     assert found.outputs["count"].tolist() == [3]
     assert found.outputs["truth"][0].tolist() == ["B-person", "O", "B-beast"]
@@ -167,7 +167,7 @@ def test_parts_of_speech_have_no_entities(tmp_path):
     path = write(tmp_path / "pos.conll", [("a dog barks", "DT NN VB"), ("dogs bark", "NN VB"), ("a cat", "DT NN")])
     made = Assembly.open(recipe_of(tmp_path, data__files=[path], data__valid=[path]))
     assert made.objective.chosen() == ["token_accuracy"]
-    found = judge(Step(made.network(), made.objective), made, made.dataset("train"))
+    found = evaluate(Step(made.network(), made.objective), made, made.dataset("train"))
     assert found.scores.keys() == {"loss", "token_accuracy"}
     assert made.objective.details(found.outputs) == []
 
@@ -206,7 +206,7 @@ def test_mistakes(tmp_path):
     with refuses("`tags`"):
         made.samples(table_of(SENTENCES[:2], truth=False) | {"tags": np.array(["O", "O"])})
     with refuses("`tags`", key="objective.label"):
-        judge(Step(made.network(), made.objective), made, made.samples(table_of(SENTENCES, truth=False)))
+        evaluate(Step(made.network(), made.objective), made, made.samples(table_of(SENTENCES, truth=False)))
     with refuses("`tags`", "1: O", key="objective.label"):
         Assembly.open(recipe_of(tmp_path, data__files=[write(tmp_path / "o.conll", [("a b", "O O")] * 3)]))
     with refuses("'names'"):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from sciformer.evaluation.evaluate import judge
+from sciformer.evaluation.evaluate import evaluate
 from sciformer.evaluation.predictions import flat
 from sciformer.metrics import METRICS
 from sciformer.models.encoder import Encoder
@@ -61,7 +61,7 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
         optimizer.zero_grad()
         (step(inputs)[0] / 600).backward()
         optimizer.step()
-    found = judge(step, assembly_of(parts), dataset, batch=600)
+    found = evaluate(step, assembly_of(parts), dataset, batch=600)
     assert list(found.scores) == ["loss", "rmse", "mae", "coverage_68", "coverage_95"]
     assert found.scores["coverage_68"] == pytest.approx(0.68, abs=0.06)
     assert found.scores["coverage_95"] == pytest.approx(0.95, abs=0.03)
@@ -73,7 +73,7 @@ def test_regress_with_quantiles_learns_a_skewed_spread():
 
 def test_gaussians_have_intervals_too_and_several_values_a_row_each():
     parts = make("text", "regress")
-    found = judge(step_of(parts), assembly_of(parts), parts[2])
+    found = evaluate(step_of(parts), assembly_of(parts), parts[2])
     outputs = found.outputs
     within = np.abs(outputs["target"] - outputs["mean"]) <= 0.99445788 * outputs["std"]
     assert found.scores["coverage_68"] == within.mean()
@@ -88,7 +88,7 @@ def test_gaussians_have_intervals_too_and_several_values_a_row_each():
 def test_quantiles_in_a_table_and_those_that_are_refused():
     parts = make("text", Regress(kind="regress", targets=["target", "other"], form="quantiles"))
     step = step_of(parts)
-    answers = parts[1].answer(step.model, ready(parts).inputs())
+    answers = parts[1].predict(step.model, ready(parts).inputs())
     plain = parts[1].units({key: one.detach().double().numpy() for key, one in answers.items()}, TRUTH)
     columns = flat(plain, parts[1])
     assert {"mean_target", "std_other", "target_q2.5", "other_q84"} <= set(columns)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
@@ -48,7 +48,7 @@ def corrupted(stream, objective, seed=0):
     tokens = Beads(kind="text")
     tokens.fit([as_table(["abcdefg"])])
     batch = Batch({"tokens": stream}, ids=np.arange(len(stream)))
-    return objective.corrupt(batch, {"tokens": tokens}, Chance(seed, 0, batch.ids)), tokens
+    return objective.corrupt(batch, {"tokens": tokens}, SampleRandom(seed, 0, batch.ids)), tokens
 
 
 samples = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_size=6)
@@ -123,7 +123,9 @@ def test_text_of_subwords_end_to_end():
     objective = Masked(kind="masked", share=0.5, whole=True, random=0.1, same=0.1)
     seen = np.zeros(int(raw.lengths.sum()), bool)
     for seed in range(30):
-        batch = prepare(Batch({"tokens": raw}, ids=ids), {"tokens": tokens}, objective, Chance(seed, 0, ids), True)
+        batch = prepare(
+            Batch({"tokens": raw}, ids=ids), {"tokens": tokens}, objective, SampleRandom(seed, 0, ids), True
+        )
         seen |= batch.stream.columns["asked"]
     special = np.isin(raw.columns["ids"], list(tokens.specials.values()))
     np.testing.assert_array_equal(seen, ~special)  # all that may be asked for is asked for, sooner or later
@@ -136,13 +138,13 @@ def test_poison_changes_no_input():
 
     def made(stream):
         batch = Batch({"tokens": stream}, ids=ids)
-        return prepare(batch, {"tokens": tokens}, objective, Chance(0, 0, ids), training=True)
+        return prepare(batch, {"tokens": tokens}, objective, SampleRandom(0, 0, ids), training=True)
 
     clean = made(raw)
     hidden = clean.stream.columns["hidden"]
     text = np.flatnonzero(tokens.writable)
     poison = np.where(hidden, text[(raw.columns["ids"] + 3) % len(text)], raw.columns["ids"]).astype(np.int32)
-    poisoned = made(raw.but(ids=poison))
+    poisoned = made(raw.with_columns(ids=poison))
     assert hidden.sum() > 5
     assert not np.array_equal(poisoned.stream.columns["target ids"], clean.stream.columns["target ids"])
     for name, column in clean.stream.columns.items():
@@ -215,4 +217,4 @@ def test_metrics_of_tokens():
 def test_tokens_without_words():
     tokens, _, dataset = make("text", "masked")
     with refuses("tokens.kind: text", "`word`", key="objective.whole", hint="objective.whole"):
-        Masked(kind="masked", whole=True).corrupt(dataset.all(), tokens, Chance(0, 0, np.arange(len(dataset))))
+        Masked(kind="masked", whole=True).corrupt(dataset.all(), tokens, SampleRandom(0, 0, np.arange(len(dataset))))

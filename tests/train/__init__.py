@@ -24,7 +24,7 @@ def put(folder, *numbers, **options):
 def get(folder, **options):
     """What is loaded, checked against what was saved, and what was said."""
     said = []
-    found = load(folder, say=said.append, **options)
+    found = load(folder, log=said.append, **options)
     assert found is not None
     tensors, state = contents(found.step)
     assert found.state == state

@@ -37,7 +37,7 @@ def test_every_tensor_comes_back_bit_for_bit(tmp_path, monkeypatch, whole):
     optimizer |= {"bytes": torch.get_rng_state(), "odd": torch.tensor([-0.0, float("inf"), 5e-324]).double()}
     tensors = {"weights": weights, "optimizer": optimizer, "average": {}}
     path = save(tmp_path, 40, tensors, {})
-    found = load(tmp_path, say=pytest.fail)
+    found = load(tmp_path, log=pytest.fail)
     assert (found.step, found.path, path.name) == (40, path, "step-0000040")
     assert list(found.tensors) == ["weights", "optimizer", "average"]
     for stem, named in tensors.items():
@@ -52,7 +52,7 @@ def test_every_tensor_comes_back_bit_for_bit(tmp_path, monkeypatch, whole):
 def test_the_state_comes_back_exactly_and_must_be_plain(tmp_path):
     state = {"a": [0.1, 1e-310, -0.0, math.inf, 2**70, None, True], "b": {"ü\ud800": "x\n"}}
     save(tmp_path, 1, {}, state | {"nan": math.nan})
-    found = load(tmp_path, say=pytest.fail).state
+    found = load(tmp_path, log=pytest.fail).state
     assert repr(found) == repr(state | {"nan": math.nan})
     for odd in ((1, 2), {1: 2}, torch.zeros(()), {3}, b"x"):
         with pytest.raises(AssertionError, match=r"state\.deep"):
@@ -61,11 +61,11 @@ def test_the_state_comes_back_exactly_and_must_be_plain(tmp_path):
 
 
 def test_nothing_yet_is_none_and_a_file_is_a_mistake(tmp_path):
-    assert load(tmp_path / "nowhere", say=pytest.fail) is None
-    assert load(tmp_path, say=pytest.fail) is None
+    assert load(tmp_path / "nowhere", log=pytest.fail) is None
+    assert load(tmp_path, log=pytest.fail) is None
     (tmp_path / "file").write_text("")
     with refuses(os.strerror(errno.ENOTDIR), file=tmp_path / "file"):
-        load(tmp_path / "file", say=pytest.fail)
+        load(tmp_path / "file", log=pytest.fail)
     with refuses(file=tmp_path / "file" / "below" / "step-0000001"):
         put(tmp_path / "file" / "below", 1)
 
@@ -86,7 +86,7 @@ def test_a_step_can_be_asked_for(tmp_path):
     (tmp_path / "step-0000002" / "state.json").unlink()
     for step, mentions in ((9, [9, "1, 2, 3"]), (2, ["step-0000002", "state.json"])):
         with refuses(*mentions, file=tmp_path):
-            load(tmp_path, say=lambda _: None, step=step)
+            load(tmp_path, log=lambda _: None, step=step)
 
 
 def test_a_file_cut_at_any_length_is_found_and_the_one_before_is_used(tmp_path):
@@ -110,12 +110,12 @@ def test_a_file_cut_at_any_length_is_found_and_the_one_before_is_used(tmp_path):
 
 def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_used(tmp_path):
     put(tmp_path, 1, 2)
-    chance = random.Random(0)
+    rng = random.Random(0)
     for path in sorted((tmp_path / "step-0000002").iterdir()):
         whole = path.read_bytes()
-        for position in sorted(chance.sample(range(len(whole)), min(40, len(whole)))):
+        for position in sorted(rng.sample(range(len(whole)), min(40, len(whole)))):
             flipped = bytearray(whole)
-            flipped[position] ^= 1 << chance.randrange(8)
+            flipped[position] ^= 1 << rng.randrange(8)
             path.write_bytes(flipped)
             blank = path.name == "manifest.json" and whole[position : position + 1].isspace()
             claims = path.name == "manifest.json" and b'"format"' in whole[position - 11 : position + 2]
@@ -169,11 +169,11 @@ def test_what_is_wrong_is_said(tmp_path):
         shutil.copytree(spare, broken)
     manifest(format=2)()
     with refuses("format 2", file=broken):
-        load(tmp_path, say=pytest.fail)
+        load(tmp_path, log=pytest.fail)
     shutil.rmtree(tmp_path / "step-0000001")
     (broken / "manifest.json").unlink()
     with refuses("step-0000002", "manifest.json", file=tmp_path):
-        load(tmp_path, say=lambda _: None)
+        load(tmp_path, log=lambda _: None)
 
 
 def test_latest_is_a_hint_and_smuggled_files_are_never_opened(tmp_path):
@@ -202,7 +202,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new(tmp_path, again):
         shutil.copytree(tmp_path / "good", folder)
         fate = in_child(lambda fatal=fatal: work(fatal))
         assert fate in (0, -signal.SIGKILL)
-        found = load(folder, say=pytest.fail)
+        found = load(folder, log=pytest.fail)
         seen.add(len(found.state) + found.step)
         assert found.state in (contents(2)[1], state)
         assert torch.equal(found.tensors["weights"]["a"], contents(found.step)[0]["weights"]["a"])

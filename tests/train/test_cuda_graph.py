@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from sciformer.data.loader import Fetch
-from sciformer.data.sampler import Order
+from sciformer.data.sampler import BatchSampler
 from sciformer.train import cuda_graph as recorded
-from sciformer.train.cuda_graph import Recorded
+from sciformer.train.cuda_graph import CudaGraphStep
 from tests.train.test_step import updater
 
 
@@ -28,7 +28,7 @@ def pair(folder, **settings):
     plain, _ = updater(folder, double=False, **settings)
     other, _ = updater(folder, double=False, **settings)
     other.step.load_state_dict(plain.step.state_dict())
-    other.recorded = Recorded(other.call, other.weights, torch.enable_grad)
+    other.recorded = CudaGraphStep(other.call, other.weights, torch.enable_grad)
     return plain, other
 
 
@@ -38,7 +38,7 @@ def batches(folder, count):
 
     assembly = Assembly.open(text_recipe(folder, train__batch=8))
     train = assembly.dataset("train")
-    fetch = Fetch(train, Order(len(train), 8, 0), assembly.tokens, assembly.objective)
+    fetch = Fetch(train, BatchSampler(len(train), 8, 0), assembly.tokens, assembly.objective)
     return [fetch[step] for step in range(count)]
 
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_recorded_is_told_and_done_otherwise(tmp_path, monkeypatc
     plain, other = pair(tmp_path)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)
     said = []
-    other.say = said.append
+    other.log = said.append
     batch = batches(tmp_path, 1)[0]
     for number in range(3):
         expected, found = (one(batch, number, batch.count).read() for one in (plain, other))

@@ -20,7 +20,7 @@ from sciformer.train.config import NEUTRAL, Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
-from sciformer.train.progress import Teller
+from sciformer.train.progress import ProgressReporter
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
 from tests.train.tiny import BATCHES, STEPS, assert_same, go, image_recipe, left, listening, text_recipe
@@ -29,7 +29,7 @@ from tests.train.tiny import BATCHES, STEPS, assert_same, go, image_recipe, left
 def engine(recipe, folder):
     made = Folder(folder)
     made.create()
-    return Engine(Assembly.open(recipe), made, Ranks(torch.device("cpu")), Teller(show=False))
+    return Engine(Assembly.open(recipe), made, Ranks(torch.device("cpu")), ProgressReporter(show=False))
 
 
 def test_the_log(tmp_path):
@@ -92,7 +92,7 @@ def test_best_and_last(tmp_path, monkeypatch):
     assert about == {"step": 6, "scores": {"loss": 1.0}}
     monkeypatch.undo()
     whole = go(text_recipe(tmp_path, train__evaluate_every=2, train__steps=STEPS), tmp_path / "other", stop_after=6)
-    saved = checkpoint.load(whole.folder.checkpoints, say=pytest.fail, step=6)
+    saved = checkpoint.load(whole.folder.checkpoints, log=pytest.fail, step=6)
     assert all(torch.equal(weights[name], saved.tensors["average"][name]) for name in weights)
     assert checkpoint.steps(run.folder.checkpoints) == [12, 14]
 
@@ -150,7 +150,7 @@ def test_the_mean_of_the_last_checkpoints_is_kept_and_judged(tmp_path):
     assert checkpoint.steps(run.folder.checkpoints) == [8, 12, 14]
     weights, about = load_weights(run.folder.model)
     assert about["mean_of"] == [8, 12, 14]
-    saved = [checkpoint.load(run.folder.checkpoints, say=pytest.fail, step=step) for step in (8, 12, 14)]
+    saved = [checkpoint.load(run.folder.checkpoints, log=pytest.fail, step=step) for step in (8, 12, 14)]
     for name, weight in weights.items():
         torch.testing.assert_close(weight, torch.stack([one.tensors["weights"][name] for one in saved]).mean(0))
     assert run.evaluate("valid").scores == pytest.approx(run.scores)

@@ -11,7 +11,7 @@ from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.recipe import Recipe
 from sciformer.run import Run
-from sciformer.train.finetune import Start, begin
+from sciformer.train.finetune import Pretrained, load_pretrained
 from sciformer.train.folder import Folder
 from sciformer.train.weights import load_weights
 from tests.errors import refuses
@@ -56,7 +56,7 @@ def labelled(lines, start, **changes):
 
 
 def filled(recipe):
-    made, start = begin(recipe, Folder("nowhere"))
+    made, start = load_pretrained(recipe, Folder("nowhere"))
     assembly = Assembly.open(made, start=start)
     return assembly, assembly.network(), start
 
@@ -84,12 +84,12 @@ def test_weights_and_tokens_are_taken_and_the_rest_is_drawn(runs, lines):
 
 
 def test_what_is_left_open_is_theirs(runs, lines):
-    made, _ = begin(labelled(lines, runs / "text"), Folder("nowhere"))
+    made, _ = load_pretrained(labelled(lines, runs / "text"), Folder("nowhere"))
     assert (made.model.dim, made.model.depth, made.model.heads, made.model.dropout) == (8, 2, 2, 0.2)
     assert made.tokens.context == 12
     assert made.train.start == str(runs / "text")
-    assert made.train.start_hash == Start(runs / "text").hash
-    assert begin(made, Folder("nowhere"))[0] == made
+    assert made.train.start_hash == Pretrained(runs / "text").hash
+    assert load_pretrained(made, Folder("nowhere"))[0] == made
     wider = labelled(lines, runs / "text", model__pool="max", model__dropout=0.0)
     assert filled(wider)[0].recipe.model.pool == "max"
 

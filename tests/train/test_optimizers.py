@@ -13,7 +13,7 @@ from sciformer.objectives.base import Step
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer, scales
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 from tests.objectives.examples import make, ready
 
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def test_the_rate_of_a_step_is_scaled_group_by_group():
     model = Encoder(kind="encoder", dim=8, depth=2, heads=2).build(parts[0], parts[1])
     step, settings = Step(model, parts[1]), Train(layer_rate=0.5, head_rate=4.0, rate=0.1, warmup=4)
     optimizer = make_optimizer(step, settings, CPU)
-    updater = Updater(step, step, optimizer, settings, Ranks(CPU), 10, 8, print)
+    updater = OptimizerStep(step, step, optimizer, settings, Ranks(CPU), 10, 8, print)
     batch = ready(parts)
     for number in range(3):
         updater(batch, number, batch.count)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from sciformer.train import progress
-from sciformer.train.progress import Board, Teller, duration
+from sciformer.train.progress import Board, ProgressReporter, duration
 
 RECORD = {"step": 5, "loss": 1.23456, "norm": 0.5, "rate": 0.1, "epoch": 0.5, "tokens_per_s": 12345.6}
 
@@ -16,14 +16,14 @@ RECORD = {"step": 5, "loss": 1.23456, "norm": 0.5, "rate": 0.1, "epoch": 0.5, "t
 def test_plain_lines(monkeypatch):
     monkeypatch.setattr(progress, "QUIET", 100.0)
     file = io.StringIO()
-    teller = Teller(file=file)
+    teller = ProgressReporter(file=file)
     assert not teller.live
     teller.begin(10, 0, "tokens")
     teller.last = -1000.0
     for number in range(1, 11):
         teller.step(number, RECORD)
     teller.scores(10, {"loss": 1.5, "accuracy": 0.25}, best=True)
-    teller.say("[bold] is no markup [/]")
+    teller.log("[bold] is no markup [/]")
     teller.end()
     first, last, *rest = file.getvalue().splitlines()
     assert first.startswith("step 1/10  loss 1.2346  12,346 tokens/s  gradient 0.50  ")
@@ -34,12 +34,12 @@ def test_plain_lines(monkeypatch):
 
 def test_a_live_bar():
     file = io.StringIO()
-    teller = Teller(file=file)
+    teller = ProgressReporter(file=file)
     teller.console = Console(file=file, force_terminal=True, width=120, highlight=False)
     teller.live = True
     teller.begin(10, 4, "tokens")
     teller.step(5, RECORD)
-    teller.say("a word")
+    teller.log("a word")
     teller.bar.refresh()
     teller.end()
     teller.end()
@@ -50,11 +50,11 @@ def test_a_live_bar():
 
 
 def test_silence(capsys):
-    teller = Teller(show=False)
+    teller = ProgressReporter(show=False)
     teller.begin(10, 0, "tokens")
     teller.step(1, RECORD)
     teller.scores(1, {"loss": 1.0}, best=False)
-    teller.say("nothing")
+    teller.log("nothing")
     teller.end()
     assert capsys.readouterr() == ("", "")
 

@@ -9,7 +9,7 @@ import pytest
 from sciformer.data import source
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.source import find_files, fingerprint
-from sciformer.domains.spins.sections import Lattices
+from sciformer.domains.spins.sections import IsingLattices
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.recipe import Recipe
 from sciformer.run import Run
@@ -57,20 +57,20 @@ def test_names_are_located(tmp_path, monkeypatch):
     (here / "link.npz").symlink_to("a.npz")
     monkeypatch.chdir(here)
 
-    def located(*names):
-        return Arrays(kind="arrays", files=list(names)).located().files
+    def absolute_paths(*names):
+        return Arrays(kind="arrays", files=list(names)).absolute_paths().files
 
     for name in ("a.npz", "./a.npz", f"../{here.name}/a.npz", str(here / "a.npz")):
-        assert located(name) == [str(here / "a.npz")]
-    assert located("link.npz") == [str(here / "link.npz")]  # its own name: a suffix may tell what is inside
+        assert absolute_paths(name) == [str(here / "a.npz")]
+    assert absolute_paths("link.npz") == [str(here / "link.npz")]  # its own name: a suffix may tell what is inside
     monkeypatch.setenv("HOME", str(here))
-    assert located("~/b.npz", "gone.npz") == [str(here / "b.npz"), str(here / "gone.npz")]
-    (glob,) = located("[ab].npz")
+    assert absolute_paths("~/b.npz", "gone.npz") == [str(here / "b.npz"), str(here / "gone.npz")]
+    (glob,) = absolute_paths("[ab].npz")
     monkeypatch.chdir("/")
     assert find_files([glob]) == [here / "a.npz", here / "b.npz"]  # the folder's own brackets are no glob
-    assert located(glob) == [glob]
-    lattices = Lattices(kind="lattices")
-    assert lattices.located() is lattices
+    assert absolute_paths(glob) == [glob]
+    lattices = IsingLattices(kind="lattices")
+    assert lattices.absolute_paths() is lattices
 
 
 def test_a_run_means_the_same_from_every_folder(tmp_path, monkeypatch):

@@ -9,12 +9,12 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.loader import Fetch
-from sciformer.data.sampler import Order
+from sciformer.data.sampler import BatchSampler
 from sciformer.objectives.base import Step
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import Updater, bad_samples, products, working_precision
+from sciformer.train.step import OptimizerStep, bad_samples, products, working_precision
 from tests.errors import refuses
 from tests.train.tiny import text_recipe
 
@@ -26,7 +26,7 @@ def updater(folder, double=True, dropout=0.0, **settings):
     recipe = text_recipe(folder, train__batch=8, model__dropout=dropout)
     assembly = Assembly.open(recipe)
     train = assembly.dataset("train")
-    order = Order(len(train), 8, 0)
+    order = BatchSampler(len(train), 8, 0)
     batch = Fetch(train, order, assembly.tokens, assembly.objective)[0]
     assert len({*batch.stream.lengths}) > 3  # ragged
     step = Step(assembly.network(), assembly.objective)
@@ -34,7 +34,7 @@ def updater(folder, double=True, dropout=0.0, **settings):
     settings = Train(batch=8, device="cpu", warmup=0, **settings)
     optimizer = make_optimizer(step, settings, CPU)
     said = []
-    return Updater(step, step, optimizer, settings, Ranks(CPU), 10, 8, said.append), batch
+    return OptimizerStep(step, step, optimizer, settings, Ranks(CPU), 10, 8, said.append), batch
 
 
 def gradients(found):

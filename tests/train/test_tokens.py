@@ -11,8 +11,8 @@ from sciformer.check.check import check
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.dataset import Dataset
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
-from sciformer.data.sampler import Budget, Packed, arrange
+from sciformer.data.random import SampleRandom
+from sciformer.data.sampler import PackedSampler, TokenBudgetSampler, make_sampler
 from sciformer.data.source import Memory
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.decoder import Decoder
@@ -23,7 +23,7 @@ from sciformer.objectives.seq2seq import Translate
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import Updater
+from sciformer.train.step import OptimizerStep
 from tests.objectives.examples import make, ready
 from tests.train.tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
 
@@ -43,7 +43,9 @@ def a_batch(name):
         streams = {k: Stream({"ids": rng.integers(0, 6, n.sum()).astype(np.int32)}, n) for k, n in lengths.items()}
         trunk = name.split()[1]
         net = EncoderDecoder(kind="encoder_decoder", trunk=trunk, **SMALL).build(tokens, objective)
-        batch = prepare(Batch(streams, {}, np.arange(4)), tokens, objective, Chance(0, 0, np.arange(4)), training=True)
+        batch = prepare(
+            Batch(streams, {}, np.arange(4)), tokens, objective, SampleRandom(0, 0, np.arange(4)), training=True
+        )
     else:
         parts = make("text", name)
         tokens, objective, _ = parts
@@ -55,7 +57,7 @@ def a_batch(name):
 
 def updater(step, batch=8, **settings):
     settings = Train(batch=batch, device="cpu", warmup=0, **settings)
-    return Updater(step, step, make_optimizer(step, settings, CPU), settings, Ranks(CPU), 10, batch, pytest.fail)
+    return OptimizerStep(step, step, make_optimizer(step, settings, CPU), settings, Ranks(CPU), 10, batch, pytest.fail)
 
 
 def gradient(found, batch):
@@ -113,8 +115,8 @@ def test_few_shapes():
     streams = {name: Stream({"ids": np.zeros(n.sum(), np.int32)}, np.asarray(n)) for name, n in zip(tokens, lengths)}
     whole = Batch(streams, {}, np.arange(400), most=dict.fromkeys(tokens, 100))
     for order, packed, most in [
-        (Budget(np.max(lengths, 0), 512, multiple=16), False, 4),
-        (Packed(np.max(lengths, 0), 512), True, 2),
+        (TokenBudgetSampler(np.max(lengths, 0), 512, multiple=16), False, 4),
+        (PackedSampler(np.max(lengths, 0), 512), True, 2),
     ]:
         steps = range(order.batches)
         batches = [replace(whole.take(order(0, n)), room=order.room(0, n)) for n in steps]
@@ -131,17 +133,17 @@ def test_the_order_of_a_recipe(tmp_path):
     def order(**changes):
         assembly = Assembly.open(text_recipe(tmp_path, **changes))
         train = assembly.recipe.train
-        return arrange(
+        return make_sampler(
             assembly.dataset("train"), train.batch, train.tokens, multiple=train.multiple, packed=train.packed, shift=1
         )
 
-    assert type(order()).__name__ == "Order"
+    assert type(order()).__name__ == "BatchSampler"
     found = order(train__tokens=40, train__multiple=4)
-    assert isinstance(found, Budget)
+    assert isinstance(found, TokenBudgetSampler)
     assert set(found.kinds.tolist()) <= {4, 8, 12}
-    assert isinstance(order(train__tokens=40, train__packed=True), Packed)
+    assert isinstance(order(train__tokens=40, train__packed=True), PackedSampler)
     windows = order(train__tokens=40, data__documents="file", tokens__context=8)
-    assert type(windows).__name__ == "Order"  # all windows are alike
+    assert type(windows).__name__ == "BatchSampler"  # all windows are alike
     assert windows.batch == 5
 
 

@@ -15,7 +15,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from sciformer.train import checkpoint
 from sciformer.train.engine import Engine
-from sciformer.train.progress import Teller
+from sciformer.train.progress import ProgressReporter
 from sciformer.train.weights import load_weights
 
 STEPS = 14  # two epochs of six batches and a bit
@@ -73,7 +73,7 @@ def go(recipe, run, **options):
 def left(run):
     """All that a run left that must not depend on how often it was stopped: tensors by name, and the rest."""
     run = run if isinstance(run, Run) else Run(run)
-    saved = checkpoint.load(run.folder.checkpoints, say=pytest.fail)
+    saved = checkpoint.load(run.folder.checkpoints, log=pytest.fail)
     tensors = {f"{stem} {name}": tensor for stem, part in saved.tensors.items() for name, tensor in part.items()}
     weights, about = load_weights(run.folder.model)
     tensors |= {f"model {name}": tensor for name, tensor in weights.items()}
@@ -117,7 +117,7 @@ def listening():
     """What a training says, line by line."""
     said = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Teller, "say", lambda teller, text: said.append(text))
+        patch.setattr(ProgressReporter, "log", lambda teller, text: said.append(text))
         yield said
 
 

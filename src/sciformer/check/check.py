@@ -31,7 +31,7 @@ from ..recipe.plugin import Plugin
 from ..recipe.registry import REGISTERED
 from ..testing import check_tokens
 from ..train.distributed import Ranks, find_device
-from ..train.finetune import begin
+from ..train.finetune import load_pretrained
 from ..train.folder import Folder
 from ..train.step import bad_samples
 from .estimate import try_training
@@ -79,7 +79,7 @@ def check(
     deep: bool = False,
     *,
     run: str | Path = "runs",
-    say: Callable[[str], None] = silent,
+    log: Callable[[str], None] = silent,
 ) -> Checked:
     """Try a recipe out, on the device and the data it names; what is wrong is collected, not raised.
 
@@ -92,14 +92,14 @@ def check(
         recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
         _recipe(checked, recipe, plugins)
         with checked.trying("the data"):
-            recipe, start = begin(recipe, Folder(run))
-            assembly = Assembly.open(recipe, say=say, start=start)
+            recipe, start = load_pretrained(recipe, Folder(run))
+            assembly = Assembly.open(recipe, log=log, start=start)
             _data(checked, assembly, deep)
             for stream, section in assembly.tokens.items():
                 with checked.trying(f"the tokens `{stream}`"):
                     _tokens(checked, assembly, stream, section.kind in REGISTERED["tokens"])
             with checked.trying("a step of the training"), Ranks(find_device(recipe.train.device)) as ranks:
-                try_training(checked, assembly, ranks, Path(run), deep, say)
+                try_training(checked, assembly, ranks, Path(run), deep, log)
     return checked
 
 

@@ -17,15 +17,15 @@ import torch
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
-from ..data.random import Chance
-from ..evaluation.evaluate import cast, judge
+from ..data.random import SampleRandom
+from ..evaluation.evaluate import cast, evaluate
 from ..inspect.cost import Cost, at_once, cost, large
 from ..tokens.base import Readout
 from ..train.distributed import Ranks
 from ..train.engine import Engine
 from ..train.folder import Folder
 from ..train.optimizers import optimizer_state
-from ..train.progress import Teller, duration
+from ..train.progress import ProgressReporter, duration
 from ..train.step import bad_samples
 from ..train.weights import named
 
@@ -37,20 +37,20 @@ LARGEST = 4096  # samples at once that are tried
 
 
 def try_training(
-    checked: Checked, assembly: Assembly, ranks: Ranks, run: Path, deep: bool, say: Callable[[str], None]
+    checked: Checked, assembly: Assembly, ranks: Ranks, run: Path, deep: bool, log: Callable[[str], None]
 ) -> None:
     """One step on a real batch; what it shows, what is measured and what follows from it are kept in `checked`."""
-    engine = Engine(assembly, Folder(run / "never-written"), ranks, Teller(show=False))
+    engine = Engine(assembly, Folder(run / "never-written"), ranks, ProgressReporter(show=False))
     with closing(engine), engine.own_state():
-        _try_engine(checked, engine, run, deep, say)
+        _try_engine(checked, engine, run, deep, log)
 
 
-def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, say: Callable[[str], None]) -> None:
+def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Callable[[str], None]) -> None:
     settings, ranks = engine.settings, engine.ranks
     checked.fact("Model", "device", _device(ranks.device))
     batch = engine.fetch[0]
     expected = _expected(engine)
-    say("one step")
+    log("one step")
     loss, gradient = engine.updater(batch, 0, batch.count).read()
     fine = math.isfinite(loss) and math.isfinite(gradient)
     checked.figures |= {"loss": loss, "gradient": gradient}
@@ -75,9 +75,9 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, say: Ca
     checked.figures["parameters"] = parameters
     checked.fact("Model", "parameters", f"{parameters:,}")
     with checked.trying("timing"):
-        _time(checked, engine, 2 * STEPS if deep else STEPS, say)
+        _time(checked, engine, 2 * STEPS if deep else STEPS, log)
     with checked.trying("memory"):
-        _memory(checked, engine, engine.fetch[engine.order.widest()], say)
+        _memory(checked, engine, engine.fetch[engine.order.widest()], log)
     _disk(checked, engine, run)
     if engine.updater.micro != settings.micro:
         checked.notes.append(
@@ -105,7 +105,7 @@ def _bear(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
     """Whether the model bears samples with numbers that are not finite, by learned stand-ins."""
     some, assembly = np.asarray(ids[:64]), engine.assembly
     batch = assembly.dataset(part).batch(some)
-    made = prepare(batch, assembly.tokens, assembly.objective, Chance(0, 0, some), training=False)
+    made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, some), training=False)
     with torch.no_grad(), cast(engine.ranks.device, engine.updater.precision):
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
@@ -115,9 +115,9 @@ def _bear(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
         )
 
 
-def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None]) -> None:
+def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None]) -> None:
     """Seconds of a step, prepared and computed, after the first one; of an evaluation; of the whole training."""
-    say("timing some steps")
+    log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
     preparing, computing = _timed(engine, steps[:most])
@@ -140,7 +140,7 @@ def _time(checked: Checked, engine: Engine, most: int, say: Callable[[str], None
     count = count if part == "valid" else min(count, 1024)
     some = min(count, 2 * max(engine.order.batch, 64))
     start = time.monotonic()
-    judge(
+    evaluate(
         engine.step,
         engine.assembly,
         engine.assembly.dataset(part),
@@ -197,7 +197,7 @@ def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
     return preparing, computing
 
 
-def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str], None]) -> None:
+def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str], None]) -> None:
     tokens = np.sum([stream.lengths for stream in batch.streams.values()], 0)
     few = batch.take(np.argsort(-tokens, kind="stable")[:2])
     found = cost(engine.assembly, engine.step, few)
@@ -218,7 +218,7 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, say: Callable[[str],
         words = f"{large(peak, 'B')} in the steps that were tried; {large(free, 'B')} are free beside"
     checked.fact("Memory", "the training", words)
     most = min(LARGEST, len(engine.assembly.dataset("train")))
-    fits = _largest_on_cuda(engine, most, say) if device.type == "cuda" else _largest_by(found, free - fixed, most)
+    fits = _largest_on_cuda(engine, most, log) if device.type == "cuda" else _largest_by(found, free - fixed, most)
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
     how = "tried" if device.type == "cuda" else "estimated"
@@ -236,14 +236,14 @@ def _largest_by(found: Cost, left: float, most: int) -> int:
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
-def _largest_on_cuda(engine: Engine, most: int, say: Callable[[str], None]) -> int:
+def _largest_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
     """The largest power of two with which a step, not compiled, does not run out of memory."""
     size = fits = 1
     dataset, assembly = engine.assembly.dataset("train"), engine.assembly
     while size <= most:
-        say(f"trying {size} samples at once")
+        log(f"trying {size} samples at once")
         ids = np.arange(size)
-        batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, Chance(0, 0, ids), training=True)
+        batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
         try:
             with cast(engine.ranks.device, engine.updater.precision):
                 loss, _ = engine.step(

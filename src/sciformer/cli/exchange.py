@@ -7,7 +7,7 @@ from pathlib import Path
 from ..errors import UserError
 from ..recipe.field import extensions
 from .app import CHANGE, Plugins, RunName, app, open_run
-from .terminal import CHANGES, say
+from .terminal import CHANGES, log
 
 
 @app.command(name="import", sort_key=12, help_epilogue=CHANGE)
@@ -47,7 +47,7 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
 
     name = source.resolve().name
     run = run or Path("runs") / (name.removesuffix(source.suffix) if source.is_file() else name)
-    made = import_model(source, run, dict(CHANGES), say)
+    made = import_model(source, run, dict(CHANGES), log)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
     print(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
@@ -62,7 +62,7 @@ def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bo
         raise UserError(f"{source} cannot be imported, because no field reads data files (.yaml)", file=source)
     made = importer(source, out, dict(CHANGES), overwrite)
     for note in made.notes:
-        say(f"without an equal: {note}")
+        log(f"without an equal: {note}")
     print(f"wrote {made.path}\nnext: sciformer check {made.path}\n      sciformer train {made.path}")
 
 
@@ -100,5 +100,5 @@ def export(
     from ..interop import export_model
 
     for note in export_model(opened, out, format, overwrite):
-        say(note)
+        log(note)
     print(f"wrote {out}")

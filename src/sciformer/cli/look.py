@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from .app import Plugins, RunName, app, open_run
-from .terminal import say
+from .terminal import log
 
 
 @app.command(sort_key=9, help_epilogue="")
@@ -33,5 +33,5 @@ def inspect(
     from ..files.atomic import make_folder
     from ..inspect.report.figures import inspect_run
 
-    for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, say=say):
+    for path in inspect_run(opened, make_folder(out or run / "inspect"), samples=samples, part=part, log=log):
         print(f"wrote {path}")

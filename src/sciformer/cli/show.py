@@ -18,7 +18,7 @@ from ..recipe import describe
 from ..recipe import recipes as names
 
 if TYPE_CHECKING:
-    from ..evaluation.evaluate import Judgement
+    from ..evaluation.evaluate import Evaluation
     from ..run import Run
 
 
@@ -86,7 +86,7 @@ def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
     return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
 
 
-def show_scores(found: Judgement, console: Console) -> None:
+def show_scores(found: Evaluation, console: Console) -> None:
     """The scores of a judgement."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("score")

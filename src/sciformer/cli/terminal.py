@@ -38,7 +38,7 @@ def console(stderr: bool = False) -> Console:
     return Quiet(stderr=stderr, highlight=False, soft_wrap=stderr)
 
 
-def say(text: str) -> None:
+def log(text: str) -> None:
     """How it goes, beside what is printed."""
     if rank() == 0:
         print(text, file=sys.stderr)
@@ -60,10 +60,10 @@ def status(work: Callable[[], Any]) -> int:
         complain(str(error))
         return 2
     except Stopped as error:
-        say(str(error))
+        log(str(error))
         return 128 + error.signal
     except KeyboardInterrupt:
-        say("interrupted")
+        log("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output went away, as `head` does
         hush()
@@ -183,8 +183,8 @@ def check_run(path: Path) -> None:
         hint = "Files of this kind can run code when they are opened; Sciformer never opens them."
         raise UserError(f"{path} is not the folder of a run", hint=hint, file=path)
     if path.is_file():
-        whole = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
-        hint = f"Its run is {whole}." if whole else ""
+        atomic_write = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
+        hint = f"Its run is {atomic_write}." if atomic_write else ""
         raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
     if (path / "recipe.yaml").exists():
         return
@@ -221,7 +221,7 @@ class Meter:
             self.bar.update(self.task, completed=self.done, description=words)
         elif self.show and now - self.last > AGAIN:
             self.last = now
-            say(words)
+            log(words)
 
     def __exit__(self, *error: object) -> None:
         if self.bar:

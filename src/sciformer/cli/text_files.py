@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..files.atomic import make_folder, whole
+from ..files.atomic import atomic_write, make_folder
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -35,8 +35,8 @@ def translate_file(
     lines = lines_of(file)
     if picture is not None and not 1 <= line <= len(lines):
         raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
-    with counting("translating") as tell:
-        answers = translate(run, lines, beam=beam, penalty=penalty, tell=tell)
+    with counting("translating") as on_progress:
+        answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=on_progress)
     if out is None:
         for answer in answers:
             print(answer)
@@ -70,8 +70,8 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     if out is not None:
         check_place(out)
     lines = lines_of(file)
-    with counting("writing") as tell:
-        answers = generate_many(run, [line or None for line in lines], length, tell=tell, **wishes)
+    with counting("writing") as on_progress:
+        answers = generate_many(run, [line or None for line in lines], length, on_progress=on_progress, **wishes)
     if out is None:
         for line, answer in zip(lines, answers):
             print(line + answer)
@@ -124,7 +124,7 @@ def check_place(path: Path) -> None:
 def write_text(path: Path, text: str) -> None:
     """A file that is there whole or not at all."""
     check_place(path)
-    with whole(path) as partial:
+    with atomic_write(path) as partial:
         partial.write_text(text, "utf-8")
 
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from ..errors import UserError
 from ..recipe.field import places
 from .app import CHANGE, STATUS, Accepted, Fresh, Into, Plugins, Quiet, RecipeName, app, load_plugins, load_recipe
-from .terminal import console, no_changes, rank, runs, say
+from .terminal import console, log, no_changes, rank, runs
 
 KIND = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
 
@@ -75,7 +75,7 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) ->
     made = load_recipe(recipe)
     from ..check import check as trial
 
-    checked = trial.check(made, plugins, deep=deep, say=say)
+    checked = trial.check(made, plugins, deep=deep, log=log)
     if rank() == 0:
         trial.show_check(checked, console())
     if checked.problems:
@@ -201,10 +201,10 @@ def compare(
     made = [load_recipe(name) for name in recipe]
     from ..compare import compare as contest
 
-    points, tell = contest.parse_grid(list(grid)), None if quiet else say
+    points, on_progress = contest.parse_grid(list(grid)), None if quiet else log
     few = contest.parse_labels(labels)
     found = contest.compare(
-        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, say=tell
+        made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, log=on_progress
     )
     if rank() == 0:
         contest.show_comparison(found, console())

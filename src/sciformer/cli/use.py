@@ -252,14 +252,14 @@ def generate(
 
     check_prompts(prompt, file, out)
     opened = open_run(run, plugin)
-    say = partial(print, file=sys.stderr)
+    log = partial(print, file=sys.stderr)
     if file is not None:
-        generate_file(opened, file, out, length, say=say, **wishes)
+        generate_file(opened, file, out, length, log=log, **wishes)
         return
     from ..generation.generate import generate as write
 
     shown = prompt or ""
-    for piece in write(opened, prompt, length, say=say, **wishes):
+    for piece in write(opened, prompt, length, log=log, **wishes):
         print(shown + piece, end="", flush=True)
         shown = ""
     print(shown)

@@ -21,9 +21,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..data.prepare import prepare
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import Stopped, UserError
-from ..evaluation.evaluate import judge
+from ..evaluation.evaluate import evaluate
 from ..inspect.cost import cost, large
 from ..inspect.plots.curves import draw_steps
 from ..inspect.plots.style import word
@@ -53,7 +53,7 @@ def compare(
     plugins: Sequence[Plugin] = (),
     show: bool = True,
     report: bool = True,
-    say: Callable[[str], None] | None = None,
+    log: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Train every recipe at every point of the grid with every seed, and compare them on the test part.
 
@@ -69,13 +69,13 @@ def compare(
     numbers = list(range(seeds)) if isinstance(seeds, int) else list(dict.fromkeys(seeds))
     if not recipes or not numbers:
         raise UserError(f"a comparison needs at least one recipe and one seed, not {len(recipes)} and {len(numbers)}")
-    tell = say or (print if show else lambda text: None)
+    on_progress = log or (print if show else lambda text: None)
     where, planned = Path(folder), plan(recipes, numbers, grid or {}, labels, folds)
     rows: dict[tuple[str, str, str], Row] = {}
     for number, (trial, recipe) in enumerate(planned, 1):
         trial.path = str(where / trial.path)
-        tell(f"run {number} of {len(planned)}: {trial.path}")
-        _run(trial, recipe, plugins, show, report, tell)
+        on_progress(f"run {number} of {len(planned)}: {trial.path}")
+        _run(trial, recipe, plugins, show, report, on_progress)
         row = Row(trial.recipe, trial.point, [], labels=trial.labels, objective=recipe.objective)
         rows.setdefault((trial.recipe, trial.labels, words_of(trial.point)), row).trials.append(trial)
     best = recipes[0].train.best
@@ -93,7 +93,12 @@ def compare(
 
 
 def _run(
-    trial: Trial, recipe: Recipe, plugins: Sequence[Plugin], show: bool, report: bool, tell: Callable[[str], None]
+    trial: Trial,
+    recipe: Recipe,
+    plugins: Sequence[Plugin],
+    show: bool,
+    report: bool,
+    on_progress: Callable[[str], None],
 ) -> None:
     """Train and judge; an error is kept with the run, and the others go on."""
     try:
@@ -103,7 +108,7 @@ def _run(
         raise
     except Exception as error:
         trial.error = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        tell(f"{trial.path} failed: {trial.error}")
+        on_progress(f"{trial.path} failed: {trial.error}")
 
 
 def _judge(trial: Trial, run: Run) -> None:
@@ -111,14 +116,14 @@ def _judge(trial: Trial, run: Run) -> None:
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
     trial.part = parts[0]
     size = max(64, settings.micro or settings.batch)
-    trial.scores = judge(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
-    trial.scores |= data.objective.afterwards(run.step, data, data.dataset(parts[0]), run.device)
+    trial.scores = evaluate(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
+    trial.scores |= data.objective.generation_metrics(run.step, data, data.dataset(parts[0]), run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
     if "valid" in parts and not trial.valid:
-        trial.valid = judge(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
+        trial.valid = evaluate(run.step, data, data.dataset("valid"), device=run.device, batch=size).scores
     dataset = data.dataset("train")
     few = dataset.batch(np.arange(min(4, len(dataset))))
-    found = cost(data, run.step, prepare(few, data.tokens, data.objective, Chance(0, 0, few.ids), training=True))
+    found = cost(data, run.step, prepare(few, data.tokens, data.objective, SampleRandom(0, 0, few.ids), training=True))
     steps = max((record.get("step", 0) for record in run.records), default=0)
     speeds = [record["tokens_per_s"] for record in run.records if "tokens_per_s" in record]
     trial.parameters, trial.flops_per_sample = found.parameters, found.flops_per_sample

@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import UserError
-from .collate import Inputs, Valid, View, filled, numeric, packed_view, padded_view, tensor_of
+from .collate import ModelInputs, StreamView, Valid, filled, numeric, packed_view, padded_view, tensor_of
 
-__all__ = ["Batch", "Inputs", "Stream", "Valid", "View", "describe", "join"]
+__all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", "join"]
 
 Array = NDArray[Any]
 Column = Array
@@ -74,11 +74,11 @@ class Stream:
         lengths = np.bincount(self.sample[tokens], minlength=len(self)).astype(np.int64)
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
 
-    def joined(self) -> Stream:
+    def as_one_sample(self) -> Stream:
         """All samples as one, end to end."""
         return Stream(self.columns, self.lengths.sum(keepdims=True))
 
-    def but(self, **columns: Column) -> Stream:
+    def with_columns(self, **columns: Column) -> Stream:
         """The same tokens with these columns added or replaced."""
         return Stream({**self.columns, **columns}, self.lengths)
 
@@ -107,7 +107,7 @@ class Batch:
         (only,) = self.streams.values()
         return only
 
-    def but(self, stream: Stream | None = None, **samples: Array) -> Batch:
+    def with_columns(self, stream: Stream | None = None, **samples: Array) -> Batch:
         """The same batch with its only stream replaced, or columns of samples added."""
         assert stream is None or len(self.streams) == 1
         streams = self.streams if stream is None else dict.fromkeys(self.streams, stream)
@@ -143,7 +143,7 @@ class Batch:
         rows: int | None = None,
         moves: bool = False,
         shares: bool = False,
-    ) -> Inputs:
+    ) -> ModelInputs:
         """Tensors on a device: padded to the longest sample, rounded up to a `multiple`; or packed end to end.
 
         width    pad every stream to so many tokens, so that shapes do not depend on the samples; packed, all its
@@ -170,7 +170,7 @@ class Batch:
             for name, column in self.samples.items()
             if numeric(column) and (self.sent is None or name in self.sent)
         }
-        return Inputs(views, samples, None if rows is None else tensor_of(np.arange(rows) < len(self), device))
+        return ModelInputs(views, samples, None if rows is None else tensor_of(np.arange(rows) < len(self), device))
 
 
 def join(batches: list[Batch]) -> Batch:

@@ -23,7 +23,7 @@ DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of n
 
 
 @dataclass
-class View:
+class StreamView:
     """A stream as a model sees it: columns (B, N, ...) with `valid` (B, N) or None, or (T, ...) with a Ragged."""
 
     columns: dict[str, Tensor]
@@ -31,30 +31,30 @@ class View:
 
 
 @dataclass
-class Inputs:
+class ModelInputs:
     """A batch as a model sees it."""
 
-    streams: dict[str, View]
+    streams: dict[str, StreamView]
     samples: dict[str, Tensor]
     real: Tensor | None = None
     """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
 
-    def to(self, device: torch.device) -> Inputs:
+    def to(self, device: torch.device) -> ModelInputs:
         """The same on another device: in one piece, and the host does not wait for a GPU."""
         if device.type == "cpu":
             return self
         return self.placed(iter(_sent(list(self.tensors()), device)))
 
-    def placed(self, moved: Iterator[Tensor]) -> Inputs:
+    def placed(self, moved: Iterator[Tensor]) -> ModelInputs:
         """The same made of other tensors, in the order of `tensors`."""
         views = {}
         for name, view in self.streams.items():
             columns, valid = {key: next(moved) for key in view.columns}, view.valid
             if isinstance(valid, Ragged):
                 valid = Ragged(next(moved), total=valid.total, longest=valid.longest, pairs=valid.pairs)
-            views[name] = View(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
+            views[name] = StreamView(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
         samples = {name: next(moved) for name in self.samples}
-        return Inputs(views, samples, None if self.real is None else next(moved))
+        return ModelInputs(views, samples, None if self.real is None else next(moved))
 
     def shape(self) -> tuple[Any, ...]:
         """What two batches have in common for which the same kernels run."""
@@ -81,13 +81,13 @@ class Inputs:
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
 
     @property
-    def stream(self) -> View:
+    def stream(self) -> StreamView:
         """The only stream."""
         (only,) = self.streams.values()
         return only
 
 
-class Arriving:
+class AsyncTensors:
     """Tensors on their way to the host: what comes after them on the device need not wait.
 
     `read()` waits for these alone. (Asking a tensor for its values would wait for all that was queued since.)
@@ -166,7 +166,7 @@ def filled(column: Array, rows: int) -> Array:
     )
 
 
-def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> View:
+def packed_view(stream: Stream, device: torch.device, width: int | None, most: int | None, lay: bool) -> StreamView:
     """Columns (T, ...), with a tail up to `width` that belongs to nobody; the longest length then is a bound."""
     lengths, columns = stream.lengths, stream.columns
     total, longest = int(lengths.sum()), int(lengths.max()) if len(lengths) else 0
@@ -176,10 +176,10 @@ def packed_view(stream: Stream, device: torch.device, width: int | None, most: i
         pairs = int(rounded(np.array(pairs)))
         columns = {name: filled(column, total) for name, column in columns.items()}
     ragged = Ragged(torch.as_tensor(lengths, device=device), total=total, longest=longest, pairs=pairs, lay=lay)
-    return View({name: tensor_of(column, device) for name, column in columns.items()}, ragged)
+    return StreamView({name: tensor_of(column, device) for name, column in columns.items()}, ragged)
 
 
-def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> View:
+def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, shares: bool) -> StreamView:
     """Columns (B, wide, ...); where all samples are as wide, without a mask unless it is asked for."""
     lengths = stream.lengths
     if not masked and len(lengths) and (lengths == wide).all():
@@ -189,11 +189,11 @@ def padded_view(stream: Stream, device: torch.device, wide: int, masked: bool, s
         at = shaped.get("at")
         if shares and at is not None and at.ndim == 3 and wide > at.shape[2] and (at == at[:1]).all():
             shaped["at"] = at[0]
-        return View({name: tensor_of(column, device) for name, column in shaped.items()}, None)
+        return StreamView({name: tensor_of(column, device) for name, column in shaped.items()}, None)
     inside = np.arange(wide) < lengths[:, None]
     columns = {}
     for name, column in stream.columns.items():
         dense = np.zeros((len(lengths), wide, *column.shape[1:]), DTYPES.get(column.dtype.kind, column.dtype))
         dense[inside] = column
         columns[name] = tensor_of(dense, device)
-    return View(columns, tensor_of(inside, device))
+    return StreamView(columns, tensor_of(inside, device))

@@ -62,7 +62,7 @@ def select(table: Table, rows: Array) -> dict[str, Array | Lists]:
     return made
 
 
-def joined(tables: Sequence[Table]) -> dict[str, Array | Lists]:
+def concatenate(tables: Sequence[Table]) -> dict[str, Array | Lists]:
     """Tables of the same columns, one after the other; a column that some of them have not is left out."""
     if len(tables) == 1:
         return dict(tables[0])

@@ -23,7 +23,7 @@ from .token_labels import labelled
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
-    from .random import Chance
+    from .random import SampleRandom
 
 Array = NDArray[Any]
 
@@ -150,13 +150,13 @@ class Dataset:
             return self.window  # known without a number for each of many windows
         return int(self.widths[0]) if len(self) and np.ptp(self.widths) == 0 else None
 
-    def batch(self, ids: Array, chance: Chance | None = None) -> Batch:
+    def batch(self, ids: Array, rng: SampleRandom | None = None) -> Batch:
         """The samples with these numbers, in this order."""
         ids = np.asarray(ids, np.int64)
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
             raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
         piece = np.searchsorted(self.stops, ids, side="right")
-        where = np.full(len(ids), 0.5) if chance is None or not self.loose else chance.uniform("window")
+        where = np.full(len(ids), 0.5) if rng is None or not self.loose else rng.uniform("window")
         used = np.unique(piece)
         if len(used) <= 1:
             return self._piece_batch(int(used[0]) if len(used) else 0, ids, where)
@@ -291,7 +291,7 @@ class Dataset:
         }
         batch = Batch(streams, samples, np.arange(rows_of(table)))
         if self._joins:  # what belonged to one sample is lost
-            batch = Batch({name: stream.joined() for name, stream in streams.items()}, {}, np.arange(1))
+            batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
             (only,) = self.tokens.values()
             batch = labelled(batch, table, only, self.labels)

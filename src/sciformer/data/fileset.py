@@ -38,7 +38,7 @@ class TaggedFiles(Data):
         given = {"train": self.files, "valid": self.valid, "test": self.test}
         return {part: names for part, names in given.items() if names or part == "train"}
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
         found = {}
         for key in ("files", "valid", "test"):

@@ -27,8 +27,8 @@ from .batch import Batch
 from .dataset import Dataset
 from .mixup import partners
 from .prepare import prepare
-from .random import Chance
-from .sampler import Order, share
+from .random import SampleRandom
+from .sampler import BatchSampler, share
 
 if TYPE_CHECKING:
     from ..objectives.base import Objective
@@ -45,7 +45,7 @@ class Fetch(TorchDataset[Batch]):
     def __init__(
         self,
         dataset: Dataset,
-        order: Order,
+        order: BatchSampler,
         tokens: Mapping[str, Tokens],
         objective: Objective,
         rank: int = 0,
@@ -63,13 +63,13 @@ class Fetch(TorchDataset[Batch]):
         whole = self.order(epoch, inside)
         ids = share(whole, self.rank, self.world)
         taken = ids if len(ids) else whole[:1]  # of a batch with fewer samples than ranks, some have nothing
-        chance = Chance(self.order.seed, epoch, taken)
+        rng = SampleRandom(self.order.seed, epoch, taken)
         self.dataset.expect(self.order.ahead(epoch, inside).tolist())
-        raw, other = self.dataset.batch(taken, chance), None
+        raw, other = self.dataset.batch(taken, rng), None
         if self.objective.mixing:
-            chosen, luck = partners(self.dataset, chance)
+            chosen, luck = partners(self.dataset, rng)
             other = self.dataset.batch(chosen, luck), luck
-        made = prepare(raw, self.tokens, self.objective, chance, training=True, other=other)
+        made = prepare(raw, self.tokens, self.objective, rng, training=True, other=other)
         made = made if len(ids) else made.take(np.arange(0))
         return replace(made, room=self.order.room(epoch, inside, self.world))
 
@@ -80,7 +80,7 @@ def load(
     last: int,
     *,
     workers: int = 0,
-    say: Callable[[str], None] = lambda text: None,
+    log: Callable[[str], None] = lambda text: None,
 ) -> Generator[Batch]:
     """The batches of the steps first .. last - 1.
 
@@ -88,7 +88,7 @@ def load(
     """
     if workers == 0:
         with fetch.dataset.reading():
-            yield from _here(fetch, first, last, say)
+            yield from _here(fetch, first, last, log)
         return
     step, failures = first, 0
     while step < last:
@@ -108,10 +108,10 @@ def load(
                     hint="Often memory ran out: try fewer train.workers, or 0.",
                     key="train.workers",
                 ) from error
-            say(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
+            log(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
 
 
-def _here(fetch: Fetch, first: int, last: int, say: Callable[[str], None]) -> Generator[Batch]:
+def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
     """Batches prepared in this process; where most of the time goes to that, it is said once."""
     watched = range(first + WATCHED, first + 2 * WATCHED)  # those before are slow for other reasons
     began = preparing = 0.0
@@ -123,7 +123,7 @@ def _here(fetch: Fetch, first: int, last: int, say: Callable[[str], None]) -> Ge
             each, whole = preparing / WATCHED, (now - began) / WATCHED
             if each > whole / 2 and each * (last - step) > WORTH:
                 beside = min(max(1, (os.cpu_count() or 2) - 1), 8, round(each / max(whole - each, each / 8)) or 1)
-                say(
+                log(
                     f"batches take {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step to prepare: "
                     f"train.workers: {beside} would do it in processes of their own"
                 )

@@ -8,35 +8,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .dataset import Dataset
-from .random import Chance, key
+from .random import SampleRandom, key
 
 Array = NDArray[Any]
 ROUNDS = 200  # after which the few that still have no share get a half
 
 
-def partners(dataset: Dataset, chance: Chance) -> tuple[Array, Chance]:
+def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
     """Another sample (B,) for each, and the random numbers for what varies it.
 
     It may be any; where data have more pieces than are kept in memory, one of the same piece.
     """
-    draw, ids = chance.uniform("partner"), np.asarray(chance.ids, np.int64)
+    draw, ids = rng.uniform("partner"), np.asarray(rng.ids, np.int64)
     first, size = np.zeros(len(ids), np.int64), np.full(len(ids), len(dataset))
     if len(dataset.sizes) > dataset.near:
         piece = np.searchsorted(dataset.stops, ids, side="right")
         size = np.asarray(dataset.sizes)[piece]
         first = dataset.stops[piece] - size
     chosen = first + np.minimum((draw * size).astype(np.int64), size - 1)
-    return chosen, Chance(int(key(chance.seed, "partner")[0]), chance.epoch, ids)
+    return chosen, SampleRandom(int(key(rng.seed, "partner")[0]), rng.epoch, ids)
 
 
-def shares(alpha: float, chance: Chance) -> Array:
+def shares(alpha: float, rng: SampleRandom) -> Array:
     """(B,) numbers between 0 and 1 of density ~ x^(alpha - 1) (1 - x)^(alpha - 1), by Jöhnk's rejection."""
-    found = np.full(len(chance.ids), 0.5)
+    found = np.full(len(rng.ids), 0.5)
     todo = np.arange(len(found))
     for turn in range(ROUNDS):
         if not len(todo):
             break
-        some = Chance(chance.seed, chance.epoch, np.asarray(chance.ids)[todo])
+        some = SampleRandom(rng.seed, rng.epoch, np.asarray(rng.ids)[todo])
         one, other = (np.log1p(-some.uniform(f"share {turn} {side}")) / alpha for side in "ab")
         both = np.logaddexp(one, other)
         found[todo[both <= 0]] = np.exp(one - both)[both <= 0]

@@ -10,7 +10,7 @@ import numpy as np
 
 from .batch import Batch
 from .mixup import shares
-from .random import Chance
+from .random import SampleRandom
 
 if TYPE_CHECKING:
     from ..objectives.base import Objective
@@ -21,22 +21,22 @@ def prepare(
     batch: Batch,
     tokens: Mapping[str, Tokens],
     objective: Objective,
-    chance: Chance,
+    rng: SampleRandom,
     training: bool,
     counted: bool = True,
-    other: tuple[Batch, Chance] | None = None,
+    other: tuple[Batch, SampleRandom] | None = None,
 ) -> Batch:
     """A batch ready for the model: varied (in training), corrupted, then normalised, and (if known) counted.
 
     other   as many samples, with their random numbers, that are varied too and mixed with those of the batch
     """
     if training:
-        batch = _varied(batch, tokens, chance)
+        batch = _varied(batch, tokens, rng)
     if other is not None:
-        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, chance)
+        partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, rng)
         streams = {name: tokens[name].mix(one, partner.streams[name], share) for name, one in batch.streams.items()}
         batch = objective.mixed(replace(batch, streams=streams), partner, share)
-    batch = objective.corrupt(batch, tokens, chance)
+    batch = objective.corrupt(batch, tokens, rng)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
     places = {name: np.prod(tokens[name].places or 0, dtype=int) for name in streams}
     most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
@@ -45,5 +45,5 @@ def prepare(
     return replace(batch, count=objective.count(batch)) if counted else batch
 
 
-def _varied(batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
-    return replace(batch, streams={name: tokens[name].augment(one, chance) for name, one in batch.streams.items()})
+def _varied(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
+    return replace(batch, streams={name: tokens[name].augment(one, rng) for name, one in batch.streams.items()})

@@ -57,7 +57,7 @@ def permute(index: Any, count: int, word: Words) -> Integers:
     return x.astype(np.int64)
 
 
-class Chance:
+class SampleRandom:
     """The random numbers of a batch of samples with these ids, in this epoch of a run with this seed."""
 
     def __init__(self, seed: int, epoch: int, ids: Any) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Room = tuple[int, int]  # rows and width of a batch with its padding
 
 
-class Order:
+class BatchSampler:
     """`order(epoch, step)` is the global batch of ids; ranks slice it.
 
     count    samples in the data set
@@ -152,7 +152,7 @@ class Order:
         return ids
 
 
-class Budget(Order):
+class TokenBudgetSampler(BatchSampler):
     """Batches of at most `tokens` tokens, padding included: few long samples or many short ones (fairseq).
 
     widths    tokens of each sample (count,), in its longest stream
@@ -221,7 +221,7 @@ class Budget(Order):
         return made[1:]
 
 
-class Packed(Order):
+class PackedSampler(BatchSampler):
     """Batches of nearly `tokens` tokens, for samples laid end to end without padding: at most so many where three
     of the longest samples fit, and nearly as many.
 
@@ -270,7 +270,7 @@ def rounded(widths: Integers, multiple: int | None = None) -> Integers:
     return -(-widths // by) * by
 
 
-def arrange(
+def make_sampler(
     dataset: Dataset,
     batch: int,
     tokens: int | None = None,
@@ -280,7 +280,7 @@ def arrange(
     multiple: int | None = None,
     packed: bool = False,
     shift: int = 0,
-) -> Order:
+) -> BatchSampler:
     """The order of the samples of a data set: batches of so many samples, or of at most so many tokens.
 
     shift    tokens by which the only stream is shorter in a model's hands than in the data set
@@ -290,14 +290,14 @@ def arrange(
         lengths = None
         if bucket and not packed:
             lengths = dataset.widths if dataset.tail and dataset.width is None else dataset.lengths
-        return Order(len(dataset), batch, seed, lengths=lengths, chunks=chunks)
+        return BatchSampler(len(dataset), batch, seed, lengths=lengths, chunks=chunks)
     shift = shift if len(dataset.tokens) == 1 else 0
     if (width := dataset.width) is not None:
-        return Order(len(dataset), max(1, tokens // max(1, width - shift)), seed, chunks=chunks)
+        return BatchSampler(len(dataset), max(1, tokens // max(1, width - shift)), seed, chunks=chunks)
     widths = np.maximum(1, dataset.widths - shift)
     if packed:
-        return Packed(widths, tokens, seed, chunks=chunks)
-    return Budget(widths, tokens, seed, multiple=multiple, chunks=chunks)
+        return PackedSampler(widths, tokens, seed, chunks=chunks)
+    return TokenBudgetSampler(widths, tokens, seed, multiple=multiple, chunks=chunks)
 
 
 def share(ids: Integers, rank: int, world: int) -> Integers:

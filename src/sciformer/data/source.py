@@ -108,15 +108,15 @@ class Data(Section):
         twin.state.update(names=list(names), truth=list(truth), wishes=list(wishes), positive=list(positive))
         return twin
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Find and check the data; `say(text)` hears what takes time."""
         raise NotImplementedError
 
-    def reopen(self, say: Any = None) -> Splits:
+    def reopen(self, log: Any = None) -> Splits:
         """The same for a run that was trained before, perhaps elsewhere: nothing may be written where it says."""
-        return self.open(say)
+        return self.open(log)
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names in `files`, if it has such a list."""
         names = getattr(self, "files", None)
         if not isinstance(names, list):

@@ -13,7 +13,9 @@ from ..errors import UserError, one_of
 from .random import key, mix
 
 
-def few(labels: Any, rows: Rows, per_class: int | None, seed: int, notes: list[str], unit: str = "sample") -> Rows:
+def sample_per_class(
+    labels: Any, rows: Rows, per_class: int | None, seed: int, notes: list[str], unit: str = "sample"
+) -> Rows:
     """Those of `rows` that are trained on: `per_class` of each class, sorted; all where it is None.
 
     A larger number adds to a smaller one, and the draw of one class does not depend on the others.

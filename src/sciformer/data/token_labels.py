@@ -42,7 +42,7 @@ def labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...]
                 hint="" if wordy else "Labels of words need tokens that are words or parts of words.",
             )
         samples[name] = _apart(listed)
-    return batch.but(stream.but(item=np.where(first, word, -1)), **samples)
+    return batch.with_columns(stream.with_columns(item=np.where(first, word, -1)), **samples)
 
 
 def _apart(column: Lists) -> Array:

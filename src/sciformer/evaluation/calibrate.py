@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ..errors import UserError, one_of
 from ..train.folder import remove
-from .evaluate import Judgement
+from .evaluate import Evaluation
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,8 +28,8 @@ class Calibration:
 
     state: dict[str, Any]
     part: str
-    before: dict[str, Judgement]
-    after: dict[str, Judgement] = field(default_factory=dict)
+    before: dict[str, Evaluation]
+    after: dict[str, Evaluation] = field(default_factory=dict)
 
     @property
     def words(self) -> str:

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..assembly import wanted
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..data.columns import Table
 from ..data.dataset import ITEMS, START, WINDOW, Dataset
 from ..data.source import Memory
 from ..errors import UserError, one_of
-from ..files.atomic import check_name, make_folder, whole
+from ..files.atomic import atomic_write, check_name, make_folder
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def embed(
         ids = np.arange(start, min(start + batch, len(dataset)))
         raw = dataset.batch(ids)
         stream = tokens.normalise(raw.stream)
-        view = raw.but(stream).inputs(run.device).stream
+        view = raw.with_columns(stream).inputs(run.device).stream
         vectors = _vectors(model, view, pooling).float().cpu().numpy()
         kept.append((vectors, stream.lengths, raw.samples))
     vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
@@ -97,7 +97,7 @@ def _pooling(model: Any, pool: str) -> nn.Module:
     return {"mean": MeanPool, "max": MaxPool, "last": LastPool}[pool]()
 
 
-def _vectors(model: Any, view: View, pooling: nn.Module) -> Tensor:
+def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
     """(B, D) of one batch."""
     if not hasattr(model, "encode"):  # it reads forwards alone
         hidden: Tensor = pooling(model.decode(view), view.valid)
@@ -141,7 +141,7 @@ def write_vectors(path: Path, found: Embedded) -> int:
     of the samples); returns their number."""
     check_vectors(path)
     make_folder(path.parent)
-    with whole(path) as partial:
+    with atomic_write(path) as partial:
         if path.suffix == ".npy":
             with partial.open("wb") as file:
                 np.save(file, found.vectors, allow_pickle=False)

@@ -13,10 +13,10 @@ from torch import nn
 
 from ..assembly import Assembly
 from ..data.batch import Batch
-from ..data.collate import Arriving
+from ..data.collate import AsyncTensors
 from ..data.dataset import ITEMS, START, WINDOW, Dataset
 from ..data.prepare import prepare
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..data.sampler import share
 from ..errors import UserError
 
@@ -27,7 +27,7 @@ ROOM = {"cuda": 4}  # samples at once over those of a step that keeps what its g
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """Scores over all samples, the outputs they were made from, and the columns of the samples beside them."""
 
     scores: dict[str, float]
@@ -41,7 +41,7 @@ class Judgement:
 
 
 @torch.no_grad()
-def judge(
+def evaluate(
     step: nn.Module,
     assembly: Assembly,
     dataset: Dataset,
@@ -52,7 +52,7 @@ def judge(
     tokens: int | None = None,
     limit: int | None = None,
     precision: torch.dtype | None = None,
-) -> Judgement:
+) -> Evaluation:
     """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
 
     batch    the most samples at once in training; without gradients a GPU has room for more, and fewer waits
@@ -64,14 +64,14 @@ def judge(
     where = torch.device(device)
     count = len(dataset) if limit is None else min(limit, len(dataset))
 
-    def of(ids: Array) -> tuple[Arriving, Batch]:
-        chance = Chance(assembly.recipe.train.seed, -1, ids)
-        made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, chance, training=False)
+    def of(ids: Array) -> tuple[AsyncTensors, Batch]:
+        rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
+        made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, rng, training=False)
         with cast(where, precision):
             loss, outputs = step(made.inputs().to(where), True)
-        return Arriving(outputs | {"": loss}), made
+        return AsyncTensors(outputs | {"": loss}), made
 
-    def passes() -> Iterator[tuple[Arriving, Batch]]:
+    def passes() -> Iterator[tuple[AsyncTensors, Batch]]:
         for ids in batches(dataset, count, *roomy(dataset, where, batch, tokens)):
             alone = len(ids) < world  # too few to divide: all work on them, the first one counts
             found = halved(of, ids if alone else share(ids, rank, world))
@@ -97,31 +97,33 @@ def judge(
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
     scores = {"loss": total / counted} | assembly.objective.score(outputs)
-    return Judgement(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
+    return Evaluation(scores, outputs, samples, counted, count, tuple(getattr(dataset.source, "notes", ())))
 
 
 @torch.no_grad()
-def answer(
+def predict(
     step: nn.Module, assembly: Assembly, dataset: Dataset, device: torch.device | str = "cpu", batch: int = 64
-) -> Judgement:
+) -> Evaluation:
     """Answers for samples whose truth may be unknown."""
     step.eval()
     where = torch.device(device)
 
-    def of(ids: Array) -> tuple[Arriving, dict[str, Array], Array]:
+    def of(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
         raw = dataset.batch(ids)
-        made = prepare(raw, assembly.tokens, assembly.objective, Chance(0, -1, ids), training=False, counted=False)
-        outputs = assembly.objective.answer(step.model, made.inputs().to(where))
-        return Arriving(outputs), raw.samples, ids
+        made = prepare(
+            raw, assembly.tokens, assembly.objective, SampleRandom(0, -1, ids), training=False, counted=False
+        )
+        outputs = assembly.objective.predict(step.model, made.inputs().to(where))
+        return AsyncTensors(outputs), raw.samples, ids
 
-    def passes() -> Iterator[tuple[Arriving, dict[str, Array], Array]]:
+    def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:
         for ids in batches(dataset, len(dataset), *roomy(dataset, where, batch)):
             yield from halved(of, ids)
 
     kept = []
     for arriving, samples, ids in later(passes()):
         kept.append((_arrays(arriving.read(), assembly, samples), _columns(samples), ids))
-    return Judgement({}, *_by_sample(*_in_order(kept), assembly))
+    return Evaluation({}, *_by_sample(*_in_order(kept), assembly))
 
 
 def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None) -> Iterator[Array]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cli.terminal import Meter, say
+from ..cli.terminal import Meter, log
 from ..data.columns import rows_of
 from ..data.source import pieces
 from ..errors import UserError
@@ -45,7 +45,7 @@ def write_predictions(
     """
     source = run.assembly.source([Path(file) for file in files])
     for note in getattr(source, "notes", ()) if show else ():
-        say(f"note: {note}")
+        log(f"note: {note}")
     with Sheet(out, run.assembly.objective, overwrite) as sheet, Meter(sum(source.sizes), show) as meter:
         for table in pieces(source):
             sheet.add(run.predict(table))

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import UserError
-from .evaluate import judge
+from .evaluate import evaluate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +55,7 @@ def early(
     found = []
     for one in [*far, None]:
         dataset = whole if one is None else run.assembly.samples(whole.source, until=one)
-        made = judge(run.step, run.assembly, dataset, device=run.device, batch=batch)
+        made = evaluate(run.step, run.assembly, dataset, device=run.device, batch=batch)
         each = np.concatenate(list(dataset.totals.values())) if dataset.window else dataset.widths
         found.append(Early(one, float(each.mean()), made.scores))
     return found

@@ -34,7 +34,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
 
 
 @contextmanager
-def whole(path: Path, advice: str = ELSEWHERE) -> Iterator[Path]:
+def atomic_write(path: Path, advice: str = ELSEWHERE) -> Iterator[Path]:
     """A name beside that of a file: what is written there takes its place in the end, or goes when something fails."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -12,9 +12,9 @@ from ..cli.terminal import Meter
 from ..data.columns import Array, Lists, Table, rows_of
 from ..data.readers.arrays import LENGTHS
 from ..errors import UserError
-from .atomic import check_name, make_folder, whole
+from .atomic import atomic_write, check_name, make_folder
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 class Form(Protocol):
@@ -46,13 +46,13 @@ def in_pieces(number: int, size: int, make: Callable[[int, int], Table]) -> Iter
 
 
 def simulate(
-    path: Path, what: str, number: int, tables: Iterable[Table], forms: Forms, overwrite: bool, say: Say, show: bool
+    path: Path, what: str, number: int, tables: Iterable[Table], forms: Forms, overwrite: bool, log: Log, show: bool
 ) -> None:
     """Write tables of `number` samples to a file; `show` tells how far it is."""
     check_file(path, forms, overwrite)
     with Meter(number, show) as meter:
         done = write(path, metered(tables, meter), forms, overwrite)
-    say(f"wrote {done:,} {what} to {path}")
+    log(f"wrote {done:,} {what} to {path}")
 
 
 def metered(tables: Iterable[Table], meter: Meter) -> Iterator[Table]:
@@ -83,7 +83,7 @@ def write(path: Path, tables: Iterable[Table], forms: Forms, overwrite: bool = F
     check_file(path, forms, overwrite)
     make_folder(path.parent)
     count, form = 0, None
-    with whole(path, "Free some space, or name another place.") as partial:
+    with atomic_write(path, "Free some space, or name another place.") as partial:
         try:
             for table in tables:
                 form = form or forms[path.suffix](partial, table)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..evaluation.evaluate import cast
 from ..nn import Transformer
 from .beam_search import beam_search
@@ -32,7 +32,7 @@ BLOCK = 16  # steps that are queued at once
 LEAST = 64  # tokens a fixed cache holds
 KEPT = 4  # recorded steps that are kept
 NUMBERS = itertools.count()
-Kept = dict[Any, "Recorded"]
+Kept = dict[Any, "GraphDecoder"]
 
 
 class Stepper:
@@ -78,24 +78,24 @@ class Stepper:
             self.cache.reset()
         if pads is None:
             self.pads = None
-            self.keep(self.logits(View({"ids": ids}, None)))
+            self.keep(self.logits(StreamView({"ids": ids}, None)))
             return
         self.pads = pads[:, None]
         places = torch.arange(ids.shape[1], device=self.device)[None] - self.pads
-        self.keep(self.logits(View({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
+        self.keep(self.logits(StreamView({"ids": ids, "at": places.clamp(min=0)}, places >= 0)))
 
     def step(self) -> None:
         """Choose one token more."""
         self.keep(self.logits(self.view()))
 
-    def view(self) -> View:
+    def view(self) -> StreamView:
         """The last token, as the model takes it."""
         if self.pads is None:
-            return View({"ids": self.token}, None)
+            return StreamView({"ids": self.token}, None)
         filled = self.cache.length if self.capacity is None else self.cache.slot
-        return View({"ids": self.token, "at": filled - self.pads}, None)
+        return StreamView({"ids": self.token, "at": filled - self.pads}, None)
 
-    def logits(self, view: View) -> Tensor:
+    def logits(self, view: StreamView) -> Tensor:
         """(B, V) of the token after those of the view, which the model reads."""
         found: Tensor = self.model.readout(self.model.decode(view, cache=self.cache)[:, -1])
         return found
@@ -111,7 +111,7 @@ class Stepper:
         self.place += 1
 
 
-class Recorded(Stepper):
+class GraphDecoder(Stepper):
     """The same on a CUDA device, with a step that is recorded once."""
 
     def __init__(
@@ -193,7 +193,7 @@ def write(
     stepper = _stepper(model, len(ids), size, sampling, allowed, pads is not None, precision, compiled, kept)
     stepper.remember(history, pads)
     queue = Queue(device)
-    block = BLOCK if isinstance(stepper, Recorded) else 1
+    block = BLOCK if isinstance(stepper, GraphDecoder) else 1
     done = 0
     while done < length:
         room = length if pads is not None else 1 + window - begun.shape[1]
@@ -265,7 +265,7 @@ def _stepper(
     if key not in kept:
         for old in list(kept)[: len(kept) - KEPT + 1]:
             del kept[old]
-        kept[key] = Recorded(_cast(model, precision), batch, sampling, allowed, capacity, padded, compiled)
+        kept[key] = GraphDecoder(_cast(model, precision), batch, sampling, allowed, capacity, padded, compiled)
     kept[key].closed.copy_(~allowed)
     return kept[key]
 
@@ -315,7 +315,9 @@ class Beams:
         self.written += 1
         ids = ids.clamp(max=self.end - 1) if self.virtual else ids  # of hypotheses that are none
         with cast(self.allowed.device, self.precision):
-            found = self.model.readout(self.model.decode(View({"ids": ids}, None), cache=self.cache)[:, -1]).float()
+            found = self.model.readout(
+                self.model.decode(StreamView({"ids": ids}, None), cache=self.cache)[:, -1]
+            ).float()
         if not self.virtual:
             return found
         over = self.written == self.longest

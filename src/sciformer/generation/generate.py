@@ -45,7 +45,7 @@ def generate(
     seed: int | None = None,
     precision: str = "auto",
     compiled: bool | None = None,
-    say: Callable[[str], None] = silent,
+    log: Callable[[str], None] = silent,
 ) -> Iterator[str]:
     """Pieces of text that go on from the prompt, as they come.
 
@@ -61,7 +61,7 @@ def generate(
     compiled     whether to compile a step, on CUDA; if it pays unless given
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
-    author = Author(run, length, sampling, stop, precision, compiled, say)
+    author = Author(run, length, sampling, stop, precision, compiled, log)
     ids = author.encode(prompt)
     if beam != 1:
         return iter(author.search([ids], beam))
@@ -83,8 +83,8 @@ def generate_many(
     precision: str = "auto",
     compiled: bool | None = None,
     batch: int = 32,
-    say: Callable[[str], None] = silent,
-    tell: Tell = lambda done, total: None,
+    log: Callable[[str], None] = silent,
+    on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
     """What `generate` would write for each of many prompts, in their order; `batch` of them at once.
 
@@ -92,7 +92,7 @@ def generate_many(
     done, of how many.
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
-    author = Author(run, length, sampling, stop, precision, compiled, say, texts=-(-len(prompts) // max(1, batch)))
+    author = Author(run, length, sampling, stop, precision, compiled, log, texts=-(-len(prompts) // max(1, batch)))
     if batch < 1:
         raise UserError(f"batch must be one prompt or more at once, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
@@ -104,7 +104,7 @@ def generate_many(
         for row, text in zip(rows, found):
             answers[row] = text
         done += len(rows)
-        tell(done, len(prompts))
+        on_progress(done, len(prompts))
     return answers
 
 
@@ -119,13 +119,13 @@ class Author:
         stop: str | Sequence[str],
         precision: str,
         compiled: bool | None,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         texts: int = 1,
     ) -> None:
         if length < 1:
             raise UserError(f"the length must be one token or more, not {length}", key="--length")
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
-        self.run, self.length, self.sampling, self.say = run, length, sampling, say
+        self.run, self.length, self.sampling, self.log = run, length, sampling, log
         self.tokens = tokens = _text(run)
         self.model: Any = run.model
         self.window = int(tokens.window)
@@ -175,7 +175,7 @@ class Author:
             raise UserError(
                 f"the prompt has characters that the model has never seen: {''.join(strange)!r}", key="--prompt"
             )
-        self.say(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
+        self.log(f"note: the model does not know {', '.join(strange) or 'a part of the prompt'}")
 
     # The text
 
@@ -207,7 +207,7 @@ class Author:
         ids = [one if len(one) < self.window else one[-max(1, self.window // 2) :] for one in ids]
         longest = min(self.length, max(1, self.window - len(ids[0])))
         if longest < self.length:
-            self.say(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
+            self.log(f"note: a beam writes at most {longest} tokens here, as many as the context has room for")
         beams = Beams(self.model, torch.tensor(ids), self.end, longest, self.allowed, self.precision)
         found = beams.search(beam)
         return ["".join(self.line(ids[row]).pieces([one])) for row, one in enumerate(found)]

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch, View
+from ..data.batch import Batch, StreamView
 from ..data.columns import Lists
 from ..data.dataset import Dataset
 from ..data.source import pieces
@@ -43,14 +43,16 @@ def translate(
     *,
     beam: int | None = None,
     penalty: float | None = None,
-    tell: Tell = lambda done, total: None,
+    on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
     """The translations of lines, in their order; an empty line stays empty.
 
     beam, penalty  as in the recipe's `objective` unless given
     tell           hears how many are done, of how many
     """
-    return translate_with(run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, tell=tell)
+    return translate_with(
+        run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, on_progress=on_progress
+    )
 
 
 @torch.inference_mode()
@@ -62,7 +64,7 @@ def translate_with(
     *,
     beam: int | None = None,
     penalty: float | None = None,
-    tell: Tell = lambda done, total: None,
+    on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
     """The same with a model and its assembly."""
     objective: Any = assembly.objective
@@ -85,13 +87,13 @@ def translate_with(
     sources = [writer.encode(line) if line.strip() else np.zeros(0, np.int64) for line in lines]
     wanted = [number for number, line in enumerate(lines) if line.strip()]
     done = len(lines) - len(wanted)
-    tell(done, len(lines))
+    on_progress(done, len(lines))
     for rows in writer.batches(wanted, sources, beam):
         found = _search(writer, [sources[row] for row in rows], beam, penalty, objective.more)
         for row, hypotheses in zip(rows, found):
             answers[row] = " ".join(writer.tokens.decode(hypotheses[0].ids).splitlines())  # one line for one line
         done += len(rows)
-        tell(done, len(lines))
+        on_progress(done, len(lines))
     model.train(was)
     return answers
 
@@ -160,7 +162,7 @@ class EncoderDecoderWriter(Writer):
         return Writing(first, lambda last: self._next(last[:, None], None, cache), cache.reorder)
 
     def _next(self, ids: Tensor, encoded: Any, cache: Any) -> Tensor:
-        hidden = self.model.decode(View({"ids": ids}, None), encoded, cache=cache)
+        hidden = self.model.decode(StreamView({"ids": ids}, None), encoded, cache=cache)
         return self.model.readout(hidden[:, -1])
 
 
@@ -197,7 +199,7 @@ class PromptWriter(Writer):
         return max(0, min(len(source) + more, self.tokens.window - len(source) - 1))
 
     def _next(self, ids: Tensor, cache: Any) -> Tensor:
-        return self.model.readout(self.model.decode(View({"ids": ids}, None), cache=cache)[:, -1])
+        return self.model.readout(self.model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1])
 
 
 def padded(sources: list[Any]) -> Batch:

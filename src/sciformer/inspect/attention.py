@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from .plots.attention import FONT, draw_heads
@@ -36,7 +36,7 @@ LETTERS = 48  # words in a line of a wide drawing, about
 ANSWERING = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
-class Look(NamedTuple):
+class AttentionMaps(NamedTuple):
     """Samples as the model saw them (hidden tokens hidden, values raw), and its attention."""
 
     seen: Batch
@@ -71,20 +71,20 @@ def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
     return record
 
 
-def look_at(step: Any, assembly: Assembly, batch: Batch) -> Look:
+def attention_maps(step: Any, assembly: Assembly, batch: Batch) -> AttentionMaps:
     """Watch the model over samples as they come from a data set, hidden and normalised as for judging."""
     if len(assembly.tokens) > 1:
         raise UserError(
             f"a model with {len(assembly.tokens)} streams of tokens cannot be looked at, only a model with one stream"
         )
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
+    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     asks = ANSWERING.get(type(getattr(step.model, "pooling", None)), "mean")
-    return Look(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
+    return AttentionMaps(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
 
 
-def self_attention(look: Look) -> dict[str, Tensor]:
+def self_attention(look: AttentionMaps) -> dict[str, Tensor]:
     """The maps (B, H, N, N) in which tokens look at each other, without those of a pooling."""
     return {name: a for name, a in look.watch.attention.items() if not name.startswith("pool")}
 
@@ -133,7 +133,7 @@ def received(weights: ArrayLike, front: int = 0) -> Floats:
     return np.divide(total, seen.sum(1), out=np.zeros_like(total), where=seen.any(1))
 
 
-def weights_on(look: Look, row: int, head: int | None = None) -> dict[str, Floats]:
+def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[str, Floats]:
     """The attention that the tokens of one sample receive (N,), by map in order of depth; from all heads, or one."""
     n = int(look.seen.stream.lengths[row])
     longest, inside = int(look.seen.stream.lengths.max(initial=0)), self_attention(look)
@@ -166,7 +166,7 @@ def name_of(batch: Batch, row: int, objective: Any) -> str:
 # Pictures
 
 
-def draw_attention(look: Look, assembly: Assembly, row: int, form: str = "") -> Figure:
+def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str = "") -> Figure:
     """A sample, plain and with the attention its tokens receive in some maps, from the first to the last.
 
     Drawn is how much more than uniform attention a token receives; nothing where no token has a tenth more; in another
@@ -217,7 +217,7 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
     return figure
 
 
-def draw_matrices(look: Look, assembly: Assembly, row: int) -> Figure:
+def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """Who looks at whom in one sample, head by head, in some blocks from the first to the last."""
     (tokens,) = assembly.tokens.values()
     sample = look.seen.stream.take(np.array([row]))

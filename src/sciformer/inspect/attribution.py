@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..assembly import Assembly
-from ..data.batch import Batch, View
+from ..data.batch import Batch, StreamView
 from ..data.prepare import prepare
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import Watch
 from ..nn.attention.attention import Attention
 from ..nn.heads import Gaussian
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
-from .attention import ANSWERING, Look, self_attention
+from .attention import ANSWERING, AttentionMaps, self_attention
 from .rollout import follow, followed
 
 Floats = NDArray[np.float64]
@@ -48,15 +48,15 @@ def answers(step: Any, assembly: Assembly) -> bool:
     return whole and hasattr(step.model, "pool")
 
 
-def entering(step: Any, assembly: Assembly, batch: Batch) -> View:
+def entering(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
     """Samples, as they come from a data set, as the model takes them when it is judged."""
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    chance = Chance(assembly.recipe.train.seed, -1, ids)
-    made = prepare(batch, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+    rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
+    made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
     return made.inputs(next(step.model.parameters()).device).stream
 
 
-def told(model: Any, view: View, record: Watch | None = None) -> tuple[Tensor, bool]:
+def told(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
     """What a model says of samples, and whether these are values: the log odds (B, classes) of each class against all
     others, which do not level off as probabilities do; or the values (B, values) in deviations of the training data."""
     pooled = model.pool(model.encode(view, record), record)
@@ -121,14 +121,14 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
         if slope is not None  # a map of padding alone
     }
     asks = ANSWERING.get(type(getattr(model, "pooling", None)), "mean")
-    look = Look(batch, record, int(asks == "class"), asks)
+    look = AttentionMaps(batch, record, int(asks == "class"), asks)
     through = followed(look, maps, relevance)
     if not any(name not in self_attention(look) for name in maps):  # what a token gives by being there is no attention
         through = [each - follow([np.eye(look.front + len(each))], [], len(each), asks) for each in through]
     return Attributed(through, _times_input(entered[0], slopes[0], view, batch, either))
 
 
-def _times_input(x: Tensor, slope: Tensor | None, view: View, batch: Batch, either: bool) -> list[Floats]:
+def _times_input(x: Tensor, slope: Tensor | None, view: StreamView, batch: Batch, either: bool) -> list[Floats]:
     """sum_d x_d dy/dx_d of every token, by sample; its size with `either`."""
     total = torch.zeros(x.shape[:-1]) if slope is None else (x * slope).sum(-1)
     found = (total.abs() if either else total).detach().double().cpu().numpy()

@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..train.progress import duration
 from .report.page import Page
@@ -179,8 +179,8 @@ def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]
     if data is not None:
         train = data.dataset("train")
         few = train.batch(np.arange(min(4, len(train))))
-        chance = Chance(settings.seed, 0, few.ids)
-        found = cost(data, run.step, prepare(few, data.tokens, data.objective, chance, training=True))
+        rng = SampleRandom(settings.seed, 0, few.ids)
+        found = cost(data, run.step, prepare(few, data.tokens, data.objective, rng, training=True))
         numbers["cost"] = asdict(found)
         steps = max((record.get("step", 0) for record in run.records), default=0)
         seen = steps * (settings.batch if settings.tokens is None else len(train) / about["batches"])

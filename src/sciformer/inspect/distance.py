@@ -20,7 +20,7 @@ from ..assembly import Assembly
 from ..data.batch import join
 from ..data.dataset import Dataset
 from ..errors import UserError
-from .attention import Look, _array, even, gather, look_at, self_attention, title
+from .attention import AttentionMaps, _array, attention_maps, even, gather, self_attention, title
 from .plots import style as frame
 from .plots.curves import Band, draw_along
 from .plots.style import FAINT, LINES
@@ -28,14 +28,14 @@ from .plots.style import FAINT, LINES
 Floats = NDArray[np.float64]
 
 
-class Reach(NamedTuple):
+class AttentionDistance(NamedTuple):
     """Mean distances of attention: of each head (B, H), and of attention that is the same everywhere (B,)."""
 
     heads: Floats
     uniform: Floats
 
 
-def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> Reach:
+def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = None, front: int = 0) -> AttentionDistance:
     """r_h = mean over real queries i of (sum_j a_hij d_ij / sum_j a_hij).
 
     weights   (B, H, N, N) of self-attention
@@ -58,7 +58,7 @@ def reach(weights: ArrayLike, distance: ArrayLike, valid: ArrayLike | None = Non
     open_ = np.asarray((a > 0).any(1, keepdims=True), np.float64)
     real = np.ones((len(a), a.shape[2]), bool) if valid is None else np.asarray(valid, bool)
     found = [_mean_distance(each, d[:, None], real) for each in (a, open_)]
-    return Reach(found[0], found[1][:, 0])
+    return AttentionDistance(found[0], found[1][:, 0])
 
 
 def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
@@ -70,12 +70,12 @@ def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
     return np.divide(far.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
-def reaches(look: Look, assembly: Assembly) -> dict[str, Reach]:
+def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
     """The reach of every self-attention of a look, by name; none where tokens have no distance."""
     (tokens,) = assembly.tokens.values()
     stream = look.seen.stream
     maps = self_attention(look)
-    found: dict[str, list[Reach]] = {name: [] for name in maps}
+    found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
     for row, length in enumerate(stream.lengths.tolist()):  # each with its own distances; padding is cut off
         distance = tokens.distance(stream.take(np.array([row]))) if maps and length else None
         if distance is None:
@@ -83,7 +83,11 @@ def reaches(look: Look, assembly: Assembly) -> dict[str, Reach]:
         for name, a in maps.items():
             n = look.front + length
             found[name].append(reach(a[row : row + 1, :, :n, :n], distance, front=look.front))
-    return {name: Reach(*(np.concatenate(parts) for parts in zip(*each))) for name, each in found.items() if each}
+    return {
+        name: AttentionDistance(*(np.concatenate(parts) for parts in zip(*each)))
+        for name, each in found.items()
+        if each
+    }
 
 
 class Depth(NamedTuple):
@@ -93,7 +97,7 @@ class Depth(NamedTuple):
     correlation: float
 
 
-def depth(found: Mapping[str, Reach]) -> Depth:
+def depth(found: Mapping[str, AttentionDistance]) -> Depth:
     """How the distance at which heads look changes with depth, over all heads and samples (arXiv 2010.11929, fig. 7).
 
     Maps of different numbers of heads have nan where there is none.
@@ -124,7 +128,7 @@ class ReachAlong(NamedTuple):
     uniform: Floats
 
 
-def reach_along(
+def attention_distance_along(
     step: Any, assembly: Assembly, datasets: Sequence[Dataset], column: str, samples_per_value: int = 8
 ) -> ReachAlong | None:
     """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
@@ -137,12 +141,12 @@ def reach_along(
     which = np.repeat(np.arange(len(columns)), [len(column) for column in columns])
     if x.ndim != 1 or x.dtype.kind not in "iuf":
         raise UserError(f"column `{column}` must hold a number for each sample, not {x.dtype} of shape {x.shape}")
-    rows: list[tuple[float, dict[str, Reach]]] = []
+    rows: list[tuple[float, dict[str, AttentionDistance]]] = []
     for value, members in gather(x.astype(np.float64)):
         few = members[even(len(members), samples_per_value)]
         batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
-        look = look_at(step, assembly, join(batches))
-        if found := reaches(look, assembly):
+        look = attention_maps(step, assembly, join(batches))
+        if found := attention_distances(look, assembly):
             rows.append((value, found))
     if not rows:
         return None
@@ -155,7 +159,7 @@ def reach_along(
     )
 
 
-def draw_reach(found: Mapping[str, Reach], unit: str = "") -> Figure:
+def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure:
     """The reach of every head by block, over all samples, beside that of uniform attention; in what `unit`."""
     figure, axes = frame.start()
     for i, each in enumerate(found.values()):

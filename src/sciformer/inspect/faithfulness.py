@@ -19,7 +19,7 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
-from .attention import Panel, draw_samples, even, look_at, name_of, weights_on
+from .attention import Panel, attention_maps, draw_samples, even, name_of, weights_on
 from .attribution import answers, attribute, entering, told
 from .plots import style as frame
 from .plots.style import DASHES, FAINT, LINES
@@ -192,7 +192,7 @@ def faithfulness(
 
 def scored(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
     """What every way to look at a model says of the tokens of samples; a model without attention has one way."""
-    look, found = look_at(step, assembly, batch), attribute(step, assembly, batch)
+    look, found = attention_maps(step, assembly, batch), attribute(step, assembly, batch)
     ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}
     if look.watch.attention:
         last = [list(weights_on(look, row).values())[-1] for row in range(len(batch))]
@@ -245,7 +245,9 @@ def chosen(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
 def without(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
     """Samples without the tokens where the mask (T,) is True, or with nothing left of them."""
     stream = batch.stream
-    return batch.but(stream.keep(~out) if removed else stream.but(**tokens.blank(stream, out), hidden=out))
+    return batch.with_columns(
+        stream.keep(~out) if removed else stream.with_columns(**tokens.blank(stream, out), hidden=out)
+    )
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..assembly import Assembly
 from ..data.batch import Batch
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..tokens.base import Tokens
 from .attention import even, plain
 from .plots.attention import FONT
@@ -36,7 +36,7 @@ def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict
     The answers are (T, ...) for the tokens of all samples, as the readout gives them, NaN where nothing was asked.
     """
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
-    seen = assembly.objective.corrupt(batch, assembly.tokens, Chance(assembly.recipe.train.seed, -1, ids))
+    seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
     aside = {name: assembly.tokens[name].aside for name in streams}
     model, was = step.model, step.training
@@ -45,7 +45,7 @@ def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict
         with torch.no_grad():
             device = next(model.parameters()).device
             view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).stream
-            answer = model.readout.answer(model.tokens(model.encode(view)))
+            answer = model.readout.predict(model.tokens(model.encode(view)))
     finally:
         step.train(was)
     asked = seen.stream.columns["asked"].astype(bool)

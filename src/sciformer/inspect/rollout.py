@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..errors import UserError
-from .attention import Look, self_attention
+from .attention import AttentionMaps, self_attention
 
 Floats = NDArray[np.float64]
 
@@ -74,12 +74,12 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
     return np.asarray(found[front:])
 
 
-def rolled(look: Look) -> list[Floats]:
+def rolled(look: AttentionMaps) -> list[Floats]:
     """For every sample of a look, how much of each of its tokens (N,) is in its answer; none without attention."""
     return followed(look, look.watch.attention, halved)
 
 
-def followed(look: Look, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
+def followed(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
     """`follow` for every sample of a look, with what makes a layer of maps (H, N, N) and a row of maps (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:

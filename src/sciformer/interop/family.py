@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import UserError
 from ..recipe import Recipe
 from .config import Config, shown
-from .weight_map import Link
+from .weight_map import WeightMap
 
 Sections = dict[str, dict[str, Any]]
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
@@ -43,7 +43,7 @@ class Family:
         """The sections `model`, `tokens` (without its vocabulary) and `objective` of a recipe."""
         raise NotImplementedError
 
-    def links(self, recipe: Recipe) -> list[Link]:
+    def links(self, recipe: Recipe) -> list[WeightMap]:
         """Which weights of ours are which of theirs, under plain names."""
         raise NotImplementedError
 

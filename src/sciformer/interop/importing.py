@@ -32,7 +32,7 @@ class Importer:
 
 
 def import_model(
-    source: str | Path, run: str | Path, changes: Changes = None, say: Callable[[str], object] | None = None
+    source: str | Path, run: str | Path, changes: Changes = None, log: Callable[[str], object] | None = None
 ) -> Run:
     """Make a run of a model of others: a folder, or a file of weights.
 
@@ -46,9 +46,9 @@ def import_model(
         refuse_unknown(source)
     made = importer.read(source, run, changes)
     write_run(run, made, source)
-    if say is not None:
+    if log is not None:
         for note in made.notes:
-            say(note)
+            log(note)
     return Run(run)
 
 

@@ -20,7 +20,7 @@ from ..assembly import Assembly
 from ..errors import UserError
 from ..recipe import Recipe
 from ..train.folder import Folder
-from ..train.resume import located
+from ..train.resume import absolute_paths
 from ..train.weights import put, save_weights
 
 
@@ -56,7 +56,7 @@ def refuse_files(run: Path) -> None:
 
 def write_run(run: Path, made: Imported, source: Path) -> None:
     """Write the run folder, whole or not at all."""
-    recipe = located(made.recipe)
+    recipe = absolute_paths(made.recipe)
     has_data = bool(getattr(recipe.data, "files", []))
     assembly = Assembly.open(recipe, made.state) if has_data else Assembly.stored(recipe, made.state)
     if made.check is not None:

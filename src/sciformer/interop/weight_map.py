@@ -15,7 +15,7 @@ FEW = 6  # names shown of a long list
 
 
 @dataclass(frozen=True)
-class Link:
+class WeightMap:
     """One weight of ours, and the weights of theirs that it is made of, one below the other.
 
     rows    of each of theirs, as ours has them; for one alone they need not be given
@@ -32,7 +32,7 @@ class Link:
     halves: tuple[int, ...] = ()
     zeros: bool = False
 
-    def take(self, theirs: dict[str, Tensor], file: Path | str | None = None) -> Tensor:
+    def from_theirs(self, theirs: dict[str, Tensor], file: Path | str | None = None) -> Tensor:
         """Ours, from theirs; what was used is removed."""
         parts = []
         for i, name in enumerate(self.theirs):
@@ -46,7 +46,7 @@ class Link:
         whole = torch.cat(parts)
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
-    def give(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def to_theirs(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Theirs, from ours."""
         if self.ours not in ours and not self.zeros:
             raise UserError(f"the weight `{self.ours}` is missing in the run")
@@ -58,8 +58,8 @@ class Link:
         return given
 
 
-def take_all(
-    links: Iterable[Link], theirs: Mapping[str, Tensor], where: str, file: Path | str | None = None
+def from_theirs(
+    links: Iterable[WeightMap], theirs: Mapping[str, Tensor], where: str, file: Path | str | None = None
 ) -> dict[str, Tensor]:
     """All of ours; every weight of theirs must find its place."""
     links, left = list(links), dict(theirs)
@@ -70,7 +70,7 @@ def take_all(
             hint=f"There are {listed(sorted(left))}.",
             file=file,
         )
-    ours = {link.ours: link.take(left, file) for link in links}
+    ours = {link.ours: link.from_theirs(left, file) for link in links}
     if left:
         raise UserError(
             f"weights of {where} are not of the kind of model that it says it is: {listed(sorted(left))}",
@@ -80,13 +80,13 @@ def take_all(
     return ours
 
 
-def give_all(links: Iterable[Link], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """All of theirs; every weight of ours must find its place."""
     links = list(links)
     left = sorted(ours.keys() - {link.ours for link in links})
     if left:
         raise UserError(f"Hugging Face has no place for the weights {listed(left)}")
-    return {name: tensor for link in links for name, tensor in link.give(ours).items()}
+    return {name: tensor for link in links for name, tensor in link.to_theirs(ours).items()}
 
 
 def listed(names: list[str]) -> str:

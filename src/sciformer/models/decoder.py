@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..nn import Watch
 from ..tokens.base import Tokens
 from .base import Model, Network, single
@@ -25,7 +25,7 @@ class Decoder(Model):
 class DecoderNetwork(Network):
     """embed -> trunk that sees the past alone -> readout."""
 
-    def decode(self, view: View, watch: Watch | None = None, cache: Any = None) -> Tensor:
+    def decode(self, view: StreamView, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """Every token (B, N, D) informed by those before it; with a cache, the view holds only the new ones."""
         more = {} if cache is None else {"cache": cache}
         return self.run(self.embed(view), view, watch, **more)

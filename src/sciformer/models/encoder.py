@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Valid, View
+from ..data.batch import StreamView, Valid
 from ..errors import UserError
 from ..nn import (
     AttentionPool,
@@ -162,7 +162,7 @@ class EncoderNetwork(Network):
         if section.weights == "moco":
             redraw(self.heads, section.weights)
 
-    def encode(self, view: View, watch: Watch | None = None) -> Encoded:
+    def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Every token informed by all others."""
         x = self.embed(view)
         if isinstance(self.pooling, BlockPool):
@@ -173,13 +173,13 @@ class EncoderNetwork(Network):
         if at is None:
             at = self._places(x, view.valid)
         x, valid, at = self.pooling.prepend(x, view.valid, at)
-        bias = self.entrance.lean(view)
+        bias = self.entrance.pair_bias(view)
         if bias is not None:
             bias = bias.after() if isinstance(bias, PairBias) else nn.functional.pad(bias, (1, 0, 1, 0))
         more = {} if bias is None else {"bias": bias}
         return Encoded(self.trunk(x, valid, at=at, watch=watch, **more), valid)
 
-    def _with_states(self, x: Tensor, view: View, watch: Watch | None) -> Encoded:
+    def _with_states(self, x: Tensor, view: StreamView, watch: Watch | None) -> Encoded:
         """With what every block made of the tokens."""
         seen = Watch(attention=watch is not None and watch.wants_attention)
         if watch is not None:

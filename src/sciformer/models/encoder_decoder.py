@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import LastPool, RecurrentDecoder, Watch
 from ..nn.watch import look
@@ -114,12 +114,12 @@ class EncoderDecoderNetwork(nn.Module):
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))
         self.readout = target.readout(self.dim, self.target.embedding)
 
-    def encode(self, view: View, watch: Watch | None = None) -> Encoded:
+    def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """The source, every token informed by all others."""
         at = view.columns.get("at")
         return Encoded(self.encoder(self.source(view), view.valid, at=at, watch=look(watch, "encoder")), view.valid)
 
-    def decode(self, view: View, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
+    def decode(self, view: StreamView, memory: Encoded | None, watch: Watch | None = None, cache: Any = None) -> Tensor:
         """The target (B, N, D), every token informed by those before it and by the source.
 
         With a cache the view holds only the new tokens, and the memory is needed at the first step alone.
@@ -133,7 +133,7 @@ class EncoderDecoderNetwork(nn.Module):
             more["at"] = at
         return self.decoder(self.target(view), view.valid, watch=look(watch, "decoder"), **more)
 
-    def translate(self, source: View, target: View, watch: Watch | None = None) -> Tensor:
+    def translate(self, source: StreamView, target: StreamView, watch: Watch | None = None) -> Tensor:
         """Both at once, where the target is known: teacher forcing."""
         return self.decode(target, self.encode(source, watch), watch)
 

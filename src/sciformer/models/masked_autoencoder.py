@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import ClassToken, Ragged, Watch
 from ..nn.pooling import dropped, prepended
@@ -59,8 +59,8 @@ class Seen(NamedTuple):
     rank      (B, N) or (T,) where each is among them
     """
 
-    view: View
-    whole: View
+    view: StreamView
+    whole: StreamView
     visible: Tensor
     rank: Tensor
 
@@ -125,7 +125,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         self.share: float | None = getattr(objective, "share", None) if always and not mixed else None
         """Share of the tokens of every sample that is hidden, where that is always so."""
 
-    def encode(self, view: View, watch: Watch | None = None) -> Encoded:
+    def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Every visible token informed by all other visible ones."""
         if "hidden" not in view.columns:
             return super().encode(view, watch)
@@ -143,7 +143,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         first = self.pooling(encoded.x, encoded.valid) if isinstance(self.pooling, ClassToken) else None
         return self.mask_decoder(super().tokens(encoded), first, encoded.seen)
 
-    def look(self, view: View) -> Seen:
+    def look(self, view: StreamView) -> Seen:
         """The tokens that are not hidden, with the coordinates they have among all."""
         columns = {name: column for name, column in view.columns.items() if not name.startswith("target ")}
         hidden, valid = columns.pop("hidden").bool(), view.valid
@@ -153,7 +153,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
             columns["at"] = place.expand(hidden.shape)
         elif columns["at"].shape[: hidden.dim()] != hidden.shape:  # one for all samples
             columns["at"] = columns["at"].expand(len(hidden), -1, -1)
-        whole = View({**view.columns, "at": columns["at"]}, valid)
+        whole = StreamView({**view.columns, "at": columns["at"]}, valid)
         if isinstance(valid, Ragged):
             return self._look_packed(columns, ~hidden & valid.inside, valid, whole)
         visible = ~hidden if valid is None else ~hidden & valid
@@ -170,9 +170,9 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         kept = {name: column[row, order] for name, column in columns.items()}
         real = None if even else torch.arange(room, device=order.device) < count[:, None]
         rank = (visible.long().cumsum(1) - 1).clamp(min=0, max=max(0, room - 1))
-        return Seen(View(kept, real), whole, visible, rank)
+        return Seen(StreamView(kept, real), whole, visible, rank)
 
-    def _look_packed(self, columns: dict[str, Tensor], visible: Tensor, ragged: Ragged, whole: View) -> Seen:
+    def _look_packed(self, columns: dict[str, Tensor], visible: Tensor, ragged: Ragged, whole: StreamView) -> Seen:
         total, count = ragged.total, len(ragged)
         if not torch.compiler.is_compiling():
             room = int(visible.sum())
@@ -185,7 +185,7 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         order = place.new_zeros(room + 1).index_copy(0, slot, place)[:room]
         kept = {name: column.index_select(0, order) for name, column in columns.items()}
         short = Ragged(lengths, total=room, longest=ragged.longest, pairs=ragged.pairs)
-        return Seen(View(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
+        return Seen(StreamView(kept, short), whole, visible, (ends[1:] - 1).clamp(min=0, max=max(0, room - 1)))
 
     def _show(self, inner: Watch, watch: Watch, seen: Seen) -> None:
         """What was seen of visible tokens, padded: spread over all, with zeros for those that are hidden."""

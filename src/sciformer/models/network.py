@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ..data.batch import View
+from ..data.batch import StreamView
 from ..errors import UserError
-from ..nn import ConvNet, DeepSet, ResNet2d, Transformer, Watch
+from ..nn import ConvNet, DeepSets, ResNet2d, Transformer, Watch
 from ..nn.attention.pair_bias import PairBias
 from ..nn.blocks import ACTIVATIONS
 from ..nn.dropout import Dropout
@@ -33,7 +33,7 @@ class Entrance(nn.Module):
         self.dropout = Dropout(dropout)
         self.pairs = tokens.pairs(heads) if pairs else None
 
-    def forward(self, view: View) -> Tensor:
+    def forward(self, view: StreamView) -> Tensor:
         """(B, N, D) or packed (T, D)."""
         x = embedded(self.embedding, view.columns, view.valid)
         if self.hidden is not None and "hidden" in view.columns:
@@ -41,7 +41,7 @@ class Entrance(nn.Module):
             x = torch.where(view.columns["hidden"][..., None].bool(), hidden.to(x.dtype), x)
         return self.dropout(x)
 
-    def lean(self, view: View) -> Tensor | PairBias | None:
+    def pair_bias(self, view: StreamView) -> Tensor | PairBias | None:
         """The pair bias: (B, H, N, N), or for packed tokens a PairBias."""
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
@@ -76,9 +76,9 @@ class LayerBefore(Readout):
         """The sum of the loss."""
         return self.readout.total(self.before(hidden), target, *more, **named)
 
-    def answer(self, hidden: Tensor) -> dict[str, Tensor]:
+    def predict(self, hidden: Tensor) -> dict[str, Tensor]:
         """The likeliest tokens."""
-        return self.readout.answer(self.before(hidden))
+        return self.readout.predict(self.before(hidden))
 
 
 class Network(nn.Module):
@@ -97,7 +97,7 @@ class Network(nn.Module):
                 f"and `model.kind: {section.kind}` cannot",
                 key="model.kind",
             )
-        if isinstance(trunk, DeepSet) and objective.hides:
+        if isinstance(trunk, DeepSets) and objective.hides:
             raise UserError(
                 f"`objective.kind: {objective.kind}` needs a trunk whose tokens see each other, "
                 "not `model.trunk: sets`",
@@ -116,13 +116,13 @@ class Network(nn.Module):
             before = section.readout_layer or section.readout_norm
             self.readout = LayerBefore(readout, read_dim, section) if before else readout
 
-    def embed(self, view: View) -> Tensor:
+    def embed(self, view: StreamView) -> Tensor:
         """Tokens as vectors."""
         return self.entrance(view)
 
-    def run(self, x: Tensor, view: View, watch: Watch | None = None, **more: Any) -> Tensor:
+    def run(self, x: Tensor, view: StreamView, watch: Watch | None = None, **more: Any) -> Tensor:
         """The trunk over embedded tokens, where they are and with what is known of their pairs."""
-        bias = self.entrance.lean(view)
+        bias = self.entrance.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
         if "cell" in view.columns and isinstance(self.trunk, (ConvNet, ResNet2d)):

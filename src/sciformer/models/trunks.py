@@ -8,19 +8,19 @@ from torch import nn
 
 from ..errors import UserError
 from ..nn import (
-    DeepSet,
-    EdgeNet,
+    DeepSets,
+    EdgeConvNet,
     Fourier,
     Learned,
     Modulation,
-    PointNet,
+    PointCloudTransformer,
     Position,
     RelativeBias,
     ResNet,
     ResNet2d,
     Rotary,
     Sinusoidal,
-    Unpaired,
+    UnpairedSinusoidal,
 )
 from ..recipe.field import load, places
 
@@ -81,13 +81,15 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
     """One of CLOUDS, for tokens of so many inputs."""
     widths = model.widths or [model.dim] * max(1, model.depth)
     if model.trunk == "sets":
-        return DeepSet(inputs, widths)
+        return DeepSets(inputs, widths)
     if model.trunk == "resnet":
         return ResNet(inputs, widths)
     if model.trunk == "edges":
-        return EdgeNet(inputs, widths, model.neighbours)
+        return EdgeConvNet(inputs, widths, model.neighbours)
     if model.trunk == "points":
-        return PointNet(inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours)
+        return PointCloudTransformer(
+            inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours
+        )
     made: nn.Module = load(places("trunk")[model.trunk])(model, inputs)
     return made
 
@@ -145,11 +147,11 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
                 "does not have",
                 key="model.position",
             )
-        return Learned(model.dim, places, model.position_scale or tokens.loudness)
+        return Learned(model.dim, places, model.position_scale or tokens.initial_std)
     if name == "sinusoidal":
         return Sinusoidal(model.dim, axes, periods=periods)
     if name == "unpaired":
-        return Unpaired(model.dim, axes)
+        return UnpairedSinusoidal(model.dim, axes)
     if name == "rotary":
         width = model.head_dim or model.dim // model.heads
         apart = model.heads if model.groups in (None, model.heads) else None  # heads that share keys share periods

@@ -27,14 +27,25 @@ from .pooling import (
     RecurrentPool,
     SumPool,
 )
-from .positions import Fourier, Learned, Modulation, Position, RelativeBias, Rotary, Sinusoidal, Unpaired, grid, rotate
+from .positions import (
+    Fourier,
+    Learned,
+    Modulation,
+    Position,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    UnpairedSinusoidal,
+    grid,
+    rotate,
+)
 from .ragged import Ragged
 from .transformer import Decoder, Encoder, EncoderDecoder, Transformer
 from .trunks.conformer import Conformer, ConformerBlock
 from .trunks.convolution import ConvNet
-from .trunks.deep_sets import DeepSet
-from .trunks.edge_conv import EdgeConv, EdgeNet
-from .trunks.point_cloud_transformer import PointNet
+from .trunks.deep_sets import DeepSets
+from .trunks.edge_conv import EdgeConv, EdgeConvNet
+from .trunks.point_cloud_transformer import PointCloudTransformer
 from .trunks.recurrent import Cell, Recurrent
 from .trunks.recurrent_decoder import RecurrentDecoder
 from .trunks.resnet import ResNet
@@ -63,12 +74,12 @@ __all__ = [
     "Content",
     "ConvNet",
     "Decoder",
-    "DeepSet",
+    "DeepSets",
     "Documents",
     "Dot",
     "DropPath",
     "EdgeConv",
-    "EdgeNet",
+    "EdgeConvNet",
     "Encoder",
     "EncoderDecoder",
     "FirstPool",
@@ -87,7 +98,7 @@ __all__ = [
     "PairBias",
     "PairEmbedding",
     "Pattern",
-    "PointNet",
+    "PointCloudTransformer",
     "Position",
     "QuantileHead",
     "Ragged",
@@ -107,7 +118,7 @@ __all__ = [
     "TagHead",
     "Transformer",
     "Triangle",
-    "Unpaired",
+    "UnpairedSinusoidal",
     "ValueHead",
     "Watch",
     "Window",

@@ -330,7 +330,7 @@ class RelativeBias(Position):
         return bias if bias.dim() == 4 else bias[None]
 
 
-class Unpaired(Position):
+class UnpairedSinusoidal(Position):
     """PE(p, j) = sin(a_j) for even j, cos(a_j) for odd j, with a_j = p / base^(2j / d)   (ASTROMER, arXiv 2205.01677).
 
     No two numbers share a frequency; these reach from 1 down to 1 / base^2. With several axes each takes an equal share

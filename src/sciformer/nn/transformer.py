@@ -139,7 +139,7 @@ class Transformer(nn.Module):
         mixed_at = None if self.mixing is None else self.mixing.locate(x, at, real, start)
         at = self.position.locate(x, at, real, start)
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
-        bias = self._lean(x, mask, at, bias, cache, pattern)
+        bias = self._bias(x, mask, at, bias, cache, pattern)
         sight = Sight(pattern, keys_valid, bias, start, mixed_at)
         x = self.position.embed(x, at)
         if real is not None:
@@ -169,7 +169,7 @@ class Transformer(nn.Module):
             return places.new_zeros(ragged.total, *places.shape[1:])
         return places[ragged.position.clamp(max=len(places) - 1)]
 
-    def _lean(
+    def _bias(
         self,
         x: Tensor,
         mask: Tensor | None,

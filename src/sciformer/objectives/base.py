@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs
+from ..data.batch import Batch, ModelInputs
 from ..data.dataset import Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics import METRICS
 from ..recipe.registry import Section
@@ -110,7 +110,7 @@ class Objective(Section):
         """Samples with what is asked of the others in them, share (B,) being their own part."""
         raise NotImplementedError
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Hide what is to be found; runs before tokens are normalised. Targets are columns named «target ...»."""
         return batch
 
@@ -132,11 +132,11 @@ class Objective(Section):
         """The kind of objective whose heads these are (default: this one's own)."""
         return self.kind
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
         raise NotImplementedError
 
-    def admit(self, part: str, dataset: Dataset) -> None:
+    def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse a part of the data that cannot be judged, before anything is trained."""
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:
@@ -159,11 +159,11 @@ class Objective(Section):
         """
         return []
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Predictions, one entry for each sample, where the truth is not known."""
         raise UserError(f"`objective.kind: {self.kind}` has no answer for each sample", key="objective.kind")
 
-    def afterwards(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
+    def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """Scores that take more than one pass (of answers written token by token), when a trained model is judged."""
         return {}
 
@@ -198,7 +198,7 @@ class Objective(Section):
         return ""
 
 
-def known(inputs: Inputs, column: str, name: str) -> Tensor:
+def known(inputs: ModelInputs, column: str, name: str) -> Tensor:
     """A column of samples that the loss needs; `name` is what the user calls it."""
     if column not in inputs.samples:
         there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"
@@ -226,6 +226,6 @@ class Step(nn.Module):
             part.eval()
         return self
 
-    def forward(self, inputs: Inputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
+    def forward(self, inputs: ModelInputs, outputs: bool = False) -> tuple[Tensor, Outputs]:
         """The sum of the loss over the batch, and outputs for the metrics if wanted."""
         return self.objective.step(self.model, inputs, outputs)

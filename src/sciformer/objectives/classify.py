@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs
+from ..data.batch import Batch, ModelInputs
 from ..data.dataset import Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics import temperature
 from ..nn import ClassHead
@@ -67,7 +67,7 @@ class Classify(Objective):
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
         """With the class of the others."""
-        return batch.but(None, **{PARTNER: other.samples[self.label], SHARE: share})
+        return batch.with_columns(None, **{PARTNER: other.samples[self.label], SHARE: share})
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ class Classify(Objective):
             )
         self.state.update(classes=_names(classes), counts=counts.tolist())
 
-    def admit(self, part: str, dataset: Dataset) -> None:
+    def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse classes that the training part does not have."""
         strange = sorted(set(_names(np.unique(dataset.sample_column(self.label)))) - set(self.classes))
         if strange:
@@ -125,14 +125,14 @@ class Classify(Objective):
         """The classes."""
         return self.classes
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Number the classes; nothing is hidden."""
         if self.label not in batch.samples:
             return batch
         number = {ANSWER: self._numbers(batch.samples[self.label])}
         if PARTNER in batch.samples:
             number[PARTNER] = self._numbers(batch.samples[PARTNER])
-        return batch.but(None, **number)
+        return batch.with_columns(None, **number)
 
     def _numbers(self, labels: Array) -> Array:
         place = {name: i for i, name in enumerate(self.classes)}
@@ -177,17 +177,17 @@ class Classify(Objective):
         """The temperature."""
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
-    def _logits(self, model: Any, inputs: Inputs) -> Tensor:
+    def _logits(self, model: Any, inputs: ModelInputs) -> Tensor:
         logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
         return logits / self.state.get("temperature", 1.0)
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the samples."""
         logits = self._logits(model, inputs)
         loss, found = self.judged(logits, inputs)
         return loss.sum(), {**found, "loss": loss} if outputs else {}
 
-    def judged(self, logits: Tensor, inputs: Inputs) -> tuple[Tensor, Outputs]:
+    def judged(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
         """The loss (B,) of logits (B, classes), and what the metrics need of them."""
         label = known(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
@@ -204,7 +204,7 @@ class Classify(Objective):
             return loss
         return loss * torch.as_tensor(self._class_weights(), device=loss.device)[label]
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Probabilities of the classes."""
         return {"probabilities": self._logits(model, inputs).softmax(-1)}
 

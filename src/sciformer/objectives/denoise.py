@@ -10,9 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs, View
+from ..data.batch import Batch, ModelInputs, StreamView
 from ..data.dataset import START, Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..nn.ragged import Ragged
@@ -25,7 +25,7 @@ ASKED, OWN = "asked", "own"  # columns of tokens: whose truth is known, and whic
 NOISE = "target noise"  # the column of samples with the sum of (value - truth)^2
 
 
-class Recover(Objective):
+class Denoise(Objective):
     """sum_b of the mean over its points of (x - m)^2, x the value without noise, scaled as values are; m = W h + b.
 
     With a label, also -w ln p(class of sample b): detection and extraction in one. With form gaussian,
@@ -98,12 +98,12 @@ class Recover(Objective):
             asked.fit(train)
             self.state["class"] = asked.state
 
-    def admit(self, part: str, dataset: Dataset) -> None:
+    def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse classes that the training part does not have."""
         if self.question is not None:
-            self.question.admit(part, dataset)
+            self.question.validate_split(part, dataset)
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Scale what is to be found as values are; nothing is hidden."""
         ((name, stream),) = batch.streams.items()
         domain, value = tokens[name], stream.columns[tokens[name].hides[0]]
@@ -116,8 +116,8 @@ class Recover(Objective):
             made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED: known}
             noise = np.where(known & np.isfinite(value.reshape(centre.shape)), value.reshape(centre.shape) - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
-        batch = batch.but(stream.but(**made), **more)
-        return batch if self.question is None else self.question.corrupt(batch, tokens, chance)
+        batch = batch.with_columns(stream.with_columns(**made), **more)
+        return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
         """Samples."""
@@ -133,7 +133,7 @@ class Recover(Objective):
         made: dict[str, nn.Module] = {"value": kind(dim, self.state["width"], self.hidden, self.dropout)}
         return made if self.question is None else made | self.question.heads(dim, tokens)
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The mean loss of the values of each sample, and that of its class."""
         view, (value, logits) = inputs.stream, self._read(model, inputs)
         target, asked = view.columns[ANSWER].float(), view.columns[ASKED]
@@ -153,7 +153,7 @@ class Recover(Objective):
         sums = {name: _sums(part.masked_fill(~asked, 0), view) for name, part in products.items()}
         return loss.sum(), {**found, **sums, "count": count, "loss": loss}
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """The values without noise, in the units of the data, and probabilities of the classes."""
         view, (value, logits) = inputs.stream, self._read(model, inputs)
         centre, scale = (view.columns[name].float() for name in (CENTRE, SCALE))
@@ -162,7 +162,7 @@ class Recover(Objective):
             found["deviation"] = _padded(value.std * scale, view)
         return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
 
-    def _read(self, model: Any, inputs: Inputs) -> tuple[Gaussian, Tensor]:
+    def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
         """Values of the tokens (B, N, P) or (T, P) with deviations, and logits of the classes."""
         encoded = model.encode(inputs.stream)
         value = model.heads["value"](model.tokens(encoded))
@@ -203,11 +203,11 @@ class Recover(Objective):
         return merged
 
 
-def _padded(part: Tensor, view: View) -> Tensor:
+def _padded(part: Tensor, view: StreamView) -> Tensor:
     """(B, N, ...) whatever the layout."""
     return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
 
 
-def _sums(part: Tensor, view: View) -> Tensor:
+def _sums(part: Tensor, view: StreamView) -> Tensor:
     """(B,) sums over all values of a sample."""
     return _padded(part, view).flatten(1).sum(1)

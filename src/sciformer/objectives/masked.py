@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs, Stream, View, sorted_rows
-from ..data.random import Chance
+from ..data.batch import Batch, ModelInputs, Stream, StreamView, sorted_rows
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
@@ -47,7 +47,7 @@ class Masked(Objective):
         """The places that are asked for."""
         return (PLACES,)
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Hide a share of every sample's tokens."""
         if self.random + self.same > 1:
             raise UserError(
@@ -67,23 +67,25 @@ class Masked(Objective):
             )
         first = first_of(stream) if self.whole else np.arange(int(stream.lengths.sum()))
         may = domain.hideable(stream)
-        asked = self._asked(stream, first, may, chance)
-        fate = chance.uniform("fate", stream.lengths)[first]
+        asked = self._asked(stream, first, may, rng)
+        fate = rng.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
         if self.random:
-            stream = stream.but(**domain.noise(stream, asked & (fate < self.random), chance))
-        stream = stream.but(**domain.blank(stream, hidden))
-        return batch.but(stream.but(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)})
+            stream = stream.with_columns(**domain.noise(stream, asked & (fate < self.random), rng))
+        stream = stream.with_columns(**domain.blank(stream, hidden))
+        return batch.with_columns(
+            stream.with_columns(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)}
+        )
 
-    def _asked(self, stream: Stream, first: Array, may: Array | None, chance: Chance) -> Array:
+    def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
         """(T,) which tokens are asked for: words in random order, as many as come nearest to the share, at least one.
 
         first  (T,) the first token of the word of each token; without words, the token itself
         may    (T,) which tokens may be asked for; None: all
         """
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
-        sample, drawn = stream.sample[here], chance.uniform("asked", stream.lengths)
+        sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
         count = np.bincount(sample, minlength=len(stream))
         wanted = np.maximum(1, np.round(self.share * count)).astype(np.int64)
         asked = np.zeros(len(first), bool)
@@ -106,7 +108,7 @@ class Masked(Objective):
         """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of the tokens asked for; only for those is anything read out."""
         view, places = inputs.stream, inputs.samples[PLACES]
         hidden = model.tokens(model.encode(view))
@@ -127,7 +129,7 @@ class Masked(Objective):
         loss = model.readout.loss(rows, target).masked_fill(~wanted, 0)
         found = {"loss": loss, "count": wanted}
         if "token_accuracy" in self.chosen():
-            best = model.readout.answer(rows)
+            best = model.readout.predict(rows)
             right = [(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]
             found["correct"] = torch.stack(right).all(0) & wanted
         shape = (len(places), len(index) // max(1, len(places)))
@@ -153,7 +155,7 @@ def _places(stream: Stream, asked: Array) -> Array:
     return places
 
 
-def _rows(places: Tensor, view: View, total: int) -> Tensor:
+def _rows(places: Tensor, view: StreamView, total: int) -> Tensor:
     """Where the places are among all tokens of a view, end to end.
 
     What is no place points at the tokens of its sample in turn: nothing comes of it, but were it always the first, a

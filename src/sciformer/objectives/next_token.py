@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.batch import Batch, Inputs, Stream, View
-from ..data.random import Chance
+from ..data.batch import Batch, ModelInputs, Stream, StreamView
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn.ragged import Ragged
 from ..tokens.base import Readout, Tokens
@@ -26,22 +26,22 @@ class NextToken(Objective):
     lookahead: ClassVar[int] = 1
     standard: ClassVar[tuple[str, ...]] = ("perplexity", "token_accuracy")
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input, each but the first a target."""
         ((name, stream),) = batch.streams.items()
-        return batch.but(shifted(stream, tokens[name].hides))
+        return batch.with_columns(shifted(stream, tokens[name].hides))
 
     def count(self, batch: Batch) -> float:
         """Tokens asked for."""
         return float(batch.stream.lengths.sum())
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
         return ask_tokens(model.readout, model.decode(inputs.stream), inputs.stream, outputs)
 
 
 def ask_tokens(
-    readout: Readout, hidden: Tensor, view: View, outputs: bool, smoothing: float = 0.0
+    readout: Readout, hidden: Tensor, view: StreamView, outputs: bool, smoothing: float = 0.0
 ) -> tuple[Tensor, Outputs]:
     """The sum of the loss of targets, given hidden vectors; with `outputs` also sums for each sample (not smoothed).
 
@@ -62,7 +62,7 @@ def ask_tokens(
         return readout.total(flat, target, wanted, smoothing) if smoothing else readout.total(flat, target, wanted), {}
     real = torch.ones(flat.shape[0], dtype=torch.bool, device=flat.device) if wanted is None else wanted
     loss = readout.loss(flat, target).masked_fill(~real, 0)
-    best = readout.answer(flat)
+    best = readout.predict(flat)
     right = torch.stack([(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]).all(0) & real
     if isinstance(view.valid, Ragged):
         parts = [view.valid.pad(part).sum(1) for part in (loss, right, real)]
@@ -81,7 +81,7 @@ def shifted(stream: Stream, hides: tuple[str, ...]) -> Stream:
     position = stream.position
     last = position == np.repeat(stream.lengths, stream.lengths) - 1
     following = {PREFIX + column: stream.columns[column][position > 0] for column in hides}
-    return stream.keep(~last).but(**following)
+    return stream.keep(~last).with_columns(**following)
 
 
 def _shifted_rows(stream: Stream, hides: tuple[str, ...]) -> Stream:

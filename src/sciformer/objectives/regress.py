@@ -11,9 +11,9 @@ import torch
 from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs
+from ..data.batch import Batch, ModelInputs
 from ..data.dataset import Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..metrics import METRICS, spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
@@ -82,13 +82,13 @@ class Regress(Objective):
             )
         self.state.update(mean=values.mean(0).tolist(), deviation=deviation.tolist())
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Scale the values; nothing is hidden."""
         if any(name not in batch.samples for name in self.targets):
             return batch
         values = np.stack([batch.samples[name].astype(np.float64) for name in self.targets], 1)
         scaled = (values - np.asarray(self.state["mean"])) / np.asarray(self.state["deviation"])
-        return batch.but(None, **{ANSWER: scaled})
+        return batch.with_columns(None, **{ANSWER: scaled})
 
     def count(self, batch: Batch) -> float:
         """Samples."""
@@ -141,7 +141,7 @@ class Regress(Objective):
             factors = [stretch(outputs["quantiles"][:, i], target[:, i], place, share) for i in range(target.shape[1])]
         return {"spread": factors}
 
-    def _value(self, model: Any, inputs: Inputs) -> Gaussian | Tensor:
+    def _value(self, model: Any, inputs: ModelInputs) -> Gaussian | Tensor:
         value: Gaussian | Tensor = model.heads["value"](model.pool(model.encode(inputs.stream)))
         if "spread" not in self.state:
             return value
@@ -150,7 +150,7 @@ class Regress(Objective):
         middle = value[..., len(self.quantiles) // 2, None]
         return middle + (value - middle) * value.new_tensor(self.state["spread"])[:, None]
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of the scaled values, summed over values and samples."""
         value = self._value(model, inputs)
         target = known(inputs, ANSWER, ", ".join(self.targets))
@@ -161,7 +161,7 @@ class Regress(Objective):
         loss = inputs.counted(loss.sum(-1))
         return loss.sum(), {**self._answers(value), "loss": loss} if outputs else {}
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """Means, deviations and quantiles, scaled; `units` gives them their units."""
         return self._answers(self._value(model, inputs))
 

@@ -10,9 +10,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs, View
+from ..data.batch import Batch, ModelInputs, StreamView
 from ..data.dataset import Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn.losses import disagreement
 from ..nn.ragged import Ragged
@@ -23,7 +23,7 @@ from .next_token import NextToken, ask_tokens, shifted
 PART = "part"  # the column that says which of several texts a token belongs to
 
 
-class Written(Objective):
+class Seq2Seq(Objective):
     """How an answer is written, and how it is compared with the truth."""
 
     frame: ClassVar[tuple[str, ...]] = ("begin", "end")
@@ -50,7 +50,7 @@ class Written(Objective):
                 )
         return {}
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """What is written has a verb of its own."""
         raise UserError(
             f"`objective.kind: {self.kind}` has translations, not one answer for each sample",
@@ -58,7 +58,7 @@ class Written(Objective):
             key="objective.kind",
         )
 
-    def afterwards(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
+    def generation_metrics(self, step: Any, assembly: Any, dataset: Dataset, device: Any) -> dict[str, float]:
         """BLEU and chrF of the answers to all samples."""
         if self.bleu == "off":
             return {}
@@ -67,17 +67,17 @@ class Written(Objective):
         return score_translations(step.model, assembly, dataset, device).scores
 
 
-class Continue(Written, NextToken):
+class PromptedTranslation(Seq2Seq, NextToken):
     """GPT with a task: of samples put together from several texts, -sum ln p over the tokens of the last text alone."""
 
     frame: ClassVar[tuple[str, ...]] = ("end",)  # it begins behind the separator
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input; asked for are those that belong to the last text."""
         ((name, stream),) = batch.streams.items()
         after = shifted(stream, (*tokens[name].hides, PART))
         part = after.columns.pop(PREFIX + PART)
-        return batch.but(after.but(asked=part == max(1, int(part.max(initial=1)))))
+        return batch.with_columns(after.with_columns(asked=part == max(1, int(part.max(initial=1)))))
 
     def count(self, batch: Batch) -> float:
         """Tokens asked for."""
@@ -90,7 +90,7 @@ class Continue(Written, NextToken):
 SOURCE, TARGET = "source", "target"
 
 
-class Translate(Written):
+class Translate(Seq2Seq):
     """-sum_i ln p(target i + 1 | target up to i, source), in training with the target's own tokens as input."""
 
     unit: ClassVar[str] = "tokens"
@@ -104,7 +104,7 @@ class Translate(Written):
     """Weight a of the disagreement between two passes with other dropout, in training: the loss is then
     (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1)) (R-Drop, arXiv 2106.14448; there 5)."""
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Of the target, each token but the last is an input, each but the first is asked for."""
         if TARGET not in batch.streams:
             return batch
@@ -115,7 +115,7 @@ class Translate(Written):
         """Target tokens asked for."""
         return float(batch.streams[TARGET].lengths.sum())
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of every target token; for each sample its sum, how many tokens, and how many of them were right."""
         if TARGET not in inputs.streams:
             raise UserError("there are only sources, and no targets to judge by")
@@ -125,7 +125,7 @@ class Translate(Written):
         hidden = model.translate(inputs.streams[SOURCE], view)
         return ask_tokens(model.readout, hidden, view, outputs, self.smoothing)
 
-    def _twice(self, model: Any, inputs: Inputs) -> Tensor:
+    def _twice(self, model: Any, inputs: ModelInputs) -> Tensor:
         """Every sample twice in one batch, so that dropout differs."""
         source, target = (_doubled(inputs.streams[name]) for name in (SOURCE, TARGET))
         hidden = model.translate(source, target)
@@ -138,11 +138,11 @@ class Translate(Written):
         return loss / 2 + self.agreement / 4 * apart.sum()
 
 
-def _doubled(view: View) -> View:
+def _doubled(view: StreamView) -> StreamView:
     if isinstance(view.valid, Ragged):
         raise UserError(
             "objective.agreement needs padded samples, and cannot be used with train.packed: true",
             key="objective.agreement",
         )
     valid = None if view.valid is None else torch.cat([view.valid, view.valid])
-    return View({name: torch.cat([column, column]) for name, column in view.columns.items()}, valid)
+    return StreamView({name: torch.cat([column, column]) for name, column in view.columns.items()}, valid)

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, Inputs, View
+from ..data.batch import Batch, ModelInputs, StreamView
 from ..data.dataset import ITEMS, Dataset
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead
@@ -75,7 +75,7 @@ class Tag(Objective):
         """Whether the tags are those of entities: `O`, and letters with a type behind."""
         return all(tag == OUTSIDE or tag[:2] in ("B-", "I-", "E-", "S-") for tag in self.answers)
 
-    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], chance: Chance) -> Batch:
+    def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Number the tags at the first token of each word; nothing is hidden."""
         lists = batch.samples.get(self.label)
         if lists is None:
@@ -90,7 +90,7 @@ class Tag(Objective):
         number = np.where(tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags))  # never seen: one more
         answer = np.full(len(first), IGNORED, np.int64)
         answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
-        return batch.but(stream.but(**{ANSWER: answer}))
+        return batch.with_columns(stream.with_columns(**{ANSWER: answer}))
 
     def count(self, batch: Batch) -> float:
         """Words with a tag that is known."""
@@ -103,7 +103,7 @@ class Tag(Objective):
         """A linear layer for each token, or an MLP."""
         return {"tag": TagHead(dim, len(self.answers), self.hidden)}
 
-    def step(self, model: Any, inputs: Inputs, outputs: bool) -> tuple[Tensor, Outputs]:
+    def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the first tokens of words."""
         view = inputs.stream
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
@@ -118,7 +118,7 @@ class Tag(Objective):
         sums = {name: _padded(part, view).sum(1) for name, part in found.items()}
         return loss.sum(), {**sums, **_words(best, view)}
 
-    def answer(self, model: Any, inputs: Inputs) -> Outputs:
+    def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """The likeliest tag of each word."""
         view = inputs.stream
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
@@ -160,18 +160,18 @@ class Tag(Objective):
         ]
 
 
-def _padded(part: Tensor, view: View) -> Tensor:
+def _padded(part: Tensor, view: StreamView) -> Tensor:
     """(B, N) whatever the layout."""
     return view.valid.pad(part) if isinstance(view.valid, Ragged) else part
 
 
-def _real(column: Tensor, view: View, none: int) -> Tensor:
+def _real(column: Tensor, view: StreamView, none: int) -> Tensor:
     """A column with `none` where there is no token."""
     valid = view.valid.inside if isinstance(view.valid, Ragged) else view.valid
     return column if valid is None else column.masked_fill(~valid, none)
 
 
-def _words(best: Tensor, view: View) -> Outputs:
+def _words(best: Tensor, view: StreamView) -> Outputs:
     """(B, N) the tag of a token, and the number of the word that begins with it, or -1."""
     item = _real(view.columns["item"], view, -1) + 1  # so that padding, which is 0, is none
     return {"tag": _padded(best, view), "item": _padded(item, view) - 1}

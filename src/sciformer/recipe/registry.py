@@ -18,8 +18,8 @@ from .field import load, places
 SHARED: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
-        "curves": "sciformer.data.readers.series.reader:Curves",
-        "events": "sciformer.data.readers.events.reader:Events",
+        "curves": "sciformer.data.readers.series.reader:SeriesFiles",
+        "events": "sciformer.data.readers.events.reader:EventFiles",
     },
     "tokens": {},
     "model": {
@@ -30,10 +30,10 @@ SHARED: dict[str, dict[str, str]] = {
     },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
-        "continue": "sciformer.objectives.seq2seq:Continue",
+        "continue": "sciformer.objectives.seq2seq:PromptedTranslation",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",
-        "recover": "sciformer.objectives.denoise:Recover",
+        "recover": "sciformer.objectives.denoise:Denoise",
         "regress": "sciformer.objectives.regress:Regress",
         "tag": "sciformer.objectives.tag:Tag",
         "translate": "sciformer.objectives.seq2seq:Translate",

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ..data.batch import Batch, Stream, Valid
 from ..data.columns import Table
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..errors import UserError
 from ..recipe.registry import Section
 
@@ -26,10 +26,10 @@ Columns = dict[str, Tensor]
 Drawing = Callable[[Batch, Array | None, Axes], None]
 
 if TYPE_CHECKING:
-    answer = property
+    overridable = property
 else:
 
-    class answer:
+    class overridable:
         """A property that a domain may also give as a field of its section, under the same name."""
 
         def __init__(self, make: Callable[[Any], Any]) -> None:
@@ -56,7 +56,7 @@ class Readout(nn.Module):
         loss = self.loss(hidden, target, smoothing) if smoothing else self.loss(hidden, target)
         return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
-    def answer(self, hidden: Tensor) -> Columns:
+    def predict(self, hidden: Tensor) -> Columns:
         """The likeliest tokens, as columns."""
         raise NotImplementedError
 
@@ -64,7 +64,7 @@ class Readout(nn.Module):
 class Tokens(Section):
     """The ground of every domain: the answers a domain gives, with those that can be guessed."""
 
-    model_config = ConfigDict(ignored_types=(answer,))
+    model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
     reads: ClassVar[tuple[str, ...]] = ()
     """Columns of the table that tokens are made of."""
@@ -119,7 +119,7 @@ class Tokens(Section):
         """Whether both learn the same from the data, so that one of them may learn for both."""
         return False
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names of files, if it has any."""
         return self
 
@@ -127,7 +127,7 @@ class Tokens(Section):
         """The tokens of all samples of a table: columnar NumPy, raw values."""
         raise NotImplementedError
 
-    def augment(self, stream: Stream, chance: Chance) -> Stream:
+    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
         """A variation of the training samples, as a pure function of (seed, epoch, sample); none unless given."""
         return stream
 
@@ -154,12 +154,12 @@ class Tokens(Section):
         divides them by: (T, 1), or (T, P) where a token has several."""
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a level and a scale", key="tokens.kind")
 
-    @answer
+    @overridable
     def window(self) -> int | None:
         """The most tokens a model sees at once, where samples are cut into windows of that length."""
         return None
 
-    @answer
+    @overridable
     def stride(self) -> int | None:
         """How far apart the windows of the training begin; None: anywhere, or end to end in data of many pieces."""
         return None
@@ -195,18 +195,18 @@ class Tokens(Section):
         """Height, width and channels of a token that is a part of an image; None: it is not."""
         return None
 
-    @answer
+    @overridable
     def varies(self) -> bool:
         """Whether samples differ in their number of places along an axis, so that `places` holds the largest."""
         return False
 
-    @answer
+    @overridable
     def max_tokens(self) -> int | None:
         """The most tokens of a sample (default: those of a window)."""
         return self.window
 
     @property
-    def loudness(self) -> float:
+    def initial_std(self) -> float:
         """The deviation of the numbers of an embedded token before training, with which learned places begin too."""
         return 0.02
 
@@ -220,7 +220,7 @@ class Tokens(Section):
         """A module from columns {name: (..., N, ...)} to vectors (..., N, D)."""
         raise NotImplementedError
 
-    @answer
+    @overridable
     def mixes_tokens(self) -> bool:
         """Whether the embedding of a token depends on its neighbours, as in a convolution; then all must be there."""
         return False
@@ -253,7 +253,7 @@ class Tokens(Section):
         """Columns of `hides` with nothing left of the tokens where the mask (T,) is True."""
         return {name: _blank(stream.columns[name], tokens) for name in self.hides}
 
-    def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
+    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """Columns of `hides` in which the tokens where the mask (T,) is True are random ones."""
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
@@ -289,7 +289,7 @@ class Tokens(Section):
         """Further ways to draw this sample, by name, each called as `draw` is."""
         return {}
 
-    def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
+    def draw_hidden(self, sample: Batch, overridable: dict[str, Array], axes: Axes) -> None:
         """What was hidden of one sample beside what a model says of it; not drawn unless given.
 
         sample  as `draw` has it, with the columns that an objective adds: `hidden`, `asked`, `target ...`

@@ -98,7 +98,7 @@ def save(
     return final
 
 
-def load(folder: Path, *, say: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
+def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
     """The newest sound checkpoint, or that of `step`; None where there is none at all.
 
     What is wrong with a newer one is told through `say`, and the one before is tried.
@@ -111,10 +111,10 @@ def load(folder: Path, *, say: Callable[[str], None], step: int | None = None) -
         if step not in (None, number):
             continue
         try:
-            return _read(path, number, say)
+            return _read(path, number, log)
         except Unsound as fault:
             faults.append(f"{path.name}: {fault}")
-            say(f"The checkpoint {path.name} cannot be used: {fault}.")
+            log(f"The checkpoint {path.name} cannot be used: {fault}.")
     if not faults:
         found = ", ".join(map(str, steps(folder)))
         raise UserError(
@@ -218,7 +218,7 @@ def _there(folder: Path) -> list[tuple[int, Path]]:
     return [(step, path) for step, _, path in found]
 
 
-def _read(path: Path, step: int, say: Callable[[str], None]) -> Checkpoint:
+def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
     """Verify a checkpoint against its manifest and load it."""
     try:
         if path.is_symlink() or not path.is_dir():
@@ -237,7 +237,7 @@ def _read(path: Path, step: int, say: Callable[[str], None]) -> Checkpoint:
         raise Unsound(f"it cannot be read ({error})") from error
     if others:
         names = ", ".join(map(ascii, others[:5])) + (" and more" if len(others) > 5 else "")
-        say(f"The checkpoint {path.name} also holds {names}: no part of it, and never opened.")
+        log(f"The checkpoint {path.name} also holds {names}: no part of it, and never opened.")
     return Checkpoint(step, tensors, state, path)
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..data.collate import Inputs, parts, run_of
+from ..data.collate import ModelInputs, parts, run_of
 
 MOST = 64  # shapes that are recorded; steps of others are done kernel by kernel
 
 
-class Recorded:
+class CudaGraphStep:
     """Steps as recordings.
 
     call     the step, compiled without a recording of its own
@@ -27,7 +27,7 @@ class Recorded:
 
     def __init__(
         self,
-        call: Callable[[Inputs], tuple[Tensor, Any]],
+        call: Callable[[ModelInputs], tuple[Tensor, Any]],
         weights: list[torch.nn.Parameter],
         context: Callable[[], AbstractContextManager[Any]],
     ) -> None:
@@ -40,7 +40,7 @@ class Recorded:
         self.loss = torch.zeros((), device=self.device)
         self.grads: list[Tensor] = []
 
-    def __call__(self, inputs: Inputs, scale: float) -> Tensor | None:
+    def __call__(self, inputs: ModelInputs, scale: float) -> Tensor | None:
         """The loss times `scale` for inputs on the host, its gradient left at the weights.
 
         None where inputs have this shape for the first time: the step is to be done by other means, which compiles it.
@@ -59,7 +59,7 @@ class Recorded:
             weight.grad = grad
         return self.loss
 
-    def _record(self, inputs: Inputs) -> _Recording:
+    def _record(self, inputs: ModelInputs) -> _Recording:
         tensors = [*inputs.tensors(), torch.tensor(0.0)]
         run, starts = run_of(tensors, pinned=False)
         place = run.to(self.device, copy=True)  # numbers that make sense, though nothing is computed yet

@@ -14,9 +14,9 @@ from torch import Tensor
 from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.loader import Fetch, load
-from ..data.sampler import arrange
+from ..data.sampler import make_sampler
 from ..errors import Stopped, UserError, one_of
-from ..evaluation.evaluate import Judgement, judge
+from ..evaluation.evaluate import Evaluation, evaluate
 from ..metrics import AtLeast
 from ..nn import BatchNorm
 from ..objectives.base import Step
@@ -25,9 +25,9 @@ from .distributed import Ranks, place, whole
 from .finetune import freeze
 from .folder import Folder
 from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
-from .progress import Board, Teller
+from .progress import Board, ProgressReporter
 from .signals import Stop, signal_name
-from .step import Updated, Updater, bad_samples, bad_samples_of, many_shapes, products
+from .step import OptimizerStep, StepResult, bad_samples, bad_samples_of, many_shapes, products
 from .weights import mean_of, named, put, save_weights
 
 MANY = 24  # shapes of batches, each of which takes a compiler half a minute
@@ -36,12 +36,12 @@ MANY = 24  # shapes of batches, each of which takes a compiler half a minute
 class Engine:
     """Everything a training needs, and its loop: `Engine(...).run()`."""
 
-    def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: Teller) -> None:
+    def __init__(self, assembly: Assembly, folder: Folder, ranks: Ranks, teller: ProgressReporter) -> None:
         self.assembly, self.folder, self.ranks, self.teller = assembly, folder, ranks, teller
         self.settings = settings = assembly.recipe.train
         train, model = assembly.dataset("train"), assembly.network()
         mixed = any(isinstance(module, BatchNorm) for module in model.modules())
-        self.order = arrange(
+        self.order = make_sampler(
             train,
             settings.batch,
             settings.tokens,
@@ -62,9 +62,11 @@ class Engine:
         self.wrapped = ranks.wrap(self.step, settings.shard)
         self.optimizer = make_optimizer(self.step, settings, ranks.device)
         share = -(-self.order.batch // ranks.world)
-        self.updater = Updater(self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.say)
+        self.updater = OptimizerStep(
+            self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.log
+        )
         if self.updater.compiled and (shapes := self.order.shapes(self.updater.multiple)) > MANY:
-            self.say(f"batches have up to {shapes} shapes, and a step is compiled for each: train.multiple makes fewer")
+            self.log(f"batches have up to {shapes} shapes, and a step is compiled for each: train.multiple makes fewer")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
         self.average: dict[str, Tensor] = {}
         if settings.average:
@@ -79,10 +81,10 @@ class Engine:
         self.sums = [0.0, 0.0, 0.0]  # since the last line of the log: loss, gradient, steps
         self.since = (0, time.monotonic())  # tokens since that line, and when it was written
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line, from the first rank."""
         if self.ranks.first:
-            self.teller.say(text)
+            self.teller.log(text)
 
     # The loop
 
@@ -98,7 +100,7 @@ class Engine:
                 start = self.assembly.start
                 if self.number == 0 and start is not None and start.answers:
                     self._judge(board)  # what is begun with answers already: nothing worse is kept
-                before: tuple[int, Updated, Batch] | None = None
+                before: tuple[int, StepResult, Batch] | None = None
                 for batch in batches:
                     count, asked, signals = self.ranks.sum(batch.count, float(bool(stop)), float(stop.signal))
                     updated = self.updater(batch, self.number, count)
@@ -149,20 +151,20 @@ class Engine:
             self.number,
             last,
             workers=self.settings.workers,
-            say=self.say,
+            log=self.log,
         )
 
     def _due(self, every: int) -> bool:
         return self.number % every == 0
 
-    def _remember(self, updated: Updated, batch: Batch) -> None:
+    def _remember(self, updated: StepResult, batch: Batch) -> None:
         """Add to the average of the weights, without waiting for the device."""
         if self.average:
             weights = [weight.detach() for weight in self.step.model.parameters()]
             keep = min(self.settings.average, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
             torch._foreach_lerp_(list(self.average.values()), weights, 1 - keep)
 
-    def _look(self, number: int, updated: Updated, batch: Batch) -> None:
+    def _look(self, number: int, updated: StepResult, batch: Batch) -> None:
         """Read what an update showed, for the log. If its gradient was not finite, the weights are as they were."""
         loss, norm = updated.read()
         self.since = (self.since[0] + batch.tokens, self.since[1])
@@ -179,7 +181,7 @@ class Engine:
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
         where = f"NaN or infinity in the samples {found[:10]}" if found else f"samples {batch.ids[:10].tolist()} ..."
-        self.say(f"step {number}: the gradient was not finite; the update was left out ({where})")
+        self.log(f"step {number}: the gradient was not finite; the update was left out ({where})")
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
         if self.bad >= self.settings.bad_steps:
@@ -246,16 +248,16 @@ class Engine:
         self.ranks.lead(write)
         self.since = (self.since[0], self.since[1] + time.monotonic() - began)  # judging is not training
         if self.settings.patience and self.worse >= self.settings.patience:
-            self.say(f"no better {self.settings.best} in {self.worse} evaluations: stopping early")
+            self.log(f"no better {self.settings.best} in {self.worse} evaluations: stopping early")
             return True
         return False
 
-    def _judgement(self) -> tuple[str, Judgement]:
+    def _judgement(self) -> tuple[str, Evaluation]:
         """The part of the data that is judged and its scores, with the averaged weights where there are such."""
         part = "valid" if "valid" in self.assembly.parts() else "train"
         limit = None if part == "valid" else 1024
         current = self._swap(self.average) if self.average else {}
-        found = judge(
+        found = evaluate(
             self.step,
             self.assembly,
             self.assembly.dataset(part),
@@ -284,7 +286,7 @@ class Engine:
                 hint="Mend them or leave them out; no model can be chosen by them.",
             )
         why = ": the model diverged, lower train.rate" if "loss" in wrong else ""
-        self.say(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
+        self.log(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Put other weights into the model; the ones it had are returned."""
@@ -353,11 +355,11 @@ class Engine:
         """In the end, keep the mean of the last checkpoints instead of the best model, where the recipe says so."""
         if not self.settings.average_last:
             return
-        weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.say)
+        weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.log)
         put(self.step.model, weights, place, "the checkpoints", self.folder.checkpoints)
         self.average = {}
         part, found = self._judgement()
         scores = {name: float(value) for name, value in found.scores.items()}
         about = {"step": self.number, "scores": scores, "mean_of": used}
         self.ranks.lead(lambda: save_weights(self.folder.model, weights, about))
-        self.say(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {scores}")
+        self.log(f"kept the mean of the checkpoints at steps {', '.join(map(str, used))}: {part} {scores}")

@@ -27,7 +27,7 @@ from ..recipe.document import differences
 from . import checkpoint
 from .folder import Folder
 from .optimizers import ANSWERS, is_answer
-from .resume import located
+from .resume import absolute_paths
 from .weights import digest, load_weights, named
 
 OPTIONAL = ("entrance.hidden", "entrance.trace.")  # what stands for hidden tokens, which a question may want or not
@@ -35,7 +35,7 @@ HARMLESS = tuple(f"model.{key}" for key in ("dropout", "attention_dropout", "hid
 FEW = 6  # names that are listed
 
 
-class Start:
+class Pretrained:
     """The best model of another run, and what its tokens learned: `Start("runs/bert")`."""
 
     def __init__(self, path: str | Path) -> None:
@@ -185,7 +185,7 @@ class Start:
         return text
 
 
-def begin(recipe: Recipe, folder: Folder) -> tuple[Recipe, Start | None]:
+def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained | None]:
     """A recipe with what it takes from the run it begins with, and that run; None where nothing is to be taken.
 
     Of a training that was begun before, the folder holds all that it took.
@@ -201,13 +201,13 @@ def begin(recipe: Recipe, folder: Folder) -> tuple[Recipe, Start | None]:
             file=folder.path,
         )
     if not checkpoint.steps(folder.checkpoints):
-        found = Start(start)
-        return located(found.over(recipe)), found
+        found = Pretrained(start)
+        return absolute_paths(found.over(recipe)), found
     own = Recipe.load(folder.recipe)
     if own.train.start:
         sections = {key: value for key, value in own.dump().items() if key in ("tokens", "model")}
         recipe = recipe.over(sections, f"in {folder.path}")
-    return located(
+    return absolute_paths(
         recipe.change(
             {
                 "train.start": str(there.resolve()),

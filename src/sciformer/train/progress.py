@@ -30,7 +30,7 @@ class _Console(Console):
         self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
 
 
-class Teller:
+class ProgressReporter:
     """Tells of steps, scores and events. `show=False` tells nothing, as a library wants it."""
 
     def __init__(self, show: bool = True, file: TextIO | None = None) -> None:
@@ -70,9 +70,9 @@ class Teller:
     def scores(self, number: int, scores: dict[str, float], best: bool) -> None:
         """A model was judged; all of the scores are shown."""
         shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
-        self.say(f"step {number}: validation {shown}" + ("  (best so far)" if best else ""))
+        self.log(f"step {number}: validation {shown}" + ("  (best so far)" if best else ""))
 
-    def say(self, text: str) -> None:
+    def log(self, text: str) -> None:
         """One line, above the bar."""
         if self.show:
             self.console.print(text, markup=False)

@@ -15,10 +15,10 @@ from ..errors import UserError
 from ..recipe import Recipe, plugin
 from .engine import Engine
 from .folder import Folder
-from .progress import Teller
+from .progress import ProgressReporter
 
 
-def account(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
+def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]) -> dict[str, Any]:
     """What is written down of a run: versions, device, data, sizes."""
     assert assembly.splits is not None
     return {
@@ -35,35 +35,35 @@ def account(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Plugin]
     }
 
 
-def note(folder: Folder, about: dict[str, Any], teller: Teller) -> None:
+def update_metadata(folder: Folder, about: dict[str, Any], teller: ProgressReporter) -> None:
     """Write how long it took; where that fails, something worse is on its way up and must not be hidden by it."""
     try:
         folder.write("run.json", json.dumps(about, indent=1))
     except UserError as error:
-        teller.say(f"the time was not noted: {error}")
+        teller.log(f"the time was not noted: {error}")
 
 
-def introduce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Teller, resumed: bool) -> None:
+def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: ProgressReporter, resumed: bool) -> None:
     """Say what is about to be trained, and what is odd about it."""
     count = sum(weight.numel() for weight in engine.step.parameters())
     samples = ", ".join(f"{len(assembly.dataset(part)):,} {part}" for part in assembly.parts())
     where = _device_name(engine.ranks.device)
-    teller.say(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
+    teller.log(f"{recipe.name}: {count:,} parameters; samples: {samples}; {engine.total:,} steps on {where}")
     for text in [] if assembly.splits is None or resumed else assembly.splits.notes:
-        teller.say(f"note: {text}")
+        teller.log(f"note: {text}")
     if short := {part: n for part in assembly.parts() if (n := assembly.dataset(part).shortened)}:
         found = ", ".join(f"{count:,} {part}" for part, count in short.items())
-        teller.say(f"note: samples longer than tokens.*.context were cut to it: {found}")
+        teller.log(f"note: samples longer than tokens.*.context were cut to it: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
         random = "" if recipe.train.start else ", and the others are random: train.freeze without train.start"
-        teller.say(f"{trained:,} of these parameters are trained{random}")
+        teller.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
-        teller.say(f"going on from step {engine.number}")
+        teller.log(f"going on from step {engine.number}")
     elif assembly.start is not None:
-        teller.say(assembly.start.words())
+        teller.log(assembly.start.words())
         if assembly.start.answers:
-            teller.say(
+            teller.log(
                 "it answers already: judged before the first step, nothing worse is kept; a low train.rate spares it"
             )
 

@@ -10,7 +10,7 @@ from ..recipe import Recipe
 from ..recipe.document import differences
 from .config import NEUTRAL
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 RESUME = "Use another --run, start over with --fresh, or go on with --accept-changes."
 
 
@@ -18,27 +18,29 @@ class Changed(UserError):
     """Data are there, but not those the run was begun with."""
 
 
-def located(recipe: Recipe) -> Recipe:
+def absolute_paths(recipe: Recipe) -> Recipe:
     """The recipe with absolute names of its files, so that it means the same from every folder."""
     tokens = recipe.tokens
     several = isinstance(tokens, Mapping)
-    tokens = {name: one.located() for name, one in tokens.items()} if several else tokens.located()
-    return replace(recipe, data=recipe.data.located(), tokens=tokens)
+    tokens = {name: one.absolute_paths() for name, one in tokens.items()} if several else tokens.absolute_paths()
+    return replace(recipe, data=recipe.data.absolute_paths(), tokens=tokens)
 
 
-def same_recipe(old: Recipe, new: Recipe, accepted: bool, say: Say) -> None:
+def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> None:
     """Refuse another recipe, or say how it differs where that is accepted."""
-    found = differences(located(old).dump(), located(new).dump(), NEUTRAL)
+    found = differences(absolute_paths(old).dump(), absolute_paths(new).dump(), NEUTRAL)
     if not found:
         return
     lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
     if not accepted:
         message = f"the recipe differs from the recipe this run was begun with:\n{lines}"
         raise UserError(message, hint=RESUME, key=found[0][0])
-    say(f"the recipe changed since this run was begun:\n{lines}")
+    log(f"the recipe changed since this run was begun:\n{lines}")
 
 
-def same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, say: Say, advice: str = RESUME) -> None:
+def check_same_data(
+    old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME
+) -> None:
     """Refuse other data, by their fingerprints, or say how they differ where that is accepted."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     if not changed:
@@ -46,4 +48,4 @@ def same_data(old: Mapping[str, str], new: Mapping[str, str], accepted: bool, sa
     words = ", ".join(f"{name} ({old.get(name, 'not there')} -> {new.get(name, 'not there')})" for name in changed[:4])
     if not accepted:
         raise Changed(f"the data differ from the data this run was begun with: {words}", hint=advice)
-    say(f"the data changed since this run was begun: {words}")
+    log(f"the data changed since this run was begun: {words}")

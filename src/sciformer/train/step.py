@@ -16,26 +16,26 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..assembly import Assembly
-from ..data.batch import Batch, Inputs
-from ..data.collate import Arriving
+from ..data.batch import Batch, ModelInputs
+from ..data.collate import AsyncTensors
 from ..data.prepare import prepare
-from ..data.random import Chance
+from ..data.random import SampleRandom
 from ..data.sampler import rounded
 from ..errors import UserError
 from ..evaluation.evaluate import cast
 from .config import Train
-from .cuda_graph import Recorded
+from .cuda_graph import CudaGraphStep
 from .distributed import Ranks, divided
 from .optimizers import rate
 
 SHAPES = 512  # of batches that a step may be compiled for
 
 
-class Updated:
+class StepResult:
     """What an update showed: the mean loss and the length of the gradient, on their way from the device."""
 
     def __init__(self, loss: Tensor, norm: Tensor) -> None:
-        self.values = Arriving({"both": torch.stack([loss.float(), norm.float()])})
+        self.values = AsyncTensors({"both": torch.stack([loss.float(), norm.float()])})
 
     def read(self) -> tuple[float, float]:
         """Loss and length of the gradient, when that update is done."""
@@ -43,7 +43,7 @@ class Updated:
         return loss, norm
 
 
-class Updater:
+class OptimizerStep:
     """Updates of a step (model and objective as one module) by an optimizer.
 
     The loss of a batch is one sum divided once by the count of the whole batch, over micro-batches and ranks; so
@@ -59,11 +59,11 @@ class Updater:
         ranks: Ranks,
         total: int,
         share: int,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch."""
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
-        self.settings, self.ranks, self.total, self.share, self.say = settings, ranks, total, share, say
+        self.settings, self.ranks, self.total, self.share, self.log = settings, ranks, total, share, log
         self.device = ranks.device
         self.micro = settings.micro
         self.precision = working_precision(settings, self.device)
@@ -79,13 +79,13 @@ class Updater:
         self.whole_call: Any = self.call
         self.sharded = settings.shard == "full" and ranks.world > 1
         self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
-        self.recorded: Recorded | None = None
+        self.recorded: CudaGraphStep | None = None
         if graphs and settings.graphs == "whole" and self.weights:
-            self.recorded = Recorded(self.call, self.weights, lambda: cast(self.device, self.precision))
+            self.recorded = CudaGraphStep(self.call, self.weights, lambda: cast(self.device, self.precision))
         elif graphs:
             self._record_halves()
 
-    def __call__(self, batch: Batch, number: int, count: float) -> Updated:
+    def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
         """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate(number, self.total, self.settings) * group.get("scale", 1.0)
@@ -99,7 +99,7 @@ class Updater:
                 if self.settings.clip and length + 1e-6 > self.settings.clip:
                     torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
                 self.optimizer.step()
-            return Updated(loss, norm)
+            return StepResult(loss, norm)
         fine = torch.isfinite(norm)
         if self.settings.clip:
             torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
@@ -110,7 +110,7 @@ class Updater:
             self.optimizer.grad_scale = None  # type: ignore[attr-defined]
             self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
             self.optimizer.step()
-        return Updated(loss, norm)
+        return StepResult(loss, norm)
 
     def _record_halves(self) -> None:
         """Leave it to the compiler to record what it makes: the forward and the backward half."""
@@ -147,7 +147,7 @@ class Updater:
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.say(f"out of memory: going on with {self.micro} samples at a time; an update is of as many as before")
+            self.log(f"out of memory: going on with {self.micro} samples at a time; an update is of as many as before")
 
     def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         seed_step(self.device, self.settings.seed, number, self.ranks.rank)
@@ -173,7 +173,7 @@ class Updater:
         assert total is not None
         return total if self.ranks.world == 1 else total / self.ranks.world
 
-    def _replayed(self, inputs: Inputs, scale: float) -> Tensor | None:
+    def _replayed(self, inputs: ModelInputs, scale: float) -> Tensor | None:
         """The loss by a recording of the whole step, where there is one; its gradient is left at the weights."""
         if self.recorded is None:
             return None
@@ -184,10 +184,10 @@ class Updater:
         ) as error:  # something in the step waits for the GPU, or no memory is left for one more shape
             self.recorded = None
             self._record_halves()
-            self.say(f"the step cannot be recorded whole, so its halves are ({str(error).splitlines()[0]})")
+            self.log(f"the step cannot be recorded whole, so its halves are ({str(error).splitlines()[0]})")
             return None
 
-    def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> Inputs:
+    def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
         """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
         packed, multiple = self.settings.packed, self.multiple
         rows = width = None
@@ -305,8 +305,8 @@ def bad_samples_of(assembly: Assembly, part: str, limit: int | None = None) -> l
     count = len(dataset) if limit is None else min(limit, len(dataset))
     for start in range(0, count, 256):
         ids = np.arange(start, min(start + 256, count))
-        raw, chance = dataset.batch(ids), Chance(assembly.recipe.train.seed, -1, ids)
-        made = prepare(raw, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+        raw, rng = dataset.batch(ids), SampleRandom(assembly.recipe.train.seed, -1, ids)
+        made = prepare(raw, assembly.tokens, assembly.objective, rng, training=False, counted=False)
         needed = {name: column for name, column in made.samples.items() if made.sent is None or name in made.sent}
         found += bad_samples(Batch(raw.streams, needed, ids))
     return found

@@ -93,14 +93,14 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return weights, json.loads(header["about"])
 
 
-def mean_of(folder: Path, count: int, say: Any) -> tuple[dict[str, Tensor], list[int]]:
+def mean_of(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:
     """The mean of the weights of the last `count` checkpoints (the averaged ones, where a run averages)."""
     used: list[int] = []
     total: dict[str, Tensor] = {}
     kinds: dict[str, torch.dtype] = {}
     for step in checkpoint.steps(folder)[-count:]:
         try:
-            saved = checkpoint.load(folder, say=say, step=step)
+            saved = checkpoint.load(folder, log=log, step=step)
         except UserError:
             continue  # it was told through `say`; the others have a mean too
         assert saved is not None

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.images.augment import Variation, resample
 from sciformer.domains.images.scaling import raw, stretched, unstretched
 from sciformer.domains.images.tokens import Patches
@@ -27,7 +27,7 @@ def fitted(images, **options):
 
 def varied(images, ids, epoch=0, **options):
     tokens = fitted(images, **options)
-    stream = tokens.augment(tokens.tokenize({"image": images}), Chance(0, epoch, ids))
+    stream = tokens.augment(tokens.tokenize({"image": images}), SampleRandom(0, epoch, ids))
     patches = stream.columns["patch"]
     return tokens.image(patches.reshape(len(images), -1, patches.shape[-1]))
 
@@ -71,7 +71,7 @@ def test_variations_are_pure_and_differ(vary):
     some = RNG.permutation(20)[:7]
     tokens = fitted(images, patch=3, vary=vary)
     stream = tokens.tokenize({"image": images[some]})
-    again = tokens.augment(stream, Chance(0, 0, ids[some])).columns["patch"].reshape(7, 9, 18)
+    again = tokens.augment(stream, SampleRandom(0, 0, ids[some])).columns["patch"].reshape(7, 9, 18)
     np.testing.assert_array_equal(tokens.image(again), found[some])
     assert not np.array_equal(varied(images, ids, epoch=1, patch=3, vary=vary), found)
     assert (found != images).any((1, 2, 3)).mean() > 0.7
@@ -82,11 +82,11 @@ def test_variations_are_pure_and_differ(vary):
 @pytest.mark.parametrize(("shape", "vary"), [((6, 9), ("flip",)), ((6, 6), ("turn",)), ((6, 6), ("flip", "turn"))])
 def test_pixels_that_only_change_places_are_moved_in_the_patches(monkeypatch, dtype, channels, shape, vary):
     images = RNG.integers(0, 255, (30, *shape, channels)).astype(dtype)
-    tokens, chance = fitted(images, patch=3, vary=vary), Chance(0, 0, np.arange(30))
+    tokens, rng = fitted(images, patch=3, vary=vary), SampleRandom(0, 0, np.arange(30))
     stream = tokens.tokenize({"image": images})
-    found = tokens.augment(stream, chance).columns["patch"]
+    found = tokens.augment(stream, rng).columns["patch"]
     monkeypatch.setattr(Variation, "whole", lambda self, shape: False)
-    expected = tokens.augment(stream, chance).columns["patch"]
+    expected = tokens.augment(stream, rng).columns["patch"]
     assert found.dtype == expected.dtype == images.dtype
     np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(found, stream.columns["patch"])
@@ -118,8 +118,8 @@ def test_images_of_several_shapes_vary_each_for_itself():
     tokens = Patches(kind="patches", vary=("flip", "rotate"))
     tokens.fit([table])
     stream = tokens.tokenize(table)
-    found = tokens.augment(stream, Chance(0, 0, np.arange(3)))
-    alone = tokens.augment(stream.take(np.array([1])), Chance(0, 0, np.array([1])))
+    found = tokens.augment(stream, SampleRandom(0, 0, np.arange(3)))
+    alone = tokens.augment(stream.take(np.array([1])), SampleRandom(0, 0, np.array([1])))
     np.testing.assert_array_equal(found.take(np.array([1])).columns["patch"], alone.columns["patch"])
     outside = tokens.normalise(found).columns["patch"].reshape(-1, 4, 4)[stream.columns["cell"][:, 0] == 1]
     np.testing.assert_allclose(outside[stream.columns["size"][stream.columns["cell"][:, 0] == 1][:, 0] == 6, 2:], 0)
@@ -137,7 +137,7 @@ def test_stretching(how):
 
 def hidden(tokens, images, share=0.5):
     batch = Batch({"t": tokens.tokenize({"image": images})}, ids=np.arange(len(images)))
-    return Masked(kind="masked", share=share).corrupt(batch, {"t": tokens}, Chance(0, 0, np.arange(len(images))))
+    return Masked(kind="masked", share=share).corrupt(batch, {"t": tokens}, SampleRandom(0, 0, np.arange(len(images))))
 
 
 @pytest.mark.parametrize("scale", ["channel", "image", "none"])

@@ -7,7 +7,7 @@ import pytest
 
 from sciformer.domains.images import cues
 from sciformer.domains.images.cues import cue_bias, draw_bias
-from sciformer.evaluation.evaluate import Judgement
+from sciformer.evaluation.evaluate import Evaluation
 from sciformer.inspect.report.page import Page
 from tests.errors import refuses
 
@@ -41,10 +41,10 @@ def test_the_section_of_the_report():
     p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
     samples = {"label": np.array([0, 1, 1]), "texture": np.array([1, 0, 1])}
     page = Page("x")
-    found.judged = {"valid": Judgement({}, {"probabilities": p}, {"label": samples["label"]})}
+    found.judged = {"valid": Evaluation({}, {"probabilities": p}, {"label": samples["label"]})}
     cues.section(page, found)
     assert "texture" not in page.html()
-    found.judged = {"test": Judgement({}, {"probabilities": p}, samples)}
+    found.judged = {"test": Evaluation({}, {"probabilities": p}, samples)}
     cues.section(page, found)
     assert "0.500 ± 0.354" in page.html()
     assert found.numbers["cues"]["test"]["bias"] == 0.5

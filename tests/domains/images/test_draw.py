@@ -41,7 +41,7 @@ def test_hidden_patches_are_drawn_empty():
     tokens.fit([{"image": images}])
     stream = tokens.tokenize({"image": images})
     axes = Figure().subplots()
-    tokens.draw(Batch({"tokens": stream.but(hidden=np.array([True, False, False, False]))}), None, axes)
+    tokens.draw(Batch({"tokens": stream.with_columns(hidden=np.array([True, False, False, False]))}), None, axes)
     shown = axes.get_images()[0].get_array()
     assert (shown[:2, :2] == EMPTY).all()
     assert not (shown[2:] == EMPTY).all(-1).any()

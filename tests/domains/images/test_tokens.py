@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.images.tokens import Patches
 from tests.errors import refuses
 
@@ -48,7 +48,7 @@ def test_nothing_is_legal():
     tokens = fitted(np.ones((2, 4, 4)), vary=("flip", "turn", "negate"))
     stream = tokens.tokenize({"image": np.zeros((0, 4, 4))})
     assert len(stream) == 0
-    assert len(tokens.normalise(tokens.augment(stream, Chance(0, 0, [])))) == 0
+    assert len(tokens.normalise(tokens.augment(stream, SampleRandom(0, 0, [])))) == 0
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -73,7 +73,7 @@ def test_whole_numbers_and_signs(dtype):
     images = RNG.integers(0, 2, (50, 4, 4)).astype(dtype)
     tokens = fitted(images, vary=("negate",))
     stream = tokens.tokenize({"image": images})
-    varied = tokens.augment(stream, Chance(0, 0, np.arange(50)))
+    varied = tokens.augment(stream, SampleRandom(0, 0, np.arange(50)))
     ratio = images_of(varied, tokens).sum((1, 2, 3)) / np.maximum(1, images.astype(int).sum((1, 2)))
     assert set(ratio.tolist()) == {1.0, -1.0}
     assert 10 < (ratio > 0).sum() < 40
@@ -90,7 +90,7 @@ def test_variations_are_symmetries_and_pure(vary):
     images = RNG.normal(size=(40, 4, 4, 2))
     tokens = fitted(images, patch=2, vary=vary, periodic=True)
     stream, ids = tokens.tokenize({"image": images}), np.arange(40) + 100
-    varied = tokens.augment(stream, Chance(0, 1, ids))
+    varied = tokens.augment(stream, SampleRandom(0, 1, ids))
     found = images_of(varied, tokens)
     np.testing.assert_array_equal(varied.columns["at"], stream.columns["at"])
     np.testing.assert_array_equal(np.sort(found.reshape(40, 16, 2), 1), np.sort(images.reshape(40, 16, 2), 1))
@@ -107,11 +107,11 @@ def test_variations_are_symmetries_and_pure(vary):
         kinds.add(matches[0])
     assert len(kinds) >= {("flip",): 2, ("turn",): 4, ("flip", "turn"): 8}.get(vary, 12)
     order = RNG.permutation(40)[:11]
-    again = tokens.augment(stream.take(order), Chance(0, 1, ids[order]))
+    again = tokens.augment(stream.take(order), SampleRandom(0, 1, ids[order]))
     np.testing.assert_array_equal(images_of(again, tokens), found[order])
-    other = images_of(tokens.augment(stream, Chance(0, 2, ids)), tokens)
+    other = images_of(tokens.augment(stream, SampleRandom(0, 2, ids)), tokens)
     assert not np.array_equal(other, found)
-    assert tokens.augment(stream, Chance(0, 1, ids)).columns["patch"] is not stream.columns["patch"]
+    assert tokens.augment(stream, SampleRandom(0, 1, ids)).columns["patch"] is not stream.columns["patch"]
     np.testing.assert_array_equal(images_of(stream, tokens), images)  # the data stay as they are
 
 
@@ -145,9 +145,9 @@ def test_mistakes():
     tokens = fitted(np.ones((1, 4, 8)), vary=("turn",))
     stream = tokens.tokenize({"image": np.ones((1, 4, 8))})
     with refuses("4 x 8", key="tokens.vary"):
-        tokens.augment(stream, Chance(0, 0, [0]))
+        tokens.augment(stream, SampleRandom(0, 0, [0]))
     with refuses("tokens.periodic: true", key="tokens.periodic"):
-        fitted(np.ones((1, 4, 8)), vary=("roll",)).augment(stream, Chance(0, 0, [0]))
+        fitted(np.ones((1, 4, 8)), vary=("roll",)).augment(stream, SampleRandom(0, 0, [0]))
     with refuses("1 channels", "not 2", "(1, 4, 8, 2)"):
         tokens.tokenize({"image": np.ones((1, 4, 8, 2))})
     with refuses("`image`", "text"):
@@ -155,7 +155,7 @@ def test_mistakes():
     with refuses(hint="fit"):
         _ = Patches(kind="patches").places
     with refuses("patches", key="tokens.kind"):
-        tokens.noise(stream, np.zeros(2, bool), Chance(0, 0, [0]))
+        tokens.noise(stream, np.zeros(2, bool), SampleRandom(0, 0, [0]))
     tables = ({"image": np.ones((1, 4, 4, n))} for n in (1, 3))
     with refuses("1 channels", 3):
         Patches(kind="patches").fit(tables)

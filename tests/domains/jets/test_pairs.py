@@ -117,7 +117,7 @@ def views(hidden=False, lengths=(6, 1, 9, 0, 14), tail=None):
     tokens = Particles(kind="particles", features="kin")
     stream = tokens.normalise(tokens.tokenize(jets(lengths)))
     if hidden:
-        stream = stream.but(hidden=np.arange(int(sum(lengths))) % 3 == 1)
+        stream = stream.with_columns(hidden=np.arange(int(sum(lengths))) % 3 == 1)
     batch = Batch({"tokens": stream})
     return batch.inputs(multiple=4).stream, batch.inputs(packed=True, width=tail).stream
 

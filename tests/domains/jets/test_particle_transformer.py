@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.objectives.base import PREFIX, Step
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import jets
@@ -29,8 +29,8 @@ def batch_of(assembly, lengths=LENGTHS, training=False, table=None, epoch=0):
     table = jets(lengths) if table is None else table
     labels = np.array(["a", "b", "c", "a", "b", "c"][: len(lengths)])
     batch = Batch({"tokens": tokens.tokenize(table)}, {"label": labels}, np.arange(len(lengths)))
-    chance = Chance(1, epoch, batch.ids)
-    return prepare(batch, assembly.tokens, assembly.objective, chance, training)
+    rng = SampleRandom(1, epoch, batch.ids)
+    return prepare(batch, assembly.tokens, assembly.objective, rng, training)
 
 
 NAMES = ("part", "part-kin", "part-plain", "part-v2", "part-v3", "part-masked")
@@ -124,7 +124,7 @@ def poisoned(stream, hidden):
         column = stream.columns[name].copy()
         column[hidden] = 3 if name == "type" else 1e6 * (1 + np.arange(hidden.sum())[:, None])
         columns[name] = column
-    return stream.but(**columns)
+    return stream.with_columns(**columns)
 
 
 def test_nothing_of_a_hidden_particle_leaks():
@@ -132,13 +132,13 @@ def test_nothing_of_a_hidden_particle_leaks():
     assembly = assembled("part-masked", **{"objective.share": 0.5})
     tokens, objective = assembly.tokens["tokens"], assembly.objective
     raw = tokens.tokenize(jets(LENGTHS, sums=False))
-    clean = objective.corrupt(Batch({"tokens": raw}), assembly.tokens, Chance(1, 0, np.arange(5))).stream
+    clean = objective.corrupt(Batch({"tokens": raw}), assembly.tokens, SampleRandom(1, 0, np.arange(5))).stream
     hidden = clean.columns["hidden"].astype(bool)
     assert 0.4 < hidden.mean() < 0.6
     streams = []
     for stream in (raw, poisoned(raw, hidden)):
         batch = Batch({"tokens": stream}, ids=np.arange(5))
-        streams.append(prepare(batch, assembly.tokens, objective, Chance(1, 0, batch.ids), True))
+        streams.append(prepare(batch, assembly.tokens, objective, SampleRandom(1, 0, batch.ids), True))
     for name, column in streams[0].stream.columns.items():
         same = np.array_equal(column, streams[1].stream.columns[name])
         assert same != name.startswith(PREFIX), name

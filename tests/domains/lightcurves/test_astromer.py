@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sciformer.cli.main import app
-from sciformer.data.batch import View
+from sciformer.cli.terminal import CHANGES
+from sciformer.data.batch import StreamView
 from sciformer.interop import import_model
 from sciformer.nn import Ragged
 from sciformer.run import Run
@@ -37,8 +38,8 @@ def shapes(dim, hidden, depth):
 @pytest.fixture
 def made(tmp_path):
     """A small model of random numbers."""
-    chance = np.random.default_rng(3)
-    arrays = {name: 0.4 * chance.normal(size=shape) for name, shape in shapes(16, 8, 2).items()}
+    rng = np.random.default_rng(3)
+    arrays = {name: 0.4 * rng.normal(size=shape) for name, shape in shapes(16, 8, 2).items()}
     np.savez(tmp_path / "small.npz", **{name: array.astype(np.float32) for name, array in arrays.items()})
     return tmp_path / "small.npz"
 
@@ -76,10 +77,10 @@ def answers(model, times, values, valid=None, bias=None, hidden=None):
     columns = {"features": values[..., None], "at": times}
     if hidden is not None:
         columns["hidden"] = hidden
-    view = View(columns, valid)
+    view = StreamView(columns, valid)
     more = {} if bias is None else {"bias": bias[:, None]}
     with torch.no_grad():
-        return model.readout.answer(model.run(model.embed(view), view, **more))["value"]
+        return model.readout.predict(model.run(model.embed(view), view, **more))["value"]
 
 
 def arrays(path):
@@ -89,8 +90,8 @@ def arrays(path):
 
 def test_a_plain_forward_pass_is_reproduced_in_both_layouts(made, tmp_path):
     model = import_model(made, tmp_path / "run").model.double().eval()
-    chance, lengths = np.random.default_rng(0), [9, 1, 14]
-    times, values = 300 * chance.normal(size=(3, 14)), chance.normal(size=(3, 14))
+    rng, lengths = np.random.default_rng(0), [9, 1, 14]
+    times, values = 300 * rng.normal(size=(3, 14)), rng.normal(size=(3, 14))
     ragged = Ragged(lengths)
     padded = answers(model, torch.tensor(times), torch.tensor(values), ragged.valid)
     flat = [torch.tensor(part)[ragged.valid] for part in (times, values)]
@@ -102,6 +103,7 @@ def test_a_plain_forward_pass_is_reproduced_in_both_layouts(made, tmp_path):
 
 
 def test_it_becomes_a_run_by_the_verb(made, tmp_path, capsys):
+    CHANGES.clear()  # of a command line that another test ran
     with pytest.raises(SystemExit):
         app(["import", str(made), "--run", str(tmp_path / "run")], exit_on_error=False)
     run = Run(tmp_path / "run")
@@ -146,10 +148,10 @@ def curves():
     """200 points of each of 40 curves, drawn at random, times and magnitudes about their means; and half the points."""
     pq = pytest.importorskip("pyarrow.parquet")
     table = pq.read_table(CURVES, columns=["time", "mag"]).to_pydict()
-    chance, order = np.random.default_rng(0), np.random.default_rng(0).permutation(len(table["time"]))
+    rng, order = np.random.default_rng(0), np.random.default_rng(0).permutation(len(table["time"]))
     rows = [row for row in order if len(table["time"][row]) >= 200][:40]
     times, values = (np.array([table[name][row][:200] for row in rows]) for name in ("time", "mag"))
-    masked = chance.random(times.shape) < 0.5
+    masked = rng.random(times.shape) < 0.5
     return times - times.mean(1, keepdims=True), values - values.mean(1, keepdims=True), masked
 
 

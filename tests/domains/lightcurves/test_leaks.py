@@ -8,7 +8,7 @@ import torch
 
 from sciformer.data.batch import Batch
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Objective, Step
@@ -43,7 +43,7 @@ def setting(case, random=0.2, same=0.1):
 
 def ready(tokens, objective, stream):
     batch = Batch({"tokens": stream}, ids=np.arange(len(stream)))
-    return prepare(batch, {"tokens": tokens}, objective, Chance(1, 0, batch.ids), training=False)
+    return prepare(batch, {"tokens": tokens}, objective, SampleRandom(1, 0, batch.ids), training=False)
 
 
 def poisoned(stream, where, by):
@@ -51,7 +51,7 @@ def poisoned(stream, where, by):
     for name in ("value", "error"):
         columns[name] = stream.columns[name].copy()
         columns[name][where] = columns[name][where] * by + 1
-    return stream.but(**columns)
+    return stream.with_columns(**columns)
 
 
 def predictions(step, batch, **layout):
@@ -59,7 +59,7 @@ def predictions(step, batch, **layout):
     view = batch.inputs(**layout).stream
     with torch.no_grad():
         hidden = step.model.tokens(step.model.encode(view))
-        answer = step.model.readout.answer(hidden)
+        answer = step.model.readout.predict(hidden)
     real = view.valid if isinstance(view.valid, torch.Tensor) else slice(None)
     asked = view.columns["asked"][real].bool()
     inputs = {name: column[real] for name, column in view.columns.items() if not name.startswith("target ")}
@@ -171,12 +171,12 @@ def test_losses():
         return tokens.readout(8, tokens.embedding(8))
 
     plain = readout()
-    answer = plain.answer(hidden)
+    answer = plain.predict(hidden)
     torch.testing.assert_close(plain.loss(hidden, target), target["weight"] * (answer["value"] - target["value"]) ** 2)
     assert (answer["error"] == 0).all()
     for weighting, more in (("minmax", 0), ("chi2", 1)):
         normal = readout(gaussian=True, errors="both", weighting=weighting)
-        answer = normal.answer(hidden)
+        answer = normal.predict(hidden)
         spread = (answer["error"] ** 2 + more * target["error"] ** 2).sqrt()
         expected = -torch.distributions.Normal(answer["value"], spread).log_prob(target["value"])
         torch.testing.assert_close(normal.loss(hidden, target), target["weight"] * expected)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists, select
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.lightcurves import periods as phases
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.objectives.base import Objective
@@ -97,20 +97,20 @@ def test_hidden_values_would_leak():
     batch = Batch({"tokens": tokens.tokenize(table)}, ids=np.arange(5))
     masked = Masked(kind="masked", share=0.5)
     with refuses("tokens.periods: 1", key="tokens.periods"):
-        masked.corrupt(batch, {"tokens": tokens}, Chance(0, 0, batch.ids))
-    for refused in (tokens.blank, lambda *some: tokens.noise(*some, Chance(0, 0, batch.ids))):
+        masked.corrupt(batch, {"tokens": tokens}, SampleRandom(0, 0, batch.ids))
+    for refused in (tokens.blank, lambda *some: tokens.noise(*some, SampleRandom(0, 0, batch.ids))):
         with refuses("tokens.periods: 1", key="tokens.periods"):
             refused(batch.stream, np.ones(sum(batch.stream.lengths), bool))
     other = made(table, periods=0)
-    assert masked.corrupt(batch, {"tokens": other}, Chance(0, 0, batch.ids))
-    assert isinstance(Objective().corrupt(batch, {"tokens": tokens}, Chance(0, 0, batch.ids)), Batch)
+    assert masked.corrupt(batch, {"tokens": other}, SampleRandom(0, 0, batch.ids))
+    assert isinstance(Objective().corrupt(batch, {"tokens": tokens}, SampleRandom(0, 0, batch.ids)), Batch)
 
 
 def test_windows_and_variations_keep_the_periods():
     table = curves(LENGTHS)
     tokens = made(table, vary=["noise", "thin"], thin=0.5)
     raw = tokens.tokenize(table)
-    varied = tokens.augment(raw, Chance(0, 0, np.arange(len(raw))))
+    varied = tokens.augment(raw, SampleRandom(0, 0, np.arange(len(raw))))
     assert varied.lengths.sum() < raw.lengths.sum()
     at = np.searchsorted(raw.columns["at"][:60], varied.columns["at"][: varied.lengths[0]])
     window = raw.cut(np.array([7]), np.array([20]))
@@ -190,7 +190,7 @@ def test_others_are_told_and_people_see_the_folded_curve():
     axes = Figure().add_subplot()
     tokens.forms(one)["folded"](one, None, axes)
     assert f"period {one.stream.columns['period'][0, 0]:.6g}" in axes.get_xlabel()
-    known = one.but(period=np.array([7.25]))
+    known = one.with_columns(period=np.array([7.25]))
     tokens.forms(known)["folded"](known, None, axes)
     assert "period 7.25" in axes.get_xlabel()
     unknown = Batch({"tokens": tokens.tokenize(select(table, np.array([1])))}, {"period": np.array([np.nan])})

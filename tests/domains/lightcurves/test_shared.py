@@ -6,7 +6,7 @@ import pytest
 from sciformer.assembly import Assembly
 from sciformer.data.columns import select
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.recipe import Recipe
 from tests.paths import SHARED
 
@@ -33,11 +33,13 @@ def test_real_stars_with_half_of_their_points_hidden():
     batch = small.all()
     assert len(batch) > 40  # some are longer than a window of 200, and have two
     assert batch.stream.lengths.max() == 200
-    made = prepare(batch, assembly.tokens, assembly.objective, Chance(0, -1, batch.ids), training=False)
+    made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, -1, batch.ids), training=False)
     hidden = made.stream.columns["hidden"].astype(bool)
     assert 0.45 < hidden.mean() < 0.55
-    wild = batch.stream.but(value=np.where(hidden, 99, batch.stream.columns["value"]).astype(np.float32))
-    other = prepare(batch.but(wild), assembly.tokens, assembly.objective, Chance(0, -1, batch.ids), training=False)
+    wild = batch.stream.with_columns(value=np.where(hidden, 99, batch.stream.columns["value"]).astype(np.float32))
+    other = prepare(
+        batch.with_columns(wild), assembly.tokens, assembly.objective, SampleRandom(0, -1, batch.ids), training=False
+    )
     for name in ("features", "at"):
         np.testing.assert_array_equal(made.stream.columns[name], other.stream.columns[name])
     assert tokens.listed == ["value"]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sciformer.data import batch as batches
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.columns import Lists, select
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.lightcurves.scaling import level, medians, rates
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe.registry import find
@@ -216,7 +216,7 @@ def test_variations_keep_the_first_point_and_what_is_beside():
     table = curves((60, 1, 40), extra=True)
     tokens = made(table, vary=["noise", "thin"], thin=0.9, extra=["redshift"])
     raw = tokens.tokenize(table)
-    varied = tokens.augment(raw, Chance(0, 0, np.arange(3)))
+    varied = tokens.augment(raw, SampleRandom(0, 0, np.arange(3)))
     assert (varied.lengths >= [2, 2, 2]).all()
     assert varied.lengths.sum() < raw.lengths.sum()
     assert (varied.columns["entry"][varied.starts] > 0).all()

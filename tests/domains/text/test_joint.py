@@ -11,7 +11,7 @@ from sciformer.domains.images.tokens import Patches, PatchReadout
 from sciformer.domains.text.tokens import Text, TextEmbedding, TextReadout, as_table
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.resume import located
+from sciformer.train.resume import absolute_paths
 from tests.errors import refuses
 
 EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
@@ -89,7 +89,7 @@ def test_who_is_alike(unit):
 
 def test_files_of_tokens_are_located(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = located(recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
+    found = absolute_paths(recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
     assert found.tokens["source"].tokenizer == str(tmp_path.resolve() / "t.json")
     assert found.tokens["target"].tokenizer == str(tmp_path.resolve() / "u.json")
 

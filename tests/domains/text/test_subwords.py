@@ -147,7 +147,10 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
     assert not tokens.writable[300:].any()
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
-    assert tokens.words(tokens.tokenize(as_table(["cats"])).but(ids=np.full(len(tokens.encode("cats")), 319)))[0] == ""
+    assert (
+        tokens.words(tokens.tokenize(as_table(["cats"])).with_columns(ids=np.full(len(tokens.encode("cats")), 319)))[0]
+        == ""
+    )
     file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
     for options, key, where, mentions in (
         ({"vocabulary": 299}, "tokens.vocabulary", None, (300, 299)),
@@ -189,8 +192,8 @@ def test_a_run_needs_its_file_no_more(tmp_path, monkeypatch):
     bert().save(str(tmp_path / "t.json"))
     monkeypatch.chdir(tmp_path)
     tokens = Text(kind="text", tokenizer="t.json")
-    assert tokens.located().tokenizer == str(tmp_path.resolve() / "t.json")
-    assert Text(kind="text").located().tokenizer == ""
+    assert tokens.absolute_paths().tokenizer == str(tmp_path.resolve() / "t.json")
+    assert Text(kind="text").absolute_paths().tokenizer == ""
     tokens.fit([])
     (tmp_path / "t.json").unlink()
     twin = tokens.fresh()

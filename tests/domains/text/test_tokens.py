@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
 from tests.errors import refuses
 
@@ -85,7 +85,7 @@ def test_blank_and_noise(tokens):
     blank = tokens.blank(stream, mask)["ids"]
     assert (blank[mask] == tokens.mask).all()
     np.testing.assert_array_equal(blank[~mask], stream.columns["ids"][~mask])
-    noise = tokens.noise(stream, mask, Chance(0, 0, [1, 2, 3]))["ids"]
+    noise = tokens.noise(stream, mask, SampleRandom(0, 0, [1, 2, 3]))["ids"]
     np.testing.assert_array_equal(noise[~mask], stream.columns["ids"][~mask])
     assert noise.min() >= 0
     assert noise.max() < tokens.mask - 1  # neither the unknown token nor the hidden one
@@ -106,7 +106,7 @@ def test_the_readout_may_be_the_embedding():
         wanted = torch.tensor([1, 0, 1, 1, 0, 0]).bool()
         torch.testing.assert_close(readout.total(hidden, {"ids": ids}, wanted), expected[wanted].sum())
         torch.testing.assert_close(readout.total(hidden, {"ids": ids}), expected.sum())
-        assert torch.equal(readout.answer(hidden)["ids"], readout(hidden).argmax(-1))
+        assert torch.equal(readout.predict(hidden)["ids"], readout(hidden).argmax(-1))
 
 
 @pytest.mark.parametrize("text", ["", "a", "to be\tor $not$ to\nbe_^{} \\" * 3])

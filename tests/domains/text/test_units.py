@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import SUBWORDS, Text, as_table
 from sciformer.testing import check_tokens
 from tests.errors import refuses
@@ -216,7 +216,7 @@ def test_noise_and_blank(unit):
     tokens = fitted(unit, begin=True, end=True)
     stream = tokens.tokenize(as_table(TEXTS * 20))
     mask = tokens.hideable(stream) & (np.arange(len(stream.columns["ids"])) % 2 == 0)
-    noise = tokens.noise(stream, mask, Chance(0, 0, np.arange(len(stream))))["ids"]
+    noise = tokens.noise(stream, mask, SampleRandom(0, 0, np.arange(len(stream))))["ids"]
     assert noise.dtype == stream.columns["ids"].dtype
     assert tokens.writable[noise[mask]].all()
     assert len(np.unique(noise[mask])) > 8

@@ -7,8 +7,8 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 
 from sciformer.assembly import Assembly
-from sciformer.inspect.attention import look_at, weights_on
-from sciformer.inspect.distance import reaches
+from sciformer.inspect.attention import attention_maps, weights_on
+from sciformer.inspect.distance import attention_distances
 from sciformer.inspect.plots import heads
 from sciformer.inspect.plots.heads import draw_every_head, has_shape
 from sciformer.inspect.plots.panels import few_ticks, join_legends, shrink
@@ -52,7 +52,7 @@ CASES = {
 def test_a_panel_for_every_head_and_block(case):
     tokens, table, model, maps = CASES[case]
     made, step, batch = assembled(tokens, table, **model)
-    look = look_at(step, made, batch)
+    look = attention_maps(step, made, batch)
     assert has_shape(made, look, 0)
     figure = draw_every_head(look, made, 0)
     assert len(figure.axes) == 4 * maps
@@ -69,7 +69,7 @@ def test_a_panel_for_every_head_and_block(case):
 def test_heads_make_up_the_mean(row):
     tokens, table, model, _ = CASES["particles"]
     made, step, batch = assembled(tokens, table, **model)
-    look = look_at(step, made, batch)
+    look = attention_maps(step, made, batch)
     n = int(batch.stream.lengths[row])
     whole, parts = weights_on(look, row), [weights_on(look, row, head) for head in range(4)]
     assert list(whole) == [
@@ -81,16 +81,16 @@ def test_heads_make_up_the_mean(row):
         np.testing.assert_allclose(weights, np.mean([part[name] for part in parts], 0), atol=1e-12)
     for name in list(whole)[:3]:
         assert whole[name].sum() == pytest.approx(1)
-    assert list(reaches(look, made)) == list(whole)[:3]
+    assert list(attention_distances(look, made)) == list(whole)[:3]
 
 
 def test_the_pair_bias_is_in_the_weights_that_are_shown():
     tokens, table, model, _ = CASES["particles"]
     made, step, batch = assembled(tokens, table, **model)
-    before = look_at(step, made, batch).watch.attention["blocks.0.attention"]
+    before = attention_maps(step, made, batch).watch.attention["blocks.0.attention"]
     with torch.no_grad():
         step.model.entrance.pairs.embedding.layers[-1].weight.mul_(5)
-    after = look_at(step, made, batch).watch.attention["blocks.0.attention"]
+    after = attention_maps(step, made, batch).watch.attention["blocks.0.attention"]
     assert (before - after).abs().max() > 1e-3
 
 
@@ -99,7 +99,7 @@ def test_many_heads_and_blocks_are_thinned(monkeypatch):
     monkeypatch.setattr(heads, "HEADS", 3)
     tokens, table, _, _ = CASES["patches"]
     made, step, batch = assembled(tokens, table, depth=4, heads=8, pool="mean")
-    figure = draw_every_head(look_at(step, made, batch), made, 0)
+    figure = draw_every_head(attention_maps(step, made, batch), made, 0)
     assert len(figure.axes) == 2 * 3
     assert figure.axes[-3].get_ylabel() == "block 4"
 

@@ -232,14 +232,14 @@ def test_what_cannot_be_drawn_is_told(fresh):
 
 def test_pictures_of_a_run(trained, tmp_path):
     said = []
-    written = inspect_run(trained("classify"), tmp_path, samples=2, part="valid", say=said.append)
+    written = inspect_run(trained("classify"), tmp_path, samples=2, part="valid", log=said.append)
     assert [path.stem for path in written] == [
         *("sample-1", "heads-1", "sample-2", "heads-2", "positions", "heads", "reach", "reach-along"),
         *("reasons-1", "reasons-2", "faithfulness"),
     ]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in written)
     assert said == []
-    assert [path.stem for path in inspect_run(trained("lstm"), tmp_path / "b", 1, say=said.append)] == [
+    assert [path.stem for path in inspect_run(trained("lstm"), tmp_path / "b", 1, log=said.append)] == [
         *("sample-1", "reasons-1", "faithfulness")
     ]
     assert said == ["This trunk has no attention."]

@@ -16,9 +16,9 @@ def run(kernel, lengths, heads=2, groups=2, bias=True, dtype=torch.float64, drop
     ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
     q, up = (torch.randn(1, heads, ragged.total, 8, dtype=dtype) for _ in range(2))
     k, v = (torch.randn(1, groups, ragged.total, 8, dtype=dtype) for _ in range(2))
-    lean = torch.randn(ragged.pairs, heads, dtype=dtype)
-    given = [x.requires_grad_() for x in (q, k, v, lean)[: 3 + bias]]
-    sight = Sight(Documents(ragged), bias=PairBias(lean, Triangle(ragged).starts, ragged) if bias else None)
+    dense = torch.randn(ragged.pairs, heads, dtype=dtype)
+    given = [x.requires_grad_() for x in (q, k, v, dense)[: 3 + bias]]
+    sight = Sight(Documents(ragged), bias=PairBias(dense, Triangle(ragged).starts, ragged) if bias else None)
     out = attend(*given[:3], sight, kernel=kernel, dropout=dropout)
     return [out, *torch.autograd.grad(out, given, up)]
 
@@ -41,8 +41,8 @@ def test_dropout_is_the_same_backwards(monkeypatch):
     monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
     ragged = Ragged([6, 6, 6])
     x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
-    lean = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
-    bias = PairBias(lean, Triangle(ragged).starts, ragged)
+    dense = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
+    bias = PairBias(dense, Triangle(ragged).starts, ragged)
     found = grouped.fused(x, 2, Sight(Documents(ragged), bias=bias), 0.5, 0.4)
     kept = drawn[0].view(2, 3, 6, 6).transpose(0, 1)
     q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
@@ -50,7 +50,7 @@ def test_dropout_is_the_same_backwards(monkeypatch):
     expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
     up = torch.randn_like(expected)
     torch.testing.assert_close(found, expected)
-    for mine, definition in zip(*(torch.autograd.grad(out, (x, lean), up) for out in (found, expected))):
+    for mine, definition in zip(*(torch.autograd.grad(out, (x, dense), up) for out in (found, expected))):
         torch.testing.assert_close(mine, definition)
 
 
@@ -83,12 +83,12 @@ def test_an_encoder_trains_with_it_as_with_padding():
     ragged = Ragged(LENGTHS, sum(LENGTHS) + 4)
     encoder = Encoder(16, 2, 2).double()
     x = torch.randn(ragged.total, 16, dtype=torch.float64)
-    lean = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
-    bias = PairBias(lean, Triangle(ragged).starts, ragged)
+    dense = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
+    bias = PairBias(dense, Triangle(ragged).starts, ragged)
     packed = encoder(x, ragged, bias=bias)
     padded = ragged.flatten(encoder(ragged.pad(x), ragged.valid, bias=bias.dense()))
     torch.testing.assert_close(packed, padded)
-    weights = [lean, *encoder.parameters()]
+    weights = [dense, *encoder.parameters()]
     for mine, other in zip(*(torch.autograd.grad(out.square().sum(), weights) for out in (packed, padded))):
         torch.testing.assert_close(mine, other)
 

@@ -45,13 +45,13 @@ def make(pattern, groups, valid, bias, dtype, n=N, m=N):
         mask = torch.rand(batch, m) > 0.4
         mask[-1] = batch == 1 and mask[-1]  # a whole sample without keys, where there are two
     shape = {None: None, "each": (batch, 4, n, m), "shared": (1, 1, n, m)}[bias]
-    lean = None if shape is None else torch.randn(shape, dtype=dtype, requires_grad=True)
-    return q, k, v, mask, lean
+    dense = None if shape is None else torch.randn(shape, dtype=dtype, requires_grad=True)
+    return q, k, v, mask, dense
 
 
-def result(kernel, pattern, q, k, v, mask, lean, **options):
-    out = attend(q, k, v, Sight(pattern, mask, lean), kernel=kernel, **options)
-    inputs = [x for x in (q, k, v, lean) if x is not None]
+def result(kernel, pattern, q, k, v, mask, dense, **options):
+    out = attend(q, k, v, Sight(pattern, mask, dense), kernel=kernel, **options)
+    inputs = [x for x in (q, k, v, dense) if x is not None]
     return [out, *torch.autograd.grad((out * torch.arange(out.numel()).view_as(out).cos()).sum(), inputs)]
 
 
@@ -79,12 +79,12 @@ def test_the_product_is_large():
 def test_flex_agrees_with_the_definition_in_the_forward_pass(name):
     pattern = PATTERNS[name]
     for groups, valid, bias in [(4, False, None), (2, True, "each"), (1, True, None)]:
-        q, k, v, mask, lean = make(pattern, groups, valid, bias, torch.float64)
+        q, k, v, mask, dense = make(pattern, groups, valid, bias, torch.float64)
         with torch.no_grad():
             inputs = [x if x is None else x.detach() for x in (q, k, v)]
-            sight = Sight(pattern, mask, None if lean is None else lean.detach())
+            sight = Sight(pattern, mask, None if dense is None else dense.detach())
             found = attend(*inputs, sight, kernel="flex")
-        expected = attend(q, k, v, Sight(pattern, mask, lean), kernel="reference")
+        expected = attend(q, k, v, Sight(pattern, mask, dense), kernel="reference")
         torch.testing.assert_close(found, expected.detach(), atol=1e-12, rtol=1e-12)
 
 
@@ -138,10 +138,10 @@ def test_a_score_that_is_no_product_goes_to_the_reference():
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_all_scores_in_one_call(name, groups):
-    q, k, v, mask, lean = make(Causal(), groups, True, "each", torch.float64)
+    q, k, v, mask, dense = make(Causal(), groups, True, "each", torch.float64)
     score = make_score(name, 8, 4).double()
-    auto = attend(q, k, v, Sight(Causal(), mask, lean), score=score)
-    reference = attend(q, k, v, Sight(Causal(), mask, lean), score=score, kernel="reference")
+    auto = attend(q, k, v, Sight(Causal(), mask, dense), score=score)
+    reference = attend(q, k, v, Sight(Causal(), mask, dense), score=score, kernel="reference")
     torch.testing.assert_close(auto, reference, atol=1e-12, rtol=1e-12)
 
 

@@ -53,15 +53,15 @@ def drawn(heads, width, lengths=LENGTHS, groups=None, tail=3, bias=True):
     total, pairs = sum(lengths) + tail, sum(n * (n + 1) // 2 for n in lengths) + 4 * tail
     groups = groups or heads
     shapes = [(1, heads, total, width), (1, groups, total, width), (1, groups, total, width)]
-    lean = torch.randn(pairs, heads) if bias else None
-    return [*(torch.randn(shape) for shape in shapes), lean, torch.randn(1, heads, total, width)]
+    dense = torch.randn(pairs, heads) if bias else None
+    return [*(torch.randn(shape) for shape in shapes), dense, torch.randn(1, heads, total, width)]
 
 
-def run(kernel, dtype, q, k, v, lean, up, lengths=LENGTHS, dropout=0.0):
+def run(kernel, dtype, q, k, v, dense, up, lengths=LENGTHS, dropout=0.0):
     """The output, and the gradients of all that can have one."""
-    ragged = Ragged(lengths, total=q.shape[2], longest=max(lengths), pairs=0 if lean is None else len(lean))
-    inputs = [None if x is None else x.detach().to(dtype, copy=True).requires_grad_() for x in (q, k, v, lean)]
-    bias = None if lean is None else PairBias(inputs[3], Triangle(ragged).starts, ragged)
+    ragged = Ragged(lengths, total=q.shape[2], longest=max(lengths), pairs=0 if dense is None else len(dense))
+    inputs = [None if x is None else x.detach().to(dtype, copy=True).requires_grad_() for x in (q, k, v, dense)]
+    bias = None if dense is None else PairBias(inputs[3], Triangle(ragged).starts, ragged)
     out = attend(*inputs[:3], Sight(Documents(ragged), bias=bias), kernel=kernel, dropout=dropout)
     wanted = [x for x in inputs if x is not None]
     return [out.detach(), *torch.autograd.grad(out, wanted, up.to(dtype))]
@@ -112,12 +112,12 @@ def test_shared_heads_and_no_sets_at_all():
 
 
 def test_nothing_reaches_the_tail_and_it_gets_zeros():
-    q, k, v, lean, up = drawn(2, 16)
-    clean = run("sets", torch.float32, q, k, v, lean, up)
+    q, k, v, dense, up = drawn(2, 16)
+    clean = run("sets", torch.float32, q, k, v, dense, up)
     for x in (q, k, v, up):
         x[:, :, -3:] = torch.nan
-    lean[-12:] = torch.nan
-    found = run("sets", torch.float32, q, k, v, lean, up)
+    dense[-12:] = torch.nan
+    found = run("sets", torch.float32, q, k, v, dense, up)
     assert all(torch.equal(a, b) for a, b in zip(found, clean))
     assert not any(part[:, :, -3:].any() for part in found[:4])
     assert not found[4][-12:].any()
@@ -175,8 +175,8 @@ def test_dropout_is_the_same_backwards():
     results.append([out, *torch.autograd.grad(out, given, up)])
     given = [x.detach().double().requires_grad_(), bias.detach().double().requires_grad_()]
     q, k, v = (ragged.pad(part).transpose(1, 2) for part in given[0].view(-1, 3, heads, 32).unbind(1))
-    lean = PairBias(given[1].t(), starts, ragged).dense()
-    score = q @ k.transpose(2, 3) * 32**-0.5 + lean
+    dense = PairBias(given[1].t(), starts, ragged).dense()
+    score = q @ k.transpose(2, 3) * 32**-0.5 + dense
     weights = score.masked_fill(~ragged.valid[:, None, None], -1e30).softmax(-1)
     weights = weights * ragged.pad(kept.transpose(0, 1)).transpose(1, 2)[..., : ragged.longest] / (1 - p)
     out = ragged.flatten((weights @ v).transpose(1, 2)).flatten(1)
@@ -217,13 +217,13 @@ def test_an_encoder_takes_it_and_equals_the_padded_one(monkeypatch):
     torch.manual_seed(1)
     encoder = Encoder(32, 2, 2)
     ragged = Ragged(LENGTHS, sum(LENGTHS) + 3)
-    x, lean = torch.randn(ragged.total, 32), torch.randn(ragged.pairs, 2)
+    x, dense = torch.randn(ragged.total, 32), torch.randn(ragged.pairs, 2)
     seen = []
     monkeypatch.setattr(sets, "attend_sets", lambda *a, real=sets.attend_sets: seen.append(a) or real(*a))
-    found = encoder(x, ragged, bias=PairBias(lean, Triangle(ragged).starts, ragged))
+    found = encoder(x, ragged, bias=PairBias(dense, Triangle(ragged).starts, ragged))
     assert len(seen) == 2
     assert seen[0][0].shape == (ragged.total, 96)
-    padded = encoder(ragged.pad(x), ragged.valid, bias=PairBias(lean, Triangle(ragged).starts, ragged).dense())
+    padded = encoder(ragged.pad(x), ragged.valid, bias=PairBias(dense, Triangle(ragged).starts, ragged).dense())
     torch.testing.assert_close(found, ragged.flatten(padded), atol=1e-5, rtol=1e-5)
 
 

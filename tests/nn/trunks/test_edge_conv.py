@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sciformer.nn import EdgeConv, EdgeNet, Layout, PointNet, Watch
+from sciformer.nn import EdgeConv, EdgeConvNet, Layout, PointCloudTransformer, Watch
 from sciformer.nn.trunks.edge_conv import nearest
 from sciformer.nn.trunks.point_cloud_transformer import OffsetAttention
 from tests.nn.parity import shake
@@ -81,7 +81,7 @@ def test_a_block_is_its_equation(inputs, shortcut, bias):
 
 def test_later_blocks_look_where_earlier_ones_brought_the_tokens():
     torch.manual_seed(0)
-    net = shake(EdgeNet(3, [8, 8], 2)).double().eval()
+    net = shake(EdgeConvNet(3, [8, 8], 2)).double().eval()
     x = torch.randn(1, 12, 3).double()
     a, b = torch.randn(1, 12, 2).double(), torch.randn(1, 12, 2).double()
     assert not torch.allclose(net(x, at=a), net(x, at=b))
@@ -105,7 +105,7 @@ def test_attention_of_points_is_its_equation():
 
 
 def test_points_show_their_attention():
-    net, watch, valid = PointNet(5, 6, 2, [8, 4], 3).eval(), Watch(), torch.ones(2, 7, dtype=torch.bool)
+    net, watch, valid = PointCloudTransformer(5, 6, 2, [8, 4], 3).eval(), Watch(), torch.ones(2, 7, dtype=torch.bool)
     valid[1, 3:] = False
     net(torch.randn(2, 7, 5), valid, watch=watch)
     assert list(watch.attention) == ["blocks.2.attention", "blocks.3.attention"]

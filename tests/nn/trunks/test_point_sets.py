@@ -7,19 +7,19 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.domains.jets.lorentz_net import LorentzNet
-from sciformer.nn import DeepSet, EdgeNet, Layout, PointNet, Ragged, ResNet, SumPool
+from sciformer.nn import DeepSets, EdgeConvNet, Layout, PointCloudTransformer, Ragged, ResNet, SumPool
 from sciformer.nn.layout import take
 from tests.errors import refuses
 from tests.nn.parity import shake
 
 TRUNKS = {
-    "sets": lambda: DeepSet(5, [8, 7]),
+    "sets": lambda: DeepSets(5, [8, 7]),
     "resnet": lambda: ResNet(5, [4, 6, 8]),
     "resnet of three stages": lambda: ResNet(5, [4, 6, 6, 7]),
-    "edges": lambda: EdgeNet(5, [8, 7], 4),
-    "edges of one width": lambda: EdgeNet(5, [5, 5], 4),
-    "edges of many neighbours": lambda: EdgeNet(5, [8, 7], 30),
-    "points": lambda: PointNet(5, 7, 2, [8, 6], 4),
+    "edges": lambda: EdgeConvNet(5, [8, 7], 4),
+    "edges of one width": lambda: EdgeConvNet(5, [5, 5], 4),
+    "edges of many neighbours": lambda: EdgeConvNet(5, [8, 7], 30),
+    "points": lambda: PointCloudTransformer(5, 7, 2, [8, 6], 4),
     "lorentz": lambda: LorentzNet(5, 8, 2),
 }
 LENGTHS = torch.tensor([5, 0, 12, 1, 2, 17])
@@ -174,5 +174,5 @@ def test_mistakes_are_answered():
         LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3))
     with refuses("(..., 4)", "(1, 2, 2)", hint="tokens.at: vector"):
         LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3), at=torch.zeros(1, 2, 2))
-    with refuses("EdgeNet", "(1, 1, 2, 2)"):
-        EdgeNet(3, [4], 2)(torch.zeros(1, 2, 3), bias=torch.zeros(1, 1, 2, 2))
+    with refuses("EdgeConvNet", "(1, 1, 2, 2)"):
+        EdgeConvNet(3, [4], 2)(torch.zeros(1, 2, 3), bias=torch.zeros(1, 1, 2, 2))

@@ -10,14 +10,14 @@ from sciformer.nn import (
     Conformer,
     ConvNet,
     Decoder,
-    DeepSet,
-    EdgeNet,
+    DeepSets,
+    EdgeConvNet,
     Encoder,
     Fourier,
     Global,
     Learned,
     Modulation,
-    PointNet,
+    PointCloudTransformer,
     Ragged,
     Recurrent,
     RelativeBias,
@@ -25,7 +25,7 @@ from sciformer.nn import (
     Rotary,
     Sinusoidal,
     Strided,
-    Unpaired,
+    UnpairedSinusoidal,
     Watch,
     Window,
 )
@@ -51,7 +51,7 @@ TRUNKS = {
     "encoder of spectra": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4), turn_values=True),
     "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
     "encoder without residual": lambda: Encoder(
-        16, 2, 4, residual=False, order="post", activation="tanh", position=Unpaired(16)
+        16, 2, 4, residual=False, order="post", activation="tanh", position=UnpairedSinusoidal(16)
     ),
     "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
     "conformer pre": lambda: Conformer(16, 2, 4, width=5, order="pre", pattern=Window(4)),
@@ -62,10 +62,10 @@ TRUNKS = {
     "gru both ways": lambda: Recurrent(16, 2, "gru", bidirectional=True),
     "lstm both ways": lambda: Recurrent(16, 2, "lstm", bidirectional=True, position=Sinusoidal(16)),
     "convnet": lambda: ConvNet(16, 2, 3, growth=2),
-    "sets": lambda: DeepSet(16, [16, 16]),
+    "sets": lambda: DeepSets(16, [16, 16]),
     "resnet": lambda: ResNet(16, [8, 16]),
-    "edges": lambda: EdgeNet(16, [16, 16], 4),
-    "points": lambda: PointNet(16, 16, 1, [16], 4),
+    "edges": lambda: EdgeConvNet(16, [16, 16], 4),
+    "points": lambda: PointCloudTransformer(16, 16, 1, [16], 4),
 }
 LENGTHS = torch.tensor([5, 0, 9, 1, 3])
 

@@ -10,10 +10,10 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, nearest, one_of
-from ...files.atomic import make_folder, whole
+from ...files.atomic import atomic_write, make_folder
 from ..columns import Lists, Table, rows_of
 from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint
-from ..split import Split, few
+from ..split import Split, sample_per_class
 
 LENGTHS = "_lengths"
 
@@ -35,11 +35,11 @@ class Arrays(Data):
     """Train on so many samples of each class (column `label`) only, drawn by split.seed and the fold; a larger number
     adds to a smaller."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Read the files and divide the samples."""
         paths = find_files(self.files, "NumPy files")
-        whole = self.read(paths)
-        table = whole.load(0)
+        atomic_write = self.read(paths)
+        table = atomic_write.load(0)
         rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
         if self.labels is not None:
             if "label" not in table:
@@ -48,9 +48,9 @@ class Arrays(Data):
                     hint=nearest("label", table),
                     key="data.labels",
                 )
-            rows["train"] = few(table["label"], rows["train"], self.labels, self.split.lot, notes)
+            rows["train"] = sample_per_class(table["label"], rows["train"], self.labels, self.split.lot, notes)
         prints = {str(path): fingerprint(path) for path in paths}
-        return Splits({name: Chosen(whole, kept) for name, kept in rows.items()}, prints, notes)
+        return Splits({name: Chosen(atomic_write, kept) for name, kept in rows.items()}, prints, notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of these files."""
@@ -127,7 +127,7 @@ def _sort(column: Any) -> str:
 def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bool = False) -> None:
     """An .npz file with these columns, whole or not there; `packed` takes less room and more time."""
     make_folder(path.parent, advice)
-    with whole(path, advice) as partial, partial.open("wb") as file:
+    with atomic_write(path, advice) as partial, partial.open("wb") as file:
         (np.savez_compressed if packed else np.savez)(file, allow_pickle=False, **columns)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import UserError, one_of
-from ..columns import Array, Table, joined, select
+from ..columns import Array, Table, concatenate, select
 
 PARTS = ("file", "train", "valid", "test", "agree")  # independent sequences of the same seed
 
@@ -30,7 +30,7 @@ def sequence(number: int, first: int, size: int, make: Callable[[int], Table]) -
         low, high = max(first - index * size, 0), min(first + number - index * size, size)
         whole = len(indices) > 1 and high - low == size
         tables.append(make(index) if whole else select(make(index), np.arange(low, high)))
-    return joined(tables)
+    return concatenate(tables)
 
 
 def chances(*key: int) -> np.random.Generator:
@@ -40,19 +40,19 @@ def chances(*key: int) -> np.random.Generator:
 
 def drawn(key: Sequence[int], classes: Sequence[int], size: int) -> tuple[np.random.Generator, Array]:
     """The random numbers of a chunk, and the classes of its samples."""
-    chance = chances(*key, *classes)
-    return chance, rounds(chance, np.array(classes), size)
+    rng = chances(*key, *classes)
+    return rng, rounds(rng, np.array(classes), size)
 
 
-def sizes(chance: np.random.Generator, n: int, low: float, high: float) -> Array:
+def sizes(rng: np.random.Generator, n: int, low: float, high: float) -> Array:
     """(n,) numbers from low to high, alike often on a logarithmic scale."""
-    made: Array = np.exp(chance.uniform(np.log(low), np.log(high), n))
+    made: Array = np.exp(rng.uniform(np.log(low), np.log(high), n))
     return made
 
 
-def rounds(chance: np.random.Generator, kinds: Array, size: int) -> Array:
+def rounds(rng: np.random.Generator, kinds: Array, size: int) -> Array:
     """(size,) of some numbers, each once in every round, in random order."""
-    made: Array = chance.permuted(np.tile(kinds, (-(-size // len(kinds)), 1)), axis=1).ravel()[:size]
+    made: Array = rng.permuted(np.tile(kinds, (-(-size // len(kinds)), 1)), axis=1).ravel()[:size]
     return made
 
 

@@ -77,7 +77,7 @@ class Simulation(Data):
         others = {part: tenth if (n := getattr(self, part)) is None else n for part in ("valid", "test")}
         return {"train": self.number, **others}
 
-    def open(self, say: Any = None, write: bool = True) -> Splits:
+    def open(self, log: Any = None, write: bool = True) -> Splits:
         """Nothing is made yet."""
         self.check()
         counts = self.counts()
@@ -87,9 +87,9 @@ class Simulation(Data):
         sizes = ", ".join(f"{count} {part}" for part, count in counts.items())
         return Splits(sources, {"simulation": f"{self.words()}; {sizes}"})
 
-    def reopen(self, say: Any = None) -> Splits:
+    def reopen(self, log: Any = None) -> Splits:
         """The same; what is made now is not kept."""
-        return self.open(say, write=False)
+        return self.open(log, write=False)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Samples in .npz files, such as `sciformer simulate` writes, or in others."""

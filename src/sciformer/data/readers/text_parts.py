@@ -53,7 +53,7 @@ class Parts(Data):
         """What a sample is called."""
         return "line"
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Read the files of every part; divide those to train on where a part has none."""
         names = self.named()
         train = self.table(names.pop("train"))
@@ -105,7 +105,7 @@ class Parts(Data):
         """The files of all parts."""
         return [path for names in self.named().values() for path in find_files(names, self.what)]
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
         given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
         more = {part: [locate(name) for name in names] for part, names in self.more.items()}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...errors import UserError
-from .cutting import Cutting, Shape
+from .cutting import PatchGrid, Shape
 from .scaling import stretched, unstretched
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Variation:
     def __init__(self, section: Patches) -> None:
         self.section, self.vary = section, section.vary
 
-    def __call__(self, images: Array, chance: Chance) -> Array:
+    def __call__(self, images: Array, rng: SampleRandom) -> Array:
         """New images; the given ones stay as they are."""
         height, width = images.shape[1:3]
         if "roll" in self.vary:
@@ -36,34 +36,34 @@ class Variation:
                     "tokens.vary: roll needs tokens.periodic: true, images that may roll round their edges, not false",
                     key="tokens.periodic",
                 )
-            down = (np.arange(height) + chance.integers("down", height)[:, None]) % height
-            aside = (np.arange(width) + chance.integers("aside", width)[:, None]) % width
+            down = (np.arange(height) + rng.integers("down", height)[:, None]) % height
+            aside = (np.arange(width) + rng.integers("aside", width)[:, None]) % width
             images = images[np.arange(len(images))[:, None, None], down[:, :, None], aside[:, None]]
         if "flip" in self.vary or "turn" in self.vary:
-            which, made = self.symmetries((height, width), chance), np.empty_like(images)
+            which, made = self.symmetries((height, width), rng), np.empty_like(images)
             for number in np.unique(which).tolist():
                 rows = np.flatnonzero(which == number)
                 made[rows] = symmetry(images[rows], number)
             images = made
         if any(name in self.vary for name in BENT):
-            images = self._bent(images, chance)
+            images = self._bent(images, rng)
         if "negate" in self.vary:
             if images.dtype.kind in "bui":  # counts without a sign have no negative
                 images = images.astype(np.float32)
-            images = np.where(_choice(chance.uniform("negate") < 0.5), -images, images)
-        return self._noisy(images, chance) if "noise" in self.vary else images
+            images = np.where(_choice(rng.uniform("negate") < 0.5), -images, images)
+        return self._noisy(images, rng) if "noise" in self.vary else images
 
-    def symmetries(self, shape: Shape, chance: Chance) -> Array:
+    def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
         """(n,) by which of the eight symmetries of a square each image is moved."""
-        which = np.zeros(len(chance.ids), np.int64)
+        which = np.zeros(len(rng.ids), np.int64)
         if "turn" in self.vary:
             if shape[0] != shape[1]:
                 raise UserError(
                     f"images must be square to turn by right angles (tokens.vary: turn), not {shape[0]} x {shape[1]}",
                     key="tokens.vary",
                 )
-            which += 2 * chance.integers("turn", 4)
-        return which + (chance.uniform("flip") < 0.5) if "flip" in self.vary else which
+            which += 2 * rng.integers("turn", 4)
+        return which + (rng.uniform("flip") < 0.5) if "flip" in self.vary else which
 
     def whole(self, shape: Shape) -> bool:
         """Whether pixels only change places, and patches hold all of them once: nothing need be put together."""
@@ -71,17 +71,17 @@ class Variation:
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
         return fits and set(self.vary) <= {"flip", "turn"}
 
-    def moved(self, patches: Array, shape: Shape, channels: int, chance: Chance) -> Array:
+    def moved(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
         """The same for patches (T, pixels) of `whole` images, pixel by pixel: one copy instead of five."""
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
-        pixels = np.ascontiguousarray(patches).view(kind).reshape(len(chance.ids), -1)
+        pixels = np.ascontiguousarray(patches).view(kind).reshape(len(rng.ids), -1)
         made, orders = np.empty_like(pixels), _orders(self.section.cutting, shape)
-        for row, number in enumerate(self.symmetries(shape, chance).tolist()):
+        for row, number in enumerate(self.symmetries(shape, rng).tolist()):
             np.take(pixels[row], orders[number], out=made[row], mode="clip")
         return made.view(patches.dtype).reshape(patches.shape)
 
-    def _bent(self, images: Array, chance: Chance) -> Array:
+    def _bent(self, images: Array, rng: SampleRandom) -> Array:
         """A part enlarged, turned and moved, all with one interpolation."""
         count, height, width = images.shape[:3]
         zoom, angle = np.ones(count), None
@@ -93,14 +93,14 @@ class Variation:
                     f"tokens.crop must be the least share and then the most, not ({least:g}, {most:g})",
                     key="tokens.crop",
                 )
-            zoom = np.sqrt(least + (most - least) * chance.uniform("crop"))
-            where = np.stack([chance.uniform("crop down"), chance.uniform("crop aside")], 1) - 0.5
+            zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
+            where = np.stack([rng.uniform("crop down"), rng.uniform("crop aside")], 1) - 0.5
             centre = centre + where * (1 - zoom[:, None]) * [height, width]
         if "rotate" in self.vary:
-            angle = np.radians(self.section.rotate) * (2 * chance.uniform("rotate") - 1)
+            angle = np.radians(self.section.rotate) * (2 * rng.uniform("rotate") - 1)
         if "shift" in self.vary:
             reach = self.section.shift
-            moved = [chance.integers(f"shift {axis}", 2 * reach + 1) - reach for axis in ("down", "aside")]
+            moved = [rng.integers(f"shift {axis}", 2 * reach + 1) - reach for axis in ("down", "aside")]
             centre = centre + np.stack(moved, 1)
         made = np.empty(images.shape, np.result_type(images, np.float32))
         few = max(1, NEAR // (height * width))
@@ -109,12 +109,12 @@ class Variation:
             made[some] = resample(images[some], centre[some], zoom[some], turned, self.section.periodic)
         return made
 
-    def _noisy(self, images: Array, chance: Chance) -> Array:
+    def _noisy(self, images: Array, rng: SampleRandom) -> Array:
         section = self.section
         exact = np.result_type(images, np.float32)
         values = stretched(images, section.stretch, section.soft).astype(exact)
         deviation = section.grain * np.asarray(section.state["deviation"], exact)
-        for image, number in zip(values, (chance.uniform("noise") * 2.0**53).astype(np.int64).tolist()):
+        for image, number in zip(values, (rng.uniform("noise") * 2.0**53).astype(np.int64).tolist()):
             stream = np.random.Generator(np.random.Philox(key=number))  # many numbers for a sample, quickly
             image += stream.standard_normal(image.shape, np.float32) * deviation
         return unstretched(values, section.stretch, section.soft)
@@ -127,7 +127,7 @@ def symmetry(images: Array, number: int) -> Array:
 
 
 @lru_cache(8)
-def _orders(cutting: Cutting, shape: Shape) -> list[Array]:
+def _orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
     """For each symmetry, which pixel of the patches of an image comes to each place in them."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())

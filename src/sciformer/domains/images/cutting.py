@@ -16,7 +16,7 @@ Shape = tuple[int, int]
 MANY = 1 << 22  # pixels whose moments are taken at once
 
 
-class Cutting(NamedTuple):
+class PatchGrid(NamedTuple):
     """How images are cut: pixels on the sides of a patch, and from one patch to the next."""
 
     sides: Shape
@@ -45,7 +45,7 @@ class Cutting(NamedTuple):
             pieces = np.moveaxis(seen[:, ::down, ::aside], 3, -1)
         return np.ascontiguousarray(pieces).reshape(count * rows * columns, side * wide * channels)
 
-    def joined(self, patches: Array, shape: Shape) -> Array:
+    def assemble(self, patches: Array, shape: Shape) -> Array:
         """(n, N, pixels) -> (n, height, width, channels): the way back; where patches overlap, the last one counts."""
         (side, wide), (down, aside) = self.sides, self.steps
         (rows, columns), channels = self.grid(shape).tolist(), patches.shape[-1] // (side * wide)

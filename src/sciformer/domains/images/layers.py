@@ -113,6 +113,6 @@ class PatchReadout(Readout):
             )
         return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
 
-    def answer(self, hidden: Tensor) -> Columns:
+    def predict(self, hidden: Tensor) -> Columns:
         """The expected pixels."""
         return {"patch": self.linear(hidden)}

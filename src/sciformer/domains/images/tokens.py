@@ -12,13 +12,13 @@ from torch import nn
 
 from ...data.batch import Batch, Stream
 from ...data.columns import Table
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...errors import UserError
 from ...tokens.base import Array, Readout, Tokens
 from . import draw as patch_drawing
 from . import scaling as patch_values
 from .augment import Variation
-from .cutting import Cutting, Pictures, alike
+from .cutting import PatchGrid, Pictures, alike
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
 from .scaling import PREFIX, unstretched
 
@@ -83,14 +83,14 @@ class Patches(Tokens):
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
 
     @property
-    def cutting(self) -> Cutting:
+    def cutting(self) -> PatchGrid:
         """How images are cut."""
         sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
         if self.step is not None and self.step > min(sides):
             raise UserError(
                 f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
             )
-        return Cutting(sides, sides if self.step is None else (self.step, self.step))
+        return PatchGrid(sides, sides if self.step is None else (self.step, self.step))
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
@@ -146,7 +146,7 @@ class Patches(Tokens):
         return rows, columns
 
     @property
-    def loudness(self) -> float:
+    def initial_std(self) -> float:
         """About that of `PatchEmbedding`; little where edges touch, and no place is another than the others."""
         return 0.02 if self.periodic else 0.5
 
@@ -197,7 +197,7 @@ class Patches(Tokens):
         flat = patches.reshape(-1, *patches.shape[-2:]) if patches.size else patches.reshape(0, 1, self.pixels)
         if not len(flat):
             return np.zeros((*patches.shape[:-2], *size, self.shape[2]), patches.dtype)
-        return self.cutting.joined(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
+        return self.cutting.assemble(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
         """Samples of one size, and their images (n, height, width, channels), for each size."""
@@ -214,35 +214,35 @@ class Patches(Tokens):
             found.append((rows, self.image(cut, (int(height), int(width)))))
         return found
 
-    def augment(self, stream: Stream, chance: Chance) -> Stream:
+    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
         """Vary each training image as `vary` allows."""
         if not self.vary or not len(stream):
             return stream
         patches: Array | None = None
         variation, (height, width, channels) = Variation(self), self.shape
         if "size" not in stream.columns and variation.whole((height, width)):
-            return stream.but(patch=variation.moved(stream.columns["patch"], (height, width), channels, chance))
+            return stream.with_columns(patch=variation.moved(stream.columns["patch"], (height, width), channels, rng))
         for rows, images in self.pictures(stream):
-            some = Chance(chance.seed, chance.epoch, np.asarray(chance.ids)[rows])
+            some = SampleRandom(rng.seed, rng.epoch, np.asarray(rng.ids)[rows])
             made = self.cutting.cut(variation(images, some), self._fill)
             if patches is None:
                 patches = np.empty(stream.columns["patch"].shape, made.dtype)
             patches[_tokens(stream.starts[rows], stream.lengths[rows[0]])] = made
         assert patches is not None
-        return stream.but(patch=patches)
+        return stream.with_columns(patch=patches)
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
         if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
             raise UserError("two images can be mixed only if all images have one shape, but these have several")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
-        return stream.but(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
+        return stream.with_columns(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
 
     # How does it enter the model, and how does it come back?
 
     def normalise(self, stream: Stream) -> Stream:
         """Stretched and scaled patches, and those asked for."""
-        return stream.but(**patch_values.normalised(self, stream))
+        return stream.with_columns(**patch_values.normalised(self, stream))
 
     def width(self, dim: int) -> int:
         """That of the model, or the number of pixels, where these enter as they are."""

@@ -226,6 +226,6 @@ class ParticleReadout(Readout):
         values = self.gaussian(hidden).loss(target["vector"].float()).sum(-1)
         return values + F.cross_entropy(self.kinds(hidden).float(), target["type"], reduction="none")
 
-    def answer(self, hidden: Tensor) -> Columns:
+    def predict(self, hidden: Tensor) -> Columns:
         """The expected momentum and the likeliest type."""
         return {"vector": self.gaussian(hidden).mean, "type": self.kinds(hidden).argmax(-1)}

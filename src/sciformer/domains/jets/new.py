@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...data.columns import Array, Lists, Table, joined
+from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
 from ...errors import UserError
 from ...files.formats.base import EventFile, opened, release
@@ -137,7 +137,7 @@ def _looked(paths: Sequence[Path]) -> Seen:
         raise UserError(
             f"training needs {LEAST} jets or more, not {count}", hint=" ".join(["Bring more of them.", *bad[:4]])
         )
-    table = joined(tables)
+    table = concatenate(tables)
     return Seen(table, count, form, layout, *formulas(layout, table), bad)
 
 

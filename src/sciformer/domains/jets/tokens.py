@@ -169,7 +169,7 @@ class Particles(Tokens):
             columns["rank"] = stream.position
         if TARGET + "vector" in stream.columns:
             columns[TARGET + "vector"] = targets(stream.columns[TARGET + "vector"], stream.columns["jet"])
-        return stream.but(**columns)
+        return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
         """(T, F), each feature in one run of memory."""

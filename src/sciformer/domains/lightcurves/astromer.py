@@ -22,7 +22,7 @@ from torch import Tensor
 from ...errors import UserError
 from ...interop.importing import Importer
 from ...interop.run_writer import Imported
-from ...interop.weight_map import Link, listed, take_all
+from ...interop.weight_map import WeightMap, from_theirs, listed
 from ...recipe import Recipe
 
 ENCODER, LAST = "layer_with_weights-0", "layer_with_weights-1"
@@ -47,7 +47,7 @@ def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imp
         **_sections(tensors, str(path)),
     }
     recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
-    weights = take_all(_links(recipe.model.depth), tensors, str(path), path)
+    weights = from_theirs(_links(recipe.model.depth), tensors, str(path), path)
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
@@ -104,7 +104,7 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
     return {"tokens": tokens, "model": model, "objective": objective}
 
 
-def _links(depth: int) -> list[Link]:
+def _links(depth: int) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
     links = [*_dense("entrance.embedding.linear", f"{ENCODER}/inp_transform")]
     for i in range(depth):
@@ -119,14 +119,14 @@ def _links(depth: int) -> list[Link]:
     return [*links, *_dense("readout.readout.mean", f"{LAST}/reg_layer")]
 
 
-def _dense(ours: str, *theirs: str) -> Iterator[Link]:
-    yield Link(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), turned=True)
-    yield Link(f"{ours}.bias", tuple(f"{name}/bias" for name in theirs))
+def _dense(ours: str, *theirs: str) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), turned=True)
+    yield WeightMap(f"{ours}.bias", tuple(f"{name}/bias" for name in theirs))
 
 
-def _norm(ours: str, theirs: str) -> Iterator[Link]:
-    yield Link(f"{ours}.weight", (f"{theirs}/gamma",))
-    yield Link(f"{ours}.bias", (f"{theirs}/beta",))
+def _norm(ours: str, theirs: str) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", (f"{theirs}/gamma",))
+    yield WeightMap(f"{ours}.bias", (f"{theirs}/beta",))
 
 
 IMPORTER = Importer(

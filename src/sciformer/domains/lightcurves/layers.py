@@ -102,7 +102,7 @@ class ObservationReadout(Readout):
         there = (weight > 0).sum(-1).clamp(min=1)
         return (loss * weight).sum(-1) / there
 
-    def answer(self, hidden: Tensor) -> Columns:
+    def predict(self, hidden: Tensor) -> Columns:
         """The expected value, and how far it may be from the truth."""
         mean, std = self.gaussian(hidden)
         return {"value": mean, "error": std} if self.size > 1 else {"value": mean[..., 0], "error": std[..., 0]}

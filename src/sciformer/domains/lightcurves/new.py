@@ -13,7 +13,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...data.readers.series.names import LABEL, QUALITY, Names, hits, plain
 from ...data.readers.series.plan import CurveFile, Objects, open_curves
-from ...data.readers.series.reader import Curves
+from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...data.split import Split
 from ...errors import UserError
@@ -114,7 +114,7 @@ def look(names: Sequence[str], objects: str = "") -> Seen:
     """The curves of the files to train on, or of some of many."""
     places = np.unique(np.linspace(0, len(names) - 1, FILES).astype(int))
     some = [names[place] for place in places]
-    section = Curves(kind="curves", files=some, objects=objects, split=Split(valid=0, test=0))
+    section = SeriesFiles(kind="curves", files=some, objects=objects, split=Split(valid=0, test=0))
     opened, skips = readable(section)
     source: Any = opened.sources["train"]
     count = round(sum(source.sizes) * len(names) / len(some))

@@ -70,7 +70,7 @@ def phased(stream: Stream, tokens: Observations) -> Stream:
         own &= (columns["entry"] == 0)[:, None]
     phase = (columns["at"][:, None] - epoch) / (2 * np.where(own, period, 1)) % 1.0
     made = {"phase": phase, "period": period, "power": power}
-    return stream.but(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
+    return stream.with_columns(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
 
 
 def learned(parts: Iterable[Points], search: Search) -> list[float]:

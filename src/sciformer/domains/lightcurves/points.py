@@ -10,7 +10,7 @@ import numpy as np
 
 from ...data.batch import Stream
 from ...data.columns import Lists, Table, rows_of
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...errors import UserError, one_of
 from ...tokens.base import Array
 from . import periods as phases
@@ -256,18 +256,18 @@ def standard(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Ar
     return made
 
 
-def varied(stream: Stream, tokens: Observations, chance: Chance) -> Stream:
+def varied(stream: Stream, tokens: Observations, rng: SampleRandom) -> Stream:
     """The series with values moved by their errors, or some points left out."""
     if "noise" in tokens.vary:
         value, error = stream.columns["value"], stream.columns["error"]
         if tokens.patch == 1:
-            draws = chance.normal("noise", stream.lengths)
+            draws = rng.normal("noise", stream.lengths)
         else:
-            draws = chance.normal("noise", stream.lengths * tokens.patch).reshape(value.shape)
-        stream = stream.but(value=(value + np.nan_to_num(error) * draws).astype(np.float32))
+            draws = rng.normal("noise", stream.lengths * tokens.patch).reshape(value.shape)
+        stream = stream.with_columns(value=(value + np.nan_to_num(error) * draws).astype(np.float32))
     if "thin" in tokens.vary:
-        share = tokens.thin * chance.uniform("share")[stream.sample]
-        kept = chance.uniform("thin", stream.lengths) >= share
+        share = tokens.thin * rng.uniform("share")[stream.sample]
+        kept = rng.uniform("thin", stream.lengths) >= share
         kept |= stream.position <= tokens.lead  # the first point stays, with what is given beside
         stream = stream.keep(kept)
     return stream

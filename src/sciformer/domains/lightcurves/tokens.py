@@ -12,7 +12,7 @@ from torch import nn
 
 from ...data.batch import Batch, Stream
 from ...data.columns import Table
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...tokens.base import Array, Drawing, Readout, Tokens
 from . import periods as phases
 from . import points
@@ -165,9 +165,9 @@ class Observations(Tokens):
         kept = super().until(stream, far)
         return phases.phased(kept, self) if self.periods else kept
 
-    def augment(self, stream: Stream, chance: Chance) -> Stream:
+    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
         """Vary each series as `vary` allows."""
-        return points.varied(stream, self, chance) if self.vary else stream
+        return points.varied(stream, self, rng) if self.vary else stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
         """Values (T, P) in double precision, which of them are seen, and their level."""
@@ -203,7 +203,7 @@ class Observations(Tokens):
         total = np.bincount(sample[own], columns["at"][own], len(stream))
         mean = total / np.maximum(np.bincount(sample[own], minlength=len(stream)), 1)
         at = np.where(own, columns["at"] - mean[sample], 0) / self.time_unit
-        kept = stream.but(**made, at=at.astype(np.float32))
+        kept = stream.with_columns(**made, at=at.astype(np.float32))
         if self.times == "differences":
             return Stream({name: column for name, column in kept.columns.items() if name != "at"}, kept.lengths)
         return kept
@@ -243,9 +243,9 @@ class Observations(Tokens):
             column[tokens] = np.nan
         return found
 
-    def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
+    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """The value and the error of another measurement of the series, one that stays to be seen."""
-        choice = np.where(tokens, chance.uniform("drawn", stream.lengths), np.nan)
+        choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.blank(stream, tokens), "drawn": choice}
 
     # How do others make it?

@@ -5,6 +5,6 @@ from ...recipe.field import Field
 FIELD = Field(
     title="Spins",
     uses=("images",),
-    data={"lattices": ".sections:Lattices"},
+    data={"lattices": ".sections:IsingLattices"},
     simulate={"lattices": ".commands:lattices"},
 )

@@ -28,9 +28,9 @@ def lattices(out: Path) -> None:
         hint = "Nothing is trained here: only keys of the reader can be changed, such as --data.size 16."
         raise UserError(f"--{other} is not a key of the reader", hint=hint, key=other)
     from ...recipe import Recipe
-    from .sections import Lattices, simulate, write_table
+    from .sections import IsingLattices, simulate, write_table
 
-    section: Lattices = Recipe.load("spins/ising-vit", changes, where="on the command line").data
+    section: IsingLattices = Recipe.load("spins/ising-vit", changes, where="on the command line").data
     make_folder(out.parent)
     table = simulate(section)
     write_table(out, table)

@@ -21,7 +21,7 @@ from . import lattices
 VERSION = 1  # of what the simulator makes; another one is not taken from the cache
 
 
-class Lattices(Data):
+class IsingLattices(Data):
     """2-D Ising lattices (column `image`) with `temperature`, `chain`, `energy`, `magnetisation` and `phase`.
 
     Temperatures inside `gap` are not trained on: they are the part `scan`, on which a model shows where it sees the
@@ -53,9 +53,9 @@ class Lattices(Data):
     cache: str = "runs/cache"
     """Folder where simulated states are kept for the next time; empty: nowhere."""
 
-    def open(self, say: Any = None, write: bool = True) -> Splits:
+    def open(self, log: Any = None, write: bool = True) -> Splits:
         """Simulate, or take what was simulated before."""
-        table = self._table(say or (lambda text: None), write)
+        table = self._table(log or (lambda text: None), write)
         temperature = table["temperature"]
         inside = (temperature >= self.gap[0] - 1e-9) & (temperature <= self.gap[1] + 1e-9)
         whole, outside = Memory(table), np.flatnonzero(~inside)
@@ -67,9 +67,9 @@ class Lattices(Data):
             sources["scan"] = Chosen(whole, np.flatnonzero(inside))
         return Splits(sources, {"simulation": self._name()})
 
-    def reopen(self, say: Any = None) -> Splits:
+    def reopen(self, log: Any = None) -> Splits:
         """The same; what is simulated now is not kept."""
-        return self.open(say, write=False)
+        return self.open(log, write=False)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Lattices from .npz files with a column `image`, such as `sciformer simulate lattices` writes."""
@@ -80,24 +80,24 @@ class Lattices(Data):
         digest = hashlib.sha256(json.dumps([VERSION, fields], sort_keys=True).encode()).hexdigest()
         return f"lattices-{digest[:16]}"
 
-    def _table(self, say: Any, write: bool) -> dict[str, Any]:
+    def _table(self, log: Any, write: bool) -> dict[str, Any]:
         path = Path(self.cache) / f"{self._name()}.npz" if self.cache else None
         if path is not None and path.exists():
             try:
                 return read_arrays(path)
             except UserError as error:
-                say(f"simulating again: {error}")
+                log(f"simulating again: {error}")
         began = time.monotonic()
         count = self.number * self.chains * self.samples
-        say(f"simulating {count:,} lattices of {self.size} x {self.size} spins")
+        log(f"simulating {count:,} lattices of {self.size} x {self.size} spins")
         table = simulate(self)
-        say(f"simulated in {time.monotonic() - began:.0f} s")
+        log(f"simulated in {time.monotonic() - began:.0f} s")
         if path is not None and write:
             write_table(path, table)
         return table
 
 
-def simulate(section: Lattices) -> dict[str, Any]:
+def simulate(section: IsingLattices) -> dict[str, Any]:
     """The table of a section's lattices."""
     if section.highest <= section.lowest:
         raise UserError(

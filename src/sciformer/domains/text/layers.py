@@ -54,6 +54,6 @@ class TextReadout(Readout):
         chunk = CHUNK if large else 0
         return total_cross_entropy(hidden, self.linear.weight, ids, chunk, smoothing, self.linear.bias)
 
-    def answer(self, hidden: Tensor) -> Columns:
+    def predict(self, hidden: Tensor) -> Columns:
         """The likeliest id."""
         return {"ids": self.linear(hidden).argmax(-1)}

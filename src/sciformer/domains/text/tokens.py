@@ -13,7 +13,7 @@ from torch import nn
 
 from ...data.batch import Batch, Stream
 from ...data.columns import Lists, Table
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...errors import UserError, one_of
 from ...tokens.base import Array, Readout, Tokens
 from . import vocabulary
@@ -133,7 +133,7 @@ class Text(Tokens):
                 file=self.tokenizer,
             )
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same with an absolute name of its file."""
         if not self.tokenizer:
             return self
@@ -297,7 +297,7 @@ class Text(Tokens):
             runs += [self._run("separator", rows, number - 1)] if number else []
             runs.append(run_of(found, number))
         runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
-        stream = joined(runs)
+        stream = concatenate_streams(runs)
         made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
         return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
 
@@ -315,10 +315,10 @@ class Text(Tokens):
         """The hidden token has an id of its own."""
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
 
-    def noise(self, stream: Stream, tokens: Array, chance: Chance) -> dict[str, Array]:
+    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """Random tokens that stand for text."""
         ids = np.flatnonzero(self.coder.writable).astype(np.int32)
-        random = ids[chance.integers("noise", len(ids), stream.lengths)]
+        random = ids[rng.integers("noise", len(ids), stream.lengths)]
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
     def hideable(self, stream: Stream) -> Array:
@@ -371,7 +371,7 @@ def run_of(texts: list[Encoded], part: int) -> Stream:
     return Stream(flat, lengths)
 
 
-def joined(runs: list[Stream]) -> Stream:
+def concatenate_streams(runs: list[Stream]) -> Stream:
     """The rows of all runs one after the other; words are counted on from run to run."""
     lengths = np.array([run.lengths for run in runs]).sum(0)
     place = lengths.cumsum() - lengths

@@ -171,12 +171,12 @@ def _expected(edges: Edges, p: Array, weight: Array) -> Array:
     before = np.zeros(int(edges.end[-1]) + 1)
     after = before.copy()
     before[edges.begin] = after[edges.end] = 1
-    chance = p[edges.piece]
+    rng = p[edges.piece]
     for step in edges.steps:
-        np.add.at(before, edges.last[step], before[edges.first[step]] * chance[step])
+        np.add.at(before, edges.last[step], before[edges.first[step]] * rng[step])
     for step in reversed(edges.steps):
-        np.add.at(after, edges.first[step], after[edges.last[step]] * chance[step])
-    share = before[edges.first] * chance * after[edges.last] / before[edges.end][edges.word]
+        np.add.at(after, edges.first[step], after[edges.last[step]] * rng[step])
+    share = before[edges.first] * rng * after[edges.last] / before[edges.end][edges.word]
     return np.bincount(edges.piece, share * weight[edges.word], len(p))
 
 

@@ -9,7 +9,7 @@ import torch
 from matplotlib.figure import Figure
 
 from ...data.prepare import prepare
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ..attention import even
 from . import style as frame
 from .attention import FONT
@@ -26,8 +26,8 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
     dataset, objective = data.dataset(part), data.objective
     ids = even(len(dataset), samples)
     batch = dataset.batch(ids)
-    made = prepare(batch, data.tokens, objective, Chance(0, -1, ids), training=False, counted=False)
-    found = objective.answer(run.model, made.inputs(run.device))
+    made = prepare(batch, data.tokens, objective, SampleRandom(0, -1, ids), training=False, counted=False)
+    found = objective.predict(run.model, made.inputs(run.device))
     told = objective.units({name: value.float().cpu().numpy() for name, value in found.items()}, {})
     ((name, stream),) = batch.streams.items()
     figure = frame.canvas()

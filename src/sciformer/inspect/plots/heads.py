@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...assembly import Assembly
-from ..attention import Look, even, plain, times_uniform, title, weights_on
+from ..attention import AttentionMaps, even, plain, times_uniform, title, weights_on
 from .attention import FONT, SMALLEST
 from .panels import join_legends, shrink
 
@@ -15,18 +15,18 @@ BLOCKS, HEADS = 12, 12  # maps from top to bottom and heads from left to right, 
 PANEL, PAGE = 1.05, 8.4  # inches of a panel, and of a line of them
 
 
-def has_shape(assembly: Assembly, look: Look, row: int) -> bool:
+def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
     """Whether the tokens draw a sample in a shape of its own, so that it can be read in a small panel."""
     return _trial(assembly, look, row).get_aspect() != "auto"
 
 
-def forms(assembly: Assembly, look: Look, row: int) -> list[str]:
+def forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
     """Further ways in which the tokens can draw a sample."""
     (tokens,) = assembly.tokens.values()
     return list(tokens.forms(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
 
 
-def draw_every_head(look: Look, assembly: Assembly, row: int) -> Figure:
+def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """The attention that the tokens of one sample receive: a line for each block, a column for each head.
 
     The blocks of a pooling by attention come last. Above a panel stands how much more than uniform attention the token
@@ -68,7 +68,7 @@ def draw_every_head(look: Look, assembly: Assembly, row: int) -> Figure:
     return figure
 
 
-def _trial(assembly: Assembly, look: Look, row: int) -> Axes:
+def _trial(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
     (tokens,) = assembly.tokens.values()
     axes = Figure().subplots()
     tokens.draw(look.seen.take(np.array([row])), None, axes)

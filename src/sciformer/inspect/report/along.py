@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UserError, one_of
-from ...evaluation.evaluate import Judgement
+from ...evaluation.evaluate import Evaluation
 from ...metrics import Crossing, crossing
 from .. import attention as looking
 from ..plots import curves
@@ -60,7 +60,7 @@ def _of_two(objective: Any, what: str) -> bool:
     return what.startswith("probability") and bool(len(objective.classes) == 2 or objective.curve)
 
 
-def _answers(objective: Any, used: list[Judgement]) -> tuple[str, Array]:
+def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
     """The one number of an answer that is drawn along a column, after its name."""
     outputs = {name: np.concatenate([part.outputs[name] for part in used]) for name in used[0].outputs}
     if "probabilities" in outputs:

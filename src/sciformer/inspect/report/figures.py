@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ...run import Run
     from .report import Found
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Picture = tuple[str, Callable[[], Figure], str]
 
 HELD = 1 << 25  # attention weights of a block that are held at once
 WORDS = 80  # tokens of a sample up to which matrices of attention are drawn
 
 
-def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", say: Say = silent) -> list[Path]:
+def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log: Log = silent) -> list[Path]:
     """Pictures of what a model attends to, as PNG files in the folder `out`.
 
     For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
@@ -50,7 +50,7 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", say
     Path(out).mkdir(parents=True, exist_ok=True)
     with any_letters():
         part = part or shown(data, run.recipe.objective.along)
-        made = chain(_attended(run, data, part, samples, {}, say), _reasons(run, data, part, samples, {}))
+        made = chain(_attended(run, data, part, samples, {}, log), _reasons(run, data, part, samples, {}))
         for name, figure, _ in made:
             written.append(Path(out) / f"{name}.png")
             save(figure(), written[-1])
@@ -58,7 +58,7 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", say
 
 
 def _attended(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], say: Say
+    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], log: Log
 ) -> Iterator[Picture]:
     """(name, how to draw it, caption) of what is attended to in samples; reach and positions are left in `numbers`."""
     if hasattr(data.objective, "penalty"):  # what is written looks at what it is written from
@@ -70,9 +70,9 @@ def _attended(
     batch = dataset.batch(even(len(dataset), samples))
     width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
     if width * len(batch) > HELD:
-        say(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
+        log(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
         return
-    look = looking.look_at(run.step, data, batch)
+    look = looking.attention_maps(run.step, data, batch)
     for row in range(len(batch)):
         caption = f"{name_of(batch, row, run.recipe.objective)}, and the attention of its tokens."
         yield f"sample-{row + 1}", partial(looking.draw_attention, look, data, row), caption
@@ -90,12 +90,14 @@ def _attended(
         yield "positions", draw, "How alike the codes of two positions are."
     if not look.watch.attention:
         mixed = getattr(run.recipe.model, "compress", None) is not None
-        say("This trunk looks at mixtures of tokens." if mixed else "This trunk has no attention.")
+        log("This trunk looks at mixtures of tokens." if mixed else "This trunk has no attention.")
         return
     if looking.self_attention(look) and 0 < look.seen.stream.lengths[0] <= WORDS:
         yield "heads", partial(looking.draw_matrices, look, data, 0), "Who looks at whom in the first sample."
     few = max(1, min(64, HELD // (2 * width)))
-    far = depth.reaches(looking.look_at(run.step, data, dataset.batch(even(len(dataset), few))), data)
+    far = depth.attention_distances(
+        looking.attention_maps(run.step, data, dataset.batch(even(len(dataset), few))), data
+    )
     if not far:
         return
     deeper = depth.depth(far)
@@ -106,7 +108,7 @@ def _attended(
     yield "reach", partial(depth.draw_reach, far, unit), words
     numeric = column in batch.samples and batch.samples[column].dtype.kind in "iuf"
     judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
-    if numeric and (along := depth.reach_along(run.step, data, judged, column, min(16, few))) is not None:
+    if numeric and (along := depth.attention_distance_along(run.step, data, judged, column, min(16, few))) is not None:
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
         yield "reach-along", partial(depth.draw_reach_along, along, column, unit), caption

@@ -26,7 +26,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...errors import UserError
-from ...files.atomic import whole
+from ...files.atomic import atomic_write
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 DOTS = 160  # of a picture, per inch
@@ -89,7 +89,7 @@ summary { cursor: pointer; }
 
 def save(figure: Figure, path: Path) -> None:
     """Write a figure to a file of its own, whole or not at all."""
-    with whole(path) as partial:
+    with atomic_write(path) as partial:
         figure.savefig(partial, format=path.suffix[1:], dpi=DOTS, facecolor="white")
 
 

@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from ...assembly import Assembly
 from ...data.batch import describe
 from ...data.dataset import ITEMS, START, WINDOW
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...data.source import Chosen
 from ...errors import UserError
-from ...evaluation.evaluate import Judgement, judge
+from ...evaluation.evaluate import Evaluation, evaluate
 from ...metrics import METRICS, AtLeast, confusion, reliability, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
@@ -56,7 +56,7 @@ class Found:
         self.data: Assembly | None = None
         self.kept: dict[str, Any] = {}  # what stands beside the weights; empty where there are none
         self.missing: list[str] = []
-        self.judged: dict[str, Judgement] = {}
+        self.judged: dict[str, Evaluation] = {}
         self.numbers: dict[str, Any] = {}  # for scores.json
         path = run.path / "scores.json"
         self.before = path.read_text("utf-8") if path.exists() else ""  # kept where nothing can be judged now
@@ -82,7 +82,7 @@ class Found:
             some = dataset
             if dataset.window is None and len(dataset) > most:  # of windows, the first ones
                 some = data.samples(Chosen(dataset.source, even(len(dataset), most)))
-            made = judge(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
+            made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
             about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
             if bounds := [name for name, value in made.scores.items() if isinstance(value, AtLeast)]:
@@ -160,7 +160,7 @@ def _data(page: Page, found: Found) -> None:
         train = data.dataset("train")
         some = train.batch(even(len(train), 4))
         if found.objective.lookahead:  # show what is seen at once
-            some = found.objective.corrupt(some, data.tokens, Chance(0, 0, some.ids))
+            some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
         panels = [
             (name_of(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
             for row in range(len(some))

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._version import __version__
-from ...data.batch import Inputs, View
+from ...data.batch import ModelInputs, StreamView
 from ...errors import UserError
 from ...nn import Attention
 from ...nn.norms import BatchNorm
@@ -136,7 +136,7 @@ class Graph(nn.Module):
         pooled = self.model.pool(self.model.encode(view))
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
-            found = self.objective.answer(_Pooled(self.model, pooled), Inputs({self.stream: view}, {}))
+            found = self.objective.predict(_Pooled(self.model, pooled), ModelInputs({self.stream: view}, {}))
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -171,7 +171,7 @@ class _Pooled:
     def __init__(self, model: Any, pooled: Tensor) -> None:
         self.heads, self.pooled = model.heads, pooled
 
-    def encode(self, view: View) -> Tensor:
+    def encode(self, view: StreamView) -> Tensor:
         return self.pooled
 
     def pool(self, encoded: Tensor) -> Tensor:
@@ -296,7 +296,7 @@ def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
     view, objective = view_of(given, whole(run)), run.assembly.objective
     with torch.no_grad():
         stream = {next(iter(run.assembly.tokens)): view}
-        found = {} if objective.reads_out else objective.answer(model, Inputs(stream, {}))
+        found = {} if objective.reads_out else objective.predict(model, ModelInputs(stream, {}))
         found["summary"] = model.pool(model.encode(view))  # type: ignore[operator]
     return {name: values.double().numpy() for name, values in found.items()}
 

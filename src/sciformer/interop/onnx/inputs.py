@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.batch import View
+from ...data.batch import StreamView
 from ...data.prepare import prepare
-from ...data.random import Chance
+from ...data.random import SampleRandom
 from ...errors import UserError
 from ...nn.positions import grid
 from ...run import Run
@@ -52,12 +52,12 @@ def sizes(run: Run) -> list[tuple[int, int]]:
     return [(samples, tokens if most is None else min(tokens, most)) for samples, tokens in SIZES]
 
 
-def view_of(given: Columns, filled: tuple[int, int] | None) -> View:
+def view_of(given: Columns, filled: tuple[int, int] | None) -> StreamView:
     """Columns as a model sees them; on a grid all tokens are there, row by row."""
     if filled is None:
-        return View({name: column for name, column in given.items() if name != VALID}, given[VALID])
+        return StreamView({name: column for name, column in given.items() if name != VALID}, given[VALID])
     samples = next(iter(given.values())).shape[0]
-    return View({**given, AT: grid(filled)[None].expand(samples, -1, -1)}, None)
+    return StreamView({**given, AT: grid(filled)[None].expand(samples, -1, -1)}, None)
 
 
 def example(run: Run) -> Columns:
@@ -68,17 +68,17 @@ def example(run: Run) -> Columns:
     dataset = run.data().dataset("train") if table is None else assembly.samples(table)
     batch = dataset.batch(np.arange(min(4, len(dataset))))
     if assembly.objective.reads_out:  # nothing is hidden from it here
-        made = batch.but(tokens.normalise(batch.stream))
+        made = batch.with_columns(tokens.normalise(batch.stream))
     else:
-        chance = Chance(0, -1, batch.ids)
-        made = prepare(batch, assembly.tokens, assembly.objective, chance, training=False, counted=False)
+        rng = SampleRandom(0, -1, batch.ids)
+        made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
     view, packed = made.inputs(run.device).stream, made.inputs("cpu", packed=True).stream.columns
     before, filled = _pooled(run, view), whole(run)
 
     def matters(name: str, column: Tensor) -> bool:
         other = 1.7 * column + 0.3 if column.is_floating_point() else (column.long() - 1).clamp(min=0).to(column.dtype)
         try:
-            return not torch.equal(before, _pooled(run, View({**view.columns, name: other}, view.valid)))
+            return not torch.equal(before, _pooled(run, StreamView({**view.columns, name: other}, view.valid)))
         except (UserError, RuntimeError):  # it was looked at, at any rate
             return True
 
@@ -86,7 +86,7 @@ def example(run: Run) -> Columns:
     return {name: packed[name] for name, column in columns.items() if matters(name, column)}
 
 
-def _pooled(run: Run, view: View) -> Tensor:
+def _pooled(run: Run, view: StreamView) -> Tensor:
     model: Any = run.model
     with torch.no_grad():
         found: Tensor = model.pool(model.encode(view))

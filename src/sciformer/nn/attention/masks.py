@@ -22,7 +22,7 @@ from ...errors import UserError
 from ..ragged import Ragged
 from .pair_bias import PairBias
 
-Reach = tuple[float, float]
+AttentionDistance = tuple[float, float]
 Made = TypeVar("Made")
 
 
@@ -35,7 +35,7 @@ class Pattern:
         """True where the query at position i may see the key at position j (broadcast)."""
         raise NotImplementedError
 
-    def reach(self) -> Reach:
+    def reach(self) -> AttentionDistance:
         """How far to the left and to the right a query can see at most, in tokens."""
         return math.inf, math.inf
 
@@ -71,7 +71,7 @@ class Causal(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return j <= i
 
-    def reach(self) -> Reach:
+    def reach(self) -> AttentionDistance:
         return math.inf, 0
 
 
@@ -90,7 +90,7 @@ class Window(Pattern):
         left, right = self.reach()
         return (i - j <= left) & (j - i <= right)
 
-    def reach(self) -> Reach:
+    def reach(self) -> AttentionDistance:
         return self.left, self.left if self.right is None else self.right
 
 
@@ -143,7 +143,7 @@ class Both(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) & self.second.allows(i, j)
 
-    def reach(self) -> Reach:
+    def reach(self) -> AttentionDistance:
         (a, b), (c, d) = self.first.reach(), self.second.reach()
         return min(a, c), min(b, d)
 
@@ -164,7 +164,7 @@ class Either(Pattern):
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) | self.second.allows(i, j)
 
-    def reach(self) -> Reach:
+    def reach(self) -> AttentionDistance:
         (a, b), (c, d) = self.first.reach(), self.second.reach()
         return max(a, c), max(b, d)
 
@@ -249,10 +249,10 @@ class Sight:
         return self.valid is None and self.bias is None and begins and isinstance(self.pattern, (Full, Causal))
 
     @property
-    def lean(self) -> Tensor | None:
+    def dense_bias(self) -> Tensor | None:
         """The bias (B or 1, H or 1, N, M) as a tensor, whatever layout it has."""
         bias = self.bias
-        return self.once("lean", bias.flat) if isinstance(bias, PairBias) else bias
+        return self.once("dense bias", bias.flat) if isinstance(bias, PairBias) else bias
 
     def once(self, key: Any, make: Callable[[], Made]) -> Made:
         """The value stored under `key`, made on first use; a compiler makes it each time and keeps one by itself."""

@@ -12,7 +12,7 @@ from ..transformer import Valid
 from ..watch import Watch
 
 
-class DeepSet(nn.Module):
+class DeepSets(nn.Module):
     """x <- relu(W x + b) for each token, `widths` one after the other (arXiv 1703.06114, 1810.05165).
 
     With a sum over tokens behind it and an MLP behind that, any function of a set can be written so.

@@ -92,7 +92,7 @@ class EdgeConv(nn.Module):
         return F.relu(x + y)
 
 
-class EdgeNet(nn.Module):
+class EdgeConvNet(nn.Module):
     """BatchNorm, then EdgeConv blocks of `widths`: the first looks for neighbours in `at`, the others in what came out
     before (ParticleNet, arXiv 1902.08570). Without coordinates the first looks in the tokens themselves.
     """

@@ -49,7 +49,7 @@ class OffsetAttention(nn.Module):
         return x + F.relu(self.out_norm(self.out(x - a), layout.real))
 
 
-class PointNet(nn.Module):
+class PointCloudTransformer(nn.Module):
     """EdgeConv blocks of `widths`, then `depth` layers of attention; all they made, and what entered them, as `dim`.
 
     (arXiv 2102.05073) The first block looks for neighbours in `at`, or without it in the tokens themselves. A token is

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sciformer.data.columns import Lists
-from sciformer.data.readers.events.reader import Events
+from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.source import pieces
 
 NAMES = ("part_px", "part_py", "part_pz", "part_e", "part_charge")
@@ -82,14 +82,14 @@ def padded(columns, most=9):
 
 
 def section(*files, **options):
-    return Events(kind="events", files=[str(file) for file in files], **options)
+    return EventFiles(kind="events", files=[str(file) for file in files], **options)
 
 
 def whole(source):
     """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import joined
+    from sciformer.data.readers.events.pieces import concatenate_events
 
-    return joined(list(pieces(source)))
+    return concatenate_events(list(pieces(source)))
 
 
 def part(opened, name="train"):

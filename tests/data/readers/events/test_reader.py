@@ -131,10 +131,10 @@ def test_tags_and_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_root(tmp_path / "odd:name.root", table(3))
     assert split_tag("odd:name.root") == ("", "odd:name.root")
-    found = section("x:a*.root", valid=["y:b.root"], test=["c.root"]).located()
+    found = section("x:a*.root", valid=["y:b.root"], test=["c.root"]).absolute_paths()
     assert (found.files, found.valid) == ([f"x:{tmp_path}/a*.root"], [f"y:{tmp_path}/b.root"])
     assert found.test == [f"{tmp_path}/c.root"]
-    assert found.located() == found
+    assert found.absolute_paths() == found
 
 
 def test_a_column_that_has_the_class(files):

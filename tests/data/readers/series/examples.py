@@ -7,7 +7,7 @@ from astropy.io import fits
 from astropy.table import Table
 
 from sciformer.data.columns import Lists
-from sciformer.data.readers.series.reader import Curves
+from sciformer.data.readers.series.reader import SeriesFiles
 from sciformer.data.source import pieces
 from sciformer.data.split import Split
 from tests.paths import SHARED as DATA
@@ -147,14 +147,14 @@ def write_star(path, row, **header):
 
 
 def section(*files, **more):
-    return Curves(kind="curves", files=[str(file) for file in files], **more)
+    return SeriesFiles(kind="curves", files=[str(file) for file in files], **more)
 
 
 def whole(source):
     """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import joined
+    from sciformer.data.readers.events.pieces import concatenate_events
 
-    return joined(list(pieces(source)))
+    return concatenate_events(list(pieces(source)))
 
 
 def apart(table, name):

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sciformer.data.columns import rows_of
-from sciformer.data.readers.series.reader import Curves
+from sciformer.data.readers.series.reader import SeriesFiles
 from sciformer.data.split import Split
 from sciformer.recipe.registry import find
 from tests.data.readers.series import examples
@@ -28,7 +28,7 @@ FORMS = {
 
 
 def test_its_name():
-    assert find("data", "curves") is Curves
+    assert find("data", "curves") is SeriesFiles
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -184,6 +184,6 @@ def test_the_index_of_a_frame_names_objects(tmp_path):
 def test_names_are_located(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples.write_lists(tmp_path / "a.parquet", ROWS)
-    data = Curves(kind="curves", files=["A:a.parquet"], objects="meta.csv").located()
+    data = SeriesFiles(kind="curves", files=["A:a.parquet"], objects="meta.csv").absolute_paths()
     assert data.files == [f"A:{tmp_path.resolve()}/a.parquet"]
     assert data.objects == f"{tmp_path.resolve()}/meta.csv"

@@ -67,7 +67,7 @@ def test_the_same_numbers_in_and_out(head, changes, tmp_path):
 def test_a_model_without_a_head_embeds_and_is_fine_tuned(tmp_path):
     model, said = make("ViT", "Model"), []
     path = save(tmp_path / "theirs", model, do_normalize=False)
-    run = import_model(path, tmp_path / "run", say=said.append)
+    run = import_model(path, tmp_path / "run", log=said.append)
     assert any("left out: layers of other tasks (pooler." in note for note in said)
     assert any("there is no head" in note for note in said)
     pictures = images(12)
@@ -129,7 +129,7 @@ def test_pixels_without_a_word_about_them(tmp_path):
     with refuses("mean", "3", "[0.5, 0.5]", file=path / "preprocessor_config.json"):
         import_model(path, tmp_path / "run")
     (path / "preprocessor_config.json").unlink()
-    run = import_model(path, tmp_path / "run", say=said.append)
+    run = import_model(path, tmp_path / "run", log=said.append)
     assert run.assembly.state()["tokens"]["tokens"]["deviation"] == [127.5] * 3
     assert any("there is no preprocessor_config.json" in note for note in said)
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import Inputs
+from sciformer.data.batch import ModelInputs
 from sciformer.data.prepare import prepare
-from sciformer.data.random import Chance
+from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
 from sciformer.train.weights import load_weights
@@ -20,19 +20,19 @@ def asked(run, seed=1):
     """A batch with patches hidden, and the noise that makes theirs hide the same."""
     assembly = run.assembly
     batch = assembly.samples({"image": PICTURES}).batch(np.arange(len(PICTURES)))
-    chance = Chance(seed, 0, batch.ids)
-    made = prepare(batch, assembly.tokens, assembly.objective, chance, training=False)
+    rng = SampleRandom(seed, 0, batch.ids)
+    made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False)
     hidden = torch.as_tensor(made.stream.columns["hidden"].astype(np.float32)).view(len(PICTURES), -1)
     return made.inputs(), hidden
 
 
-def said(run, inputs: Inputs):
+def said(run, inputs: ModelInputs):
     """What the model says of all patches, and the mean loss."""
     model = run.model.eval()
     with torch.no_grad():
         tokens = model.tokens(model.encode(inputs.stream))
         loss, _ = run.assembly.objective.step(model, inputs, False)
-    return model.readout.answer(tokens)["patch"], float(loss)
+    return model.readout.predict(tokens)["patch"], float(loss)
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm_pix_loss": True, "mask_ratio": 0.34, "hidden_act": "relu"}], ids=str)
@@ -66,7 +66,7 @@ def test_the_same_pictures_and_the_same_loss(changes, tmp_path):
 
 def test_the_encoder_alone(tmp_path):
     model, notes = make("ViTMAE", "Model"), []
-    run = import_model(save(tmp_path / "theirs", model), tmp_path / "run", say=notes.append)
+    run = import_model(save(tmp_path / "theirs", model), tmp_path / "run", log=notes.append)
     assert any("there is no head" in note for note in notes)
     model.config.mask_ratio = 0.0
     with torch.no_grad():

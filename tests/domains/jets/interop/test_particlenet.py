@@ -5,7 +5,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.domains.jets.interop.particlenet import particlenet
 from sciformer.domains.jets.interop.weaver import CLASSES, plain, read
 from sciformer.models.base import parameters
@@ -44,7 +44,7 @@ def network(found, neighbours=16):
 
 
 def logits(built, features, points, valid):
-    view = View({"features": features, "at": points}, valid)
+    view = StreamView({"features": features, "at": points}, valid)
     with torch.no_grad():
         return built.heads["class"](built.pool(built.encode(view)))
 

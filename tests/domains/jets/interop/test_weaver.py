@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.data.batch import Batch, View
+from sciformer.data.batch import Batch, StreamView
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.interop.weaver import CLASSES, import_weaver, plain, transformer
 from sciformer.interop import import_model
@@ -73,8 +73,8 @@ def test_every_variant_is_reproduced(variant):
     v, valid = torch.from_numpy(vectors).transpose(1, 2), torch.from_numpy(mask[:, 0] > 0)
     for dtype, tolerance in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
         model = model.to(dtype)
-        padded = View({"features": x.to(dtype), "vector": v.to(dtype)}, valid)
-        packed = View({name: column[valid] for name, column in padded.columns.items()}, Ragged(valid.sum(1)))
+        padded = StreamView({"features": x.to(dtype), "vector": v.to(dtype)}, valid)
+        packed = StreamView({name: column[valid] for name, column in padded.columns.items()}, Ragged(valid.sum(1)))
         for view in (padded, packed):
             assert np.abs(logits(model, view)[:, order].numpy() - expected).max() < tolerance
 

@@ -9,7 +9,7 @@ import pytest
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
 from sciformer.data.readers.arrays import Arrays
-from sciformer.data.readers.events.reader import Events
+from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.source import pieces
 from sciformer.domains.jets.simulate import files as jet_files
 from sciformer.domains.jets.simulate.decays import CLASSES
@@ -48,7 +48,7 @@ def test_what_is_written_is_read_back(there, monkeypatch, suffix):
     path = there / f"deep/jets{suffix}"
     assert jet_files.write(path, jet_files.make(150, 3, CLASSES, "builtin")) == 150
     made = jets(150, seed=3)
-    section = Events(kind="events", classes={name: f"label_{name}" for name in CLASSES})
+    section = EventFiles(kind="events", classes={name: f"label_{name}" for name in CLASSES})
     assert_same(next(pieces(section.read([path]))), made, [*BRANCHES, "label"])
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_back(there, monkeypatch, suffix):
 def test_root_files_are_like_those_of_jetclass(there):
     import uproot
 
-    jet_files.simulate_jets(there / "a.root", 40, say=lambda text: None)
+    jet_files.simulate_jets(there / "a.root", 40, log=lambda text: None)
     with uproot.open(there / "a.root") as file:
         tree = file["tree"]
         assert file.classnames() == {"tree;1": "TTree"}
@@ -67,7 +67,7 @@ def test_root_files_are_like_those_of_jetclass(there):
 
 
 def test_npz_files_are_lists_of_the_reader_of_arrays(there):
-    jet_files.simulate_jets(there / "a.npz", 30, seed=2, say=lambda text: None)
+    jet_files.simulate_jets(there / "a.npz", 30, seed=2, log=lambda text: None)
     assert_same(Arrays(kind="arrays").read([there / "a.npz"]).load(0), jets(30, 2), [*BRANCHES, "label"])
 
 
@@ -79,7 +79,7 @@ def test_a_file_for_each_class(there, capsys):
     assert {"HToBB_000.root", "ZJetsToNuNu_000.root", "TTBarLep_000.root"} < set(names)
     assert out.count("wrote 3 jets") == 3
     assert out.count("wrote 2 jets") == 7
-    found = next(pieces(Events(kind="events").read([there / "all/HToCC_000.root"])))
+    found = next(pieces(EventFiles(kind="events").read([there / "all/HToCC_000.root"])))
     assert found["label_Hcc"].all()
     assert not found["label_QCD"].any()
 
@@ -146,8 +146,8 @@ def test_pythia_that_is_missing_is_named_with_its_pip_line(there, capsys, monkey
 
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ("pythia8mc", "fastjet"))), reason="no Pythia installed")
 def test_jets_of_pythia(there):
-    jet_files.simulate_jets(there / "a.root", 20, seed=1, engine="pythia", say=lambda text: None)
-    section = Events(kind="events", classes={name: f"label_{name}" for name in CLASSES})
+    jet_files.simulate_jets(there / "a.root", 20, seed=1, engine="pythia", log=lambda text: None)
+    section = EventFiles(kind="events", classes={name: f"label_{name}" for name in CLASSES})
     found = next(pieces(section.read([there / "a.root"])))
     assert {name: np.count_nonzero(found["label"] == name) for name in CLASSES} == dict.fromkeys(CLASSES, 2)
     assert ((found["jet_pt"] >= 500) & (found["jet_pt"] <= 1000)).all()

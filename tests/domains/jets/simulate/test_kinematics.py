@@ -24,7 +24,7 @@ LABEL = np.repeat(np.arange(len(CLASSES)), 60)
 
 
 @pytest.fixture
-def chance():
+def rng():
     return np.random.default_rng(3)
 
 
@@ -40,10 +40,10 @@ def sums(crowd, n):
     return np.stack([np.bincount(crowd.jet, row.astype(float), n) for row in crowd.p])
 
 
-def test_a_boost_keeps_masses_and_undoes_itself(chance):
-    p = chance.normal(size=(4, 50))
+def test_a_boost_keeps_masses_and_undoes_itself(rng):
+    p = rng.normal(size=(4, 50))
     p[3] = np.sqrt((p[:3] ** 2).sum(0) + 0.3)
-    frame = chance.normal(size=(4, 50)) * 20
+    frame = rng.normal(size=(4, 50)) * 20
     mass = np.full(50, 7.0)
     frame[3] = np.sqrt((frame[:3] ** 2).sum(0) + mass**2)
     moved = vectors.boost(p, frame, mass)
@@ -55,26 +55,26 @@ def test_a_boost_keeps_masses_and_undoes_itself(chance):
     np.testing.assert_allclose(vectors.boost(rest, frame, mass), frame, atol=1e-9)
 
 
-def test_a_decay_has_the_masses_it_was_asked_for(chance):
-    parent = chance.normal(size=(4, 40)) * 30
-    mass = chance.uniform(5, 9, 40)
+def test_a_decay_has_the_masses_it_was_asked_for(rng):
+    parent = rng.normal(size=(4, 40)) * 30
+    mass = rng.uniform(5, 9, 40)
     parent[3] = np.sqrt((parent[:3] ** 2).sum(0) + mass**2)
-    one, two = vectors.decay(parent, mass, np.full(40, 1.87), np.full(40, 0.5), vectors.isotropic(chance, 40, float))
+    one, two = vectors.decay(parent, mass, np.full(40, 1.87), np.full(40, 0.5), vectors.isotropic(rng, 40, float))
     np.testing.assert_allclose(one + two, parent, atol=1e-9)
     np.testing.assert_allclose(mass_of(one), 1.87, rtol=1e-7)
     np.testing.assert_allclose(mass_of(two), 0.5, rtol=1e-6)
 
 
-def test_directions_at_right_angles(chance):
-    axis = vectors.isotropic(chance, 200, float)
+def test_directions_at_right_angles(rng):
+    axis = vectors.isotropic(rng, 200, float)
     one, two = vectors.frame_of(axis)
     for a, b in ((axis, one), (axis, two), (one, two)):
         np.testing.assert_allclose((a * b).sum(0), 0, atol=1e-12)
     np.testing.assert_allclose((one**2).sum(0), 1)
 
 
-def test_prongs_have_the_mass_of_their_parent(chance):
-    prongs = draw(LABEL, chance)
+def test_prongs_have_the_mass_of_their_parent(rng):
+    prongs = draw(LABEL, rng)
     there = prongs.flavour != decays.NOTHING
     np.testing.assert_array_equal(there.sum(0), np.array([1, 2, 2, 2, 4, 4, 2, 2, 3, 3])[LABEL])
     total = np.where(there[:, None], prongs.vectors, 0).sum(0)
@@ -93,10 +93,10 @@ def test_prongs_have_the_mass_of_their_parent(chance):
 
 
 @pytest.mark.parametrize("name", [name for name in CLASSES if name != "QCD"])
-def test_all_particles_together_are_the_resonance(name, chance):
+def test_all_particles_together_are_the_resonance(name, rng):
     label = np.full(150, CLASSES.index(name))
-    prongs = draw(label, chance)
-    crowd = stable(particles(prongs, chance, extra=False)[0])
+    prongs = draw(label, rng)
+    crowd = stable(particles(prongs, rng, extra=False)[0])
     total = sums(crowd, len(label))
     np.testing.assert_allclose(total, prongs.parent, rtol=1e-5, atol=5e-3)
     np.testing.assert_allclose(mass_of(total), prongs.mass, rtol=2e-4)
@@ -107,24 +107,24 @@ def test_all_particles_together_are_the_resonance(name, chance):
     assert (neutrinos >= 1).all() == (label[0] in (HQQL, TBL))
 
 
-def test_a_jet_without_resonance_keeps_its_momentum(chance):
-    prongs = draw(np.full(200, QCD), chance)
-    total = sums(stable(particles(prongs, chance, extra=False)[0]), 200)
+def test_a_jet_without_resonance_keeps_its_momentum(rng):
+    prongs = draw(np.full(200, QCD), rng)
+    total = sums(stable(particles(prongs, rng, extra=False)[0]), 200)
     np.testing.assert_allclose(total[:3], prongs.parent[:3], rtol=1e-5, atol=5e-3)
     assert 5 < np.median(mass_of(total)) < 200  # made by the shower
 
 
-def showered(flavour, chance, count=300, energy=60.0):
+def showered(flavour, rng, count=300, energy=60.0):
     p = np.zeros((3, count), np.float32)
     p[1] = energy
     tag = (np.arange(count, dtype=np.int32) << shower.BITS) | np.int32(flavour)
-    return shower.shower(p, tag, np.full(count, 2 * energy), chance)
+    return shower.shower(p, tag, np.full(count, 2 * energy), rng)
 
 
-def test_branchings_conserve_momentum_and_gluons_branch_more(chance):
+def test_branchings_conserve_momentum_and_gluons_branch_more(rng):
     counts = {}
     for flavour in (GLUON, LIGHT, BOTTOM):
-        p, tag = showered(flavour, chance)
+        p, tag = showered(flavour, rng)
         place = tag >> shower.BITS
         total = np.stack([np.bincount(place, row.astype(float), 300) for row in p])
         np.testing.assert_allclose(total, np.array([0, 60, 0])[:, None] * np.ones(300), atol=1e-3)
@@ -134,19 +134,19 @@ def test_branchings_conserve_momentum_and_gluons_branch_more(chance):
     assert counts[GLUON] > 1.5 * counts[LIGHT] > 1.5 * counts[BOTTOM] > 1.5
 
 
-def test_heavy_hadrons_fly_their_lifetime(chance):
+def test_heavy_hadrons_fly_their_lifetime(rng):
     count = 4000
     p = np.zeros((4, count), np.float32)
-    p[0], p[3] = 50, np.hypot(50, hadrons.MASSES[hadrons.BEE])
-    kind = np.full(count, hadrons.BEE, np.int8)
+    p[0], p[3] = 50, np.hypot(50, hadrons.MASSES[hadrons.B_HADRON])
+    kind = np.full(count, hadrons.B_HADRON, np.int8)
     zero = np.zeros(count, np.int32)
-    heavy = hadrons.Crowd(p, kind, zero.astype(np.int8), np.arange(count, dtype=np.int32), zero)
+    heavy = hadrons.ParticleArray(p, kind, zero.astype(np.int8), np.arange(count, dtype=np.int32), zero)
     none = heavy.take(np.arange(0))
-    made, vertices = hadrons.hadronise(none, np.zeros(0, np.float32), heavy, chance)
+    made, vertices = hadrons.hadronise(none, np.zeros(0, np.float32), heavy, rng)
     made = stable(made)
     np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-2)
     first = vertices[0, 1 : count + 1]
-    assert first.mean() == pytest.approx(hadrons.LIFETIME_B * 50 / hadrons.MASSES[hadrons.BEE], rel=0.06)
+    assert first.mean() == pytest.approx(hadrons.LIFETIME_B * 50 / hadrons.MASSES[hadrons.B_HADRON], rel=0.06)
     np.testing.assert_array_equal(vertices[1:3, 1 : count + 1], 0)
     assert (vertices[0, count + 1 :] > 0).mean() > 0.99  # and on with the c hadron
     charged = np.bincount(made.jet, made.charge != 0, count).mean()
@@ -155,14 +155,16 @@ def test_heavy_hadrons_fly_their_lifetime(chance):
     assert 0.15 < leptons < 0.3
 
 
-def test_charge_is_balanced_in_decays_of_clusters(chance):
+def test_charge_is_balanced_in_decays_of_clusters(rng):
     count = 3000
     p = np.zeros((4, count), np.float32)
-    mass = chance.uniform(0.1, 3, count).astype(np.float32)
+    mass = rng.uniform(0.1, 3, count).astype(np.float32)
     p[2], p[3] = 5, np.hypot(5, mass)
     zero = np.zeros(count, np.int32)
-    clusters = hadrons.Crowd(p, zero.astype(np.int8), zero.astype(np.int8), np.arange(count, dtype=np.int32), zero)
-    made = stable(hadrons.hadronise(clusters, mass, clusters.take(np.arange(0)), chance)[0])
+    clusters = hadrons.ParticleArray(
+        p, zero.astype(np.int8), zero.astype(np.int8), np.arange(count, dtype=np.int32), zero
+    )
+    made = stable(hadrons.hadronise(clusters, mass, clusters.take(np.arange(0)), rng)[0])
     np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-3)
     assert np.abs(np.bincount(made.jet, made.charge, count)).max() <= 1
     assert {hadrons.PION, hadrons.KAON, hadrons.PROTON, hadrons.PHOTON} < set(made.kind.tolist())

@@ -80,7 +80,7 @@ def test_pieces_are_kept_where_asked_for_and_made_again_when_damaged(tmp_path):
 @pytest.mark.parametrize("suffix", [".root", ".parquet", ".npz"])
 def test_files_of_the_same_form(tmp_path, suffix):
     path = tmp_path / f"new{suffix}"
-    simulate_jets(path, 25, seed=8, say=lambda text: None)
+    simulate_jets(path, 25, seed=8, log=lambda text: None)
     table = next(pieces(section().want(["part_px"], ["label"]).read([path])))
     made = jets(25, seed=8)
     np.testing.assert_array_equal(table["part_px"].values, made["part_px"].values)

@@ -46,7 +46,7 @@ def test_what_is_written_is_read_back(there, monkeypatch, suffix, what):
     pytest.importorskip("pyarrow")
     monkeypatch.setattr(curve_files, "PIECE", 12)  # so that files grow
     path = there / f"deep/curves{suffix}"
-    curve_files.simulate_curves(path, what, 30, seed=3, say=lambda text: None)
+    curve_files.simulate_curves(path, what, 30, seed=3, log=lambda text: None)
     made = lightcurves(30, what, seed=3)
     names = [name for name in COLUMNS if name in made]
     section = LightCurves(kind="lightcurves").want(names)
@@ -56,14 +56,14 @@ def test_what_is_written_is_read_back(there, monkeypatch, suffix, what):
 
 def test_npz_files_are_lists_of_the_reader_of_arrays(there):
     options = Options(snr=(15.0, 15.0), points=256)
-    curve_files.simulate_curves(there / "a.npz", "signals", 6, options=options, say=lambda text: None)
+    curve_files.simulate_curves(there / "a.npz", "signals", 6, options=options, log=lambda text: None)
     made = lightcurves(6, "signals", options=options)
     assert_same(Arrays(kind="arrays").read([there / "a.npz"]).load(0), made, made)
     assert_same(LightCurves(kind="lightcurves").read([there / "a.npz"]).load(0), made, made)
 
 
 def test_a_long_table_has_a_row_for_each_observation(there):
-    curve_files.simulate_curves(there / "a.csv", "stars", 3, say=lambda text: None)
+    curve_files.simulate_curves(there / "a.csv", "stars", 3, log=lambda text: None)
     made = lightcurves(3, "stars")
     with (there / "a.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

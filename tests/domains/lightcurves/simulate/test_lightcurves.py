@@ -4,7 +4,7 @@ for nonsense."""
 import numpy as np
 import pytest
 
-from sciformer.data.columns import Lists, joined, rows_of
+from sciformer.data.columns import Lists, concatenate, rows_of
 from sciformer.domains.lightcurves.simulate import lightcurves as module
 from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, WHAT, Options, lightcurves
 from tests.errors import refuses
@@ -42,7 +42,7 @@ def assert_same(one, two):
 def test_a_curve_is_the_same_whatever_it_is_asked_for_with(what):
     whole = lightcurves(60, what, seed=3, part="train")
     pieces = [lightcurves(n, what, 3, first=first, part="train") for first, n in ((0, 7), (7, 30), (37, 23))]
-    assert_same(whole, joined(pieces))
+    assert_same(whole, concatenate(pieces))
     assert_same(whole, lightcurves(60, what, seed=3, part="train"))
 
 

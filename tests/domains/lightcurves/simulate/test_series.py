@@ -8,7 +8,7 @@ from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
 
 
 @pytest.fixture
-def chance():
+def rng():
     return np.random.default_rng(7)
 
 
@@ -65,8 +65,8 @@ def test_distances_and_the_model_of_the_rise():
     assert np.log(late[0] / late[-1]) == pytest.approx(1, abs=0.05)  # falls by e in 30 days
 
 
-def test_scaling_relations_give_the_sun(chance):
-    stars = oscillators.ringing("giant", 200, chance)
+def test_scaling_relations_give_the_sun(rng):
+    stars = oscillators.ringing("giant", 200, rng)
     mass = (stars.numax / 3090) ** 3 * (stars.dnu / 135.1) ** -4 * (stars.heat / 5777) ** 1.5
     assert ((mass > 0.89) & (mass < 2.01)).all()
     gravity = stars.numax / 3090 * np.sqrt(stars.heat / 5777)

@@ -14,7 +14,7 @@ PERIODIC = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT", "ED", "ESD", "EC", "ACV")
 
 
 @pytest.fixture
-def chance():
+def rng():
     return np.random.default_rng(5)
 
 
@@ -72,8 +72,8 @@ def test_stars_without_period_have_none():
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_numbers_of_pulsators_have_the_percentiles_of_the_catalogue(name, chance):
-    drawn = numbers(name, 4000, chance)
+def test_numbers_of_pulsators_have_the_percentiles_of_the_catalogue(name, rng):
+    drawn = numbers(name, 4000, rng)
     for row, table in zip(drawn, TABLES[name]):
         for share, value in zip((25, 50, 75), table[1:4]):
             width = max(table[3] - table[1], 1e-6)
@@ -93,18 +93,18 @@ def test_a_dip_is_as_deep_and_wide_as_told():
     assert np.interp(0.05, phase, made) == pytest.approx(0.4 / np.e, rel=1e-3)
 
 
-def test_a_random_walk_forgets_as_told(chance):
+def test_a_random_walk_forgets_as_told(rng):
     time = np.tile(np.arange(400.0), 300)
-    made = walk(Epochs(time, np.full(300, 400)), np.full(300, 20.0), chance).reshape(300, 400)
+    made = walk(Epochs(time, np.full(300, 400)), np.full(300, 20.0), rng).reshape(300, 400)
     assert made.std() == pytest.approx(1, abs=0.05)
     assert (made[:, 20:] * made[:, :-20]).mean() == pytest.approx(np.exp(-1), abs=0.06)
-    uneven = walk(Epochs(np.arange(7.0), np.array([2, 4, 1])), np.full(3, 5.0), chance)
+    uneven = walk(Epochs(np.arange(7.0), np.array([2, 4, 1])), np.full(3, 5.0), rng)
     assert np.isfinite(uneven).all()
 
 
 @pytest.mark.parametrize("name", cadence.CADENCES)
-def test_nights_seasons_and_hours(name, chance):
-    epochs = getattr(cadence, name)(200, chance)
+def test_nights_seasons_and_hours(name, rng):
+    epochs = getattr(cadence, name)(200, rng)
     starts = epochs.starts
     inside = np.ones(len(epochs.time), bool)
     inside[starts] = False
@@ -145,9 +145,9 @@ def test_errors_in_the_manner_of_asas():
     assert middle == pytest.approx(photometry.QUOTED, rel=0.05)
 
 
-def test_most_of_a_curve_is_above_the_limit(chance):
+def test_most_of_a_curve_is_above_the_limit(rng):
     label = np.repeat(np.arange(len(CLASSES)), 30)
-    table = stars.stars(label, chance, "asas", 0)
+    table = stars.stars(label, rng, "asas", 0)
     mira = np.repeat(label, table["value"].lengths) == CLASSES.index("MIRA")
     assert table["value"].lengths.min() >= cadence.LEAST
     assert table["value"].lengths[label == CLASSES.index("MIRA")].mean() < 240  # some are lost when faint

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.interop import import_model
 from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, transformers
 from tests.errors import refuses
@@ -89,7 +89,7 @@ def written(model, ids, count):
     """The likeliest tokens, one after the other."""
     cache, fresh, found = model.trunk.cache(), ids, []
     for _ in range(count):
-        hidden = model.decode(View({"ids": fresh}, None), cache=cache)
+        hidden = model.decode(StreamView({"ids": fresh}, None), cache=cache)
         fresh = model.readout(hidden[:, -1]).argmax(-1, keepdim=True)
         found.append(int(fresh))
     return found
@@ -111,7 +111,7 @@ def test_the_same_numbers(tied, tmp_path):
 def test_few_bits_are_made_whole(tmp_path):
     model, tokenizer, _ = make("Llama", "ForCausalLM", hidden_size=32, intermediate_size=64)
     path, said = write(tmp_path / "tiny.gguf", model, tokenizer), []
-    run = import_model(path, tmp_path / "run", say=said.append)
+    run = import_model(path, tmp_path / "run", log=said.append)
     assert said == ["weights were stored as F32, Q8_0"]
     assert 1e-5 < difference(run, model) < 0.1
     weights = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}["blk.1.ffn_down.weight"]

@@ -80,7 +80,7 @@ def test_heads_and_buffers_are_left_out_and_said(tmp_path):
         return tensors | more
 
     reweigh(path, change)
-    run = import_model(path, tmp_path / "run", say=said.append)
+    run = import_model(path, tmp_path / "run", log=said.append)
     assert difference(run, model) < 1e-5
     assert any("pooler.dense.weight" in note for note in said)
     assert run.about["imported"]["notes"] == said

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sciformer.data.batch import View
+from sciformer.data.batch import StreamView
 from sciformer.interop import import_model
 from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, save
 
@@ -52,7 +52,7 @@ def test_the_same_text(kind, head, tmp_path):
     found, cache, fresh = ids, ours.trunk.cache(), ids
     with torch.no_grad():
         for _ in range(12):
-            hidden = ours.decode(View({"ids": fresh}, None), cache=cache)
+            hidden = ours.decode(StreamView({"ids": fresh}, None), cache=cache)
             fresh = ours.readout(hidden[:, -1]).argmax(-1, keepdim=True)
             found = torch.cat([found, fresh], 1)
     assert found.tolist() == expected.tolist()

@@ -155,7 +155,7 @@ def test_a_file_for_each_class(tmp_path, monkeypatch):
         for label in ("neg", "pos"):
             write(tmp_path / f"{part}.{label}.gz", "".join(f"a {label} text of {part} {i} \n\n" for i in range(count)))
     classes = {label: [f"train.{label}.gz"] for label in ("neg", "pos")}
-    section = lines(classes=classes, test=["test.{}.gz"], split=Split(valid=0.1, test=0.5)).located()
+    section = lines(classes=classes, test=["test.{}.gz"], split=Split(valid=0.1, test=0.5)).absolute_paths()
     monkeypatch.chdir("/")
     opened = section.open()
     assert {name: len(found["text"]) for name, found in parts(opened).items()} == {"train": 54, "valid": 6, "test": 8}

@@ -99,7 +99,7 @@ def test_names_become_absolute(tmp_path, monkeypatch):
     for column, lines in (("en", ENGLISH), ("de", GERMAN)):
         write(tmp_path / f"a.{column}", "\n".join(lines))
     monkeypatch.chdir(tmp_path)
-    section = parallel("a.{}", valid=["a.{}"], more={"again": ["a.{}"]}).located()
+    section = parallel("a.{}", valid=["a.{}"], more={"again": ["a.{}"]}).absolute_paths()
     assert (section.files, section.valid, section.test, section.more["again"]) == (
         [f"{tmp_path}/a.{{}}"],
         [f"{tmp_path}/a.{{}}"],

@@ -192,7 +192,7 @@ def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
     for name in ("train", "valid", "test", "odd"):
         write(tmp_path / f"{name}.txt", "".join(f"{name} {i}\n\n" for i in range(10)))
     given = {"valid": ["valid.txt"], "test": ["test.txt"], "more": {"odd": ["odd.txt"]}}
-    section = TextFiles(kind="text", files=["train.txt"], documents=documents, split=Split(), **given).located()
+    section = TextFiles(kind="text", files=["train.txt"], documents=documents, split=Split(), **given).absolute_paths()
     monkeypatch.chdir("/")
     found = {name: "".join(texts(source)) for name, source in section.open().sources.items()}
     assert list(found) == ["train", "valid", "test", "odd"]

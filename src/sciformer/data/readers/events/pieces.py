@@ -48,7 +48,7 @@ class FilePieces(Generic[AnyScan]):
 
     def load(self, piece: int) -> Table:
         """The samples of a piece."""
-        return joined([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
+        return concatenate_events([self.plan.load(self.scans[rows.path], rows) for rows in self.pieces[piece]])
 
 
 class EventPieces(FilePieces[Scan]):
@@ -89,8 +89,8 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
         groups.setdefault(scan.tag if tagged else str(scan.path), []).append((scan, rows))
     names, most = list(groups), TAGS if tagged else FILES
     if len(names) > most:  # files of a class often stand together: they are dealt by chance
-        chance = mix(key("dealt") ^ mix(np.arange(len(names))))
-        names = [names[number] for number in np.argsort(chance, kind="stable")]
+        rng = mix(key("dealt") ^ mix(np.arange(len(names))))
+        names = [names[number] for number in np.argsort(rng, kind="stable")]
     dealt: list[list[Part]] = [[] for _ in range(min(most, len(names)))]
     for number, name in enumerate(names):
         dealt[number % most] += groups[name]
@@ -141,6 +141,6 @@ def _runs(scan: Found, rows: Array, longest: int) -> list[Rows]:
     return made
 
 
-def joined(tables: Sequence[Table]) -> dict[str, Column]:
+def concatenate_events(tables: Sequence[Table]) -> dict[str, Column]:
     """Tables of the same columns, one after the other; lists that are equally long share one array of lengths."""
-    return dict(tables[0]) if len(tables) == 1 else shared(columns.joined(tables))
+    return dict(tables[0]) if len(tables) == 1 else shared(columns.concatenate(tables))

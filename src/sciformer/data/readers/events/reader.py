@@ -21,12 +21,12 @@ from .pieces import EventPieces
 from .plan import BY, LABEL, OBJECTIVE, OBSERVED, WEIGHT, Plan, Scan, Words, X, Y
 from .reweight import Reweight
 
-__all__ = ["Events", "split_tag"]
+__all__ = ["EventFiles", "split_tag"]
 
 WHAT = "files of events"
 
 
-class Events(TaggedFiles):
+class EventFiles(TaggedFiles):
     """Columns of numbers, and of lists of numbers, of events in files; only what is used is read, piece by piece.
 
     Entries of lists that are not finite in some column are left out, and so are samples without entries; both are
@@ -69,11 +69,11 @@ class Events(TaggedFiles):
     piece: int = Field(default=16384, ge=16)
     """Samples read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their samples."""
         named = {part: self.tagged(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
-        scans = {part: self._scanned(plan, files, say, notes, part) for part, files in named.items()}
+        scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
         rows = self._divided(scans["train"])
         if self.reweight is not None:
             train = rows["train"]
@@ -148,11 +148,11 @@ class Events(TaggedFiles):
         )
 
     def _scanned(
-        self, plan: Plan, files: Sequence[tuple[str, Path]], say: Any, notes: list[str], part: str
+        self, plan: Plan, files: Sequence[tuple[str, Path]], log: Any, notes: list[str], part: str
     ) -> list[Scan]:
         """What is in the files of a part; what was left out is told in the notes."""
-        if say is not None and len(files) > 1:
-            say(f"looking at {len(files):,} {WHAT}")
+        if log is not None and len(files) > 1:
+            log(f"looking at {len(files):,} {WHAT}")
 
         def look(path: Path, tag: str) -> Scan:
             try:

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
-from ....files.atomic import whole
+from ....files.atomic import atomic_write
 from ...columns import Array, Lists, Table, rows_of, select
-from ..events.pieces import joined
+from ..events.pieces import concatenate_events
 from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, told, words
 from .names import Names, need
 from .plan import CurveFile
@@ -64,7 +64,7 @@ def curves(
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
-        raw = joined(_numbered(parts))
+        raw = concatenate_events(_numbered(parts))
     else:
         raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
     table, counts = clean(raw, rules, WHERE)
@@ -179,7 +179,7 @@ def write_curves(path: str | Path, table: Table, overwrite: bool = False) -> Pat
         else:
             made[name] = arrow.array(_plain(np.asarray(column)))
     named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
-    with whole(path, advice="Name another place.") as partial:
+    with atomic_write(path, advice="Name another place.") as partial:
         arrow.parquet.write_table(
             arrow.table(made), partial, row_group_size=4096, compression="zstd", use_dictionary=named
         )

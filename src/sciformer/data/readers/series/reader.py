@@ -15,7 +15,7 @@ from ...columns import Array
 from ...fileset import MANY, TaggedFiles, check_tags, lacking, overlaps, parts_of, scanned
 from ...fileset import tagged as files_of
 from ...source import Source, Splits, find_files, fingerprint, locate
-from ...split import Split, few
+from ...split import Split, sample_per_class
 from ..events.pieces import FilePieces
 from ..text_parts import in_order, prints
 from .clean import BadErrors, Counts, Rules, SameTime, told
@@ -25,7 +25,7 @@ from .plan import Objects, Plan, Scan
 WHAT = "files of light curves"
 
 
-class Curves(TaggedFiles):
+class SeriesFiles(TaggedFiles):
     """Observations of objects: times, values, and what there is of errors, bands and upper limits.
 
     Parquet (a row for each object with lists or nested columns, or a row for each observation), CSV or other text,
@@ -89,12 +89,12 @@ class Curves(TaggedFiles):
     piece: int = Field(default=4096, ge=16)
     """Objects read at a time; a training keeps several such pieces in memory, and mixes some of them."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their objects."""
         self.split.less(self.valid, self.test)
         named = {part: tagged(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
-        scans = {part: self._scanned(plan, files, say, notes, part) for part, files in named.items()}
+        scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
         every = [scan for some in scans.values() for scan in some]
         plan = self._agreed(plan, every, notes)
         rows = self._divided(scans["train"], notes)
@@ -117,9 +117,9 @@ class Curves(TaggedFiles):
         plan = self._plan(training=False)
         return self._others(files, replace(plan, rules=replace(plan.rules, least=0)))
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
-        return super().located().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
+        return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
 
     @property
     def rules(self) -> Rules:
@@ -155,11 +155,11 @@ class Curves(TaggedFiles):
         )
 
     def _scanned(
-        self, plan: Plan, files: Sequence[tuple[str, Path]], say: Any, notes: list[str], part: str
+        self, plan: Plan, files: Sequence[tuple[str, Path]], log: Any, notes: list[str], part: str
     ) -> list[Scan]:
         """What is in the files of a part; what was left out is told in the notes."""
-        if say is not None and len(files) > 1:
-            say(f"looking at {len(files):,} {WHAT}")
+        if log is not None and len(files) > 1:
+            log(f"looking at {len(files):,} {WHAT}")
         scans = scanned(plan.scan, files, part, notes, self.bad_files == "skip")
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         return scans
@@ -203,7 +203,9 @@ class Curves(TaggedFiles):
             notes.append(f"{again:,} of {count:,} curves are of objects that have another: they stay in one part.")
         rows = dict(split.divide(count, groups, strata))
         if self.labels is not None:
-            rows["train"] = few(_all(scans, "label"), rows["train"], self.labels, split.lot, notes, "object")
+            rows["train"] = sample_per_class(
+                _all(scans, "label"), rows["train"], self.labels, split.lot, notes, "object"
+            )
         return rows
 
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:

@@ -16,7 +16,7 @@ from ....interop.config import Config
 from ....interop.importing import Importer
 from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
 from ....interop.run_writer import Imported
-from ....interop.weight_map import Link, take_all
+from ....interop.weight_map import WeightMap, from_theirs
 from ....recipe import Recipe
 from ....train.weights import named
 from . import mae, timm, vit
@@ -62,7 +62,7 @@ class Read:
             return {name: section | self.decoder.sections[name] for name, section in found.items()}
         return found if self.classes else found | {"objective": {"kind": "masked", "share": 0.75}}
 
-    def links(self, model: Any) -> list[Link]:
+    def links(self, model: Any) -> list[WeightMap]:
         """Which weights of ours are which of theirs."""
         found = vit.links(self.names, model, bool(self.classes))
         return found if self.decoder is None else found + mae.links(self.names, self.decoder.names, model)
@@ -98,7 +98,7 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     }
     notes.append(RESIZED)
     recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
-    weights = take_all(found.links(recipe.model), found.tensors, str(source), source)
+    weights = from_theirs(found.links(recipe.model), found.tensors, str(source), source)
     objective: dict[str, Any] = {}
     if found.classes:
         order = in_order(found.classes)

@@ -16,7 +16,7 @@ from torch import Tensor
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION, Written, refuse
-from ....interop.weight_map import Link, give_all
+from ....interop.weight_map import WeightMap, to_theirs
 from ....run import Run
 from ..tokens import Patches
 from . import vit
@@ -120,13 +120,13 @@ def enter(tensors: dict[str, Tensor], names: DecoderNames) -> None:
     tensors[names.hidden] = tensors[names.hidden].flatten()
 
 
-def links(form: Names, names: DecoderNames, model: Any) -> list[Link]:
+def links(form: Names, names: DecoderNames, model: Any) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
     dim = model.decoder_dim or model.dim
     return [
-        Link(f"{DECODER}.hidden", (names.hidden,)),
-        Link(FIRST, (f"{names.places}.first",)),
-        Link(TABLE, (names.places,)),
+        WeightMap(f"{DECODER}.hidden", (names.hidden,)),
+        WeightMap(FIRST, (f"{names.places}.first",)),
+        WeightMap(TABLE, (names.places,)),
         *vit.linear(f"{DECODER}.adapt", (names.adapt,), (dim,)),
         *vit.blocks(form, f"{DECODER}.trunk.blocks", names.blocks, model.decoder_depth, dim, round(model.ratio * dim)),
         *vit.linear(f"{DECODER}.trunk.norm", (names.norm,), (dim,)),
@@ -144,7 +144,7 @@ def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Writte
         raise UserError(f"ViTMAE needs square images and patches, not {sides}")
     weights, notes = with_places(weights, POSITION, network.trunk.position, tokens)  # type: ignore[union-attr]
     weights, _ = with_places(weights, TABLE, network.mask_decoder.trunk.position, tokens)  # type: ignore[union-attr]
-    named = give_all([*vit.links(HUGGINGFACE, model, False), *links(HUGGINGFACE, names, model)], weights)
+    named = to_theirs([*vit.links(HUGGINGFACE, model, False), *links(HUGGINGFACE, names, model)], weights)
     leave(named, HUGGINGFACE, found)
     table, first = named[names.places], named.pop(f"{names.places}.first")
     named[names.places] = torch.cat([table[:1] + first, table])[None]

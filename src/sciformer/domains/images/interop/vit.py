@@ -18,7 +18,7 @@ from torch import Tensor
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import ACTIVATIONS, POSITION, drop, without
-from ....interop.weight_map import Link
+from ....interop.weight_map import WeightMap
 
 EMBEDDING = "entrance.embedding.linear"
 TOKEN = "pooling.token"
@@ -177,11 +177,11 @@ def rows_of_patches(weight: Tensor, found: Picture, where: str, file: Path | Non
     return weight.permute(0, 2, 3, 1).flatten(1)
 
 
-def links(names: Names, model: Any, head: bool) -> list[Link]:
+def links(names: Names, model: Any, head: bool) -> list[WeightMap]:
     """Which weights of ours are which of theirs, once they went through `enter`."""
     found = [
-        Link(TOKEN, (names.token,)),
-        Link(POSITION, (names.places,)),
+        WeightMap(TOKEN, (names.token,)),
+        WeightMap(POSITION, (names.places,)),
         *linear(EMBEDDING, (names.patches,), (model.dim,)),
         *blocks(names, "trunk.blocks", names.blocks, model.depth, model.dim, round(model.ratio * model.dim)),
         *linear("trunk.norm", (names.norm,), (model.dim,)),
@@ -189,7 +189,7 @@ def links(names: Names, model: Any, head: bool) -> list[Link]:
     return found + (list(linear(HEAD, (names.head,))) if head else [])
 
 
-def blocks(names: Names, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[Link]:
+def blocks(names: Names, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[WeightMap]:
     """The blocks of a stack."""
     rows = (dim,) * 3 if len(names.attention) > 1 else (3 * dim,)
     for i in range(depth):
@@ -203,10 +203,10 @@ def blocks(names: Names, ours: str, theirs: str, depth: int, dim: int, hidden: i
         yield from linear(f"{own}.mlp_norm", (f"{other}.{names.mlp_norm}",), (dim,))
 
 
-def linear(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[Link]:
+def linear(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[WeightMap]:
     """A layer or a norm."""
-    yield Link(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
-    yield Link(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=bool(rows))
+    yield WeightMap(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
+    yield WeightMap(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=bool(rows))
 
 
 def _pair(config: Config, key: str, default: int) -> tuple[int, int]:

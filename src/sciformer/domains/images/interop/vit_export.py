@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ....interop.family import POSITION, THEIRS, Written, encoder_keys, refuse
-from ....interop.weight_map import give_all
+from ....interop.weight_map import to_theirs
 from ....nn.positions import grid
 from ....recipe import Recipe
 from ....run import Run
@@ -31,7 +31,7 @@ def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Writte
     if not whole:
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith(ANSWERS)}
         notes.append(ENCODER)
-    named = give_all(vit.links(HUGGINGFACE, recipe.model, whole), weights)
+    named = to_theirs(vit.links(HUGGINGFACE, recipe.model, whole), weights)
     leave(named, HUGGINGFACE, found)
     if whole:
         named = {name if name.startswith(HUGGINGFACE.head) else f"vit.{name}": named[name] for name in named}

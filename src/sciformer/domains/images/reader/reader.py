@@ -15,7 +15,7 @@ from ....data.columns import Array
 from ....data.fileset import TaggedFiles, in_files, overlaps
 from ....data.readers.text_parts import OWN, in_order
 from ....data.source import Source, Splits, fingerprint
-from ....data.split import few
+from ....data.split import sample_per_class
 from ....errors import UserError, nearest
 from .arrays import open_arrays
 from .collection import Axes, Images, Pictures, Rules, pictured
@@ -78,10 +78,10 @@ class ImageFiles(TaggedFiles):
     piece: int | None = Field(default=None, ge=16)
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their images."""
         notes: list[str] = []
-        sets, prints = self._sets(say, notes)
+        sets, prints = self._sets(log, notes)
         everything = [one for some in sets.values() for one in some]
         for name in self.state.get("truth", ()):
             _need(name, everything, notes)
@@ -141,14 +141,14 @@ class ImageFiles(TaggedFiles):
         notes += found.notes
         return made
 
-    def _sets(self, say: Any, notes: list[str]) -> tuple[dict[str, list[Images]], dict[str, str]]:
+    def _sets(self, log: Any, notes: list[str]) -> tuple[dict[str, list[Images]], dict[str, str]]:
         """Sets of images for each part that has files, and what tells whether these changed."""
         given = self.named()
         sets: dict[str, list[Images]] = {}
         for part, names in given.items():
             found = listed(names)
-            if say is not None and len(found.entries) > 1000:
-                say(f"looking at {len(found.entries):,} files of images")
+            if log is not None and len(found.entries) > 1000:
+                log(f"looking at {len(found.entries):,} files of images")
             made = self._gathered(found, f"data.{'files' if part == 'train' else part}", notes)
             told = {own for own, _ in made} - {""}
             for own, one in made:
@@ -185,7 +185,9 @@ class ImageFiles(TaggedFiles):
             divided = split.divide(len(kept), groups[kept] if split.by else None, self._strata(train, kept))
         rows = {part: kept[some] for part, some in divided.items()}
         if self.labels is not None:
-            rows["train"] = few(_all(train, "label"), rows["train"], self.labels, split.lot, notes, "image")
+            rows["train"] = sample_per_class(
+                _all(train, "label"), rows["train"], self.labels, split.lot, notes, "image"
+            )
         for part, some in sets.items():
             if part != "train":
                 rows[part] = np.arange(sum(map(len, some)))

@@ -95,15 +95,15 @@ def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
     """CHUNK images, the same for the same arguments."""
-    chance, label = drawn((VERSION, *seed, index), classes, CHUNK)
+    rng, label = drawn((VERSION, *seed, index), classes, CHUNK)
     kinds = np.sort(classes)
-    other = kinds[(np.searchsorted(kinds, label) + chance.integers(1, len(kinds), CHUNK)) % len(kinds)]
-    texture = np.where(chance.random(CHUNK) < options.agree, label, other)
-    radius, centre = chance.uniform(16, 24, CHUNK), chance.uniform(-5, 5, (CHUNK, 2))
+    other = kinds[(np.searchsorted(kinds, label) + rng.integers(1, len(kinds), CHUNK)) % len(kinds)]
+    texture = np.where(rng.random(CHUNK) < options.agree, label, other)
+    radius, centre = rng.uniform(16, 24, CHUNK), rng.uniform(-5, 5, (CHUNK, 2))
     inside = np.empty((CHUNK, options.size, options.size), np.float32)
     pattern = np.empty_like(inside)
-    turn, aside = chance.uniform(0, TURN, (2, CHUNK)), chance.uniform(0, FIELD, (CHUNK, 2))
-    period = chance.uniform(6.0, 9.0, CHUNK)
+    turn, aside = rng.uniform(0, TURN, (2, CHUNK)), rng.uniform(0, FIELD, (CHUNK, 2))
+    period = rng.uniform(6.0, 9.0, CHUNK)
     for kind in kinds:
         rows = np.flatnonzero(label == kind)
         u, v = (one / column(radius[rows]) for one in turned(options.size, centre[rows], turn[0, rows]))
@@ -111,13 +111,13 @@ def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: 
         inside[rows] = np.clip(edge + 0.5, 0, 1)  # edge: pixels from the border
         rows = np.flatnonzero(texture == kind)
         u, v = (one / column(period[rows]) for one in turned(options.size, aside[rows], turn[1, rows]))
-        pattern[rows] = fill(TEXTURES[kind], u, v, chance)
-    deep, gap = chance.uniform(0.15, 0.27, CHUNK), chance.uniform(0.1, 0.2, CHUNK)  # of the texture; to the ground
-    ground = 0.05 + (0.9 - 2 * deep - gap) * chance.random(CHUNK)
-    light = column(ground + gap + deep) + column(deep * np.where(chance.random(CHUNK) < 0.5, 1, -1)) * pattern
+        pattern[rows] = fill(TEXTURES[kind], u, v, rng)
+    deep, gap = rng.uniform(0.15, 0.27, CHUNK), rng.uniform(0.1, 0.2, CHUNK)  # of the texture; to the ground
+    ground = 0.05 + (0.9 - 2 * deep - gap) * rng.random(CHUNK)
+    light = column(ground + gap + deep) + column(deep * np.where(rng.random(CHUNK) < 0.5, 1, -1)) * pattern
     image = column(ground) + inside * (light - column(ground))
-    image = np.where(column(chance.random(CHUNK)) < 0.5, 1 - image, image)
-    image += np.float32(options.noise) * chance.standard_normal(image.shape, np.float32)
+    image = np.where(column(rng.random(CHUNK)) < 0.5, 1 - image, image)
+    image += np.float32(options.noise) * rng.standard_normal(image.shape, np.float32)
     return {
         "image": np.clip(np.rint(image * 255), 0, 255).astype(np.uint8),
         "label": np.array(CLASSES)[label],
@@ -151,7 +151,7 @@ def shape(name: str, u: Floats, v: Floats) -> Floats:
     return np.asarray(across)
 
 
-def fill(name: str, u: Floats, v: Floats, chance: np.random.Generator) -> Floats:
+def fill(name: str, u: Floats, v: Floats, rng: np.random.Generator) -> Floats:
     """A texture between -1 and 1 with period 1 at u, v (n, H, W)."""
     if name == "stripes":
         return np.sign(np.sin(TURN * u))
@@ -160,9 +160,9 @@ def fill(name: str, u: Floats, v: Floats, chance: np.random.Generator) -> Floats
     if name == "checks":
         return np.sign(np.sin(np.pi * u) * np.sin(np.pi * v))
     if name == "grain":
-        return np.sign(chance.standard_normal(u.shape, np.float32))
+        return np.sign(rng.standard_normal(u.shape, np.float32))
     if name == "blots":
-        way, phase = chance.uniform(0, TURN, (2, WAVES, len(u)))
+        way, phase = rng.uniform(0, TURN, (2, WAVES, len(u)))
         waves = [
             np.cos(TURN * 0.7 * (column(np.cos(a)) * u + column(np.sin(a)) * v) + column(p)) for a, p in zip(way, phase)
         ]

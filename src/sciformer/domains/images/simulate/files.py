@@ -14,7 +14,7 @@ import numpy as np
 from ....data.columns import Array, Table
 from ....errors import UserError
 from ....files import simulated as files
-from ....files.simulated import Forms, Npz, Say
+from ....files.simulated import Forms, Log, Npz
 
 PIECE = 1024  # images written at a time
 ROOM = 1 << 20  # bytes on the disk beside those of the images
@@ -27,13 +27,13 @@ def simulate_images(
     make: Make,
     number: int,
     overwrite: bool = False,
-    say: Say = print,
+    log: Log = print,
     show: bool = False,
 ) -> None:
     """Make images and write them to a file; `show` tells how far it is."""
     if number < 1:
         raise UserError(f"--number must be 1 or more {what}, not {number}", key="--number")
-    files.simulate(out, what, number, files.in_pieces(number, PIECE, make), FORMS, overwrite, say, show)
+    files.simulate(out, what, number, files.in_pieces(number, PIECE, make), FORMS, overwrite, log, show)
 
 
 class _Hdf5:

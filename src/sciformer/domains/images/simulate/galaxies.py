@@ -99,22 +99,22 @@ def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
     """CHUNK galaxies, the same for the same arguments."""
-    chance, label = drawn((VERSION, *seed, index), classes, CHUNK)
+    rng, label = drawn((VERSION, *seed, index), classes, CHUNK)
     draw = ENGINES[options.engine]()
     light = np.zeros((CHUNK, options.bands, options.size, options.size), np.float32)
     truth = {name: np.zeros(CHUNK, np.float32) for name in ("radius", "axis_ratio", "angle")}
     for kind in dict.fromkeys(classes):
         rows = np.flatnonzero(label == kind)
-        made = MAKERS[CLASSES[kind]](len(rows), options.size, chance, draw)
+        made = MAKERS[CLASSES[kind]](len(rows), options.size, rng, draw)
         light[rows] = banded(made, options.bands)
         for name, values in zip(truth, (made.radius, made.ratio, made.angle % np.pi)):
             truth[name][rows] = values
-    seeing = chance.uniform(*SEEING, CHUNK)
-    snr = sizes(chance, CHUNK, FAINT, BRIGHT)
+    seeing = rng.uniform(*SEEING, CHUNK)
+    snr = sizes(rng, CHUNK, FAINT, BRIGHT)
     light = blur(light, seeing)
     light *= (snr / signal(light)).astype(np.float32)[:, None, None, None]
-    light += neighbours(seeing, options, chance)
-    seen = noisy(light, chance).transpose(0, 2, 3, 1)
+    light += neighbours(seeing, options, rng)
+    seen = noisy(light, rng).transpose(0, 2, 3, 1)
     image = picture(seen) if options.unit == "picture" else np.ascontiguousarray(seen)
     return {
         "image": np.ascontiguousarray(image),
@@ -135,12 +135,12 @@ def banded(made: Light, bands: int) -> Floats:
     return light
 
 
-def neighbours(seeing: Array, options: Options, chance: np.random.Generator) -> Floats:
+def neighbours(seeing: Array, options: Options, rng: np.random.Generator) -> Floats:
     """Stars and small galaxies anywhere in the fields (n, C, H, W), in deviations of the sky."""
     n, most = len(seeing), 3
-    there = np.arange(2 * most) % most < np.repeat(chance.poisson((STARS, OTHERS), (n, 2)), most, axis=1)
-    width = np.where(np.arange(2 * most) < most, 0, chance.uniform(0.8, 2.2, (n, 2 * most)))
-    x, y = chance.uniform(-FIELD / 2, FIELD / 2, (2, n, 2 * most))
-    flux = sizes(chance, 2 * most * n, 20, 800) * there.ravel()
-    tint = colours(chance.uniform(-0.2, RED[1], len(flux)), options.bands) * flux[:, None]
+    there = np.arange(2 * most) % most < np.repeat(rng.poisson((STARS, OTHERS), (n, 2)), most, axis=1)
+    width = np.where(np.arange(2 * most) < most, 0, rng.uniform(0.8, 2.2, (n, 2 * most)))
+    x, y = rng.uniform(-FIELD / 2, FIELD / 2, (2, n, 2 * most))
+    flux = sizes(rng, 2 * most * n, 20, 800) * there.ravel()
+    tint = colours(rng.uniform(-0.2, RED[1], len(flux)), options.bands) * flux[:, None]
     return points(options.size, x, y, width, tint.reshape(n, -1, options.bands).swapaxes(1, 2), seeing)

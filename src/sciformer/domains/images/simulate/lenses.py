@@ -78,37 +78,37 @@ def truths(number: int, seed: int = 0, first: int = 0, part: str = "file") -> di
 
 def drawn(seed: tuple[int, int], index: int) -> tuple[np.random.Generator, dict[str, Array]]:
     """The chance of a chunk, and what is true of its lenses."""
-    chance = chances(VERSION, *seed, index)
+    rng = chances(VERSION, *seed, index)
 
     def ellipse(deviation: float) -> Floats:
         """(2, CHUNK) of length below 0.35."""
-        given = chance.normal(0, deviation, (2, CHUNK))
+        given = rng.normal(0, deviation, (2, CHUNK))
         return given * np.minimum(1, 0.35 / np.maximum(np.hypot(*given), 1e-9))
 
-    mass, shear, centre, own = ellipse(0.13), ellipse(0.04), chance.normal(0, 0.08, (2, CHUNK)), ellipse(0.2)
-    radius = chance.uniform(0.6, 2.0, CHUNK)
-    far, way = radius * 0.35 * np.sqrt(chance.random(CHUNK)), chance.uniform(0, TURN, CHUNK)
-    columns = [radius, chance.uniform(1.7, 2.3, CHUNK), *mass, *centre, *shear]
+    mass, shear, centre, own = ellipse(0.13), ellipse(0.04), rng.normal(0, 0.08, (2, CHUNK)), ellipse(0.2)
+    radius = rng.uniform(0.6, 2.0, CHUNK)
+    far, way = radius * 0.35 * np.sqrt(rng.random(CHUNK)), rng.uniform(0, TURN, CHUNK)
+    columns = [radius, rng.uniform(1.7, 2.3, CHUNK), *mass, *centre, *shear]
     columns += [centre[0] + far * np.cos(way), centre[1] + far * np.sin(way)]
-    columns += [sizes(chance, CHUNK, 0.08, 0.4), chance.uniform(0.5, 2.5, CHUNK), *own]
-    columns += [sizes(chance, CHUNK, *SNR), chance.uniform(*SEEING, CHUNK)]
+    columns += [sizes(rng, CHUNK, 0.08, 0.4), rng.uniform(0.5, 2.5, CHUNK), *own]
+    columns += [sizes(rng, CHUNK, *SNR), rng.uniform(*SEEING, CHUNK)]
     names = (*TARGETS, *SOURCE, "snr", "seeing")
-    return chance, {name: values.astype(np.float32) for name, values in zip(names, columns, strict=True)}
+    return rng, {name: values.astype(np.float32) for name, values in zip(names, columns, strict=True)}
 
 
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, options: Options) -> dict[str, Array]:
     """CHUNK lenses, the same for the same arguments."""
-    chance, truth = drawn(seed, index)
-    blue, red = chance.uniform(-0.2, 0.8, CHUNK), chance.uniform(1.0, 1.8, CHUNK)
+    rng, truth = drawn(seed, index)
+    blue, red = rng.uniform(-0.2, 0.8, CHUNK), rng.uniform(1.0, 1.8, CHUNK)
     light = blur(arcs(truth, options.size), truth["seeing"], FIELD)
     light *= column(truth["snr"] / np.sqrt((light**2).sum((1, 2))))
     seen = light[:, None] * colours(blue, options.bands)[:, :, None, None]
-    lens = blur(lens_light(truth, options.size, chance), truth["seeing"], FIELD)
-    lens *= column(sizes(chance, CHUNK, 0.5, 4) * light.sum((1, 2)) / lens.sum((1, 2)))
+    lens = blur(lens_light(truth, options.size, rng), truth["seeing"], FIELD)
+    lens *= column(sizes(rng, CHUNK, 0.5, 4) * light.sum((1, 2)) / lens.sum((1, 2)))
     if options.light:
         seen += lens[:, None] * colours(red, options.bands)[:, :, None, None]
-    seen = noisy(seen, chance).transpose(0, 2, 3, 1)
+    seen = noisy(seen, rng).transpose(0, 2, 3, 1)
     image = picture(seen) if options.unit == "picture" else seen
     return {"image": np.ascontiguousarray(image if options.bands > 1 else image[..., 0]), **truth}
 
@@ -138,13 +138,13 @@ def brightness(x: Floats, y: Floats, truth: Mapping[str, Array]) -> Floats:
     return profile(squared, n, radius) * column(total(n, radius))
 
 
-def lens_light(truth: Mapping[str, Array], size: int, chance: np.random.Generator) -> Floats:
+def lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Floats:
     """Lenses (n, H, W) of flux 1, whose form is near that of their mass."""
 
     def near(name: str) -> Floats:
-        return truth[name] + chance.normal(0, 0.04, CHUNK)
+        return truth[name] + rng.normal(0, 0.04, CHUNK)
 
     q, angle = shape(near("e1"), near("e2"))
-    centre = np.stack([truth["centre_x"], truth["centre_y"]], 1) + chance.normal(0, 0.015, (CHUNK, 2))
-    radius = truth["einstein_radius"] * chance.uniform(0.3, 0.9, CHUNK)
-    return sersic(size, chance.uniform(2.5, 5, CHUNK), radius, q, angle, centre, FIELD)
+    centre = np.stack([truth["centre_x"], truth["centre_y"]], 1) + rng.normal(0, 0.015, (CHUNK, 2))
+    radius = truth["einstein_radius"] * rng.uniform(0.3, 0.9, CHUNK)
+    return sersic(size, rng.uniform(2.5, 5, CHUNK), radius, q, angle, centre, FIELD)

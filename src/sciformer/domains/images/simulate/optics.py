@@ -91,10 +91,10 @@ def blur(light: Floats, width: Array, field: float = FIELD) -> Floats:
     return made
 
 
-def noisy(light: Floats, chance: np.random.Generator) -> Floats:
+def noisy(light: Floats, rng: np.random.Generator) -> Floats:
     """Light in deviations of the sky, with the noise of the sky and its own."""
     deviation = np.sqrt(1 + np.maximum(light, 0) / np.float32(GAIN))
-    made: Floats = light + deviation * chance.standard_normal(light.shape, np.float32)
+    made: Floats = light + deviation * rng.standard_normal(light.shape, np.float32)
     return made
 
 

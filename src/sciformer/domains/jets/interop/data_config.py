@@ -19,7 +19,7 @@ import yaml
 from ....errors import UserError
 from ....recipe import Recipe
 from ....recipe.page import Line, put, write
-from .inputs import Inputs
+from .inputs import ModelInputs
 from .options import Reading, Translation
 
 LARGEST = 1 << 20  # bytes of a data file
@@ -109,7 +109,7 @@ def read_data(path: Path) -> dict[str, Any]:
 def translate(options: Mapping[str, Any]) -> Translation:
     """The sections of a recipe."""
     reading = Reading(options)
-    Inputs(reading).all()
+    ModelInputs(reading).all()
     return reading.all()
 
 

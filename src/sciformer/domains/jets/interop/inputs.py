@@ -16,7 +16,7 @@ PLANE = ("part_deta", "part_dphi")
 Standard = dict[str, Any]  # centre, scale, clip
 
 
-class Inputs:
+class ModelInputs:
     """The inputs of one data file."""
 
     def __init__(self, reading: Reading) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ....errors import UserError
-from ....interop.weight_map import Link, take_all
+from ....interop.weight_map import WeightMap, from_theirs
 from .weaver import NORM, Checkpoint, class_names, count, features, sorted_classes, sorted_names
 
 LAYERS = 3  # of one of our blocks
@@ -40,7 +40,7 @@ def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
         | {"activation": "relu", "dropout": 0.1},
     }
     classes = class_names(len(tensors[f"fc.{len(hidden)}.weight"]))
-    weights = take_all(_links(tensors, widths, len(hidden)), tensors, where, where)
+    weights = from_theirs(_links(tensors, widths, len(hidden)), tensors, where, where)
     notes = []
     if "model.neighbours" not in changes:
         notes.append(
@@ -51,15 +51,15 @@ def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
     return Checkpoint(sections, named, sorted_names(classes), notes)
 
 
-def _links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int) -> list[Link]:
+def _links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int) -> list[WeightMap]:
     links = _norm("trunk.input_norm", "bn_fts")
     for i in range(len(widths)):
         ours, theirs = f"trunk.blocks.{i}", f"edge_convs.{i}"
         for j in range(LAYERS):
-            links.append(Link(f"{ours}.layers.{j}.weight", (f"{theirs}.convs.{j}.weight",)))
+            links.append(WeightMap(f"{ours}.layers.{j}.weight", (f"{theirs}.convs.{j}.weight",)))
             links += _norm(f"{ours}.norms.{j}", f"{theirs}.bns.{j}")
         if f"{theirs}.sc.weight" in tensors:  # where the width changes
-            links.append(Link(f"{ours}.change.weight", (f"{theirs}.sc.weight",)))
+            links.append(WeightMap(f"{ours}.change.weight", (f"{theirs}.sc.weight",)))
             links += _norm(f"{ours}.change_norm", f"{theirs}.sc_bn")
     for i in range(hidden):
         last = i + 1 == hidden
@@ -72,9 +72,9 @@ def _head(hidden: int) -> str:
     return "heads.class.layer" if hidden == 1 else f"heads.class.layer.{3 * (hidden - 1)}"
 
 
-def _layer(ours: str, theirs: str) -> list[Link]:
-    return [Link(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in ("weight", "bias")]
+def _layer(ours: str, theirs: str) -> list[WeightMap]:
+    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in ("weight", "bias")]
 
 
-def _norm(ours: str, theirs: str) -> list[Link]:
-    return [Link(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in NORM]
+def _norm(ours: str, theirs: str) -> list[WeightMap]:
+    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in NORM]

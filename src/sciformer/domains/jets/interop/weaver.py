@@ -15,7 +15,7 @@ from ....errors import UserError
 from ....interop.importing import Importer
 from ....interop.reading import read_pickled
 from ....interop.run_writer import Imported
-from ....interop.weight_map import Link, take_all
+from ....interop.weight_map import WeightMap, from_theirs
 from ....recipe import Recipe
 
 # The classes of JetClass in the order of the published models, and the branches that hold them.
@@ -96,7 +96,7 @@ def transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = take_all(_links(tensors, sections), tensors, where, where)
+    weights = from_theirs(_links(tensors, sections), tensors, where, where)
     return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
 
 
@@ -191,7 +191,7 @@ def sorted_classes(weights: dict[str, Tensor], classes: list[str], head: str = H
     return weights
 
 
-def _links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[Link]:
+def _links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
     links = [_link("pooling.token", "cls_token")]
     links += _norm("entrance.embedding.norm", "embed.input_bn")
@@ -210,7 +210,7 @@ def _links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[L
     return links + _layer("pooling.norm", "norm", tensors) + _layer(HEAD, "fc.0", tensors)
 
 
-def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Link]:
+def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     links = []
     for name, own in LAYERS:
         if f"{theirs}.{name}.weight" in tensors or name in ("attn.in_proj", "attn.out_proj", "fc2"):
@@ -220,23 +220,23 @@ def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Link]:
         there = tuple(part for part in parts if part in tensors)
         if there or name == "weight":
             links.append(
-                Link(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
+                WeightMap(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
             )
     scales = [name for name in SCALES if f"{theirs}.{name}" in tensors]
     return links + [_link(f"{ours}.{EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
 
 
-def _link(ours: str, theirs: str) -> Link:
-    return Link(ours, (theirs,))
+def _link(ours: str, theirs: str) -> WeightMap:
+    return WeightMap(ours, (theirs,))
 
 
-def _layer(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Link]:
+def _layer(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     """A matrix or a norm, with a bias where theirs has one."""
     names = ("weight", "bias") if f"{theirs}.bias" in tensors else ("weight",)
     return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
 
 
-def _norm(ours: str, theirs: str) -> list[Link]:
+def _norm(ours: str, theirs: str) -> list[WeightMap]:
     return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM]
 
 

@@ -83,24 +83,24 @@ class Prongs:
         return np.hypot(rapidity - np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), azimuth)
 
 
-def draw(label: Floats, chance: np.random.Generator) -> Prongs:
+def draw(label: Floats, rng: np.random.Generator) -> Prongs:
     """Jets of these classes (numbers into CLASSES), before any cut."""
     n = len(label)
     made = Prongs(
         label,
-        pt=_falling(chance.random(n), LEAST[label], SLOPE[label]),
-        rapidity=SPREAD[label] * chance.standard_normal(n),
-        azimuth=TURN * chance.random(n) - np.pi,
+        pt=_falling(rng.random(n), LEAST[label], SLOPE[label]),
+        rapidity=SPREAD[label] * rng.standard_normal(n),
+        azimuth=TURN * rng.random(n) - np.pi,
         mass=np.zeros(n),
         inner=np.zeros((2, n)),
-        turns=np.stack([isotropic(chance, n, np.float64) for _ in range(3)]),
+        turns=np.stack([isotropic(rng, n, np.float64) for _ in range(3)]),
         bosons=np.zeros((2, 4, n)),
         flavour=np.full((4, n), NOTHING, np.int8),
         vectors=np.zeros((4, 4, n)),
     )
-    _masses(made, chance)
-    _polarise(made, chance)
-    _flavours(made, chance)
+    _masses(made, rng)
+    _polarise(made, rng)
+    _flavours(made, rng)
     _vectors(made)
     return made
 
@@ -127,8 +127,8 @@ def _virtual() -> tuple[Floats, Floats]:
     return total / total[-1], (grid - LOW) / (grid[-1] - LOW)
 
 
-def _masses(made: Prongs, chance: np.random.Generator) -> None:
-    label, drawn = made.label, chance.random((3, len(made)))
+def _masses(made: Prongs, rng: np.random.Generator) -> None:
+    label, drawn = made.label, rng.random((3, len(made)))
     higgs, top = (label >= HBB) & (label <= HQQL), label >= TBQQ
     made.mass[higgs] = MASS_H
     for kind, mass, width in ((label == WQQ, MASS_W, WIDTH_W), (label == ZQQ, MASS_Z, WIDTH_Z), (top, MASS_T, WIDTH_T)):
@@ -139,7 +139,7 @@ def _masses(made: Prongs, chance: np.random.Generator) -> None:
     room = MASS_H - made.inner[0, pair] - LOW
     made.inner[1, pair] = LOW + room * np.interp(drawn[2, pair], *_virtual())
     # Which of the two is the virtual one is not told by their order.
-    swap = np.flatnonzero(pair)[chance.random(pair.sum()) < 0.5]
+    swap = np.flatnonzero(pair)[rng.random(pair.sum()) < 0.5]
     made.inner[:, swap] = made.inner[::-1, swap]
 
 
@@ -152,22 +152,22 @@ def _cosines(kind: str) -> tuple[Floats, Floats]:
     return total / total[-1], c
 
 
-def _polarise(made: Prongs, chance: np.random.Generator) -> None:
+def _polarise(made: Prongs, rng: np.random.Generator) -> None:
     """Decay angles of bosons that are polarised: of W and Z along their flight, and of the W in a top quark."""
     boson = np.flatnonzero((made.label == WQQ) | (made.label == ZQQ))
-    drawn = chance.random((2, len(boson)))
+    drawn = rng.random((2, len(boson)))
     made.turns[0][:, boson] = directions(np.interp(drawn[0], *_cosines("transverse")), TURN * drawn[1])
     top = np.flatnonzero(made.label >= TBQQ)
-    drawn = chance.random((2, len(top)))
+    drawn = rng.random((2, len(top)))
     local = directions(np.interp(drawn[0], *_cosines("top")), TURN * drawn[1])
     axis = -made.turns[0][:, top]  # the W flies away from the b
     one, other = frame_of(axis)
     made.turns[1][:, top] = local[0] * axis + local[1] * one + local[2] * other
 
 
-def _flavours(made: Prongs, chance: np.random.Generator) -> None:
+def _flavours(made: Prongs, rng: np.random.Generator) -> None:
     label, flavour, n = made.label, made.flavour, len(made)
-    drawn = chance.random((3, n))
+    drawn = rng.random((3, n))
     strange = np.where(drawn[:2] < 0.5, CHARM, LIGHT)  # W -> cs as often as ud
     lepton = np.where(drawn[2] < 0.5, ELECTRON, MUON)
     flavour[0, label == QCD] = np.where(drawn[0, label == QCD] < GLUONS, GLUON, _sea(drawn[1, label == QCD]))

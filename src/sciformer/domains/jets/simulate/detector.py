@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .decays import RADIUS, TBQQ, Prongs
-from .hadrons import CHARGED, ELECTRON, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, Crowd
+from .hadrons import CHARGED, ELECTRON, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, ParticleArray
 from .kinematics import TURN, Floats, normals
 
 EDGE, TRACK, NEUTRAL, FAINT = 2.5, 0.5, 0.4, 0.1
@@ -56,25 +56,25 @@ class Seen:
         return Seen(*(getattr(self, field.name).take(rows) for field in fields(self)))
 
 
-def detect(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Generator) -> tuple[Seen, Floats]:
+def detect(crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator) -> tuple[Seen, Floats]:
     """What is seen of each jet in its cone, and the jets' momenta (4, n); azimuths are counted from the parent's.
 
     The cone stands around the sum of all that is seen near the parent; the underlying event is then put into it.
     """
-    seen, n = smear(_traces(crowd, vertices, prongs, chance), chance), len(prongs)
+    seen, n = smear(_traces(crowd, vertices, prongs, rng), rng), len(prongs)
     p = vectors(seen)
     axis = total(seen, n, p)
     axis = np.stack([np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), np.arctan2(axis[1], axis[0])])
     axis = axis.astype(np.float32)
     deta, dphi = seen.eta - axis[0].take(seen.jet), seen.phi - axis[1].take(seen.jet)
     rows = np.flatnonzero((deta * deta + dphi * dphi < RADIUS * RADIUS) & (seen.pt > FAINT))
-    soft = smear(_underlying(axis, prongs.label >= TBQQ, chance), chance)
+    soft = smear(_underlying(axis, prongs.label >= TBQQ, rng), rng)
     soft = soft.take(np.flatnonzero(soft.pt > FAINT))
     momenta = total(seen, n, p, rows) + total(soft, n, vectors(soft))
     return together([seen.take(rows), soft]), momenta
 
 
-def _traces(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Generator) -> Seen:
+def _traces(crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator) -> Seen:
     """Particles near the parent that the detector finds, as they are."""
     p = crowd.p
     rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > NEUTRAL**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
@@ -86,7 +86,7 @@ def _traces(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Ge
     cosh, sinh = np.cosh(rapidity), np.sinh(rapidity)
     pz = p[2] * cosh.take(jet) + p[3] * sinh.take(jet)
     eta = np.arcsinh(pz / pt)
-    found = leaves_trace(pt, eta, charged, chance)
+    found = leaves_trace(pt, eta, charged, rng)
     deta = eta - rapidity.take(jet)
     found &= deta * deta + phi * phi < REACH * REACH
     d0, dz = np.zeros_like(pt), np.zeros_like(pt)
@@ -98,23 +98,23 @@ def _traces(crowd: Crowd, vertices: Floats, prongs: Prongs, chance: np.random.Ge
     return Seen(pt, eta, phi, TYPE.take(crowd.kind), crowd.charge, d0, dz, jet).take(np.flatnonzero(found))
 
 
-def leaves_trace(pt: Floats, eta: Floats, charged: Floats, chance: np.random.Generator) -> Floats:
+def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
     """Which particles, of those that are hard enough for a neutral one, are found."""
-    return ~charged | (pt > TRACK) & (np.abs(eta) < EDGE) & (chance.random(len(pt), np.float32) < SEEN)
+    return ~charged | (pt > TRACK) & (np.abs(eta) < EDGE) & (rng.random(len(pt), np.float32) < SEEN)
 
 
-def _underlying(axis: Floats, top: Floats, chance: np.random.Generator) -> Seen:
+def _underlying(axis: Floats, top: Floats, rng: np.random.Generator) -> Seen:
     """Soft particles evenly over every jet, more in some events than in others."""
     n = axis.shape[1]
-    count = chance.poisson(np.where(top, SOFT_TOP, SOFT) * np.pi * RADIUS**2 / 3.0 * chance.standard_gamma(3.0, n))
+    count = rng.poisson(np.where(top, SOFT_TOP, SOFT) * np.pi * RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
     jet = np.repeat(np.arange(n), count)
     total = len(jet)
-    drawn = chance.random((3, total), np.float32)
+    drawn = rng.random((3, total), np.float32)
     tail = np.where(drawn[0] > 0.9, np.float32(2 * SOFT_PT), np.float32(SOFT_PT))
     pt = np.float32(TRACK) - tail * np.log1p(-drawn[0])
     away, angle = np.float32(RADIUS) * np.sqrt(drawn[1]), np.float32(TURN) * drawn[2]
-    kind = MIX[chance.integers(0, len(MIX), total)]
-    sign = chance.integers(0, 2, total, np.int8) * np.int8(2) - np.int8(1)
+    kind = MIX[rng.integers(0, len(MIX), total)]
+    sign = rng.integers(0, 2, total, np.int8) * np.int8(2) - np.int8(1)
     eta = axis[0][jet] + away * np.cos(angle)
     charge = sign * CHARGED[kind] * (np.abs(eta) < EDGE)  # beyond the tracker it is a neutral one
     types = np.where((TYPE[kind] == TRACKS) & (charge == 0), HADRONS, TYPE[kind]).astype(np.int8)
@@ -122,14 +122,14 @@ def _underlying(axis: Floats, top: Floats, chance: np.random.Generator) -> Seen:
     return Seen(pt, eta, axis[1][jet] + away * np.sin(angle), types, charge.astype(np.int8), d0, dz, jet)
 
 
-def smear(seen: Seen, chance: np.random.Generator) -> Seen:
+def smear(seen: Seen, rng: np.random.Generator) -> Seen:
     """The same as they are measured."""
     n, rows = len(seen), np.flatnonzero(seen.charge)
-    noise = normals(chance, n), normals(chance, (n + 1) // 2).reshape(-1)[:n]
+    noise = normals(rng, n), normals(rng, (n + 1) // 2).reshape(-1)[:n]
     energy = seen.pt * np.cosh(seen.eta)
     width = np.sqrt(STOCHASTIC.take(seen.type) / energy + CONSTANT.take(seen.type))
     blur = BLUR.take(seen.type)
-    for value, error, drawn in zip((seen.d0, seen.dz), errors(seen.pt.take(rows)), normals(chance, len(rows))):
+    for value, error, drawn in zip((seen.d0, seen.dz), errors(seen.pt.take(rows)), normals(rng, len(rows))):
         value[rows] += error * drawn
     width *= noise[1]
     width += 1

@@ -11,7 +11,7 @@ import numpy as np
 from ....data.columns import Lists, Table
 from ....errors import UserError, one_of
 from ....files import simulated as files
-from ....files.simulated import Forms, Npz, Parquet, Say
+from ....files.simulated import Forms, Log, Npz, Parquet
 from .decays import CLASSES
 from .jets import check_classes, jets
 
@@ -43,7 +43,7 @@ def simulate_jets(
     by_class: Path | None = None,
     engine: str = "builtin",
     overwrite: bool = False,
-    say: Say = print,
+    log: Log = print,
     show: bool = False,
 ) -> None:
     """Make jets and write them to a file, or to a folder with a file for each class; `show` tells how far it is."""
@@ -74,7 +74,7 @@ def simulate_jets(
 
         load()
     for path, (count, kinds) in plans.items():
-        files.simulate(path, "jets", count, make(count, seed, kinds, engine), FORMS, overwrite, say, show)
+        files.simulate(path, "jets", count, make(count, seed, kinds, engine), FORMS, overwrite, log, show)
 
 
 def write(path: Path, tables: Iterable[Table], overwrite: bool = False, forms: Forms | None = None) -> int:

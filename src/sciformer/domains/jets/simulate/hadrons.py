@@ -14,9 +14,24 @@ import numpy as np
 
 from .kinematics import Floats, decay, isotropic
 
-(PION, KAON, PROTON, KAON0, NEUTRON, PHOTON, ELECTRON, MUON, NEUTRINO, PION0, ETA, RHO, RHO0, CLUSTER, DEE, BEE) = (
-    range(16)
-)
+(
+    PION,
+    KAON,
+    PROTON,
+    KAON0,
+    NEUTRON,
+    PHOTON,
+    ELECTRON,
+    MUON,
+    NEUTRINO,
+    PION0,
+    ETA,
+    RHO,
+    RHO0,
+    CLUSTER,
+    D_HADRON,
+    B_HADRON,
+) = range(16)
 MASSES = np.array(
     [0.1396, 0.4937, 0.9383, 0.4976, 0.9396, 0, 0.000511, 0.1057, 0, 0.135, 0.5479, 0.775, 0.775, 0, 1.87, 5.28],
     np.float32,
@@ -37,8 +52,8 @@ FINE = 4096
 
 LIFETIME_B = 0.455  # mm
 LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # D0, D+, Ds and a baryon, by their shares
-LEPTONS = {BEE: 0.115, DEE: 0.09}  # share of decays with an electron, and as many with a muon
-SPLITS = {BEE: 1, DEE: 1}  # times that a heavy cluster in them may become two
+LEPTONS = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays with an electron, and as many with a muon
+SPLITS = {B_HADRON: 1, D_HADRON: 1}  # times that a heavy cluster in them may become two
 LARGE = 0.921  # GeV, from which it does
 DALITZ = 0.012  # of pi0 and eta with a pair of electrons for a photon
 
@@ -54,7 +69,7 @@ TABLE, TABLE_SMALL = _lookup(CHANNELS), _lookup(SMALL)
 
 
 @dataclass
-class Crowd:
+class ParticleArray:
     """Particles: momenta (4, n), kind, charge, the jet they belong to, and the vertex they come from (0: the first)."""
 
     p: Floats
@@ -66,143 +81,149 @@ class Crowd:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def take(self, rows: Floats) -> Crowd:
+    def take(self, rows: Floats) -> ParticleArray:
         """Some of them."""
-        return Crowd(self.p.take(rows, 1), *(getattr(self, field.name).take(rows) for field in fields(self)[1:]))
+        return ParticleArray(
+            self.p.take(rows, 1), *(getattr(self, field.name).take(rows) for field in fields(self)[1:])
+        )
 
-    def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> Crowd:
+    def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> ParticleArray:
         """What they become, one for one, at the place where they are."""
         full = np.empty(len(self), np.int8)
         full[:] = kind
         signs = np.empty(len(self), np.int8)
         signs[:] = charge
-        return Crowd(p, full, signs, self.jet, self.vertex)
+        return ParticleArray(p, full, signs, self.jet, self.vertex)
 
 
-def join(crowds: list[Crowd]) -> Crowd:
+def join(crowds: list[ParticleArray]) -> ParticleArray:
     """Several as one."""
-    return Crowd(
+    return ParticleArray(
         np.concatenate([crowd.p for crowd in crowds], 1),
-        *(np.concatenate([getattr(crowd, field.name) for crowd in crowds]) for field in fields(Crowd)[1:]),
+        *(np.concatenate([getattr(crowd, field.name) for crowd in crowds]) for field in fields(ParticleArray)[1:]),
     )
 
 
-def hadronise(clusters: Crowd, mass: Floats, heavy: Crowd, chance: np.random.Generator) -> tuple[Crowd, Floats]:
+def hadronise(
+    clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
+) -> tuple[ParticleArray, Floats]:
     """What clusters and b and c hadrons become, and the vertices (4, v) it comes from.
 
     Kinds up to STABLE are there in the end; the others, which have decayed, stand between them.
     """
     vertices = [np.zeros((4, 1), np.float32)]
-    bees, dees = (heavy.take(np.flatnonzero(heavy.kind == kind)) for kind in (BEE, DEE))
+    bees, dees = (heavy.take(np.flatnonzero(heavy.kind == kind)) for kind in (B_HADRON, D_HADRON))
     crowds, masses, stable = [clusters], [mass], []
-    for kind in (BEE, DEE):
-        parents = bees if kind == BEE else dees
+    for kind in (B_HADRON, D_HADRON):
+        parents = bees if kind == B_HADRON else dees
         if not len(parents):
             continue
-        parents = _fly(parents, kind, vertices, chance)
-        child, virtual, size, leptonic = _weak(parents, kind, chance)
-        if kind == BEE:
+        parents = _fly(parents, kind, vertices, rng)
+        child, virtual, size, leptonic = _weak(parents, kind, rng)
+        if kind == B_HADRON:
             dees = join([dees, child])
         else:
             stable.append(child)
-        stable += _leptons(virtual.take(leptonic), size[leptonic], chance)
+        stable += _leptons(virtual.take(leptonic), size[leptonic], rng)
         others = np.setdiff1d(np.arange(len(size)), leptonic, assume_unique=True)
         pair, sizes = virtual.take(others), size[others]
         for _ in range(SPLITS[kind]):
-            pair, sizes = _halves(pair, sizes, chance)
+            pair, sizes = _halves(pair, sizes, rng)
         crowds.append(pair)
         masses.append(sizes)
-    hadrons = _break(join(crowds), np.concatenate(masses), chance)
-    made = [hadrons, *_rho(hadrons.take(np.flatnonzero(hadrons.kind >= RHO)), chance)]
+    hadrons = _break(join(crowds), np.concatenate(masses), rng)
+    made = [hadrons, *_rho(hadrons.take(np.flatnonzero(hadrons.kind >= RHO)), rng)]
     bright = join([some.take(np.flatnonzero((some.kind == PION0) | (some.kind == ETA))) for some in made])
-    return join([*made, *_photons(bright, chance), *stable]), np.concatenate(vertices, 1)
+    return join([*made, *_photons(bright, rng), *stable]), np.concatenate(vertices, 1)
 
 
-def _fly(parents: Crowd, kind: int, vertices: list[Floats], chance: np.random.Generator) -> Crowd:
+def _fly(parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator) -> ParticleArray:
     """The same, where they decay: a proper time along their momentum from where they came from."""
     n = len(parents)
-    life = LIFETIME_B if kind == BEE else LIFETIME_D[chance.integers(0, len(LIFETIME_D), n)]
-    path = (life * chance.standard_exponential(n) / MASSES[kind]).astype(np.float32)
+    life = LIFETIME_B if kind == B_HADRON else LIFETIME_D[rng.integers(0, len(LIFETIME_D), n)]
+    path = (life * rng.standard_exponential(n) / MASSES[kind]).astype(np.float32)
     first = sum(known.shape[1] for known in vertices)
     came = np.concatenate(vertices, 1).take(parents.vertex, 1)
     vertices.append(came + parents.p * path)
     place = np.arange(first, first + n)
-    return Crowd(parents.p, parents.kind, parents.charge, parents.jet, place)
+    return ParticleArray(parents.p, parents.kind, parents.charge, parents.jet, place)
 
 
-def _weak(parents: Crowd, kind: int, chance: np.random.Generator) -> tuple[Crowd, Crowd, Floats, Floats]:
+def _weak(
+    parents: ParticleArray, kind: int, rng: np.random.Generator
+) -> tuple[ParticleArray, ParticleArray, Floats, Floats]:
     """B -> D W*, D -> K W*: the first, the second with its mass, and the rows in which that is a lepton's."""
     n = len(parents)
-    drawn = chance.random((4, n), np.float32)
+    drawn = rng.random((4, n), np.float32)
     leptonic = drawn[0] < 2 * LEPTONS[kind]
-    if kind == BEE:
-        child = np.full(n, DEE, np.int8)
+    if kind == B_HADRON:
+        child = np.full(n, D_HADRON, np.int8)
         size = np.where(leptonic, np.sqrt(0.1 + 11 * np.sqrt(drawn[1])), 1.2 + 2.1 * drawn[1])
     else:
         child = np.where(drawn[2] < 0.5, KAON, KAON0).astype(np.int8)
         size = np.where(leptonic, 0.2 + 1.1 * drawn[1], 0.5 + 0.87 * drawn[1])
     own = np.full(n, MASSES[kind])
-    a, b = decay(parents.p, own, MASSES[child], size, isotropic(chance, n))
+    a, b = decay(parents.p, own, MASSES[child], size, isotropic(rng, n))
     sign = np.where(drawn[3] < 0.5, 1, -1) * CHARGED[child]
     return parents.next(a, child, sign), parents.next(b, CLUSTER), size, np.flatnonzero(leptonic)
 
 
-def _leptons(virtual: Crowd, mass: Floats, chance: np.random.Generator) -> list[Crowd]:
+def _leptons(virtual: ParticleArray, mass: Floats, rng: np.random.Generator) -> list[ParticleArray]:
     """W* -> l nu."""
     n = len(virtual)
-    drawn = chance.random((2, n))
+    drawn = rng.random((2, n))
     kind = np.where(drawn[0] < 0.5, ELECTRON, MUON).astype(np.int8)
-    a, b = decay(virtual.p, mass, MASSES[kind], np.zeros(1, np.float32), isotropic(chance, n))
+    a, b = decay(virtual.p, mass, MASSES[kind], np.zeros(1, np.float32), isotropic(rng, n))
     return [virtual.next(a, kind, np.where(drawn[1] < 0.5, 1, -1)), virtual.next(b, NEUTRINO)]
 
 
-def _halves(whole: Crowd, mass: Floats, chance: np.random.Generator) -> tuple[Crowd, Floats]:
+def _halves(whole: ParticleArray, mass: Floats, rng: np.random.Generator) -> tuple[ParticleArray, Floats]:
     """Heavy clusters as two lighter ones, light ones as they are."""
     big, rest = np.flatnonzero(mass > LARGE), np.flatnonzero(mass <= LARGE)
     parents, size = whole.take(big), mass[big]
-    drawn = chance.random((2, len(big)), np.float32)
+    drawn = rng.random((2, len(big)), np.float32)
     first = 0.3 + drawn[0] * (0.6 * size - 0.3)
     second = 0.3 + drawn[1] * (size - first - 0.3) * np.float32(0.9)
-    a, b = decay(parents.p, size, first, second, isotropic(chance, len(big)))
+    a, b = decay(parents.p, size, first, second, isotropic(rng, len(big)))
     pair = join([parents.next(a, CLUSTER), parents.next(b, CLUSTER), whole.take(rest)])
     return pair, np.concatenate([first, second, mass[rest]])
 
 
-def _break(clusters: Crowd, mass: Floats, chance: np.random.Generator) -> Crowd:
+def _break(clusters: ParticleArray, mass: Floats, rng: np.random.Generator) -> ParticleArray:
     """Every cluster as two hadrons that it is heavy enough for."""
     n = len(clusters)
-    drawn = chance.integers(0, FINE, (2, n), np.uint16)
+    drawn = rng.integers(0, FINE, (2, n), np.uint16)
     one, two = TABLE.take(drawn[0], 1)
     heavy = np.flatnonzero(MASSES.take(one) + MASSES.take(two) >= mass)
     one[heavy], two[heavy] = TABLE_SMALL[:, drawn[0, heavy]]
     tiny = heavy[mass[heavy] < 2 * MASSES[PION]]
     one[tiny] = two[tiny] = PHOTON
-    a, b = decay(clusters.p, mass, MASSES.take(one), MASSES.take(two), isotropic(chance, n))
+    a, b = decay(clusters.p, mass, MASSES.take(one), MASSES.take(two), isotropic(rng, n))
     sign = ((drawn[1] & 1) << 1).astype(np.int8) - 1
     first, second = sign * CHARGED.take(one), -sign * CHARGED.take(two)
     return join([clusters.next(a, one, first), clusters.next(b, two, second)])
 
 
-def _rho(parents: Crowd, chance: np.random.Generator) -> list[Crowd]:
+def _rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
     """rho -> pi pi."""
     n = len(parents)
     charged = parents.kind == RHO
     second = np.where(charged, PION0, PION).astype(np.int8)
     pion = np.full(n, MASSES[PION])
-    a, b = decay(parents.p, MASSES[parents.kind], pion, MASSES[second], isotropic(chance, n))
+    a, b = decay(parents.p, MASSES[parents.kind], pion, MASSES[second], isotropic(rng, n))
     sign = np.where(charged, parents.charge, 1)
     return [parents.next(a, PION, sign), parents.next(b, second, np.where(charged, 0, -1))]
 
 
-def _photons(parents: Crowd, chance: np.random.Generator) -> list[Crowd]:
+def _photons(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
     """pi0 and eta -> two photons; of a few of them one is a pair of electrons, near each other."""
     n = len(parents)
     none = np.zeros(1, np.float32)
-    a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic(chance, n))
-    pair = chance.random(n, np.float32) < DALITZ
+    a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic(rng, n))
+    pair = rng.random(n, np.float32) < DALITZ
     single, rows = parents.take(np.flatnonzero(~pair)), np.flatnonzero(pair)
     made = [parents.next(b, PHOTON), single.next(a.take(np.flatnonzero(~pair), 1), PHOTON)]
-    share = chance.random(len(rows), np.float32)
+    share = rng.random(len(rows), np.float32)
     parents = parents.take(rows)
     for part, sign in ((share, 1), (1 - share, -1)):
         made.append(parents.next(a.take(rows, 1) * part, ELECTRON, sign))

@@ -81,15 +81,15 @@ def check_classes(classes: Sequence[str]) -> list[int]:
 @lru_cache(maxsize=1)
 def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> dict[str, Array | Lists]:
     """CHUNK jets, the same for the same arguments."""
-    chance, wanted = drawn((VERSION, *seed, index), classes, CHUNK)
+    rng, wanted = drawn((VERSION, *seed, index), classes, CHUNK)
     slots = [np.flatnonzero(wanted == number) for number in range(len(CLASSES))]  # places still to be filled
     found, azimuth, momenta = [], np.empty(CHUNK), np.empty((4, CHUNK))
     while any(map(len, slots)):
         tries = [int(len(free) * more) + 8 if len(free) else 0 for free, more in zip(slots, SPARE)]
-        prongs = draw(np.repeat(np.arange(len(CLASSES)), tries), chance)
+        prongs = draw(np.repeat(np.arange(len(CLASSES)), tries), rng)
         prongs = prongs.take(np.flatnonzero(_hopeful(prongs)))
-        crowd, vertices = particles(prongs, chance)
-        seen, sums = detect(crowd, vertices, prongs, chance)
+        crowd, vertices = particles(prongs, rng)
+        seen, sums = detect(crowd, vertices, prongs, rng)
         place = np.full(len(prongs), -1)
         good = _good(prongs, sums)
         for number, free in enumerate(slots):

@@ -45,15 +45,15 @@ def directions(cosine: Floats, angle: Floats) -> Floats:
     return made
 
 
-def isotropic(chance: np.random.Generator, count: int, dtype: Any = np.float32) -> Floats:
+def isotropic(rng: np.random.Generator, count: int, dtype: Any = np.float32) -> Floats:
     """Unit vectors (3, n) of any direction alike."""
-    drawn = chance.random((2, count), dtype)
+    drawn = rng.random((2, count), dtype)
     return directions(2 * drawn[0] - 1, TURN * drawn[1])
 
 
-def normals(chance: np.random.Generator, count: int) -> Floats:
+def normals(rng: np.random.Generator, count: int) -> Floats:
     """Normally distributed numbers (2, n), in pairs (Box and Muller): a quarter of the time of the generator's own."""
-    drawn = chance.random((2, count), np.float32)
+    drawn = rng.random((2, count), np.float32)
     length = np.sqrt(np.float32(-2) * np.log1p(-drawn[0]))
     angle = np.float32(TURN) * drawn[1]
     np.multiply(length, np.cos(angle), out=drawn[0])

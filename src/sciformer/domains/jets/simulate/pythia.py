@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ....data.columns import Array, Lists, joined, select
+from ....data.columns import Array, Lists, concatenate, select
 from ....errors import UserError
 from .decays import CLASSES, RADIUS
 from .detector import (
@@ -83,12 +83,12 @@ def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) ->
     check_classes(classes)
     load()
     makers = [Maker(name, seed) for name in classes]
-    chance = np.random.default_rng([seed, 1])
+    rng = np.random.default_rng([seed, 1])
     for first in range(0, number, PIECE):
         label = np.arange(first, min(first + PIECE, number)) % len(classes)
         counts = np.bincount(label, minlength=len(classes))
-        table = joined([maker.take(count) for maker, count in zip(makers, counts) if count])
-        yield select(table, chance.permutation(len(label)))
+        table = concatenate([maker.take(count) for maker, count in zip(makers, counts) if count])
+        yield select(table, rng.permutation(len(label)))
 
 
 def load() -> tuple[Any, Any]:
@@ -136,7 +136,7 @@ class Maker:
                 if table is not None:
                     self.left.append(table)
                     have += len(table["label"])
-        table = joined(self.left)
+        table = concatenate(self.left)
         self.left = [select(table, np.arange(count, have))] if have > count else []
         return select(table, np.arange(count))
 

@@ -64,9 +64,9 @@ class Jets(Simulation):
 
     def plain(self) -> Data:
         """Events with the branches of JetClass."""
-        from ....data.readers.events.reader import Events
+        from ....data.readers.events.reader import EventFiles
 
-        found = Events(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
+        found = EventFiles(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
         return found.want(**self.state) if self.state else found
 
 

@@ -34,7 +34,7 @@ FLOOR = np.array([0, 0, *(np.log(scale / CUT) ** 2 for scale in SILENT.values())
 BITS = 3  # of a tag: the flavour; the rest is where the parton belongs
 
 
-def shower(p: Floats, tag: Floats, scale: Floats, chance: np.random.Generator) -> tuple[Floats, Floats]:
+def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """The partons (3, n) and their tags at the end, from those at the beginning with their largest scales (n,).
 
     A tag is `place << BITS | flavour`; the place is inherited.
@@ -42,17 +42,17 @@ def shower(p: Floats, tag: Floats, scale: Floats, chance: np.random.Generator) -
     t = np.log(np.maximum(scale, CUT) / CUT).astype(np.float32)
     ends = [(p[:, :0], tag[:0])]
     while len(t):
-        p, tag, t = _descend(p, tag, t, chance, ends)
-        p, tag, t = _branch(p, tag, t, chance)
+        p, tag, t = _descend(p, tag, t, rng, ends)
+        p, tag, t = _branch(p, tag, t, rng)
     return np.concatenate([p for p, _ in ends], 1), np.concatenate([tag for _, tag in ends])
 
 
 def _descend(
-    p: Floats, tag: Floats, t: Floats, chance: np.random.Generator, ends: list[tuple[Floats, Floats]]
+    p: Floats, tag: Floats, t: Floats, rng: np.random.Generator, ends: list[tuple[Floats, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
     """The next scale of each parton; those that come to the end of theirs are put to the `ends`."""
     flavour = tag & (1 << BITS) - 1
-    drawn = chance.random(len(t), np.float32)
+    drawn = rng.random(len(t), np.float32)
     squared = t * t + STEP.take(flavour) * np.log1p(-drawn)
     going = squared > FLOOR.take(flavour)
     rest = np.flatnonzero(~going)
@@ -61,9 +61,9 @@ def _descend(
     return p.take(kept, 1), tag.take(kept), np.sqrt(squared.take(kept))
 
 
-def _branch(p: Floats, tag: Floats, t: Floats, chance: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     """Branchings at these scales, less those vetoed: partons, tags and scales to go on with."""
-    drawn = chance.random((3, len(t)), np.float32)
+    drawn = rng.random((3, len(t)), np.float32)
     gluon = (tag & (1 << BITS) - 1) == GLUON
     lost = t * drawn[0]
     x = np.exp(-lost)
@@ -81,7 +81,7 @@ def _branch(p: Floats, tag: Floats, t: Floats, chance: np.random.Generator) -> t
     hard = tag[rows]
     if len(pairs):
         where = np.searchsorted(rows, pairs)
-        soft[where] |= _flavours(kick[pairs], chance)
+        soft[where] |= _flavours(kick[pairs], rng)
         hard[where] = soft[where]
     x, t_kept = x[rows], t[rows]
     one, two = split(p.take(rows, 1), x, kick[rows], drawn[2, rows])
@@ -94,9 +94,9 @@ def _branch(p: Floats, tag: Floats, t: Floats, chance: np.random.Generator) -> t
     )
 
 
-def _flavours(kick: Floats, chance: np.random.Generator) -> Floats:
+def _flavours(kick: Floats, rng: np.random.Generator) -> Floats:
     """Of a pair of quarks from a gluon: one in five is charm, one bottom, where there is room for it."""
-    drawn = chance.random(len(kick))
+    drawn = rng.random(len(kick))
     light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > HEAVY[CHARM]), CHARM, LIGHT)
     return np.where((drawn < 0.2) & (kick > HEAVY[BOTTOM]), BOTTOM, light)
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, MUON, QCD, RADIUS, TBL, TBQQ, Prongs
-from .hadrons import BEE, CLUSTER, DEE, MASSES, Crowd, hadronise, join
+from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise, join
 from .hadrons import ELECTRON as ELECTRONS
 from .hadrons import MUON as MUONS
 from .hadrons import NEUTRINO as NEUTRINOS
@@ -51,16 +51,16 @@ class Group(NamedTuple):
     scale: Floats
 
 
-def particles(prongs: Prongs, chance: np.random.Generator, extra: bool = True) -> tuple[Crowd, Floats]:
+def particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
     """All particles of these jets before a detector, neutrinos too, and the vertices they come from.
 
     They are in the jet's own frame (see decays.py); what has decayed is still there, as a kind above STABLE. Without
     `extra` soft jets nothing is added to the prongs.
     """
-    systems, p, tag, scale, tops = _begin(prongs, chance, extra)
-    p, tag = shower(p, tag, scale, chance)
-    p, kind, mass, place = _fragment(p, tag, chance)
-    p, energy, inner = _scale(p, mass, place, systems, prongs, tops, kind >= DEE)
+    systems, p, tag, scale, tops = _begin(prongs, rng, extra)
+    p, tag = shower(p, tag, scale, rng)
+    p, kind, mass, place = _fragment(p, tag, rng)
+    p, energy, inner = _scale(p, mass, place, systems, prongs, tops, kind >= D_HADRON)
     quark, leptonic = inner
     systems.frame[:, quark[0]] = quark[1]
     moving = np.empty((4, len(mass)), np.float32)
@@ -70,14 +70,14 @@ def particles(prongs: Prongs, chance: np.random.Generator, extra: bool = True) -
     frames, masses = systems.frame.astype(np.float32), np.where(free, 1, systems.mass).astype(np.float32)
     moving = boost(moving, frames.take(place, 1), masses.take(place))
     n = len(mass)
-    crowd = Crowd(moving, kind, np.zeros(n, np.int8), systems.jet.take(place), np.zeros(n, np.intp))
+    crowd = ParticleArray(moving, kind, np.zeros(n, np.int8), systems.jet.take(place), np.zeros(n, np.intp))
     soft, heavy = np.flatnonzero(kind == CLUSTER), np.flatnonzero(kind != CLUSTER)
-    made, vertices = hadronise(crowd.take(soft), mass[soft], crowd.take(heavy), chance)
-    return join([made, *_prompt(prongs, leptonic, chance)]), vertices
+    made, vertices = hadronise(crowd.take(soft), mass[soft], crowd.take(heavy), rng)
+    return join([made, *_prompt(prongs, leptonic, rng)]), vertices
 
 
 def _begin(
-    prongs: Prongs, chance: np.random.Generator, extra: bool
+    prongs: Prongs, rng: np.random.Generator, extra: bool
 ) -> tuple[Systems, Floats, Floats, Floats, tuple[Floats, Floats]]:
     """Systems, their first partons with tags and scales; and of the top quarks the systems, and those of their W."""
     label, n = prongs.label, len(prongs)
@@ -106,7 +106,7 @@ def _begin(
         started = [(w, prongs.flavour[first, rows]), (-w, prongs.flavour[first + 1, rows])]
         groups.append(Group(rows, mass, prongs.bosons[boson][:, rows], started, mass))
     if extra:
-        groups.append(_elsewhere(top, chance))
+        groups.append(_elsewhere(top, rng))
     sizes = np.array([len(group.jet) for group in groups])
     starts = np.cumsum(sizes) - sizes
     jet, mass, frame = (np.concatenate([group[column] for group in groups], -1) for column in range(3))
@@ -122,10 +122,10 @@ def _begin(
     return systems, np.concatenate(p, 1).astype(np.float32), np.concatenate(tag), np.concatenate(scale), tops
 
 
-def _elsewhere(top: Floats, chance: np.random.Generator) -> Group:
+def _elsewhere(top: Floats, rng: np.random.Generator) -> Group:
     """Soft gluon jets anywhere around, as often in any jet."""
-    rows = np.repeat(np.arange(len(top)), chance.poisson(np.where(top, EXTRA_TOP, EXTRA)))
-    drawn = chance.random((3, len(rows)))
+    rows = np.repeat(np.arange(len(top)), rng.poisson(np.where(top, EXTRA_TOP, EXTRA)))
+    drawn = rng.random((3, len(rows)))
     power = np.where(top[rows], -POWER_TOP, -POWER)
     pt = (LEAST**power + drawn[0] * (MOST**power - LEAST**power)) ** (1 / power)
     away, azimuth = (2 * drawn[1:] - 1) * 1.1
@@ -134,23 +134,23 @@ def _elsewhere(top: Floats, chance: np.random.Generator) -> Group:
     return Group(rows, zero, np.zeros((4, len(rows))), [(p, zero.astype(np.int8))], pt * RADIUS)
 
 
-def _fragment(p: Floats, tag: Floats, chance: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
+def _fragment(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
     """Clusters and heavy hadrons of the last partons: momenta (3, n), kinds, masses, and the systems they are of."""
     flavour, place = tag & (1 << BITS) - 1, (tag >> BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
-    for quark, hadron, (a, b) in ((BOTTOM, BEE, SPLIT_B), (CHARM, DEE, SPLIT_C)):
+    for quark, hadron, (a, b) in ((BOTTOM, B_HADRON, SPLIT_B), (CHARM, D_HADRON, SPLIT_C)):
         rows = np.flatnonzero(flavour == quark)
         kind[rows] = hadron
-        share = chance.beta(a, b, len(rows)).astype(np.float32)
-        kick = np.float32(KICK) * np.sqrt(chance.standard_exponential(len(rows), np.float32))
-        kept, rest = split(p.take(rows, 1), share, kick, chance.random(len(rows), np.float32))
+        share = rng.beta(a, b, len(rows)).astype(np.float32)
+        kick = np.float32(KICK) * np.sqrt(rng.standard_exponential(len(rows), np.float32))
+        kept, rest = split(p.take(rows, 1), share, kick, rng.random(len(rows), np.float32))
         p[:, rows] = kept
         left.append(rest)
         places.append(place[rows])
     p, place = np.concatenate(left, 1), np.concatenate(places)
     kind = np.concatenate([kind, np.full(len(place) - len(kind), CLUSTER, np.int8)])
-    drawn = chance.random((2, len(place)), np.float32)
+    drawn = rng.random((2, len(place)), np.float32)
     mass = np.float32(LIGHTEST) - np.float32(TYPICAL) * (np.log1p(-drawn[0]) + np.log1p(-drawn[1]))
     heavy = np.flatnonzero(kind != CLUSTER)
     mass[heavy] = MASSES[kind[heavy]]
@@ -196,7 +196,7 @@ def _scale(
     return p * k[place].astype(np.float32), energy[: len(place)], (quarks, (rows[leptonic], flown[:, leptonic]))
 
 
-def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], chance: np.random.Generator) -> list[Crowd]:
+def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
     """Leptons and neutrinos of the W bosons."""
     higgs = np.flatnonzero(prongs.label == HQQL)
     made = []
@@ -209,9 +209,9 @@ def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], chance: np.random.G
         charged = boost(inside, frame, mass)
         kind = np.where(prongs.flavour[first, rows] == MUON, MUONS, ELECTRONS).astype(np.int8)
         assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
-        sign = np.where(chance.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
+        sign = np.where(rng.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
         zero, jet = np.zeros(len(rows), np.intp), rows
-        made.append(Crowd(charged.astype(np.float32), kind, sign, jet, zero))
+        made.append(ParticleArray(charged.astype(np.float32), kind, sign, jet, zero))
         neutral = np.full(len(rows), NEUTRINOS, np.int8)
-        made.append(Crowd((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
+        made.append(ParticleArray((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
     return made

@@ -17,15 +17,15 @@ from .cadence import Epochs
 TURN = 2 * np.pi
 
 
-def between(chance: np.random.Generator, low: float, high: float, n: int) -> Array:
+def between(rng: np.random.Generator, low: float, high: float, n: int) -> Array:
     """Numbers whose logarithm is uniform."""
-    made: Array = np.exp(chance.uniform(np.log(low), np.log(high), n))
+    made: Array = np.exp(rng.uniform(np.log(low), np.log(high), n))
     return made
 
 
-def phases(epochs: Epochs, period: Array, chance: np.random.Generator) -> Array:
+def phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
     """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
-    phase = epochs.time / epochs.spread(period) + epochs.spread(chance.random(len(period)))
+    phase = epochs.time / epochs.spread(period) + epochs.spread(rng.random(len(period)))
     made: Array = phase - np.rint(phase)
     return made
 
@@ -39,26 +39,26 @@ def dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
     return made
 
 
-def binaries(name: str, epochs: Epochs, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Magnitudes below the brightest (T,), periods and depths of the deeper minimum (n,)."""
     n = len(epochs.lengths)
-    uniform = chance.uniform
+    uniform = rng.uniform
     if name == "ED":
-        period, deep = between(chance, 0.6, 30, n), between(chance, 0.12, 1.0, n)
+        period, deep = between(rng, 0.6, 30, n), between(rng, 0.12, 1.0, n)
         tide, second = uniform(0, 0.06, n), uniform(0.1, 1, n)
         width, power = uniform(0.02, 0.055, n) * (period / 3) ** -0.15, uniform(2, 4, n)
-        apart = 0.5 + np.where(chance.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
+        apart = 0.5 + np.where(rng.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
     elif name == "ESD":
-        period, deep = between(chance, 0.4, 10, n), between(chance, 0.12, 1.0, n)
+        period, deep = between(rng, 0.4, 10, n), between(rng, 0.12, 1.0, n)
         tide, second = uniform(0.1, 0.4, n), uniform(0.1, 0.7, n)
         width, power = uniform(0.045, 0.08, n), uniform(1.8, 2.6, n)
         apart = np.full(n, 0.5)
     else:
-        period, deep = between(chance, 0.24, 0.8, n), between(chance, 0.2, 0.85, n)
+        period, deep = between(rng, 0.24, 0.8, n), between(rng, 0.2, 0.85, n)
         tide, second = uniform(0.45, 0.8, n), uniform(0.7, 1, n)
         width, power = uniform(0.055, 0.085, n), uniform(1.8, 2.4, n)
         apart = np.full(n, 0.5)
-    phase = phases(epochs, period, chance)
+    phase = phases(epochs, period, rng)
     x = (TURN * phase).astype(np.float32)
     wave, eclipse = deep * tide, deep * (1 - tide)
     smaller = np.maximum(deep * second - wave, 0.0)
@@ -70,11 +70,11 @@ def binaries(name: str, epochs: Epochs, chance: np.random.Generator) -> tuple[Ar
     return made, period, deep
 
 
-def rotators(epochs: Epochs, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+def rotators(epochs: Epochs, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Stars with spots that stay (alpha2 Canum Venaticorum, ACV): one or two waves in a turn of half a day to weeks."""
     n = len(epochs.lengths)
-    period, amplitude = between(chance, 0.6, 15, n), between(chance, 0.02, 0.12, n)
-    second = np.where(chance.random(n) < 0.4, chance.uniform(0.3, 1.2, n), chance.uniform(0, 0.25, n))
-    x = (TURN * phases(epochs, period, chance)).astype(np.float32)
-    made = np.cos(x) + epochs.spread(second) * np.cos(2 * x + epochs.spread(chance.uniform(0, TURN, n)))
+    period, amplitude = between(rng, 0.6, 15, n), between(rng, 0.02, 0.12, n)
+    second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))
+    x = (TURN * phases(epochs, period, rng)).astype(np.float32)
+    made = np.cos(x) + epochs.spread(second) * np.cos(2 * x + epochs.spread(rng.uniform(0, TURN, n)))
     return epochs.spread(amplitude / (2 + 1.4 * second)) * made, period, amplitude

@@ -39,63 +39,63 @@ class Epochs:
         return Epochs(self.time[points], self.lengths[low:high]), points
 
 
-def survey(n: int, chance: np.random.Generator, points: int = 0) -> Epochs:
+def survey(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
     """Nights of 3 to 8 years: seasons of 130 to 260 days, each night by chance, spells of weather, 1 to some visits.
 
     The number of points is log-normal with the median `points` (120 unless given).
     """
-    count = np.rint((points or MEDIAN) * np.exp(SPREAD * chance.standard_normal(n)))
+    count = np.rint((points or MEDIAN) * np.exp(SPREAD * rng.standard_normal(n)))
     lengths = np.clip(count, LEAST, 8 * (points or MEDIAN)).astype(np.int64)
-    season, years = chance.uniform(130, 260, n), chance.uniform(3, 8, n)
-    again = chance.choice([0.0, 0.3, 0.6], n)  # the share of points that are further visits of a night
+    season, years = rng.uniform(130, 260, n), rng.uniform(3, 8, n)
+    again = rng.choice([0.0, 0.3, 0.6], n)  # the share of points that are further visits of a night
     apart = np.repeat(years * season / lengths / (1 - again), lengths)
     total = len(apart)
-    step = np.ceil(apart * chance.standard_exponential(total))
-    step += np.where(chance.random(total) < 0.04, np.ceil(10 * chance.standard_exponential(total)), 0)
-    return _nights(step, lengths, season, again, 58000.0, chance)
+    step = np.ceil(apart * rng.standard_exponential(total))
+    step += np.where(rng.random(total) < 0.04, np.ceil(10 * rng.standard_exponential(total)), 0)
+    return _nights(step, lengths, season, again, 58000.0, rng)
 
 
-def asas(n: int, chance: np.random.Generator, points: int = 0) -> Epochs:
+def asas(n: int, rng: np.random.Generator, points: int = 0) -> Epochs:
     """As many as 250 points in a row, as in the sample of ASAS: every second or third night, 150 to 290 a year."""
     most = points or MOST
-    lengths = np.where(chance.random(n) < 0.8, most, chance.uniform(0.5 * most, most, n)).astype(np.int64)
+    lengths = np.where(rng.random(n) < 0.8, most, rng.uniform(0.5 * most, most, n)).astype(np.int64)
     lengths = np.maximum(lengths, min(LEAST, most))
-    season, again = chance.uniform(150, 290, n), 0.45 * chance.random(n) ** 3
-    habit, often = np.repeat(chance.choice([2.0, 3.0], n, p=[0.4, 0.6]), lengths), np.repeat(chance.random(n), lengths)
+    season, again = rng.uniform(150, 290, n), 0.45 * rng.random(n) ** 3
+    habit, often = np.repeat(rng.choice([2.0, 3.0], n, p=[0.4, 0.6]), lengths), np.repeat(rng.random(n), lengths)
     total = len(habit)
-    dice = chance.random(total)
-    late = 4 + np.floor(4 * chance.standard_exponential(total))
+    dice = rng.random(total)
+    late = 4 + np.floor(4 * rng.standard_exponential(total))
     step = np.where(dice < 0.2 * often, 1.0, np.where(dice < 0.68, habit, late))
-    return _nights(step, lengths, season, again, 1900.0, chance)
+    return _nights(step, lengths, season, again, 1900.0, rng)
 
 
 def _nights(
-    step: Array, lengths: Array, season: Array, again: Array, origin: float, chance: np.random.Generator
+    step: Array, lengths: Array, season: Array, again: Array, origin: float, rng: np.random.Generator
 ) -> Epochs:
     """Times from steps (T,) in nights of the seasons; a share `again` of the points stay in the night before."""
     n, total = len(lengths), len(step)
     starts = lengths.cumsum() - lengths
-    stay = chance.random(total) < np.repeat(again, lengths)
+    stay = rng.random(total) < np.repeat(again, lengths)
     stay[starts] = False
     step = np.where(stay, 0, step)
     step[starts] = 0
     passed = step.cumsum()
-    passed += np.repeat(np.floor(chance.random(n) * season) - passed[starts], lengths)
+    passed += np.repeat(np.floor(rng.random(n) * season) - passed[starts], lengths)
     long = np.repeat(season, lengths)
     year = np.floor(passed / long)
     where = passed / long - year  # 0 to 1 through the season: a star culminates earlier each night
     first = np.flatnonzero(~stay)
     night = np.cumsum(~stay) - 1
     drift = 1 - 2 * where[first]
-    hour = NIGHT * (0.6 * drift + 0.3 * np.clip(chance.standard_normal(len(first)), -2, 2))
-    later = np.where(stay, 0.003 + 0.03 * chance.standard_exponential(total), 0).cumsum()
+    hour = NIGHT * (0.6 * drift + 0.3 * np.clip(rng.standard_normal(len(first)), -2, 2))
+    later = np.where(stay, 0.003 + 0.03 * rng.standard_exponential(total), 0).cumsum()
     later = RUN * -np.expm1((later[first][night] - later) / RUN)
     calendar = np.floor(passed + year * (YEAR - long))
-    begin = origin + np.floor(chance.random(n) * 700) + 0.1 * chance.random(n)
+    begin = origin + np.floor(rng.random(n) * 700) + 0.1 * rng.random(n)
     return Epochs(np.repeat(begin, lengths) + calendar + hour[night] + later, lengths)
 
 
-def regular(n: int, points: int, step: float, chance: np.random.Generator, every: float = 0.0) -> tuple[Array, Array]:
+def regular(n: int, points: int, step: float, rng: np.random.Generator, every: float = 0.0) -> tuple[Array, Array]:
     """A grid of `points` times (N,), `step` days apart, and which of them each curve has (n, N).
 
     Where `every` is given, some 1 to 2 days are missing after so many, and a share of a percent here and there.
@@ -104,11 +104,11 @@ def regular(n: int, points: int, step: float, chance: np.random.Generator, every
     if not every:
         return time, np.ones((n, points), bool)
     kept = np.ones((n, points), bool)
-    begin, long = chance.uniform(0, every, (n, 1)), chance.uniform(1, 2, (n, 1))
+    begin, long = rng.uniform(0, every, (n, 1)), rng.uniform(1, 2, (n, 1))
     place = np.arange(points, dtype=np.float32)
     for turn in range(int(points * step / every) + 1):
         low = (begin + turn * every) / step
         kept &= (place < low.astype(np.float32)) | (place > (low + long / step).astype(np.float32))
-    kept.ravel()[chance.integers(0, kept.size, round(0.003 * kept.size))] = False
+    kept.ravel()[rng.integers(0, kept.size, round(0.003 * kept.size))] = False
     kept[:, :LEAST] = True
     return time, kept

@@ -60,11 +60,11 @@ def whitened(series: Array, step: float = STEP) -> Array:
     return made
 
 
-def noise(n: int, points: int, chance: np.random.Generator) -> Array:
+def noise(n: int, points: int, rng: np.random.Generator) -> Array:
     """Spectra (n, F) of pure noise."""
     power = noise_power(frequencies(points))
     size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP)).astype(np.float32)
-    wave = chance.standard_normal((n, len(power), 2), np.float32)
+    wave = rng.standard_normal((n, len(power), 2), np.float32)
     wave *= size[:, None]
     made: Array = wave.view(np.complex64)[..., 0]
     return made
@@ -102,19 +102,19 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 
 
 def signals(
-    label: Array, chance: np.random.Generator, points: int, snr: tuple[float, float], white: bool
+    label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
     """Windows with a signal or with noise alone, by numbers of CLASSES: columns of a table."""
     points, n = points or POINTS, len(label)
     points += points % 2
     time = np.arange(points) * STEP
     power = noise_power(frequencies(points))
-    spectrum = noise(n, points, chance)
+    spectrum = noise(n, points, rng)
     there = np.flatnonzero(label == CLASSES.index("signal"))
-    mass, eta = 10 ** chance.uniform(*MASSES, n), chance.uniform(0.1, 0.25, n)
-    merger = chance.uniform(0.3, 0.95, n) * time[-1]
-    wanted = between(chance, *snr, n) * (label == CLASSES.index("signal"))
-    phase = chance.uniform(0, 2 * np.pi, n)
+    mass, eta = 10 ** rng.uniform(*MASSES, n), rng.uniform(0.1, 0.25, n)
+    merger = rng.uniform(0.3, 0.95, n) * time[-1]
+    wanted = between(rng, *snr, n) * (label == CLASSES.index("signal"))
+    phase = rng.uniform(0, 2 * np.pi, n)
     truth = np.zeros_like(spectrum)
     if len(there):
         wave = np.fft.rfft(chirp(time, mass[there], eta[there], merger[there], phase[there]))

@@ -10,7 +10,7 @@ import numpy as np
 
 from ....data.columns import Array, Lists, Table
 from ....files import simulated as files
-from ....files.simulated import Forms, Npz, Parquet, Say
+from ....files.simulated import Forms, Log, Npz, Parquet
 from .lightcurves import Options, check_classes, lightcurves
 
 PIECE = 4096  # curves written at a time
@@ -31,7 +31,7 @@ def simulate_curves(
     classes: Sequence[str] = (),
     options: Options | None = None,
     overwrite: bool = False,
-    say: Say = print,
+    log: Log = print,
     show: bool = False,
 ) -> None:
     """Make curves and write them to a file; `show` tells how far it is."""
@@ -39,7 +39,7 @@ def simulate_curves(
     options = options or Options()
     options.check(what)
     files.check_numbers(number, seed, "curve")
-    files.simulate(out, "curves", number, make(number, what, seed, classes, options), FORMS, overwrite, say, show)
+    files.simulate(out, "curves", number, make(number, what, seed, classes, options), FORMS, overwrite, log, show)
 
 
 class _Csv:

@@ -116,17 +116,17 @@ def chunk(
     what: str, seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options
 ) -> dict[str, Array | Lists]:
     """Some hundred curves, the same for the same arguments, in random order of the classes."""
-    chance, label = drawn((VERSION, WHAT.index(what), *seed, index), classes, CHUNK[what])
+    rng, label = drawn((VERSION, WHAT.index(what), *seed, index), classes, CHUNK[what])
     if what == "stars":  # made class by class, then mixed
         order = np.argsort(label, kind="stable")
-        made = star.stars(label[order], chance, options.cadence, options.points)
+        made = star.stars(label[order], rng, options.cadence, options.points)
         made = select(made, np.argsort(order))
     elif what == "supernovae":
-        made = supernovae.supernovae(label, chance, options.bands, options.unit)
+        made = supernovae.supernovae(label, rng, options.bands, options.unit)
     elif what == "oscillators":
-        made = oscillators.oscillators(label, chance, options.points, options.gaps)
+        made = oscillators.oscillators(label, rng, options.points, options.gaps)
     elif what == "transits":
-        made = transits.transits(label, chance, options.points, options.gaps)
+        made = transits.transits(label, rng, options.points, options.gaps)
     else:
-        made = chirps.signals(label, chance, options.points, options.snr, options.white)
+        made = chirps.signals(label, rng, options.points, options.snr, options.white)
     return made | {"label": np.array(CLASSES[what])[label]}

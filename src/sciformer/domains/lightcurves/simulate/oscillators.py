@@ -68,39 +68,39 @@ class Ringing:
         return comb
 
 
-def ringing(name: str, n: int, chance: np.random.Generator) -> Ringing:
+def ringing(name: str, n: int, rng: np.random.Generator) -> Ringing:
     """Stars of one class, with masses of 0.9 to 2 suns; log g is uniform in its range."""
-    logg = chance.uniform(*GRAVITY[name], (n, 1))
-    mass = chance.uniform(0.9, 2.0, (n, 1))
+    logg = rng.uniform(*GRAVITY[name], (n, 1))
+    mass = rng.uniform(0.9, 2.0, (n, 1))
     heat = np.where(logg < 3.3, 4750 + 300 * (logg - 2.5), 5000 + 1200 * (logg - 3.3))
-    heat += 100 * chance.standard_normal((n, 1))
+    heat += 100 * rng.standard_normal((n, 1))
     gravity = 10 ** (logg - 4.438)
     radius = np.sqrt(mass / gravity)
     numax = 3090 * gravity * (heat / 5777) ** -0.5
-    return Ringing(logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * chance.standard_normal((n, 1))))
+    return Ringing(logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * rng.standard_normal((n, 1))))
 
 
-def oscillators(label: Array, chance: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
+def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
     """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
     points, n = points or POINTS, len(label)
     clean, known = np.empty((n, points), np.float32), {name: np.empty(n) for name in ("logg", "heat", "numax", "dnu")}
     for number, name in enumerate(CLASSES):
         rows = np.flatnonzero(label == number)
         if len(rows):
-            stars = ringing(name, len(rows), chance)
-            clean[rows] = sounding(stars, points, FOLDS[name], chance)
+            stars = ringing(name, len(rows), rng)
+            clean[rows] = sounding(stars, points, FOLDS[name], rng)
             for key, column in known.items():
                 column[rows] = getattr(stars, key)[:, 0]
-    sigma = between(chance, *NOISE, n).astype(np.float32)
-    time, kept = regular(n, points, STEP, chance, GAP if gaps else 0)
+    sigma = between(rng, *NOISE, n).astype(np.float32)
+    time, kept = regular(n, points, STEP, rng, GAP if gaps else 0)
     lengths = kept.sum(1)
-    value = clean + sigma[:, None] * chance.standard_normal(clean.shape, np.float32)
+    value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
     made |= {"value": Lists(value[kept], lengths), "error": Lists(np.repeat(sigma, lengths), lengths)}
     return made | {"clean": Lists(clean[kept], lengths), "teff": known.pop("heat"), **known}
 
 
-def sounding(stars: Ringing, points: int, folds: int, chance: np.random.Generator) -> Array:
+def sounding(stars: Ringing, points: int, folds: int, rng: np.random.Generator) -> Array:
     """Series (n, points) with the spectra of these stars, in thousandths; cut from longer ones, which are periodic."""
     n, long = len(stars.logg), 2 * round(points * 0.64)
     step = STEP * 0.0864  # in 1 / microhertz
@@ -113,7 +113,7 @@ def sounding(stars: Ringing, points: int, folds: int, chance: np.random.Generato
         rows = np.flatnonzero(np.abs(stars.numax[:, 0] / most - fold - 0.5) < 1.5)  # where modes can be
         more[rows] += stars.modes(true, 1.5 / (long * step), rows)
         power += more * np.square(np.sinc(true / (2 * most)).astype(np.float32))
-    wave = chance.standard_normal((n, len(nu), 2), np.float32)
+    wave = rng.standard_normal((n, len(nu), 2), np.float32)
     wave *= np.sqrt(power * np.float32(long / (4 * step)))[..., None]
     wave[:, 0] = 0
     wave[:, -1, 1] = 0

@@ -82,9 +82,9 @@ def _root(name: str) -> Array:
     return made
 
 
-def numbers(name: str, n: int, chance: np.random.Generator) -> Array:
+def numbers(name: str, n: int, rng: np.random.Generator) -> Array:
     """Period, amplitude in I, R21, phi21, R31 and phi31 of `n` stars of a class (6, n)."""
-    normal = _root(name) @ np.clip(chance.standard_normal((6, n)), -3, 3)
+    normal = _root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
     for row, (z, table) in enumerate(zip(normal, TABLES[name])):
         made[row] = np.exp(np.interp(z, AT, np.log(table))) if row == 0 else np.interp(z, AT, table)
@@ -120,16 +120,16 @@ def summed(coefficients: Array, x: Array, epochs: Epochs) -> Array:
     return total.real.astype(np.float64)
 
 
-def pulsators(name: str, epochs: Epochs, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Magnitudes about their mean (T,), periods and amplitudes in V (n,) of stars of a class."""
     n = len(epochs.lengths)
-    drawn = numbers(name, n, chance)
+    drawn = numbers(name, n, rng)
     period, amplitude = drawn[0], np.maximum(drawn[1], 0.01) * VISUAL[name]
-    x = TURN * (epochs.time / epochs.spread(period) + epochs.spread(chance.random(n)))
+    x = TURN * (epochs.time / epochs.spread(period) + epochs.spread(rng.random(n)))
     made = epochs.spread(amplitude) * summed(series(drawn), x, epochs)
     if name in SECOND:
         share, ratio = SECOND[name]
-        size = np.where(chance.random(n) < share, chance.uniform(0.1, 0.5, n), 0) * amplitude / 2
-        rate = TURN / (period * ratio * np.exp(0.005 * chance.standard_normal(n)))
-        made += epochs.spread(size) * np.cos(epochs.time * epochs.spread(rate) + epochs.spread(chance.random(n) * TURN))
+        size = np.where(rng.random(n) < share, rng.uniform(0.1, 0.5, n), 0) * amplitude / 2
+        rate = TURN / (period * ratio * np.exp(0.005 * rng.standard_normal(n)))
+        made += epochs.spread(size) * np.cos(epochs.time * epochs.spread(rate) + epochs.spread(rng.random(n) * TURN))
     return made, period, amplitude

@@ -84,7 +84,7 @@ class LightCurves(Simulation):
 
     def plain(self) -> Data:
         """Curves of any form."""
-        from ....data.readers.series.reader import Curves
+        from ....data.readers.series.reader import SeriesFiles
 
-        found = Curves(kind="curves")
+        found = SeriesFiles(kind="curves")
         return found.want(**self.state) if self.state else found

@@ -15,7 +15,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ....data.columns import Array, Lists, joined, select
+from ....data.columns import Array, Lists, concatenate, select
 
 CLASSES = ("Ia", "Ibc", "II", "SLSN")
 BANDS, UNITS = ("g", "r", "i", "z"), ("magnitude", "flux")
@@ -82,37 +82,35 @@ def planck(wave: Array, heat: Array) -> Array:
     return made
 
 
-def supernovae(
-    label: Array, chance: np.random.Generator, bands: tuple[str, ...], unit: str
-) -> dict[str, Array | Lists]:
+def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str) -> dict[str, Array | Lists]:
     """Curves of supernovae of these classes (n,); a curve with fewer than five detections is drawn again."""
     tables, places, left = [], [], np.arange(len(label))
     while len(left):
-        made, good = draw(np.array(CLASSES)[label[left]], chance, bands, unit)
+        made, good = draw(np.array(CLASSES)[label[left]], rng, bands, unit)
         tables.append(select(made, np.flatnonzero(good)))
         places.append(left[good])
         left = left[~good]
-    return select(joined(tables), np.argsort(np.concatenate(places)))
+    return select(concatenate(tables), np.argsort(np.concatenate(places)))
 
 
 def draw(
-    names: Array, chance: np.random.Generator, bands: tuple[str, ...], unit: str
+    names: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
     """Candidates of these classes, and which of them were detected often enough."""
     n = len(names)
-    depth = chance.uniform(19.6, 21.5, n)
-    peak = _each(PEAKS, names) @ np.array([1, 0]) + _each(PEAKS, names) @ np.array([0, 1]) * chance.standard_normal(n)
+    depth = rng.uniform(19.6, 21.5, n)
+    peak = _each(PEAKS, names) @ np.array([1, 0]) + _each(PEAKS, names) @ np.array([0, 1]) * rng.standard_normal(n)
     farthest = np.interp(depth - 1.2 - peak, *_moduli()[::-1])
-    redshift = np.maximum(farthest * chance.random(n) ** (1 / 3), 0.002)
-    light, bright = _bands(names, redshift, peak, bands, chance)
-    begin = 58000 + chance.uniform(0, 1500, n)
-    rows, night, band = _nights(n, len(bands), chance)
-    inside = (night - BEFORE) + 0.3 * chance.random((n, NIGHTS))[rows, night] + 0.012 * band
+    redshift = np.maximum(farthest * rng.random(n) ** (1 / 3), 0.002)
+    light, bright = _bands(names, redshift, peak, bands, rng)
+    begin = 58000 + rng.uniform(0, 1500, n)
+    rows, night, band = _nights(n, len(bands), rng)
+    inside = (night - BEFORE) + 0.3 * rng.random((n, NIGHTS))[rows, night] + 0.012 * band
     picked = Light(*(getattr(light, name)[rows, band] for name in ("start", "rise", "gamma", "fall", "beta")))
     flux = bright[rows, band] * picked.at(inside)
-    poor = depth[rows] - 0.25 * np.abs(chance.standard_normal((n, NIGHTS)))[rows, night]  # nights are not alike
+    poor = depth[rows] - 0.25 * np.abs(rng.standard_normal((n, NIGHTS)))[rows, night]  # nights are not alike
     sigma = np.hypot(10 ** (-0.4 * (poor - ZERO)) / LIMIT, 0.02 * flux)
-    seen = flux + sigma * chance.standard_normal(len(flux))
+    seen = flux + sigma * rng.standard_normal(len(flux))
     found = seen > LIMIT * sigma
     kept = _window(rows, inside, found, n)
     lengths = np.bincount(rows[kept], minlength=n)
@@ -141,33 +139,33 @@ def _numbers(names: Array) -> Array:
 
 
 def _bands(
-    names: Array, redshift: Array, peak: Array, bands: tuple[str, ...], chance: np.random.Generator
+    names: Array, redshift: Array, peak: Array, bands: tuple[str, ...], rng: np.random.Generator
 ) -> tuple[Light, Array]:
     """The model in each band and what it is multiplied by (n, bands), in microjansky at its peak."""
     n, number = len(names), _numbers(names)
     wave = np.array([WAVES[band] for band in bands])
     ranges = np.array([RANGES[name] for name in CLASSES])[number]  # (n, 4, 2)
-    rise, gamma, fall, beta = (ranges[..., 0] + (ranges[..., 1] - ranges[..., 0]) * chance.random((n, 4))).T
-    slow = (1 + redshift) * np.where(names == "SLSN", chance.uniform(2, 4, n), 1)
+    rise, gamma, fall, beta = (ranges[..., 0] + (ranges[..., 1] - ranges[..., 0]) * rng.random((n, 4))).T
+    slow = (1 + redshift) * np.where(names == "SLSN", rng.uniform(2, 4, n), 1)
     red = (wave - WAVES["g"]) / (WAVES["z"] - WAVES["g"])
-    start = red * (slow * chance.uniform(1, 4, n))[:, None] + (4 * slow * rise)[:, None]
-    fall = (slow * fall)[:, None] * (1 + red * chance.uniform(0.1, 0.6, n)[:, None])
+    start = red * (slow * rng.uniform(1, 4, n))[:, None] + (4 * slow * rise)[:, None]
+    fall = (slow * fall)[:, None] * (1 + red * rng.uniform(0.1, 0.6, n)[:, None])
     shape = (n, len(bands))
     rest = [np.broadcast_to(x[:, None], shape) for x in (slow * rise, slow * gamma, beta)]
     light = Light(start, rest[0], rest[1], fall, rest[2])
     grid = np.linspace(-1, 1.5, 48)[:, None, None] * light.gamma + light.start
-    heat = (np.array([HEAT[name] for name in CLASSES])[number] * np.exp(0.1 * chance.standard_normal(n)))[:, None]
+    heat = (np.array([HEAT[name] for name in CLASSES])[number] * np.exp(0.1 * rng.standard_normal(n)))[:, None]
     colour = planck(wave / (1 + redshift)[:, None], heat) / planck(np.array([0.55]), heat) * (1 + redshift)[:, None]
-    dust = chance.standard_exponential(n)[:, None] * 0.1 * 0.55 / wave
+    dust = rng.standard_exponential(n)[:, None] * 0.1 * 0.55 / wave
     magnitude = (peak + modulus(redshift))[:, None] + dust - 2.5 * np.log10(colour)
     return light, 10 ** (-0.4 * (magnitude - ZERO)) / light.at(grid).max(0)
 
 
-def _nights(n: int, bands: int, chance: np.random.Generator) -> tuple[Array, Array, Array]:
+def _nights(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Curve, night and band of each look, in this order; each band has its own rhythm, weather takes all bands."""
-    clear = chance.random((n, NIGHTS)) < chance.uniform(0.5, 0.9, (n, 1))
-    rhythm = chance.choice([2, 3, 4, 5, 7], (n, 1, bands))
-    beat = (np.arange(NIGHTS)[None, :, None] + chance.integers(0, 7, (n, 1, bands))) % rhythm == 0
+    clear = rng.random((n, NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
+    rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
+    beat = (np.arange(NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0
     rows, night, band = np.nonzero(beat & clear[:, :, None])
     return rows, night, band
 

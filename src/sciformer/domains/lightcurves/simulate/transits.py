@@ -22,17 +22,17 @@ POINTS, STEP, GAP = 1200, 30 / 1440, 13.7  # half an hour and two orbits of TESS
 NOISE, SPOTS = (0.1, 1.5), (0.05, 3.0)  # thousandths
 
 
-def transits(label: Array, chance: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
+def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
     """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
     points, n = points or POINTS, len(label)
-    time, kept = regular(n, points, STEP, chance, GAP if gaps else 0)
+    time, kept = regular(n, points, STEP, rng, GAP if gaps else 0)
     planet = label == CLASSES.index("transit")
     longest = min(12, 0.45 * points * STEP)
-    period = np.where(planet, between(chance, min(1, longest / 2), longest, n), np.nan)
-    size = np.where(planet, between(chance, 0.012, 0.14, n), 0)
-    orbit = 4.2 * period ** (2 / 3) * chance.uniform(0.7, 1.2, n)  # in radii of the star
-    impact, epoch = chance.uniform(0, 0.85, n), chance.random(n) * period
-    limb = chance.uniform(0.2, 0.5, n), chance.uniform(0.1, 0.35, n)
+    period = np.where(planet, between(rng, min(1, longest / 2), longest, n), np.nan)
+    size = np.where(planet, between(rng, 0.012, 0.14, n), 0)
+    orbit = 4.2 * period ** (2 / 3) * rng.uniform(0.7, 1.2, n)  # in radii of the star
+    impact, epoch = rng.uniform(0, 0.85, n), rng.random(n) * period
+    limb = rng.uniform(0.2, 0.5, n), rng.uniform(0.1, 0.35, n)
     lost = np.zeros((n, points))
     phase = (time - epoch[:, None]) / period[:, None]
     angle = 2 * np.pi * (phase - np.rint(phase))
@@ -40,10 +40,10 @@ def transits(label: Array, chance: np.random.Generator, points: int, gaps: bool)
     x = orbit[row] * np.sin(angle[row, column])
     apart = np.hypot(x, impact[row] * np.cos(angle[row, column]))
     lost[row, column] = covered(apart, size[row], limb[0][row], limb[1][row])
-    star = spots(n, time, chance)
+    star = spots(n, time, rng)
     clean = (star - 1000 * lost).astype(np.float32)
-    sigma = between(chance, *NOISE, n).astype(np.float32)
-    value = clean + sigma[:, None] * chance.standard_normal(clean.shape, np.float32)
+    sigma = between(rng, *NOISE, n).astype(np.float32)
+    value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     lengths = kept.sum(1)
     duration = period / np.pi * np.arcsin(np.minimum(np.sqrt(np.maximum((1 + size) ** 2 - impact**2, 0)) / orbit, 1))
     made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
@@ -52,11 +52,11 @@ def transits(label: Array, chance: np.random.Generator, points: int, gaps: bool)
     return made | {"duration": np.where(planet, duration, 0), "epoch": epoch}
 
 
-def spots(n: int, time: Array, chance: np.random.Generator) -> Array:
+def spots(n: int, time: Array, rng: np.random.Generator) -> Array:
     """Rotation with spots that come and go, of a small or a great amplitude (n, N), in thousandths."""
-    period, size = between(chance, 2, 30, n), between(chance, *SPOTS, n)
+    period, size = between(rng, 2, 30, n), between(rng, *SPOTS, n)
     epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
-    return (epochs.spread(size / 2) * wander(epochs, period, chance)).reshape(n, -1)
+    return (epochs.spread(size / 2) * wander(epochs, period, rng)).reshape(n, -1)
 
 
 def covered(apart: Array, size: Array, u1: Array, u2: Array) -> Array:

@@ -28,7 +28,7 @@ from ....interop.family import (
     tied,
     without,
 )
-from ....interop.weight_map import Link, give_all
+from ....interop.weight_map import WeightMap, to_theirs
 from ....recipe import Recipe
 
 WORDS = "embeddings.word_embeddings.weight"
@@ -111,13 +111,13 @@ class Bert(Family):
         objective = {"kind": "masked", "share": 0.15, "random": 0.1, "same": 0.1}
         return {"model": model, "tokens": tokens, "objective": objective}
 
-    def links(self, recipe: Recipe) -> list[Link]:
+    def links(self, recipe: Recipe) -> list[WeightMap]:
         """Entrance, blocks, and the head where there is one."""
         model, tokens = recipe.model, recipe.tokens
         dim = model.dim
         links = [
-            Link(EMBEDDING, (WORDS,)),
-            Link(POSITION, (PLACES,)),
+            WeightMap(EMBEDDING, (WORDS,)),
+            WeightMap(POSITION, (PLACES,)),
             *_norm("trunk.embedding_norm", "embeddings.LayerNorm", dim),
         ]
         for i in range(model.depth):
@@ -127,9 +127,9 @@ class Bert(Family):
             links += _norm("readout.norm", self.norm, dim)
         inner = f"readout.{READOUT}" if model.readout_layer else READOUT
         if tokens.bias:
-            links.append(Link(f"{inner}.bias", (self.bias,)))
+            links.append(WeightMap(f"{inner}.bias", (self.bias,)))
         if not tokens.tie:
-            links.append(Link(f"{inner}.weight", (f"{self.decoder}.weight",)))
+            links.append(WeightMap(f"{inner}.weight", (f"{self.decoder}.weight",)))
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
@@ -158,7 +158,7 @@ class Bert(Family):
             notes = [
                 "only the encoder: the head of BERT takes `objective.kind: masked` and `model.readout_layer: true`"
             ]
-        named = give_all(links, weights)
+        named = to_theirs(links, weights)
         named[SEGMENTS] = torch.zeros(1, model.dim)
         if whole:
             named.setdefault(self.bias, torch.zeros(len(weights[EMBEDDING])))
@@ -178,7 +178,7 @@ class Bert(Family):
         return Written(config, named, notes)
 
 
-def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[Link]:
+def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[WeightMap]:
     parts = tuple(f"{theirs}.attention.self.{part}" for part in ("query", "key", "value"))
     yield from _linear(f"{ours}.attention.qkv", parts, (dim, dim, dim))
     yield from _linear(f"{ours}.attention.out", (f"{theirs}.attention.output.dense",), (dim,))
@@ -188,12 +188,12 @@ def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[Link]:
     yield from _norm(f"{ours}.mlp_norm", f"{theirs}.output.LayerNorm", dim)
 
 
-def _linear(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...]) -> Iterator[Link]:
-    yield Link(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
-    yield Link(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=True)
+def _linear(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...]) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
+    yield WeightMap(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=True)
 
 
-def _norm(ours: str, theirs: str, dim: int) -> Iterator[Link]:
+def _norm(ours: str, theirs: str, dim: int) -> Iterator[WeightMap]:
     yield from _linear(ours, (theirs,), (dim,))
 
 

@@ -23,7 +23,7 @@ from ....interop.family import (
     tied,
     without,
 )
-from ....interop.weight_map import Link, give_all
+from ....interop.weight_map import WeightMap, to_theirs
 from ....recipe import Recipe
 
 MASKS = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # buffers, not weights
@@ -65,15 +65,15 @@ class Gpt2(Family):
         tokens = {"context": config.size("n_positions", 1024), "tie": tie}
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
-    def links(self, recipe: Recipe) -> list[Link]:
+    def links(self, recipe: Recipe) -> list[WeightMap]:
         """Entrance, blocks, last norm, and the last layer where it is not the embedding."""
         model = recipe.model
-        links = [Link(EMBEDDING, ("wte.weight",)), Link(POSITION, ("wpe.weight",))]
+        links = [WeightMap(EMBEDDING, ("wte.weight",)), WeightMap(POSITION, ("wpe.weight",))]
         for i in range(model.depth):
             links += _block(f"trunk.blocks.{i}", f"h.{i}", model.dim, round(model.ratio * model.dim))
         links += _norm("trunk.norm", "ln_f", model.dim)
         if not recipe.tokens.tie:
-            links.append(Link(f"{READOUT}.weight", ("lm_head.weight",)))
+            links.append(WeightMap(f"{READOUT}.weight", ("lm_head.weight",)))
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
@@ -95,7 +95,7 @@ class Gpt2(Family):
             "tokens.bias": False,
         }
         refuse(recipe, "GPT2LMHeadModel", wanted)
-        named = give_all(self.links(recipe), weights)
+        named = to_theirs(self.links(recipe), weights)
         config = {
             "architectures": ["GPT2LMHeadModel"],
             "model_type": "gpt2",
@@ -116,7 +116,7 @@ class Gpt2(Family):
         return Written(config, whole)
 
 
-def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[Link]:
+def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[WeightMap]:
     yield from _linear(f"{ours}.attention.qkv", f"{theirs}.attn.c_attn", 3 * dim)
     yield from _linear(f"{ours}.attention.out", f"{theirs}.attn.c_proj", dim)
     yield from _norm(f"{ours}.attention_norm", f"{theirs}.ln_1", dim)
@@ -125,14 +125,14 @@ def _block(ours: str, theirs: str, dim: int, hidden: int) -> Iterator[Link]:
     yield from _norm(f"{ours}.mlp_norm", f"{theirs}.ln_2", dim)
 
 
-def _linear(ours: str, theirs: str, rows: int) -> Iterator[Link]:
-    yield Link(f"{ours}.weight", (f"{theirs}.weight",), (rows,), turned=True)
-    yield Link(f"{ours}.bias", (f"{theirs}.bias",), (rows,), zeros=True)
+def _linear(ours: str, theirs: str, rows: int) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", (f"{theirs}.weight",), (rows,), turned=True)
+    yield WeightMap(f"{ours}.bias", (f"{theirs}.bias",), (rows,), zeros=True)
 
 
-def _norm(ours: str, theirs: str, rows: int) -> Iterator[Link]:
-    yield Link(f"{ours}.weight", (f"{theirs}.weight",), (rows,))
-    yield Link(f"{ours}.bias", (f"{theirs}.bias",), (rows,), zeros=True)
+def _norm(ours: str, theirs: str, rows: int) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", (f"{theirs}.weight",), (rows,))
+    yield WeightMap(f"{ours}.bias", (f"{theirs}.bias",), (rows,), zeros=True)
 
 
 GPT2 = Gpt2()

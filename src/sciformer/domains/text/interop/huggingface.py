@@ -16,7 +16,7 @@ from ....interop.family import EMBEDDING, POSITION, Family
 from ....interop.importing import Importer, refuse_type
 from ....interop.reading import read_json, read_pooling, read_tensors
 from ....interop.run_writer import Imported
-from ....interop.weight_map import take_all
+from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import FILE
 from .bert import BERT, ROBERTA
@@ -121,7 +121,7 @@ def convert(
         changes,
         where="in changes of the imported recipe",
     )
-    weights = take_all(family.links(recipe), tensors, foreign.where, foreign.file)
+    weights = from_theirs(family.links(recipe), tensors, foreign.where, foreign.file)
     if POSITION in weights:
         places, context = len(weights[POSITION]), recipe.tokens.context
         if context > places:

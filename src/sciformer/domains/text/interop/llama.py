@@ -15,7 +15,7 @@ from torch import Tensor
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import EMBEDDING, READOUT, Family, Sections, Written, drop, given, refuse, tied, without
-from ....interop.weight_map import Link, give_all
+from ....interop.weight_map import WeightMap, to_theirs
 from ....recipe import Recipe
 
 OTHER_TASKS = ("score.", "classifier.", "qa_outputs.")
@@ -71,15 +71,15 @@ class Llama(Family):
         tokens = {"context": config.size("max_position_embeddings", 2048), "tie": tie}
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
-    def links(self, recipe: Recipe) -> list[Link]:
+    def links(self, recipe: Recipe) -> list[WeightMap]:
         """Entrance, blocks, last norm, and the last layer where it is not the embedding."""
         model = recipe.model
-        links = [Link(EMBEDDING, ("embed_tokens.weight",))]
+        links = [WeightMap(EMBEDDING, ("embed_tokens.weight",))]
         for i in range(model.depth):
             links += _block(f"trunk.blocks.{i}", f"layers.{i}", model)
-        links.append(Link("trunk.norm.weight", ("norm.weight",), (model.dim,)))
+        links.append(WeightMap("trunk.norm.weight", ("norm.weight",), (model.dim,)))
         if not recipe.tokens.tie:
-            links.append(Link(f"{READOUT}.weight", ("lm_head.weight",)))
+            links.append(WeightMap(f"{READOUT}.weight", ("lm_head.weight",)))
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
@@ -99,7 +99,7 @@ class Llama(Family):
             "tokens.bias": False,
         }
         refuse(recipe, "LlamaForCausalLM", wanted)
-        named = give_all(self.links(recipe), weights)
+        named = to_theirs(self.links(recipe), weights)
         base = float(model.rotary_base)
         config = {
             "architectures": ["LlamaForCausalLM"],
@@ -141,19 +141,19 @@ def rotary_base(config: Config) -> float:
     return float(base)
 
 
-def _block(ours: str, theirs: str, model: Any) -> Iterator[Link]:
+def _block(ours: str, theirs: str, model: Any) -> Iterator[WeightMap]:
     groups, width = model.groups or model.heads, model.head_dim or model.dim // model.heads
     hidden = round(model.ratio * model.dim)
     rows, halves = (model.heads * width, groups * width, groups * width), (model.heads, groups, 0)
     parts = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
     for kind in ("weight", "bias") if model.bias else ("weight",):
-        yield Link(f"{ours}.attention.qkv.{kind}", tuple(f"{part}.{kind}" for part in parts), rows, halves=halves)
-        yield Link(f"{ours}.attention.out.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",), (model.dim,))
+        yield WeightMap(f"{ours}.attention.qkv.{kind}", tuple(f"{part}.{kind}" for part in parts), rows, halves=halves)
+        yield WeightMap(f"{ours}.attention.out.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",), (model.dim,))
         gate, up = f"{theirs}.mlp.gate_proj.{kind}", f"{theirs}.mlp.up_proj.{kind}"
-        yield Link(f"{ours}.mlp.up.{kind}", (gate, up), (hidden, hidden))
-        yield Link(f"{ours}.mlp.down.{kind}", (f"{theirs}.mlp.down_proj.{kind}",), (model.dim,))
-    yield Link(f"{ours}.attention_norm.weight", (f"{theirs}.input_layernorm.weight",), (model.dim,))
-    yield Link(f"{ours}.mlp_norm.weight", (f"{theirs}.post_attention_layernorm.weight",), (model.dim,))
+        yield WeightMap(f"{ours}.mlp.up.{kind}", (gate, up), (hidden, hidden))
+        yield WeightMap(f"{ours}.mlp.down.{kind}", (f"{theirs}.mlp.down_proj.{kind}",), (model.dim,))
+    yield WeightMap(f"{ours}.attention_norm.weight", (f"{theirs}.input_layernorm.weight",), (model.dim,))
+    yield WeightMap(f"{ours}.mlp_norm.weight", (f"{theirs}.post_attention_layernorm.weight",), (model.dim,))
 
 
 LLAMA = Llama()

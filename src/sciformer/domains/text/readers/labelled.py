@@ -12,7 +12,7 @@ from pydantic import Field
 from ....data.columns import Array, Table
 from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, find_files, locate
-from ....data.split import Rows, Split, few
+from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
 from .pairs import MARK
@@ -73,10 +73,10 @@ class Lines(Parts):
         names = [name for part in self.named().values() for _, name in self._labelled(part)]
         return find_files(names, self.what)
 
-    def located(self) -> Self:
+    def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
         classes = {label: [locate(name) for name in names] for label, names in self.classes.items()}
-        return super().located().model_copy(update={"classes": classes})
+        return super().absolute_paths().model_copy(update={"classes": classes})
 
     def group(self, table: Table) -> Array | None:
         """The text."""
@@ -99,7 +99,7 @@ class Lines(Parts):
                 hint=nearest("label", table),
                 key="data.labels",
             )
-        return few(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
+        return sample_per_class(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
         """Names of files with the class that all texts in them have, or nothing."""

@@ -208,17 +208,15 @@ def parting(one: Sequence[str], other: Sequence[str], name: str, second: str) ->
     if len(short) < 2:
         return ""
     straight = np.square(long[: len(short)] - short)
-    chance = float(
-        np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean()
-    )  # of lines that do not belong
+    rng = float(np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean())  # of lines that do not belong
     place, saved = len(short), 0.0
     for step in sorted({*range(1, min(more, SHIFTS) + 1), more}):
         moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
         gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # of moving all lines up to here
         after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # of moving those from here to somewhere
-        if after.max() > SURE * chance:
+        if after.max() > SURE * rng:
             place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
-    if straight.sum() - saved > 0.7 * chance * len(short):
+    if straight.sum() - saved > 0.7 * rng * len(short):
         return "Their lines do not seem to belong together."
     if place == len(short):
         return f"They agree to the end of {second}: {name} goes on after line {len(short):,}, or {second} was cut off."

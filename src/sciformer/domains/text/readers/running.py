@@ -44,7 +44,7 @@ class TextFiles(Parts):
         """What a sample is called."""
         return self.documents
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Find the files and divide the text."""
         if self.split.by:
             raise UserError(
@@ -57,7 +57,7 @@ class TextFiles(Parts):
                 key="data.split.folds",
             )
         if self.documents != "file":
-            return super().open(say)
+            return super().open(log)
         named = {part: find_files(names, self.what) for part, names in self.named().items()}
         sources = self._by_position(named.pop("train"))
         for part, paths in named.items():

@@ -100,9 +100,9 @@ def adjective(stem: str, determiner: str, gender: str) -> str:
     return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG else "es"}[gender]
 
 
-def sentence(groups: int, chance: np.random.Generator) -> Sentence:
+def sentence(groups: int, rng: np.random.Generator) -> Sentence:
     """One sentence, with so many groups of three words between the noun and «it»."""
-    drawn = iter(chance.random(16 + 2 * groups).tolist())
+    drawn = iter(rng.random(16 + 2 * groups).tolist())
 
     def one(of: Sequence[Any]) -> Any:
         return of[int(next(drawn) * len(of))]
@@ -152,8 +152,8 @@ def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str,
     """
     if number < 0 or farthest < 0:
         raise UserError(f"number and farthest must be 0 or more, not {number} and {farthest}")
-    chance = np.random.default_rng(seed)
-    found = [sentence(int(groups), chance) for groups in chance.integers(farthest // WORDS + 1, size=number)]
+    rng = np.random.default_rng(seed)
+    found = [sentence(int(groups), rng) for groups in rng.integers(farthest // WORDS + 1, size=number)]
     answers = [PRONOUNS[one.noun.gender] for one in found]
     return {
         "en": _texts([" ".join(one.en) for one in found]),

@@ -30,7 +30,7 @@ class Recall(Data):
     split: Split = Split(valid=0.05, test=0.1)
     """Shares kept apart."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Simulate; it takes no time worth keeping the result for."""
         table = recall(self.lag, self.symbols, self.number, self.seed)
         rows = self.split.of_table(table, self.number)
@@ -62,7 +62,7 @@ class Pronouns(Data):
     split: Split = Split(valid=0.05, test=0.15, by="pair")
     """Shares kept apart, by pairs of nouns."""
 
-    def open(self, say: Any = None) -> Splits:
+    def open(self, log: Any = None) -> Splits:
         """Write the sentences; it takes seconds."""
         table = pronouns(self.number, self.farthest, self.seed)
         rows = self.split.of_table(table, self.number)

@@ -71,7 +71,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
     out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
     if cut.count:  # the rows of the global tokens see everything
-        bias = None if sight.lean is None else sight.lean[:, :, : cut.count]
+        bias = None if sight.dense_bias is None else sight.dense_bias[:, :, : cut.count]
         whole = sdpa.run(q[:, :, : cut.count], k, v, Sight(None, sight.valid, bias), score, dropout)
         out = torch.cat([whole, out[:, :, cut.count :]], 2)
     return out
@@ -120,8 +120,8 @@ class Cut:
         mask = allowed[None, :, None]  # (1, blocks, 1, size, keys)
         if sight.valid is not None:
             mask = mask & sight.valid[:, j.clamp(0, last)][:, :, None]
-        if sight.lean is not None:
-            mask = self.band(sight.lean).to(q.dtype).masked_fill(~mask, -torch.inf)
+        if sight.dense_bias is not None:
+            mask = self.band(sight.dense_bias).to(q.dtype).masked_fill(~mask, -torch.inf)
         return mask.expand(q.shape[0], -1, -1, -1, -1).flatten(0, 1)
 
     def band(self, bias: Tensor) -> Tensor:

@@ -47,12 +47,12 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     """(B, H, N, E) from prepared queries, keys and values."""
     (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
     mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
-    lean = None if sight.lean is None else _lean(sight.lean.expand(q.shape[0], heads, n, m))
+    dense = None if sight.dense_bias is None else _dense_bias(sight.dense_bias.expand(q.shape[0], heads, n, m))
     call: Callable[..., Tensor] = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
-        call = compiled(_kind(sight.pattern), sight.valid is not None, lean is not None)
+        call = compiled(_kind(sight.pattern), sight.valid is not None, dense is not None)
     try:
-        return call(q, k, v, lean, mask, score.scale(width), groups != heads)
+        return call(q, k, v, dense, mask, score.scale(width), groups != heads)
     except Exception as error:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise
@@ -63,7 +63,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
         ) from error
 
 
-def _lean(bias: Tensor) -> Modify:
+def _dense_bias(bias: Tensor) -> Modify:
     def modify(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         return score + bias[b, h, i, j]
 
@@ -84,9 +84,9 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
     """
 
     def call(
-        q: Tensor, k: Tensor, v: Tensor, lean: Modify | None, mask: BlockMask | None, scale: float, shared: bool
+        q: Tensor, k: Tensor, v: Tensor, dense: Modify | None, mask: BlockMask | None, scale: float, shared: bool
     ) -> Tensor:
-        return flex_attention(q, k, v, lean, mask, scale, shared)
+        return flex_attention(q, k, v, dense, mask, scale, shared)
 
     own = FunctionType(call.__code__.replace(co_name=f"flex_{abs(hash((kind, valid, bias)))}"), globals())
     return torch.compile(own, fullgraph=True)

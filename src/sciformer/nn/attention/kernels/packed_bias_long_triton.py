@@ -128,7 +128,7 @@ def keys_kernel(
 
 def gradients(
     x: Tensor, keys: Tensor, sets: tuple[Tensor, Tensor, Tensor, Tensor], bits: Tensor | None, out: Tensor,
-    lse: Tensor, up: Tensor, dx: Tensor, dkeys: Tensor, scale: float, chance: tuple[int, float],
+    lse: Tensor, up: Tensor, dx: Tensor, dkeys: Tensor, scale: float, rng: tuple[int, float],
     longest: int, options: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the gradients of the queries of x into dx, those of keys and values into dkeys."""
@@ -141,9 +141,9 @@ def gradients(
     grids = {name: (len(sets[1]) * options["H"], triton.cdiv(longest, way["ROWS"])) for name, way in ways.items()}
     queries_kernel[grids["queries"]](
         x, keys, *sets, drawn, out, lse, up, dx, delta, x.stride(0), keys.stride(0), dx.stride(0), total, scale,
-        *chance, **options, **ways["queries"],
+        *rng, **options, **ways["queries"],
     )  # fmt: skip
     keys_kernel[grids["keys"]](
         x, keys, *sets, drawn, lse, up, dkeys, delta, x.stride(0), keys.stride(0), dkeys.stride(0), total, scale,
-        *chance, **options, **ways["keys"],
+        *rng, **options, **ways["keys"],
     )  # fmt: skip

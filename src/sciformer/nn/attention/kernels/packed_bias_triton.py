@@ -28,7 +28,7 @@ def _tile(base, rows, there, apart, e, E: tl.constexpr):
 
 
 @triton.jit
-def _lean(bias, i, j, seen):
+def _dense_bias(bias, i, j, seen):
     """(BLOCK, BLOCK) the bias of pairs from the triangle of a set, which holds (i, j) and (j, i) once."""
     high = tl.maximum(i[:, None], j[None, :])
     low = tl.minimum(i[:, None], j[None, :])
@@ -81,7 +81,7 @@ def forward_kernel(
             score = tl.dot(q, tl.trans(k), input_precision=PRECISION) * scale
             seen = mine[:, None] & there[None, :]
             if LEAN:
-                score += _lean(bias, i, j, seen)
+                score += _dense_bias(bias, i, j, seen)
             score = tl.where(seen, score, -float("inf"))
             top = tl.maximum(highest, tl.max(score, 1))
             ground = tl.where(top == -float("inf"), 0.0, top)  # of a query that sees nothing yet
@@ -159,7 +159,7 @@ def backward_kernel(
             seen = asks[:, None] & answers[None, :]
             score = tl.dot(q_i, tl.trans(k_i), input_precision=PRECISION) * scale
             if LEAN:
-                score += _lean(bias, i, i, seen)
+                score += _dense_bias(bias, i, i, seen)
             p = tl.where(seen, tl.exp(score - level_i[:, None]), 0.0)
             dp = tl.dot(up_i, tl.trans(v_i), input_precision=PRECISION)
             used = p
@@ -189,12 +189,12 @@ def backward_kernel(
                 asked = j < n
                 there = j < m
                 seen = asks[:, None] & there[None, :]
-                lean = tl.zeros([BLOCK, BLOCK], tl.float32)
+                dense = tl.zeros([BLOCK, BLOCK], tl.float32)
                 if LEAN:
-                    lean = _lean(bias, i, j, seen)
+                    dense = _dense_bias(bias, i, j, seen)
                 k_j = _tile(keys, j, there, memory_t, e, E)
                 v_j = _tile(keys + H * E, j, there, memory_t, e, E)
-                score = tl.dot(q_i, tl.trans(k_j), input_precision=PRECISION) * scale + lean
+                score = tl.dot(q_i, tl.trans(k_j), input_precision=PRECISION) * scale + dense
                 p = tl.where(seen, tl.exp(score - level_i[:, None]), 0.0)
                 dp = tl.dot(up_i, tl.trans(v_j), input_precision=PRECISION)
                 if DROP:
@@ -205,7 +205,7 @@ def backward_kernel(
                 up_j = _tile(ups, j, asked, H * E, e, E)
                 delta_j = tl.sum(up_j.to(tl.float32) * _tile(outs, j, asked, H * E, e, E).to(tl.float32), 1)
                 level_j = tl.load(levels + j, mask=asked, other=float("inf"))
-                score = tl.dot(k_i, tl.trans(q_j), input_precision=PRECISION) * scale + lean
+                score = tl.dot(k_i, tl.trans(q_j), input_precision=PRECISION) * scale + dense
                 p = tl.where(answers[:, None] & asked[None, :], tl.exp(score - level_j[None, :]), 0.0)
                 dp = tl.dot(v_i, tl.trans(up_j), input_precision=PRECISION)
                 used = p

@@ -26,8 +26,8 @@ def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
     k = repeat_heads(k, q.shape[1])
     dtype, exact = q.dtype, torch.promote_types(q.dtype, torch.float32)  # half precision overflows before it is scaled
     logits = score.compare(q.to(exact), k.to(exact), _key_positions(sight))
-    if (lean := sight.lean) is not None:
-        logits = logits + lean
+    if (dense := sight.dense_bias) is not None:
+        logits = logits + dense
     hidden = logits == -torch.inf
     allowed = sight.allowed(q.shape[2], k.shape[2], q.device)
     if allowed is not None:

@@ -60,7 +60,7 @@ def opened(mask: Tensor | None) -> Mask:
 def _mask(sight: Sight, n: int, m: int, q: Tensor) -> Tensor | None:
     """Booleans, or the bias with -inf where nothing may be seen."""
     mask = sight.allowed(n, m, q.device)
-    if (lean := sight.lean) is None:
+    if (dense := sight.dense_bias) is None:
         return mask
-    bias = lean.to(q.dtype)
+    bias = dense.to(q.dtype)
     return bias if mask is None else bias.masked_fill(~mask, -torch.inf)
