@@ -34,13 +34,14 @@ SCORES = {  # name in the results: score, unit, better
 def jets(options: argparse.Namespace) -> Recipe:
     """The network of the table of jets, with its budget on these."""
     prepare(options.pythia, options.out / "pythia")
-    steps = {"train.steps": options.steps or 2000, "train.batch": 256, "train.evaluate_every": 200, "train.rate": 5e-3}
+    steps = {"train.steps": options.steps or 2000, "train.batch": 256, "train.evaluate_every": 200}
+    steps |= {"train.learning_rate": 5e-3}
     return Recipe.load("jets/pfn", events(options.out / "pythia", "train") | steps)
 
 
 def redshift(options: argparse.Namespace) -> Recipe:
     """The model of the guide to light curves."""
-    changes: dict[str, Any] = {"data.kind": "curves", "data.files": [str(options.ztf)], "tokens.centre": "learned"}
+    changes: dict[str, Any] = {"data.kind": "series", "data.files": [str(options.ztf)], "tokens.centre": "learned"}
     changes |= {"data.bands": ["g", "R"]}  # a single point is in another
     changes |= {"data.split": {"valid": 0.2, "test": 0.2}, "model.dim": 64, "model.depth": 3, "model.heads": 4}
     changes |= {"objective": {"kind": "regress", "targets": ["redshift"]}, "train.best": "loss", "train.batch": 64}

@@ -26,9 +26,9 @@ from lightcurves_tasks import classes
 from measure import RESULTS, ROOT, Row, record
 from pool import Result, Task, seeds_row, side_by_side
 from sciformer.domains.images.cues import cue_bias, draw_bias
-from sciformer.inspect.attention import attention_maps, even
+from sciformer.inspect.attention import attention_maps, even_steps
 from sciformer.inspect.distance import attention_distances, depth, draw_reach
-from sciformer.inspect.faithfulness import draw_faithfulness, draw_reasons, faithfulness, scored
+from sciformer.inspect.faithfulness import draw_faithfulness, draw_reasons, faithfulness, score_tokens
 from sciformer.inspect.positions import draw_positions, position_similarity
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
@@ -78,19 +78,19 @@ def looks(run: Run, task: Task) -> Result:
     """The three figures of a ViT, and for the first seed their pictures."""
     data = run.data()
     dataset = data.dataset("test")
-    batch = dataset.batch(even(len(dataset), 8 if task["tiny"] else SAMPLES))
+    batch = dataset.batch(even_steps(len(dataset), 8 if task["tiny"] else SAMPLES))
     codes = position_similarity(run.step, data, batch)
     assert codes is not None
-    far = attention_distances(attention_maps(run.step, data, batch), data)
-    deeper = depth(far)
+    distances = attention_distances(attention_maps(run.step, data, batch), data)
+    deeper = depth(distances)
     faith = faithfulness(run.step, data, batch)
     if task["pictures"]:
         save(draw_positions(codes), task, "positions")
-        save(draw_reach(far), task, "reach")
+        save(draw_reach(distances), task, "reach")
         save(draw_faithfulness(faith), task, "faithfulness")
-        few = dataset.batch(even(len(dataset), 4))
-        save(draw_reasons(data, few, scored(run.step, data, few), 1), task, "reasons")
-    blind = [float(one.uniform.mean()) for one in far.values()]
+        few = dataset.batch(even_steps(len(dataset), 4))
+        save(draw_reasons(data, few, score_tokens(run.step, data, few), 1), task, "reasons")
+    blind = [float(one.uniform.mean()) for one in distances.values()]
     return {
         "valid": run.scores,
         "accuracy": float(run.evaluate("test").scores["accuracy"]),
@@ -202,11 +202,13 @@ def measure(options: argparse.Namespace, part: str) -> None:
             for row in made:
                 print(f"{row['id']:48} {row['value']:.4f} ± {row['spread']}", flush=True)
     if part == "cues" and len(done) == len(CUES):
-        from sciformer.domains.images.cues import Bias
+        from sciformer.domains.images.cues import CueBias
 
         first = {model: min(mine, key=lambda one: one["seed"])["counts"] for model, mine in done.items()}
         shown = {
-            name: Bias(**{**first[model], "classes": {key: tuple(two) for key, two in first[model]["classes"].items()}})
+            name: CueBias(
+                **{**first[model], "classes": {key: tuple(two) for key, two in first[model]["classes"].items()}}
+            )
             for model, name in (("vit", "ViT"), ("cnn", "CNN"))
         }
         save(draw_bias(shown, "shape", "texture"), {"pictures": str(options.pictures)}, "cues")

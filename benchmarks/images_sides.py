@@ -77,9 +77,10 @@ def recipe(sizes: dict[str, int], batch: int, device: str, changes: dict[str, An
         "tokens": {"kind": "patches", "patch": sizes["patch"]},
         "model": model | {"pool": "class_token", "norm_epsilon": 1e-6},
         "objective": {"kind": "classify"},
-        "train": {"batch": batch, "rate": 1e-4, "warmup": 0, "schedule": "constant", "clip": 0.0, "device": device},
+        "train": {"batch": batch, "learning_rate": 1e-4, "warmup": 0, "schedule": "constant", "device": device}
+        | {"clip_norm": 0.0},
     }
-    return Recipe.of(tree, changes)
+    return Recipe.from_dict(tree, changes)
 
 
 def state(sizes: dict[str, int]) -> dict[str, Any]:
@@ -152,7 +153,7 @@ class Ours:
 
     def __init__(self, theirs: nn.Module, sizes: dict[str, int], device: str, batches: list[Arrays], way: Any) -> None:
         settings = recipe(sizes, len(batches[0]["label"]), device, way.get("recipe", {}))
-        self.assembly = Assembly.stored(settings, state(sizes))
+        self.assembly = Assembly.from_state(settings, state(sizes))
         model = self.assembly.network()
         model.load_state_dict(renamed(theirs.state_dict()))
         ranks = Ranks(torch.device(device))

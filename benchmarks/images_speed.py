@@ -33,8 +33,8 @@ from sides import Times, profile, switched
 # Other ways on our side: changes of the recipe, switches of the compiler, columns left out, the environment.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "no-graph": {"recipe": {"train.graphs": False}},
-    "whole": {"recipe": {"train.graphs": "whole"}},
+    "no-graph": {"recipe": {"train.cuda_graphs": False}},
+    "whole": {"recipe": {"train.cuda_graphs": "whole"}},
     "eager": {"recipe": {"train.compile": False}},
     "tuned": {"switch": {"coordinate_descent_tuning": True}},
     "tanh": {"recipe": {"model.activation": "gelu_tanh"}},
@@ -43,8 +43,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "recipe": {"model.activation": "gelu_tanh"},
     },
     "autotune": {"environment": {"TORCHINDUCTOR_MAX_AUTOTUNE": "1"}},
-    "exact-width": {"recipe": {"train.multiple": 1}},
-    "counted-places": {"recipe": {"train.multiple": 1}, "without": ("at",)},
+    "exact-width": {"recipe": {"train.pad_to_multiple": 1}},
+    "counted-places": {"recipe": {"train.pad_to_multiple": 1}, "without": ("at",)},
 }
 PEERS: dict[str, dict[str, Any]] = {"script": {}, "graphs": {"mode": "reduce-overhead"}}
 BAR = 1.0
@@ -67,7 +67,7 @@ def once(options: argparse.Namespace, device: str) -> Times:
     ours = images_sides.Ours(model, sizes, device, batches, way)
     theirs = images_sides.Timm(model, device, batches, PEERS[options.peer] if device == "cuda" else None)
     times: Times = {}
-    if way.get("recipe", {}).keys() <= {"train.graphs", "train.compile", "train.multiple"}:
+    if way.get("recipe", {}).keys() <= {"train.cuda_graphs", "train.compile", "train.pad_to_multiple"}:
         exact = images_sides.difference(theirs, ours, torch.float64, "cpu")
         assert exact < 1e-6, f"in double precision the two models differ by {exact}"
         near = images_sides.difference(theirs, ours, torch.bfloat16 if device == "cuda" else torch.float32, device)

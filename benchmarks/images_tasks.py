@@ -18,10 +18,10 @@ from sciformer.run import Run
 COMMON: dict[str, Any] = {
     "train.optimizer": "adamw",
     "train.betas": [0.9, 0.99],
-    "train.decay": 0.05,
-    "train.clip": 1.0,
+    "train.weight_decay": 0.05,
+    "train.clip_norm": 1.0,
     "train.schedule": "cosine",
-    "train.floor": 0.01,
+    "train.min_lr_ratio": 0.01,
     "train.average_last": 0,
     "train.keep": 1,
     "train.log_every": 50,
@@ -30,8 +30,8 @@ COMMON: dict[str, Any] = {
 TINY: dict[str, Any] = {"train.steps": 3, "train.batch": 8, "train.warmup": 1, "train.evaluate_every": 3}
 TINY |= {"train.save_every": 3}
 SMALL = {"model.dim": 16, "model.depth": 1, "model.heads": 2}  # of a transformer
-VARIED = {"tokens.vary": ["shift", "rotate"], "tokens.shift": 2, "tokens.rotate": 15}  # of digits
-ROUND = {"tokens.vary": ["flip", "turn"]}  # of the sky
+VARIED = {"tokens.augment": ["shift", "rotate"], "tokens.shift": 2, "tokens.rotate": 15}  # of digits
+ROUND = {"tokens.augment": ["flip", "turn"]}  # of the sky
 MODELS = {
     "vit": "images/galaxies",
     "linformer": "images/galaxies-linformer",
@@ -55,7 +55,8 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
     steps = task["steps"] or steps
     often = max(1, steps // 20)
     found = COMMON | {"train.epochs": None, "train.steps": steps, "train.batch": batch, "train.warmup": steps // 20}
-    found |= {"train.evaluate_every": often, "train.save_every": steps, "train.rate": task["rate"], "train.best": best}
+    found |= {"train.evaluate_every": often, "train.save_every": steps, "train.best": best}
+    found |= {"train.learning_rate": task["rate"]}
     found |= {"train.seed": task["seed"], "train.compile": task["compile"], "train.workers": task["workers"]}
     if task["device"]:
         found["train.device"] = task["device"]
@@ -67,7 +68,7 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
 def files(folder: Path, train: str, valid: str, test: str) -> dict[str, Any]:
     """The data section for files of images."""
     parts = {"files": train, "valid": valid, "test": test}
-    return {"data.kind": "images", "data.piece": 1 << 22} | {
+    return {"data.kind": "images", "data.chunk_size": 1 << 22} | {
         f"data.{key}": [str(folder / f"{name}.npz")] for key, name in parts.items()
     }
 
@@ -116,7 +117,7 @@ class Digits(Classes):
         split = {"folds": images_data.FOLDS, "fold": task["fold"], "valid": 0.1, "stratify": "label"}
         changes: dict[str, Any] = {"data.kind": "images", "data.split": split}
         changes["data.files"] = [str(Path(task["data"]) / "digits.npz")]
-        changes |= {"tokens.vary": ["rotate", "crop"], "tokens.rotate": 10, "tokens.crop": [0.8, 1.0]}
+        changes |= {"tokens.augment": ["rotate", "crop"], "tokens.rotate": 10, "tokens.crop": [0.8, 1.0]}
         return Recipe.load(f"images/digits-{task['of'][1]}", changes | settings(task, 600, 64, best="loss"))
 
 
@@ -174,7 +175,7 @@ class FewShot(Mnist):
         changes = files(Path(task["data"]) / "mnist", *parts) | VARIED
         changes |= settings(task, *{"10": (1000, 64), "100": (2000, 128)}[size], best="accuracy")
         if way != "scratch":
-            changes["train.start"] = str(Path(task["out"]) / "runs" / "pretrain-all-vit-mae-0")
+            changes["train.init_from"] = str(Path(task["out"]) / "runs" / "pretrain-all-vit-mae-0")
         if way == "probe":
             changes["train.freeze"] = True
         return Recipe.load("images/mnist-vit", changes)
@@ -243,7 +244,7 @@ class Lenses(Part):
     def recipe(self, task: Task) -> Recipe:
         number = 64 if task["tiny"] else task["number"]
         changes = files(Path(task["data"]) / "lenses", f"train-{number}", "valid", "test")
-        changes |= {"tokens.vary": []}  # a mirror image has another ellipticity
+        changes |= {"tokens.augment": []}  # a mirror image has another ellipticity
         return Recipe.load(LENSES[task["of"][1]], changes | settings(task, 5000, 256, best="loss"))
 
     def test(self, run: Run, task: Task) -> Result:

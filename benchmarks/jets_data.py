@@ -108,7 +108,7 @@ def columns_of(file: Path) -> dict[str, Any]:
 
 def simulate(section: Any, jobs: int) -> None:
     """Make all pieces of simulated jets, side by side, in the folder that the section names, once for all."""
-    done = Path(section.cache) / "-".join([section.mark(), *map(str, section.counts().values()), "done"])
+    done = Path(section.cache) / "-".join([section.cache_prefix(), *map(str, section.counts().values()), "done"])
     if done.exists():
         return
     pieces = [(source, piece) for source in section.open().sources.values() for piece in range(len(source.sizes))]

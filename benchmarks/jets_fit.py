@@ -59,18 +59,20 @@ def put(x: dict[str, float]) -> None:
         decays: {"GLUONS": x["gluons"]},
         hadrons: {"LARGE": x["large"]},
     }
-    plain[shower]["SILENT"] = {key: x["silent"] * more for key, more in zip(shower.SILENT, (1, 2))}
+    plain[shower]["SILENT"] = {key: x["silent"] * more for key, more in zip(shower.DEAD_CONE_SCALES, (1, 2))}
     plain[systems] |= {"EXTRA_TOP": x["extra_top"], "POWER": x["power"], "POWER_TOP": x["power_top"]}
     plain[systems] |= {"SPLIT_B": (9.0, x["split_b"]), "SPLIT_C": (4.0, x["split_c"])}
     for module, values in plain.items():
         for name, value in values.items():
             setattr(module, name, value)
-    shower.LARGEST = shower.STRONG / np.log((x["cut"] ** 2 + x["frozen"] ** 2) / x["lambda"] ** 2)
-    shower.STEP = np.array(np.pi / (shower.LARGEST * shower.COLOUR), np.float32)
-    shower.FLOOR = np.array([0, 0, *(np.log(one / x["cut"]) ** 2 for one in shower.SILENT.values())], np.float32)
-    hadrons.TABLE = hadrons._lookup(channels(x, CHANNELS))
-    hadrons.TABLE_SMALL = hadrons._lookup(channels(x, SMALL))
-    jets.chunk.cache_clear()
+    shower.MAX_ALPHA_S = shower.ALPHA_S_FACTOR / np.log((x["cut"] ** 2 + x["frozen"] ** 2) / x["lambda"] ** 2)
+    shower.SCALE_STEPS = np.array(np.pi / (shower.MAX_ALPHA_S * shower.COLOUR_FACTORS), np.float32)
+    shower.MIN_LOG_SCALES = np.array(
+        [0, 0, *(np.log(one / x["cut"]) ** 2 for one in shower.DEAD_CONE_SCALES.values())], np.float32
+    )
+    hadrons.CHANNEL_TABLE = hadrons._channel_lookup(channels(x, CHANNELS))
+    hadrons.LIGHT_CHANNEL_TABLE = hadrons._channel_lookup(channels(x, SMALL))
+    jets.make_chunk.cache_clear()
 
 
 def made(number: int = NUMBER, seed: int = 1) -> tuple[Observables, Array]:
@@ -97,20 +99,20 @@ def apart(ours: Observables, label: Array, theirs: Observables, truth: Array) ->
 def spectra(theirs: Observables, truth: Array) -> None:
     """Slopes of pT and spreads of rapidity that give the means and spreads of the classes."""
     for _ in range(6):
-        jets.chunk.cache_clear()
+        jets.make_chunk.cache_clear()
         ours, label = made(20_480, 3)
         for place, one in enumerate(CLASSES):
             a, b = label == one, truth == one
-            ratio = (theirs["jet_pt"][b].mean() - jets.LOWEST) / (ours["jet_pt"][a].mean() - jets.LOWEST)
-            decays.SLOPE[place] *= ratio**0.7
-            decays.SPREAD[place] *= (theirs["jet_eta"][b].std() / ours["jet_eta"][a].std()) ** 0.7
-    jets.chunk.cache_clear()
+            ratio = (theirs["jet_pt"][b].mean() - jets.MIN_PT) / (ours["jet_pt"][a].mean() - jets.MIN_PT)
+            decays.PT_SLOPES[place] *= ratio**0.7
+            decays.RAPIDITY_SPREADS[place] *= (theirs["jet_eta"][b].std() / ours["jet_eta"][a].std()) ** 0.7
+    jets.make_chunk.cache_clear()
 
 
 def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:
     """The constants that come nearest: Gauss and Newton's steps in their logarithms, the shorter the less they help."""
     names = list(FIRST)
-    decays.SLOPE[:], decays.SPREAD[:] = 130, 1
+    decays.PT_SLOPES[:], decays.RAPIDITY_SPREADS[:] = 130, 1
 
     def at(logs: Array) -> Array:
         put(dict(zip(names, np.exp(logs).tolist())))
@@ -165,7 +167,7 @@ def main() -> None:
     print(json.dumps({key: round(value, 4) for key, value in x.items()}, indent=1))
     print("channels", [round(value, 1) for value in channels(x, CHANNELS).values()])
     print("small", [round(value, 1) for value in channels(x, SMALL).values()])
-    print("slope", decays.SLOPE.round(1).tolist(), "spread", decays.SPREAD.round(2).tolist())
+    print("slope", decays.PT_SLOPES.round(1).tolist(), "spread", decays.RAPIDITY_SPREADS.round(2).tolist())
     judged = evaluate(sides)
     print("fitted:", json.dumps({name: round(value, 3) for name, value in judged.items()}))
 

@@ -27,9 +27,9 @@ from jets_data import decoded
 from measure import RESULTS, commit, hardware, record, spread, versions
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.simulate.decays import CLASSES
-from sciformer.domains.jets.simulate.detector import Seen
-from sciformer.domains.jets.simulate.files import PIECE
-from sciformer.domains.jets.simulate.jets import FLAGS, groomed, jets
+from sciformer.domains.jets.simulate.detector import DetectedParticles
+from sciformer.domains.jets.simulate.files import JETS_PER_WRITE
+from sciformer.domains.jets.simulate.jets import TYPE_FLAGS, groomed_masses, jets
 
 Array = NDArray[Any]
 Observables = dict[str, Array]
@@ -51,7 +51,7 @@ def observables(part: dict[str, Array], jet: dict[str, Array], count: Array) -> 
     pt = np.hypot(px, py)
     whole = total(pt)
     x, y, z, e = (total(one) for one in (px, py, pz, energy))
-    kinds = [part[f"part_{name}"] > 0 for name in FLAGS]
+    kinds = [part[f"part_{name}"] > 0 for name in TYPE_FLAGS]
     away = np.hypot(part["part_deta"], part["part_dphi"])
     charged = part["part_charge"] != 0
     sure = np.where(charged, np.abs(part["part_d0val"]) / np.hypot(0.010, 0.080 / pt), 0)
@@ -66,9 +66,9 @@ def observables(part: dict[str, Array], jet: dict[str, Array], count: Array) -> 
     made["girth"], made["soft"] = total(pt * away) / whole, total(pt < 2)
     made["mass"] = np.sqrt(np.maximum(e**2 - x**2 - y**2 - z**2, 0))
     none = np.zeros(len(pt), np.int8)
-    seen = Seen(pt, away, away, none, none, away, away, of)
+    seen = DetectedParticles(pt, away, away, none, none, away, away, of)
     vectors = np.stack([px, py, pz, energy])
-    made["groomed"] = groomed(seen, vectors, part["part_deta"], part["part_dphi"], n)
+    made["groomed"] = groomed_masses(seen, vectors, part["part_deta"], part["part_dphi"], n)
     made["displaced"] = total(sure > 3)
     made["third_d0"] = np.where(count > 2, ranked[np.minimum(first + 2, len(pt) - 1)], 0)
     return made
@@ -156,7 +156,7 @@ def picture(path: Path, theirs: tuple[dict[str, Array], dict[str, Array], Array]
     for place, name in zip(axes[-1], CLASSES):
         one = int(np.flatnonzero(jet["label"] == name)[0])
         inside = slice(starts[one], starts[one] + count[one])
-        kind = np.argmax([part[f"part_{flag}"][inside] for flag in FLAGS], 0)
+        kind = np.argmax([part[f"part_{flag}"][inside] for flag in TYPE_FLAGS], 0)
         size = 2 * np.hypot(part["part_px"][inside], part["part_py"][inside])
         place.scatter(part["part_deta"][inside], part["part_dphi"][inside], s=size, c=colours[kind], alpha=0.6, lw=0)
         place.set_title(f"one {name}, {jet['jet_pt'][one]:.0f} GeV", fontsize=8)
@@ -171,8 +171,8 @@ def clock(number: int) -> list[float]:
     rates = []
     for turn in range(5):
         began = time.process_time()
-        for first in range(0, number, PIECE):
-            jets(min(PIECE, number - first), 100 + turn, first=first)
+        for first in range(0, number, JETS_PER_WRITE):
+            jets(min(JETS_PER_WRITE, number - first), 100 + turn, first=first)
         rates.append(number / (time.process_time() - began))
     return rates
 

@@ -14,7 +14,7 @@ from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.collate import AsyncTensors
 from sciformer.domains.jets.interop import weaver
-from sciformer.evaluation.evaluate import later
+from sciformer.evaluation.evaluate import one_behind
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
 from sciformer.train.distributed import Ranks
@@ -116,7 +116,7 @@ class Official:
     def infer(self, steps: int) -> None:
         """Probabilities of so many batches, on the host; each is read when the next one is under way, as ours are."""
         self.model.eval()
-        for arriving in later(self.answers(steps)):
+        for arriving in one_behind(self.answers(steps)):
             arriving.read()
 
     def answers(self, steps: int) -> Iterator[AsyncTensors]:
@@ -132,14 +132,15 @@ class Ours:
     """The engine's own update, from ragged arrays on the host: packing, transfer, gradient and its length, AdamW."""
 
     def __init__(self, theirs: torch.nn.Module, device: str, batches: list[Arrays], changes: dict[str, Any]) -> None:
-        tensors = weaver.plain({name: tensor.cpu().clone() for name, tensor in theirs.state_dict().items()})
-        found = weaver.transformer(tensors, "the official model", {})
-        settings = {"rate": 1e-4, "warmup": 0, "schedule": "constant", "decay": 0.01, "clip": 0.0, "packed": True}
+        tensors = weaver.canonical_names({name: tensor.cpu().clone() for name, tensor in theirs.state_dict().items()})
+        found = weaver.convert_transformer(tensors, "the official model", {})
+        settings = {"learning_rate": 1e-4, "warmup": 0, "schedule": "constant", "weight_decay": 0.01}
+        settings |= {"clip_norm": 0.0, "packed": True}
         sections = {"data": {"kind": "jets"}, "objective": {"kind": "classify"}, **found.sections}
         sections["train"] = settings | {"device": device, "batch": len(batches[0]["lengths"])}
-        recipe = Recipe.of(sections, changes)
+        recipe = Recipe.from_dict(sections, changes)
         state = {"classes": found.classes, "counts": [1] * len(found.classes)}
-        self.assembly = Assembly.stored(recipe, {"tokens": {"tokens": {}}, "objective": state})
+        self.assembly = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state})
         model = self.assembly.network()
         model.load_state_dict(found.weights)
         ranks = Ranks(torch.device(device))
@@ -180,7 +181,7 @@ class Ours:
     def infer(self, steps: int) -> None:
         """Probabilities of so many batches, on the host; each is read when the next one is under way."""
         self.step.eval()
-        for arriving in later(self.answers(steps)):
+        for arriving in one_behind(self.answers(steps)):
             arriving.read()
 
     def answers(self, steps: int) -> Iterator[AsyncTensors]:

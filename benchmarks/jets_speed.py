@@ -35,14 +35,14 @@ from sides import Times, profile, switched
 # Other ways on our side: changes of the recipe, switches of the compiler, layout of the attention kernels.
 VARIANTS: dict[str, dict[str, Any]] = {
     "plain": {},
-    "no-graph": {"recipe": {"train.graphs": False}},
-    "whole": {"recipe": {"train.graphs": "whole"}},
+    "no-graph": {"recipe": {"train.cuda_graphs": False}},
+    "whole": {"recipe": {"train.cuda_graphs": "whole"}},
     "eager": {"recipe": {"train.compile": False}},
     "tuned": {"switch": {"coordinate_descent_tuning": True}},
     "block-32": {"kernel": {"BLOCK": 32}},
     "warps-8": {"layout": {"num_warps": 8}},
     "free-registers": {"layout": {"maxnreg": None}},
-    "chunked": {"kernel": {"LONGEST": 0}},
+    "chunked": {"kernel": {"MAX_LENGTH": 0}},
 }
 # Ways to compile the official model: as its authors do, for any length at once, and for each length.
 PEERS: dict[str, dict[str, Any]] = {"weaver": {}, "dynamic": {"dynamic": True}, "static": {"dynamic": False}}
@@ -100,8 +100,8 @@ def make_sampler(way: dict[str, Any]) -> None:
     from sciformer.nn.attention.kernels import packed_bias as sets
 
     for name, value in way.get("kernel", {}).items():
-        if name == "LONGEST":
-            sets.LONGEST = value
+        if name == "MAX_LENGTH":
+            sets.MAX_LENGTH = value
             continue
         from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
 

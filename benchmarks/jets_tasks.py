@@ -30,11 +30,11 @@ ON_JETCLASS = {"pfn": 0.772, "pcnn": 0.809, "particlenet": 0.844, "part_plain": 
 COMMON: dict[str, Any] = {
     "train.optimizer": "adamw",
     "train.betas": [0.9, 0.99],
-    "train.decay": 0.01,
-    "train.clip": 1.0,
+    "train.weight_decay": 0.01,
+    "train.clip_norm": 1.0,
     "train.schedule": "flat",
     "train.flat": 0.5,
-    "train.floor": 0.01,
+    "train.min_lr_ratio": 0.01,
     "train.best": "accuracy",
     "train.keep": 1,
 }
@@ -94,10 +94,10 @@ def changes_of(task: Task) -> dict[str, Any]:
     if task["model"] == "part_masked":
         changes.pop("train.best")
     if task["start"]:
-        changes |= {"train.start": task["start"]}
+        changes |= {"train.init_from": task["start"]}
     compiled = task["compile"] and changes["train.steps"] * changes["train.batch"] >= LONG
     compiled = compiled and task["model"] not in EAGER
-    changes |= {"train.rate": task["rate"], "train.seed": task["seed"], "train.compile": compiled}
+    changes |= {"train.learning_rate": task["rate"], "train.seed": task["seed"], "train.compile": compiled}
     changes["train.workers"] = task["workers"]
     if task["device"]:
         changes["train.device"] = task["device"]

@@ -36,10 +36,10 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt-384-half": ("gpt", {"model.dropout": 0.5, "model.attention_dropout": 0.1}),
     "gpt-512": ("gpt", {"model.dim": 512, "model.heads": 8, "model.dropout": 0.5}),
     "gpt-256-deep": ("gpt", {"model.dim": 256, "model.heads": 4, "model.depth": 10, "model.dropout": 0.3}),
-    "gpt-384-path": ("gpt", {"model.drop_path": 0.2, "train.decay": 0.5}),
+    "gpt-384-path": ("gpt", {"model.drop_path": 0.2, "train.weight_decay": 0.5}),
     "lstm-640": ("lstm", {}),
     "lstm-896": ("lstm", {"model.dim": 896, "model.dropout": 0.6}),
-    "lstm-640-slow": ("lstm", {"train.rate": 1e-3, "model.dropout": 0.6}),
+    "lstm-640-slow": ("lstm", {"train.learning_rate": 1e-3, "model.dropout": 0.6}),
 }
 TINY = {"model.dim": 32, "model.heads": 2, "model.depth": 1, "tokens.context": 16, "train.batch": 4, "train.steps": 4}
 TINY |= {"train.warmup": 1, "train.evaluate_every": 2}

@@ -1,4 +1,4 @@
-"""Real curves in five folds by object, and simulated ones, as files that `data.kind: curves` reads."""
+"""Real curves in five folds by object, and simulated ones, as files that `data.kind: series` reads."""
 
 from __future__ import annotations
 

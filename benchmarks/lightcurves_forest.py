@@ -20,11 +20,11 @@ import numpy as np
 from lightcurves_data import FOLDS, Array, asas, confusion, folds, judged
 from measure import RESULTS, record
 from pool import seeds_row
-from sciformer.domains.lightcurves.periods import Search, harmonics, peaks, periodogram
+from sciformer.domains.lightcurves.periods import PeriodSearch, find_peaks, fit_harmonics, periodogram
 
 HIGHEST = 15.0  # cycles/day
 LONGEST = 1000.0  # days
-SEARCH = Search(shortest=1 / HIGHEST, longest=LONGEST, oversampling=5)
+SEARCH = PeriodSearch(shortest=1 / HIGHEST, longest=LONGEST, oversampling=5)
 PEAKS = 5  # of the periodogram that are looked at
 HARMONICS = 4
 STATED = {"accuracy": 0.742, "macro_f1": 0.722}  # of another choice of ten such features
@@ -41,7 +41,7 @@ def moments(magnitude: Array) -> list[float]:
 
 def shape_of(t: Array, y: Array, w: Array, frequency: float) -> tuple[Array, float]:
     """Complex amplitudes of the first harmonics (m = mean + Re sum_k a_k exp(-2 pi i k f t)), and what they explain."""
-    amplitudes, share = harmonics(t, y, w, np.array([frequency]), HARMONICS)
+    amplitudes, share = fit_harmonics(t, y, w, np.array([frequency]), HARMONICS)
     return amplitudes[0, 1:], float(share[0])
 
 
@@ -67,10 +67,10 @@ def periodic(t: Array, y: Array, error: Array) -> list[float]:
     """Periods, and the curve folded with the best one and with its double."""
     error = np.maximum(error, 0.005)
     frequency, power = periodogram(t, y, error, SEARCH)
-    best = peaks(frequency, power, PEAKS, 2 / max(1.0, t[-1] - t[0]))
+    best = find_peaks(frequency, power, PEAKS, 2 / max(1.0, t[-1] - t[0]))
     w = 1 / (error**2 + 0.02**2)
     t = t - t[0]
-    shares = harmonics(t, y, w, frequency[best], HARMONICS)[1]
+    shares = fit_harmonics(t, y, w, frequency[best], HARMONICS)[1]
     chosen = frequency[best[int(np.argmax(shares))]]
     double = folded(t, y, w, chosen / 2)
     others = [(float(np.log10(frequency[place])), float(power[place])) for place in best[:3]]

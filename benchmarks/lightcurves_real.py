@@ -11,7 +11,7 @@ import numpy as np
 from lightcurves_data import FOLDS, confusion, judged, keep, prepare
 from lightcurves_tasks import Group, Part, Scores, calibrated, classes, files, settings, values
 from pool import Result, Task
-from sciformer.domains.lightcurves.periods import periods
+from sciformer.domains.lightcurves.periods import find_periods
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 
@@ -110,7 +110,7 @@ class Pretrain(Part):
         real = files(task, "asas")
         kept = Path(task["data"]) / f"stars-{number}"
         real["data.files"] = [str(kept / "*.parquet"), *real["data.files"]]
-        asked = {"objective.kind": "masked", "objective.share": 0.5, "tokens.gaussian": True}
+        asked = {"objective.kind": "masked", "objective.mask_ratio": 0.5, "tokens.gaussian": True}
         return Recipe.load(BODY, real | asked | made)
 
 
@@ -147,15 +147,16 @@ class FewShot(Classes):
         changes = files(task, "asas", size) | settings(task, *STEPS[size], best="macro_f1")
         if way == "astromer1":
             own = {key: value for key, value in changes.items() if key not in NOT_ASTROMER}
-            own |= {"objective.balance": "classes", "train.start": str(out / "astromer1")}
+            own |= {"objective.balance": "classes", "train.init_from": str(out / "astromer1")}
             return Recipe.load("lightcurves/astromer-classify", own)
         if way in HEADS:  # the head is new, the body knows what to look at
-            changes |= {"train.rate": task["rate"] / 10, "train.head_rate": 10}
+            changes |= {"train.learning_rate": task["rate"] / 10, "train.head_lr_scale": 10}
         if way.endswith("_probe"):
             changes["train.freeze"] = True
         if way in WAYS:
             body, how = WAYS[way]
-            changes["train.start"] = str(out / "runs" / f"pretrain-all-{body}-{how}-{task['fold'] * (how == 'masked')}")
+            fold = task["fold"] * (how == "masked")
+            changes["train.init_from"] = str(out / "runs" / f"pretrain-all-{body}-{how}-{fold}")
         return Recipe.load("lightcurves/folded" if way.startswith("folded") else BODY, changes)
 
     def words(self, options: argparse.Namespace) -> str:
@@ -223,7 +224,7 @@ def highest_peaks(path: Path) -> list[float]:
     for row in pq.read_table(path).to_pylist():
         band = np.unique(list(row["band"]), return_inverse=True)[1]
         time, value, error = (np.asarray(row[name], np.float64) for name in ("time", "mag", "magerr"))
-        made.append(float(periods(time, value, error, band).period[0]))
+        made.append(float(find_periods(time, value, error, band).period[0]))
     return made
 
 

@@ -12,9 +12,9 @@ from lightcurves_data import Array
 from lightcurves_tasks import Group, Part, Scores, calibrated, classes, settings, values
 from pool import Result, Task
 from sciformer.data.columns import Lists, Table
-from sciformer.domains.lightcurves.simulate.chirps import whitened
+from sciformer.domains.lightcurves.simulate.chirps import whiten_series
 from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
-from sciformer.domains.lightcurves.simulate.oscillators import STEP
+from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 
@@ -34,7 +34,7 @@ def simulated(task: Task, what: str, number: int, **more: Any) -> dict[str, Any]
     """The data section for simulated series."""
     found = {"data.kind": "lightcurves", "data.what": what, "data.number": number, "data.valid": 1024}
     found |= {"data.cache": f"{task['data']}/{what}"}  # made once, not in every pass
-    found |= {"data.test": 1024, "data.piece": 1024} | {f"data.{key}": value for key, value in more.items()}
+    found |= {"data.test": 1024, "data.chunk_size": 1024} | {f"data.{key}": value for key, value in more.items()}
     return found | (SMALL if task["tiny"] else {})
 
 
@@ -105,7 +105,7 @@ class Signal(Part):
     def test(self, run: Run, task: Task) -> Result:
         own, count = run.recipe.data, 64 if task["tiny"] else 4000
         options: dict[str, Any] = {"points": own.points, "white": own.white}
-        white = (lambda series: series) if own.white else whitened
+        white = (lambda series: series) if own.white else whiten_series
         place = classes(run).index("signal")
         noise = lightcurves(count, "signals", own.seed + 1, ["noise"], part="test", **options)
         level = recovered(run, noise)[1]["probabilities"][:, place]
@@ -158,7 +158,7 @@ class Gravity(Part):
     def test(self, run: Run, task: Task) -> Result:
         found = values(run)
         known, table = tables(run, "train"), tables(run, "test")
-        peaks = [classic.peak_frequency(1000 * square(some, "value"), STEP) for some in (known, table)]
+        peaks = [classic.peak_frequency(1000 * square(some, "value"), STEP_DAYS) for some in (known, table)]
         answer = classic.Scaling(peaks[0], np.asarray(known["logg"]))(peaks[1])
         off = answer - np.asarray(table["logg"])
         return found | {"peak_rmse": classic.rms(off), "peak_median": float(np.median(np.abs(off)))}

@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
-from sciformer.domains.lightcurves.simulate.files import PIECE
-from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, WHAT, lightcurves
+from sciformer.domains.lightcurves.simulate.files import CURVES_PER_WRITE
+from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, CURVE_KINDS, lightcurves
 
 Array = NDArray[Any]
 TURNS = 5
@@ -75,13 +75,13 @@ def compare(path: Path, number: int) -> None:
 def clock(number: int) -> dict[str, list[float]]:
     """Curves of each kind for each CPU second, again and again."""
     rates: dict[str, list[float]] = {}
-    for what in WHAT:
+    for what in CURVE_KINDS:
         lightcurves(1, what)
         count = max(256, number * SHARE[what] // SHARE["stars"])
         for turn in range(TURNS):
             began = time.process_time()
-            for first in range(0, count, PIECE):
-                lightcurves(min(PIECE, count - first), what, 100 + turn, first=first)
+            for first in range(0, count, CURVES_PER_WRITE):
+                lightcurves(min(CURVES_PER_WRITE, count - first), what, 100 + turn, first=first)
             rates.setdefault(what, []).append(count / (time.process_time() - began))
     return rates
 

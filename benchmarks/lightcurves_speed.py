@@ -77,7 +77,7 @@ class Side:
 
     def __init__(self, recipe: Recipe, state: dict[str, Any], weights: dict[str, Any], batches: list[Batch]) -> None:
         ranks = Ranks(torch.device(recipe.train.device))
-        assembly = Assembly.stored(recipe, state)
+        assembly = Assembly.from_state(recipe, state)
         model = assembly.network()
         model.load_state_dict(weights)
         self.step = Step(model.to(ranks.device), assembly.objective)
@@ -132,10 +132,10 @@ def sides(options: argparse.Namespace, kind: str, device: str) -> tuple[dict[str
     size = 8 if options.tiny else options.batch or (512 if device == "cuda" else 64)
     small = {"data.kind": "lightcurves", "data.what": "stars", "data.number": 64, "data.valid": 16, "data.test": 0}
     changes: dict[str, Any] = small | {"train.device": device, "train.batch": size, "train.warmup": 0}
-    changes |= {"train.schedule": "constant", "train.rate": 1e-4, "tokens.window": WIDTH}
+    changes |= {"train.schedule": "constant", "train.learning_rate": 1e-4, "tokens.window": WIDTH}
     if options.tiny:
         changes |= {"model.dim": 16, "model.depth": 1, "model.heads": 2}
-    changes |= {"train.graphs": "whole"} if options.whole else {}
+    changes |= {"train.cuda_graphs": "whole"} if options.whole else {}
     changes["objective.kind"] = "classify" if options.classify else "masked"
     ragged = Recipe.load(options.recipe, changes | {"train.packed": True})
     opened = Assembly.open(ragged)
@@ -240,7 +240,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--ztf", type=Path, help="the ZTF supernovae, for their lengths; without it log-normal ones")
     parser.add_argument("--recipe", default="lightcurves/astromer")
     parser.add_argument("--classify", action="store_true", help="train classes instead of hidden observations")
-    parser.add_argument("--whole", action="store_true", help="both sides with train.graphs: whole")
+    parser.add_argument("--whole", action="store_true", help="both sides with train.cuda_graphs: whole")
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--steps", type=int, default=0, help="in a call; 8 on CUDA and 1 on the CPU unless given")

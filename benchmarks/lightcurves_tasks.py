@@ -17,10 +17,10 @@ Scores = dict[str, tuple[float, str, str]]  # id of a row: value, unit, which wa
 COMMON: dict[str, Any] = {
     "train.optimizer": "adamw",
     "train.betas": [0.9, 0.99],
-    "train.decay": 0.01,
-    "train.clip": 1.0,
+    "train.weight_decay": 0.01,
+    "train.clip_norm": 1.0,
     "train.schedule": "cosine",
-    "train.floor": 0.01,
+    "train.min_lr_ratio": 0.01,
     "train.keep": 1,
     "train.log_every": 50,
 }
@@ -94,7 +94,7 @@ def settings(task: Task, steps: int, batch: int, best: str) -> dict[str, Any]:
     often = max(1, steps // 20)
     found = COMMON | {"train.steps": steps, "train.batch": batch, "train.warmup": steps // 20, "train.best": best}
     found |= {"train.evaluate_every": often, "train.save_every": steps if steps < LONG else often}
-    found |= {"train.rate": task["rate"]}
+    found |= {"train.learning_rate": task["rate"]}
     found |= {"train.seed": task["seed"], "train.compile": task["compile"], "train.workers": task["workers"]}
     if task["device"]:
         found["train.device"] = task["device"]
@@ -108,7 +108,7 @@ def files(task: Task, name: str, size: str = "all") -> dict[str, Any]:
     parts = {"files": f"train{end}", "valid": f"valid{end}", "test": "test"}
     if task["tiny"]:
         parts |= {"files": "train-20", "valid": "valid-20", "test": "valid-20"}
-    return {"data.kind": "curves"} | {f"data.{key}": [str(folder / f"{part}.parquet")] for key, part in parts.items()}
+    return {"data.kind": "series"} | {f"data.{key}": [str(folder / f"{part}.parquet")] for key, part in parts.items()}
 
 
 def calibrated(found: list[Result]) -> dict[str, float]:

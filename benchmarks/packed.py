@@ -1,9 +1,9 @@
 """The kernels `sets` and `flash` on packed sequences, forwards and backwards. `python benchmarks/packed.py`
 
 512 sequences of short, jet-like, middle and light-curve lengths, bfloat16, queries, keys and values side by side as a
-projection leaves them, recorded as a CUDA graph. Prints microseconds; the choice between the two kernels (`flash.LONG`)
-follows from them. With --layouts, how the programs of `sets` for sequences of several blocks are laid out: each in
-turn, the others as they are.
+projection leaves them, recorded as a CUDA graph. Prints microseconds; the choice between the two kernels
+(`flash.MIN_MEAN_LENGTH`) follows from them. With --layouts, how the programs of `sets` for sequences of several blocks
+are laid out: each in turn, the others as they are.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def work(task: Task) -> Result:
     run = train(Recipe.load(task["recipe"], changes), path, report=False, show=False)
     scores = run.evaluate("test").scores
     return {
-        "rate": run.recipe.train.rate,
+        "rate": run.recipe.train.learning_rate,
         "valid": run.scores,
         "test": scores,
         "parameters": run.about["parameters"],
@@ -103,15 +103,19 @@ def task(options: argparse.Namespace, family: str, rival: str, size: str, rate: 
     out = options.out.resolve()
     if family == "polarity":
         recipe = "text/sentiment" + ("" if rival == "pretrained" else f"-{rival}")
-        changes = polarity(options.polarity) | {"data.labels": LABELS[size]}
+        changes = polarity(options.polarity) | {"data.labels_per_class": LABELS[size]}
         if rival == "scratch":
-            changes |= {"tokens.tokenizer": str(out / "tokenizer.json"), "tokens.lower": False, "tokens.normal": "none"}
+            changes |= {
+                "tokens.tokenizer": str(out / "tokenizer.json"),
+                "tokens.lower": False,
+                "tokens.unicode_form": "none",
+            }
     else:
         recipe = "text/tagging" if rival == "pretrained" else "text/tagging-bilstm"
         changes = conll(options.wnut)
     if rival == "pretrained":
-        changes["train.start"] = str(out / "bert")
-    changes |= {"train.rate": rate, "train.seed": seed}
+        changes["train.init_from"] = str(out / "bert")
+    changes |= {"train.learning_rate": rate, "train.seed": seed}
     name = f"{family}-{size}-{rival}-{rate:g}-{seed}"
     made = {"recipe": recipe, "changes": changes, "tiny": options.tiny, "out": str(out), "name": name}
     return {name: made | {"family": family, "rival": rival, "size": size, "rate": rate, "seed": seed}}

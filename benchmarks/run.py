@@ -29,13 +29,13 @@ import torch
 from measure import RESULTS, Row, commit, hardware, interleave, record, spread, versions
 from plain import PlainGPT, plain_loop
 from sciformer.assembly import Assembly
-from sciformer.evaluation.evaluate import cast
+from sciformer.evaluation.evaluate import autocast
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train.distributed import Ranks, find_device
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
-from sciformer.train.optimizers import rate
+from sciformer.train.optimizers import learning_rate
 from sciformer.train.progress import ProgressReporter
 
 REFERENCE = 2.269185
@@ -143,7 +143,7 @@ def train_cpu_once(options: argparse.Namespace, device: str) -> dict[str, list[f
     ids = torch.as_tensor(_ids(engine.assembly))
     torch.manual_seed(0)
     plain = PlainGPT(tokens.size, 64, 128, 4, 4)  # type: ignore[attr-defined]
-    loop = plain_loop(plain, ids, 64, 12, lambda step: rate(step, 10_000_000, recipe.train))
+    loop = plain_loop(plain, ids, 64, 12, lambda step: learning_rate(step, 10_000_000, recipe.train))
     calls = {"plain": lambda: loop(options.steps), "sciformer": blocks(engine, options.steps)}
     return interleave(calls, options.repeats, "cpu")
 
@@ -157,7 +157,7 @@ def engine_once(options: argparse.Namespace, device: str) -> dict[str, list[floa
     batch = 64 if device == "cuda" else 2
     changes = {"data.files": [options.text], "train.device": device, "train.batch": batch, **LONG}
     engine = engine_of(Recipe.load("text/gpt-char-large", changes), device)
-    inputs = [engine.fetch[i].inputs(engine.ranks.device, engine.updater.multiple) for i in range(8)]
+    inputs = [engine.fetch[i].inputs(engine.ranks.device, engine.updater.pad_to_multiple) for i in range(8)]
     counts = [engine.fetch[i].count for i in range(8)]
     weights = [weight for weight in engine.step.parameters() if weight.requires_grad]
     optimizer, call = engine.optimizer, engine.updater.whole_call
@@ -165,7 +165,7 @@ def engine_once(options: argparse.Namespace, device: str) -> dict[str, list[floa
     def bare() -> None:
         for i in range(options.steps):
             torch.compiler.cudagraph_mark_step_begin()
-            with cast(engine.ranks.device, engine.updater.precision):
+            with autocast(engine.ranks.device, engine.updater.precision):
                 loss, _ = call(inputs[i % 8])
                 (loss / counts[i % 8]).backward()
             torch.nn.utils.clip_grad_norm_(weights, 1.0)
@@ -191,7 +191,7 @@ def gpt124m_once(options: argparse.Namespace, device: str) -> dict[str, list[flo
             "model.heads": heads,
             "train.batch": batch,
             "train.device": device,
-            "train.rate": 1e-4,
+            "train.learning_rate": 1e-4,
             **LONG,
         },
     )

@@ -36,9 +36,9 @@ def recipe_of(path: str, sizes: tuple[int, ...], batch: int, device: str, change
         "tokens": {"kind": "text", "context": context, "vocabulary": vocabulary},
         "model": {"kind": "decoder", "dim": dim, "depth": depth, "heads": heads, "bias": False},
         "objective": {"kind": "next_token"},
-        "train": {"batch": batch, "rate": 6e-4, "warmup": 0, "schedule": "constant", "device": device},
+        "train": {"batch": batch, "learning_rate": 6e-4, "warmup": 0, "schedule": "constant", "device": device},
     }
-    return Recipe.of(tree, {**LONG, **changes})
+    return Recipe.from_dict(tree, {**LONG, **changes})
 
 
 def wall(calls: dict[str, Callable[[], Any]], repeats: int) -> Times:

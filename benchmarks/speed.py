@@ -41,8 +41,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         },
         "chunk-8k": {"ours": {"chunk": 8192}},
         "chunk-32k": {"ours": {"chunk": 32768}},
-        "no-graph": {"recipe": {"train.graphs": False}},
-        "whole": {"recipe": {"train.graphs": "whole"}},
+        "no-graph": {"recipe": {"train.cuda_graphs": False}},
+        "whole": {"recipe": {"train.cuda_graphs": "whole"}},
     },
     "decode": {
         "plain": {"ours": {"compiled": True}},

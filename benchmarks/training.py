@@ -30,7 +30,7 @@ def train_once(options: argparse.Namespace, way: dict[str, Any]) -> Times:
     engine = engine_of(recipe_of(path, sizes, batch, device, way.get("recipe", {})), device)
     if way.get("ours", {}).get("residual"):
         _half_residual(engine.step.model)
-    text_layers.CHUNK = way.get("ours", {}).get("chunk", text_layers.CHUNK)
+    text_layers.LOGITS_AT_ONCE = way.get("ours", {}).get("chunk", text_layers.LOGITS_AT_ONCE)
     ours = blocks(engine, options.steps)
     with switched(way):
         ours()

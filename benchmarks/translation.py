@@ -33,10 +33,10 @@ RUNGS: dict[str, tuple[str, dict[str, Any]]] = {
     },
     # source and target stand in one row there: twice the tokens are as many pairs
     "gpt_prompt": ("text/gpt-translate", {"tokens.column": ["de", "en"], "train.tokens": 8192}),
-    "transformer": ("text/transformer-tiny", {"train.rate": 2e-3, "train.warmup": 600}),
+    "transformer": ("text/transformer-tiny", {"train.learning_rate": 2e-3, "train.warmup": 600}),
 }
-BUDGET = {"train.tokens": 4096, "train.multiple": 16, "train.warmup": 300, "train.schedule": "cosine"}
-BUDGET |= {"train.floor": 0.02, "train.evaluate_every": 500, "train.save_every": 500, "train.average_last": 0}
+BUDGET = {"train.tokens": 4096, "train.pad_to_multiple": 16, "train.warmup": 300, "train.schedule": "cosine"}
+BUDGET |= {"train.min_lr_ratio": 0.02, "train.evaluate_every": 500, "train.save_every": 500, "train.average_last": 0}
 THREE = ("lstm", "additive", "transformer")  # rungs with three seeds
 ANCHORS = {"lstm": 13.8, "gru": 20.6, "additive": 28.3, "transformer": 36.5}
 LENGTHS = ((1, 8), (9, 11), (12, 14), (15, 99))  # words of the source
@@ -47,7 +47,7 @@ def files(data: Path, form: str) -> dict[str, Any]:
     name = (lambda part: f"tok/{part}.lc.norm.tok.{{}}.gz") if form == "tok" else (lambda part: f"{part}.{{}}.gz")
     found = {"files": "train", "valid": "val", "test": "test_2016_flickr"}
     changes: dict[str, Any] = {f"data.{key}": [str(data / name(part))] for key, part in found.items()}
-    changes["data.more"] = {"test2017": [str(data / name("test_2017_flickr"))]}
+    changes["data.extra_parts"] = {"test2017": [str(data / name("test_2017_flickr"))]}
     return changes | {"objective.bleu": "none" if form == "tok" else "13a"}
 
 

@@ -31,7 +31,7 @@ def trained(part: Part, task: Task) -> Result:
     try:
         run = train(part.recipe(task), folder, report=False, show=False)
     except UserError as error:
-        if error.key != "train.rate":  # a rate at which it diverges is not the best one
+        if error.key != "train.learning_rate":  # a rate at which it diverges is not the best one
             raise
         return found | {"error": str(error), "valid": {part.choose: -math.inf if part.higher else math.inf}}
     found |= {"valid": run.scores, "parameters": run.about["parameters"], "steps": run.recipe.train.total(1)}

@@ -53,7 +53,7 @@ TINY = {
 
 def changes_of(task: Task) -> dict[str, Any]:
     """What differs from the recipe."""
-    changes = {"train.rate": task["rate"], "train.seed": task["seed"], "train.device": task["device"]}
+    changes = {"train.learning_rate": task["rate"], "train.seed": task["seed"], "train.device": task["device"]}
     changes |= {"train.compile": False, "train.log_every": 100}  # compiling takes longer than these runs
     changes |= {"train.precision": "float32"}
     if task["part"] == "recall":

@@ -10,7 +10,7 @@ LABELLED = "".join(f"{'good' if i % 2 else 'bad'}\tthis film number {i} is {i % 
 TAGGED = "".join(f"Anna{i} B-person\nlives O\nin O\nBerlin B-location\n\nI O\nrun O\n{i} O\n\n" for i in range(8))
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 28, 28, 3), np.uint8)
 SMALL = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.batch": 4, "train.device": "cpu"}
-SMALL |= {"train.tokens": None, "train.start": "", "train.multiple": None}
+SMALL |= {"train.tokens": None, "train.init_from": "", "train.pad_to_multiple": None}
 FIVE = {"train.steps": 5, "train.epochs": None, "train.evaluate_every": 5, "train.log_every": 1, "train.warmup": 1}
 # What makes the data of a reader small, or is needed to have any.
 DATA = {
@@ -52,7 +52,7 @@ def small(name, folder):
     grey = next((size for word, size in GREY.items() if f"/{word}-" in name), None)
     if grey is not None:
         data |= {"data.size": grey, "data.channels": 1}
-    return Recipe.load(name, data | {"train.start": ""} | OPEN.get(name, {}))
+    return Recipe.load(name, data | {"train.init_from": ""} | OPEN.get(name, {}))
 
 
 def short(recipe):
@@ -62,7 +62,7 @@ def short(recipe):
     for name, tokens in parts.items():
         key = f"tokens.{name}." if name else "tokens."
         if tokens.kind == "particles":
-            changes |= {f"{key}most": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
+            changes |= {f"{key}max_tokens": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
         if tokens.kind == "patches" and recipe.data.kind != "lattices":
             changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
             changes |= {"model.compress": 3} if recipe.model.compress else {}

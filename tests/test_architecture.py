@@ -10,8 +10,8 @@ from collections import Counter
 
 import pytest
 
-from sciformer.recipe.field import NAMED, fields
-from sciformer.recipe.registry import SHARED
+from sciformer.recipe.field import NAMED_EXTENSIONS, fields
+from sciformer.recipe.registry import SHARED_CLASSES
 from tests.paths import ROOT
 
 SOURCE = ROOT / "src" / "sciformer"
@@ -94,8 +94,8 @@ def test_a_field_imports_only_fields_it_declares():
 
 def registered():
     """The names that fields register, but for those that the library registers itself."""
-    own = {name for section in SHARED.values() for name in section}
-    names = {name for one in FIELDS.values() for what in NAMED for name in getattr(one, what)}
+    own = {name for section in SHARED_CLASSES.values() for name in section}
+    names = {name for one in FIELDS.values() for what in NAMED_EXTENSIONS for name in getattr(one, what)}
     assert len(names) > 15
     return (names | set(FIELDS)) - own
 
@@ -113,7 +113,7 @@ def test_no_string_in_shared_code_is_a_name_of_a_field():
     wrong = [
         f"{path.relative_to(SOURCE)}:{node.lineno}: {node.value!r}"
         for path in FILES
-        if not home(path)
+        if not home(path) and path != SOURCE / "recipe" / "renamed.py"  # whose table says how old names are written now
         for node in strings(TREES[path])
         if node.value in names
     ]

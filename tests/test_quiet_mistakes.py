@@ -19,7 +19,7 @@ def assembled(folder, objective, tokens=None, split=None, **columns):
     data = {"kind": "arrays", "files": [str(folder / "x.npz")], "split": split or {"valid": 0.2, "test": 0.2}}
     tokens = tokens or {"kind": "patches", "patch": 2}
     sections = {"data": data, "tokens": tokens, "model": MODEL, "objective": objective, "train": TRAIN}
-    return Assembly.open(Recipe.of(sections))
+    return Assembly.open(Recipe.from_dict(sections))
 
 
 def step_of(assembly):
@@ -61,10 +61,10 @@ def test_small_files_are_shuffled_with_each_other(tmp_path):
         (tmp_path / f"{i:02}.txt").write_text(chr(97 + i % 26) * 300)
     sections = {"data": {"kind": "text", "files": [str(tmp_path / "*.txt")]}, "tokens": {"kind": "text", "context": 8}}
     sections |= {"model": {"kind": "decoder", "dim": 8}, "objective": {"kind": "next_token"}, "train": TRAIN}
-    recipe = Recipe.of(sections)
+    recipe = Recipe.from_dict(sections)
     made = Assembly.open(recipe)
     assert len(made.dataset("train").sizes) == 1
-    small = Assembly.open(recipe.change({"data.piece": 1024}))
+    small = Assembly.open(recipe.change({"data.chunk_size": 1024}))
     assert len(small.dataset("train").sizes) > 10
     # In many pieces windows follow each other, so that a pass over all of them is a pass over the text.
     assert len(small.dataset("train")) < len(made.dataset("train")) / 4
@@ -114,7 +114,9 @@ def test_no_part_to_choose_on_is_said(tmp_path):
     columns = {"image": images(24), "label": np.arange(24) % 2}
     made = assembled(tmp_path, {"kind": "classify"}, None, {"valid": 0.0, "test": 0.3}, **columns)
     torch.manual_seed(0)
-    found = compare([made.recipe], 1, tmp_path / "runs", {"train.rate": [1e-3, 1e-2]}, show=False, report=False)
+    found = compare(
+        [made.recipe], 1, tmp_path / "runs", {"train.learning_rate": [1e-3, 1e-2]}, show=False, report=False
+    )
     assert "There is no part `valid` to choose the point of the grid on." in found.warnings
 
 

@@ -168,7 +168,7 @@ def test_its_command_parses_and_runs_this_recipe(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_what_it_prints_loads_to_the_same(name, tmp_path):
     recipe = Recipe.load(name)
-    (tmp_path / "mine.yaml").write_text(recipe.text())
+    (tmp_path / "mine.yaml").write_text(recipe.to_yaml())
     assert Recipe.load(tmp_path / "mine.yaml") == recipe
 
 

@@ -25,7 +25,11 @@ CASES = [
     ("text", {"context": 16}, TEXTS),
     ("text", {"unit": "bytes", "tie": False}, TEXTS),
     ("patches", {"patch": 4}, IMAGES),
-    ("patches", {"patch": 2, "scale": "none", "periodic": True, "vary": ("roll", "flip", "turn", "negate")}, COLOURS),
+    (
+        "patches",
+        {"patch": 2, "scale": "none", "periodic": True, "augment": ("roll", "flip", "turn", "negate")},
+        COLOURS,
+    ),
     ("particles", {}, jets()),
     ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
 ]
@@ -47,7 +51,7 @@ def test_every_kind_of_tokens_that_comes_with_the_library_keeps_all_promises():
 class Beads(Tokens):
     """A bead has a weight and stands where it stands on its string."""
 
-    reads: ClassVar[tuple[str, ...]] = ("bead",)
+    source_columns: ClassVar[tuple[str, ...]] = ("bead",)
     hides: ClassVar[tuple[str, ...]] = ("weight",)
 
     def fit(self, tables):
@@ -57,7 +61,7 @@ class Beads(Tokens):
     def tokenize(self, table):
         return Stream({"weight": table["bead"].values.astype(np.float64)}, table["bead"].lengths)
 
-    def augment(self, stream, rng):
+    def augment_stream(self, stream, rng):
         return stream.with_columns(weight=stream.columns["weight"] * (1 + 0.1 * rng.normal("heavy", stream.lengths)))
 
     def normalise(self, stream):
@@ -193,15 +197,15 @@ BROKEN = {
     "must be a NumPy array of numbers": {"tokenize": columns(name=lambda weight: weight.astype(str))},
     "holds NaN or infinity where": {"tokenize": columns(log=lambda weight: np.where(weight > 1, np.nan, weight))},
     "`hides` names `mass`": {"hides": ("mass",)},
-    "`reads` names `cube`": {"reads": ("cube",)},
+    "`source_columns` names `cube`": {"source_columns": ("cube",)},
     "tokenize twice gives different tokens": {"tokenize": random_tokens},
     "`axes` says 1": {"tokenize": columns(at=lambda weight: np.zeros((len(weight), 3)))},
-    "tokens stand at places up to": {"places": property(lambda self: 2)},
+    "tokens stand at places up to": {"grid_shape": property(lambda self: 2)},
     "tokenize of the rows [0] alone differs": {"tokenize": columns(share=lambda weight: weight / weight.sum())},
     "normalise of the rows [0] alone differs": {"normalise": by_batch},
     "a table of no samples failed": {
         "tokenize": columns(top=lambda weight: weight * 0 + weight[0:1].dtype.itemsize),
-        "augment": lambda self, stream, rng: stream.with_columns(top=stream.columns["top"].max()),
+        "augment_stream": lambda self, stream, rng: stream.with_columns(top=stream.columns["top"].max()),
     },
     "must be plain JSON": {"fit": lambda self, tables: self.state.update(mean=np.float32(2))},
     "restored from its state": {
@@ -222,22 +226,22 @@ BROKEN = {
         "pairs": lambda self, heads: made("Odd", Pairs, forward=lambda self, c, v: Pairs.forward(self, c).log())(heads)
     },
     "changes the result of an encoder": {"embedding": layer(over_tokens)},
-    "augment changes the column": {"augment": in_place},
-    "augment must keep the samples": {"augment": lambda self, stream, rng: stream.take(np.arange(2))},
-    "augment twice differs": {
-        "augment": lambda self, stream, rng: stream.with_columns(
+    "augment_stream changes the column": {"augment_stream": in_place},
+    "augment_stream must keep the samples": {"augment_stream": lambda self, stream, rng: stream.take(np.arange(2))},
+    "augment_stream twice differs": {
+        "augment_stream": lambda self, stream, rng: stream.with_columns(
             weight=stream.columns["weight"] + np.random.default_rng().normal()
         )
     },
-    "augment of some samples differs": {
-        "augment": lambda self, stream, rng: stream.with_columns(
+    "augment_stream of some samples differs": {
+        "augment_stream": lambda self, stream, rng: stream.with_columns(
             weight=stream.columns["weight"] + rng.uniform("first")[:1].sum()
         )
     },
-    "blank changes `weight`": {"blank": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}},
+    "mask_out changes `weight`": {"mask_out": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}},
     "hidden values leak": {"normalise": leaky},
-    "noise must replace only": {
-        "noise": lambda self, stream, tokens, rng: {"weight": rng.normal("noise", stream.lengths)}
+    "random_replacement must replace only": {
+        "random_replacement": lambda self, stream, tokens, rng: {"weight": rng.normal("noise", stream.lengths)}
     },
     "`hides` names no column": {"hides": ()},
     "loss must be one number for each token": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t).mean())},
@@ -248,7 +252,7 @@ BROKEN = {
     "a copy for another process failed": {
         "fit": lambda self, tables: (Beads.fit(self, tables), object.__setattr__(self, "open", lambda: 0))[0]
     },
-    "words must give one text": {"words": lambda self, stream: ["bead"]},
+    "token_labels must give one text": {"token_labels": lambda self, stream: ["bead"]},
     "distance must be finite": {"distance": lambda self, stream: -np.ones((5, 5))},
     "draw leaves the axes empty": {"draw": lambda self, sample, weights, axes: None},
     "draw failed: ZeroDivisionError": {"draw": lambda self, sample, weights, axes: 1 / 0},

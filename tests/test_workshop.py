@@ -37,6 +37,20 @@ def test_the_map_of_the_architecture_names_every_module():
     assert found - modules == set()
 
 
+def test_the_map_says_where_ideas_are():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    hops = re.findall(r"^\| \d \| `([\w/.]+)` \|", text, re.M)
+    assert len(hops) == 8
+    table = text.split("## Where do I find")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 40
+    named = [name for line in rows for name in re.findall(r"`([\w/<>.]+)`", line.rpartition("|")[0].rpartition("|")[2])]
+    fields = [path.name for path in (ROOT / "src/sciformer/domains").iterdir() if (path / "__init__.py").exists()]
+    for name in {*hops, *named}:
+        places = [name.replace("<field>", field) for field in fields] if "<" in name else [name]
+        assert any((ROOT / "src" / "sciformer" / place).exists() for place in places), name
+
+
 def test_public_names_are_what_the_package_says():
     assert nn.__all__ == sorted(nn.__all__, key=lambda name: (not name.isupper(), name[0].islower(), name))
     assert all(hasattr(nn, name) for name in nn.__all__)

@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 Log = Callable[[str], None]
 
 
-def silent(text: str) -> None:
+def log_nothing(text: str) -> None:
     """Say nothing."""
 
 
-def wanted(recipe: Recipe) -> Data:
+def data_with_columns(recipe: Recipe) -> Data:
     """The data of a recipe, told which columns its tokens and its objective use."""
     tokens = list(recipe.tokens.values()) if isinstance(recipe.tokens, Mapping) else [recipe.tokens]
-    names = {name for one in tokens for name in one.needs}
-    wishes = {name for one in tokens for name in one.wishes}
-    positive = {name for one in tokens for name in one.positive}
-    truth = sorted({*recipe.objective.needs})
+    names = {name for one in tokens for name in one.required_columns}
+    wishes = {name for one in tokens for name in one.optional_columns}
+    positive = {name for one in tokens for name in one.nonnegative_columns}
+    truth = sorted({*recipe.objective.required_columns})
     found: Data = recipe.data.want(sorted(names), truth, sorted(wishes - names), sorted(positive))
     return found
 
 
 class Assembly:
-    """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.stored` needs none."""
+    """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.from_state` needs none."""
 
-    start: Pretrained | None = None
+    pretrained: Pretrained | None = None
     """Another run whose weights a new network begins with."""
 
     def __init__(self, recipe: Recipe, splits: Splits | None) -> None:
@@ -57,16 +57,16 @@ class Assembly:
         cls,
         recipe: Recipe,
         state: Mapping[str, Any] | None = None,
-        log: Log = silent,
+        log: Log = log_nothing,
         write: bool = True,
-        start: Pretrained | None = None,
+        pretrained: Pretrained | None = None,
     ) -> Assembly:
         """Open the data, and fit what is learned from the training part, or take it from a stored `state`.
 
-        write    whether the data may keep files of their own, such as a cache
-        start    another run, whose tokens and weights are taken
+        write       whether the data may keep files of their own, such as a cache
+        pretrained  another run, whose tokens and weights are taken
         """
-        data = wanted(recipe)
+        data = data_with_columns(recipe)
         splits = data.open(log) if write else data.reopen(log)
         if "train" not in splits.sources:
             raise UserError(f"the data have no part to train on, only {', '.join(splits.sources)}", key="data")
@@ -74,11 +74,11 @@ class Assembly:
         if state is not None:
             made.restore(state)
             return made
-        made.start = start
-        if start is None:
+        made.pretrained = pretrained
+        if pretrained is None:
             made._fit_tokens(splits.sources["train"])
         else:
-            made._restore_tokens(start.state)
+            made._restore_tokens(pretrained.state)
         made.objective.fit(made.dataset("train"))
         for part in splits.sources:
             if part != "train":
@@ -89,7 +89,7 @@ class Assembly:
         """Each stream learns for itself, but those that learn the same do so once."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
-            twin = next((other for other in fitted if tokens.alike(other)), None)
+            twin = next((other for other in fitted if tokens.same_vocabulary(other)), None)
             if twin is None:
                 tokens.fit(pieces(source))
             else:
@@ -97,7 +97,7 @@ class Assembly:
             fitted.append(tokens)
 
     @classmethod
-    def stored(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
+    def from_state(cls, recipe: Recipe, state: Mapping[str, Any]) -> Assembly:
         """Without data, from what was learned before."""
         made = cls(recipe, None)
         made.restore(state)
@@ -146,7 +146,7 @@ class Assembly:
             return Dataset(source, self.tokens, labels=labels, until=until)
         (only,) = self.tokens.values()
         apart = window - self.objective.lookahead
-        if training and only.series:
+        if training and only.random_windows:
             loose, stride = only.stride is None, only.stride or apart
             return Dataset(source, self.tokens, window=window, stride=stride, tail=True, loose=loose, labels=labels)
         if not training or self.objective.unit != "tokens":  # each token once
@@ -166,13 +166,13 @@ class Assembly:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.recipe.train.seed if seed is None else seed)
             built: nn.Module = self.recipe.model.build(self.tokens, self.objective)
-        if self.start is not None:
-            self.start.fill(built, self.recipe, self.objective)
+        if self.pretrained is not None:
+            self.pretrained.fill(built, self.recipe, self.objective)
         return built
 
     def source(self, files: list[str] | list[Path]) -> Source:
         """Other files of the same form, of which only the sizes are known as yet."""
-        return wanted(self.recipe).read(files)
+        return data_with_columns(self.recipe).read(files)
 
     def read(self, files: list[str] | list[Path]) -> Dataset:
         """The samples of other files of the same form."""

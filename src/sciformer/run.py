@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .assembly import Assembly, silent
+from .assembly import Assembly, log_nothing
 from .data.columns import Table
 from .data.dataset import Dataset
 from .errors import UserError
@@ -30,10 +30,10 @@ from .train.folder import Folder, remove
 from .train.progress import ProgressReporter, duration
 from .train.provenance import announce, describe_run, update_metadata
 from .train.resume import absolute_paths, check_same_data, check_same_recipe
-from .train.weights import load_weights, put
+from .train.weights import load_into, load_weights
 
 # What a training leaves in its folder, and `fresh` removes.
-OURS = (
+RUN_FILES = (
     "recipe.yaml",
     "run.json",
     "metrics.jsonl",
@@ -62,8 +62,8 @@ class Run:
                 hint="Train one: sciformer train RECIPE --run FOLDER",
                 file=self.path,
             )
-        self.about: dict[str, Any] = _json(self.path / "run.json")
-        plugin.required(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
+        self.about: dict[str, Any] = _read_json(self.path / "run.json")
+        plugin.check_plugins(self.about.get("plugins", []), list(plugins), accepted=accept_changes)
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -81,7 +81,7 @@ class Run:
     @cached_property
     def assembly(self) -> Assembly:
         """Tokens and objective with what they learned, without the data; calibrated, where that was done."""
-        made = Assembly.stored(self.recipe, _json(self.folder.model / "statistics.json"))
+        made = Assembly.from_state(self.recipe, _read_json(self.folder.model / "statistics.json"))
         made.objective.state.update(self.calibration.get("state", {}))
         return made
 
@@ -89,7 +89,7 @@ class Run:
     def calibration(self) -> dict[str, Any]:
         """What `sciformer calibrate` found, and by which part; empty unless it was done."""
         path = self.folder.calibration
-        found: dict[str, Any] = _json(path) if path.exists() else {}
+        found: dict[str, Any] = _read_json(path) if path.exists() else {}
         return found
 
     @cached_property
@@ -97,7 +97,7 @@ class Run:
         """The best model with its objective, ready to judge."""
         weights, self.kept = load_weights(self.folder.model)
         step = Step(self.assembly.network(), self.assembly.objective)
-        put(step.model, weights, place, f"the model in {self.folder.model}", self.folder.model)
+        load_into(step.model, weights, place, f"the model in {self.folder.model}", self.folder.model)
         return step.to(self.device).eval()
 
     @property
@@ -135,7 +135,7 @@ class Run:
         opened = Assembly.open(self.recipe, self.assembly.state(), write=False)
         assert opened.splits is not None
         advice = "Name files to judge, or open the run with Run(..., accept_changes=True)."
-        check_same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, silent, advice)
+        check_same_data(self.about.get("data", {}), opened.splits.fingerprint, self.accept_changes, log_nothing, advice)
         return opened
 
     def evaluate(self, part: str = "test", files: Sequence[str | Path] = (), limit: int | None = None) -> Evaluation:
@@ -238,12 +238,12 @@ def _train(
         engine.restore(saved)
     about = {**describe_run(assembly, engine, plugins), "seconds": old.get("seconds", 0.0)}
     about |= {"recipe": recipe.name, "began": old.get("began") or time.strftime("%Y-%m-%d %H:%M")}
-    if recipe.train.start:
-        about["start"] = old.get("start") or (assembly.start and assembly.start.about)
+    if recipe.train.init_from:
+        about["init_from"] = old.get("init_from") or (assembly.pretrained and assembly.pretrained.about)
 
     def write() -> None:
         folder.write("run.json", json.dumps(about, indent=1))
-        folder.write("recipe.yaml", recipe.text())
+        folder.write("recipe.yaml", recipe.to_yaml())
         folder.write("model/statistics.json", json.dumps(assembly.state()))
         if not engine.complete and folder.calibration.exists():
             remove(folder.calibration)  # of another model than the one that is to come
@@ -280,7 +280,7 @@ def _claim(folder: Folder, fresh: bool, held: ExitStack) -> None:
             hint="Use another --run.",
             file=folder.path,
         )
-    if folder.recipe.exists() and "imported" in _json(folder.path / "run.json"):
+    if folder.recipe.exists() and "imported" in _read_json(folder.path / "run.json"):
         raise UserError(
             f"a run needs a folder of its own, and {folder.path} has an imported model in it",
             hint=f"Begin with its weights: sciformer finetune RECIPE --from {folder.path} --run FOLDER",
@@ -296,16 +296,16 @@ def _open(
     recipe: Recipe, folder: Folder, teller: ProgressReporter, accept_changes: bool, plugins: Sequence[plugin.Plugin]
 ) -> tuple[dict[str, Any], Assembly]:
     """What run.json says where there is something to go on from, and the data, opened; both fit what was begun."""
-    recipe, start = load_pretrained(recipe, folder)
+    recipe, pretrained = load_pretrained(recipe, folder)
     begun = bool(checkpoint.steps(folder.checkpoints))  # before the first checkpoint everything may still change
-    old: dict[str, Any] = _json(folder.path / "run.json") if begun else {}
+    old: dict[str, Any] = _read_json(folder.path / "run.json") if begun else {}
     if begun:
-        plugin.required(old.get("plugins", []), list(plugins), accepted=accept_changes)
+        plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
         check_same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.log)
     for key in recipe.model.unused():
         teller.log(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
-    state = _json(folder.model / "statistics.json") if begun else None
-    assembly = Assembly.open(recipe, state, teller.log, start=start)
+    state = _read_json(folder.model / "statistics.json") if begun else None
+    assembly = Assembly.open(recipe, state, teller.log, pretrained=pretrained)
     assert assembly.splits is not None
     if begun:
         check_same_data(old.get("data", {}), assembly.splits.fingerprint, accept_changes, teller.log)
@@ -325,7 +325,7 @@ def _last_checkpoint(folder: Folder, ranks: Ranks, teller: ProgressReporter) -> 
 
 def _clear(folder: Folder) -> None:
     """Remove what a training leaves, and nothing else."""
-    for name in OURS:
+    for name in RUN_FILES:
         for path in folder.path.glob(name):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
@@ -333,7 +333,7 @@ def _clear(folder: Folder) -> None:
                 path.unlink()
 
 
-def _json(path: Path) -> Any:
+def _read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text("utf-8"))
     except FileNotFoundError as error:

@@ -66,11 +66,11 @@ def check_tokens(
             ("the embedding", check_embedding),
             ("the bias of pairs", check_pairs),
             ("an encoder of these tokens", check_padding),
-            ("augment", _augment),
-            ("hiding tokens", _hiding),
+            ("augment_stream", _augment),
+            ("hiding tokens", _check_hiding),
             ("the readout", check_readout),
             ("a copy for another process", _pickled),
-            ("words and distance", _words),
+            ("token_labels and distance", _check_token_labels),
         ]
         if draw:
             checks.append(("draw", _draw))
@@ -80,7 +80,7 @@ def check_tokens(
                     problems += check(case)
                 except Exception as error:
                     problems.append(f"{what} failed: {_error(error)}")
-    if odd := _changed(before, table):
+    if odd := _describe_change(before, table):
         problems.append(f"the table's column `{odd}` was changed in place: copy it first")
     return [f"{kind}: {problem}" for problem in dict.fromkeys(problems)]
 
@@ -107,16 +107,16 @@ def _tokenize(case: Case) -> Problems:
     for name in tokens.hides:
         if name not in stream.columns:
             yield f"`hides` names `{name}`, but tokenize makes no such column"
-    for name in tokens.reads:
+    for name in tokens.source_columns:
         if name not in case.table:
-            yield f"`reads` names `{name}`, but the table has no such column"
-    if stream.columns and (odd := difference(stream, tokens.tokenize(case.table))):
+            yield f"`source_columns` names `{name}`, but the table has no such column"
+    if stream.columns and (odd := describe_difference(stream, tokens.tokenize(case.table))):
         yield f"tokenize twice gives different tokens, in {odd}: it must not depend on chance or on what came before"
     yield from _places(case)
 
 
 def _places(case: Case) -> Problems:
-    axes, places = case.tokens.axes, case.tokens.places
+    axes, places = case.tokens.axes, case.tokens.grid_shape
     at = case.seen.columns.get("at", case.seen.position)
     if "at" in case.seen.columns and (1 if at.ndim == 1 else at.shape[-1]) != axes:
         yield f"the column `at` has {1 if at.ndim == 1 else at.shape[-1]} coordinates, but `axes` says {axes}"
@@ -124,21 +124,21 @@ def _places(case: Case) -> Problems:
         ends = np.atleast_1d(at.max(0))
         sides = np.atleast_1d(places)
         if len(sides) == len(ends) and (at.min() < 0 or (ends >= sides).any()):
-            yield f"tokens stand at places up to {ends.tolist()}, but `places` counts {sides.tolist()} from 0"
+            yield f"tokens stand at places up to {ends.tolist()}, but `grid_shape` counts {sides.tolist()} from 0"
 
 
 def _company(case: Case) -> Problems:
-    tokens, some = case.tokens, min(case.rows, ROWS)
+    tokens, some = case.tokens, min(case.rows, MAX_ROWS)
     normal = tokens.normalise(case.stream)
     for rows in [*(np.array([i]) for i in range(some)), np.arange(some)[::-1], np.zeros(2, np.int64)]:
         alone = tokens.tokenize(select(case.table, rows))
-        if odd := difference(case.stream.take(rows), alone):
+        if odd := describe_difference(case.stream.take(rows), alone):
             yield (
                 f"tokenize of the rows {rows.tolist()} alone differs in {odd} from the same rows among others: "
                 "a sample must not depend on its company"
             )
             return
-        if odd := difference(normal.take(rows), tokens.normalise(case.stream.take(rows)), close=True):
+        if odd := describe_difference(normal.take(rows), tokens.normalise(case.stream.take(rows)), close=True):
             yield (
                 f"normalise of the rows {rows.tolist()} alone differs in {odd} from the same rows among others: "
                 "use what `fit` has learned, not the batch"
@@ -148,9 +148,9 @@ def _company(case: Case) -> Problems:
 
 def _empty(case: Case) -> Problems:
     none = case.tokens.tokenize(select(case.table, np.zeros(0, np.int64)))
-    if len(none) or (odd := difference(case.stream.take(np.zeros(0, np.int64)), none)):
+    if len(none) or (odd := describe_difference(case.stream.take(np.zeros(0, np.int64)), none)):
         yield f"a table of 0 samples must give 0 samples with the same columns; it differs in {odd or 'lengths'}"
-    case.tokens.normalise(case.tokens.augment(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
+    case.tokens.normalise(case.tokens.augment_stream(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
 
 
 def _state(case: Case) -> Problems:
@@ -163,27 +163,29 @@ def _state(case: Case) -> Problems:
     twin = case.section.fresh()  # as a run finds it: never fitted
     twin.state.update(json.loads(text))
     here, there = (one.normalise(one.tokenize(case.table)) for one in (case.tokens, twin))
-    if odd := difference(here, there):
+    if odd := describe_difference(here, there):
         yield f"restored from its state it makes other tokens, in {odd}: keep all that fit learns in `state`"
 
 
 def _augment(case: Case) -> Problems:
     tokens, stream, ids = case.tokens, case.seen, np.arange(len(case.seen)) + 100
     kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
-    first, again = (tokens.augment(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
-    if odd := difference(kept, stream):
-        yield f"augment changes the column {odd} in place, so that the next epoch begins from a varied sample"
+    first, again = (tokens.augment_stream(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
+    if odd := describe_difference(kept, stream):
+        yield f"augment_stream changes the column {odd} in place, so that the next epoch begins from a varied sample"
     if len(first) != len(stream) or set(first.columns) < set(stream.columns):
-        yield "augment must keep the samples and their columns"
-    elif odd := difference(first, again):
-        yield f"augment twice differs in {odd}: all that is random must come from `chance`"
+        yield "augment_stream must keep the samples and their columns"
+    elif odd := describe_difference(first, again):
+        yield f"augment_stream twice differs in {odd}: all that is random must come from `rng`"
     else:
         rows = np.arange(len(stream))[::-2]
-        if odd := difference(first.take(rows), tokens.augment(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))):
-            yield f"augment of some samples differs in {odd} from the same ones among others: ask `chance` by sample"
+        if odd := describe_difference(
+            first.take(rows), tokens.augment_stream(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))
+        ):
+            yield f"augment_stream of some samples differs in {odd} from the same among others: ask `rng` by sample"
 
 
-def _hiding(case: Case) -> Problems:
+def _check_hiding(case: Case) -> Problems:
     """Poison what is hidden: nothing that the model sees may change."""
     if not case.tokens.hides or not int(case.seen.lengths.sum()):
         return
@@ -192,16 +194,20 @@ def _hiding(case: Case) -> Problems:
     for name in case.tokens.hides:
         left = ~batch.columns["hidden"].astype(bool)
         if not np.array_equal(batch.columns[name][left], raw[name][left], equal_nan=raw[name].dtype.kind == "f"):
-            yield f"blank changes `{name}` of tokens that are not to be hidden"
+            yield f"mask_out changes `{name}` of tokens that are not to be hidden"
     seen, other = (_inputs(case.tokens.normalise(stream)) for stream in (batch, poisoned))
-    if odd := difference(seen, other):
+    if odd := describe_difference(seen, other):
         yield f"hidden values leak: other values under the mask change {odd} of what the model sees"
-    if type(case.tokens).noise is not Tokens.noise:
+    if type(case.tokens).random_replacement is not Tokens.random_replacement:
         mask, rng = batch.columns["hidden"].astype(bool), SampleRandom(SEED, 0, np.arange(len(case.seen)))
-        noisy, again = (case.seen.with_columns(**case.tokens.noise(case.seen, mask, rng)) for _ in range(2))
+        noisy, again = (
+            case.seen.with_columns(**case.tokens.random_replacement(case.seen, mask, rng)) for _ in range(2)
+        )
         known = Stream({name: noisy.columns[name] for name in raw}, noisy.lengths)
-        if (odd := difference(noisy, again)) or (odd := difference(case.seen.keep(~mask), known.keep(~mask))):
-            yield f"noise must replace only the tokens asked for, by what `chance` draws; it differs in {odd}"
+        if (odd := describe_difference(noisy, again)) or (
+            odd := describe_difference(case.seen.keep(~mask), known.keep(~mask))
+        ):
+            yield f"random_replacement must replace only the tokens asked for, by what `rng` draws; it differs in {odd}"
 
 
 def _inputs(stream: Stream) -> Stream:
@@ -210,16 +216,16 @@ def _inputs(stream: Stream) -> Stream:
 
 def _pickled(case: Case) -> Problems:
     twin = pickle.loads(pickle.dumps(case.tokens))
-    if odd := difference(case.stream, twin.tokenize(case.table)):
+    if odd := describe_difference(case.stream, twin.tokenize(case.table)):
         yield f"a copy made by pickle, as data workers get it, makes other tokens, in {odd}"
 
 
-def _words(case: Case) -> Problems:
+def _check_token_labels(case: Case) -> Problems:
     one = case.seen.take(np.array([int(case.seen.lengths.argmax())]))
     n = int(one.lengths[0])
-    words = case.tokens.words(one)
+    words = case.tokens.token_labels(one)
     if len(words) != n or not all(isinstance(word, str) for word in words):
-        yield f"words must give one text for each of the {n} tokens of a sample; it gives {len(words)}"
+        yield f"token_labels must give one text for each of the {n} tokens of a sample; it gives {len(words)}"
     distance = case.tokens.distance(one)
     if distance is not None:
         distance = np.asarray(distance)
@@ -244,7 +250,7 @@ def _copy(table: Table) -> dict[str, Array | Lists]:
     return select(table, np.arange(rows_of(table)))
 
 
-def _changed(before: Table, after: Table) -> str:
+def _describe_change(before: Table, after: Table) -> str:
     for name, column in before.items():
         now: Any = after[name]
         if isinstance(column, Lists):
@@ -270,7 +276,7 @@ def _error(error: Exception) -> str:
 Array = NDArray[Any]
 Problems = Iterator[str]
 SEED = 7
-ROWS = 16  # samples of the table that are looked at one by one, at most
+MAX_ROWS = 16  # samples of the table that are looked at one by one, at most
 
 
 class Case:
@@ -318,7 +324,9 @@ def check_embedding(case: Case) -> Problems:
     yield from _gradients(module, "the embedding")
     ends = batch.inputs(packed=True).stream
     packed = embedded(module, ends.columns, ends.valid)
-    if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[_real(case.seen)]):
+    if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(
+        packed, x.reshape(-1, dim)[_real_places(case.seen)]
+    ):
         yield "the embedding of tokens laid end to end (T, ...) differs from the padded one: write it for (..., N, ...)"
 
 
@@ -341,12 +349,12 @@ def check_pairs(case: Case) -> Problems:
 
 def check_padding(case: Case) -> Problems:
     """Through a tiny encoder; samples of no tokens and of one are legal."""
-    trunk: Any = "transformer" if case.fixed().width(case.dim) == case.dim else "sets"
+    trunk: Any = "transformer" if case.fixed().width(case.dim) == case.dim else "deep_sets"
     section = Encoder(kind="encoder", trunk=trunk, dim=case.dim, depth=1, heads=2)
     network: Any = section.build({"tokens": case.fixed()}, Objective()).eval()
     stream = case.tokens.normalise(case.seen)
-    rows = np.arange(min(case.rows, ROWS))
-    places = case.tokens.places
+    rows = np.arange(min(case.rows, MAX_ROWS))
+    places = case.tokens.grid_shape
     most = int(stream.lengths.max(initial=0)) if not isinstance(places, int) else max(1, places - 1)
     wide = places if isinstance(places, int) else most + 5
     lengths = np.minimum(stream.lengths[rows], most)
@@ -409,7 +417,7 @@ def hidden_tokens(case: Case, poison: bool = False) -> Stream:
     """The tokens as an objective hides half of them, or the same with other values where they are hidden."""
     tokens, stream = case.tokens, case.seen
     names, rng = {"tokens": tokens}, SampleRandom(SEED, 0, np.arange(len(stream)))
-    objective = Masked(kind="masked", share=0.5)
+    objective = Masked(kind="masked", mask_ratio=0.5)
     if poison:
         hidden = objective.corrupt(Batch({"tokens": stream}), names, rng).stream.columns["hidden"].astype(bool)
         columns = {name: stream.columns[name].copy() for name in tokens.hides}
@@ -427,7 +435,7 @@ def _gradients(module: nn.Module, what: str) -> Problems:
             yield f"the gradient of the parameter `{name}` of {what} is not finite"
 
 
-def difference(one: Stream, other: Stream, close: bool = False) -> str:
+def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
     """The first column in which two streams differ, in words; nothing where they are alike."""
     if not np.array_equal(one.lengths, other.lengths):
         return "lengths"
@@ -448,6 +456,6 @@ def _close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-def _real(stream: Stream) -> Array:
+def _real_places(stream: Stream) -> Array:
     """Places of the real tokens in the flattened padded layout."""
     return stream.sample * int(stream.lengths.max(initial=0)) + stream.position

@@ -8,11 +8,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import jets_loading
-from sciformer.domains.jets.interop.data_config import translate
+from sciformer.domains.jets.interop.data_config import translate_options
 
 
 def test_the_other_side_is_asked_for_our_features():
-    made = translate(jets_loading.description())
+    made = translate_options(jets_loading.description())
     assert (made.notes, made.tokens["features"]) == ([], "full")
     assert list(made.data["classes"]) == list(jets_loading.CLASSES)
 

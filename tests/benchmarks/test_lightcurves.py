@@ -15,7 +15,7 @@ import lightcurves_forest as forest
 import lightcurves_speed as speed
 from lightcurves import PARTS
 from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
-from sciformer.domains.lightcurves.simulate.oscillators import STEP
+from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
 from tuning import Tuning
 
 LABELS = np.repeat(["EC", "MIRA", "RRC"], [40, 31, 12])
@@ -62,7 +62,7 @@ def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
     assert {name for name in few if name.startswith("fewshot-all")} == {"fewshot-all-transformer-pretrained-0-0.001-0"}
     assert len(few) == 6
     for name, task in whole.items():
-        mine, its = (PARTS[one["part"]].recipe(one).dump() for one in (few[name], task))
+        mine, its = (PARTS[one["part"]].recipe(one).to_dict() for one in (few[name], task))
         assert mine == its
 
 
@@ -77,7 +77,7 @@ def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     begun = set()
     for key in few.groups:
         for fold, seed in runs:
-            begun.add(Path(PARTS["fewshot"].recipe(few.task(key, fold, 1e-3, seed)[1]).train.start).name)
+            begun.add(Path(PARTS["fewshot"].recipe(few.task(key, fold, 1e-3, seed)[1]).train.init_from).name)
     assert begun == set(bodies)
     folded = PARTS["pretrain"].recipe(bodies["pretrain-all-folded-supervised-0"])
     assert (folded.tokens.periods, folded.data.number, folded.train.steps) == (2, 30_000, 30_000 * 4 // 256)
@@ -157,7 +157,7 @@ def test_filters_follow_a_curve_and_leave_outliers_out():
 def test_the_peak_of_a_spectrum_gives_the_gravity():
     stars = lightcurves(40, "oscillators", classes=["giant"], points=2000, gaps=False)
     y = 1000 * stars["value"].values.reshape(40, -1)
-    found = classic.peak_frequency(y, STEP)
+    found = classic.peak_frequency(y, STEP_DAYS)
     assert np.median(np.abs(found / stars["numax"] - 1)) < 0.08
     scaling = classic.Scaling(found[:30], stars["logg"][:30], 1)
     assert np.median(np.abs(scaling(found[30:]) - stars["logg"][30:])) < 0.06

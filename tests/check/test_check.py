@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-import sciformer.check.check as module
+import sciformer.check.check as check_module
 from sciformer.assembly import Assembly
 from sciformer.check import estimate
 from sciformer.check.check import check, show_check
@@ -42,7 +42,7 @@ def images(tmp_path):
             "objective": {"kind": "classify"},
             "train": {"steps": 20, "batch": 8, "warmup": 1, "device": "cpu"},
         }
-        return Recipe.of(tree, changes)
+        return Recipe.from_dict(tree, changes)
 
     return make
 
@@ -86,7 +86,7 @@ def test_a_good_recipe_is_ready_and_leaves_no_trace(tmp_path):
     ):
         assert words in page, page
     assert "timing some steps" in heard
-    assert checked.plain()["figures"] == figures
+    assert checked.to_json()["figures"] == figures
 
 
 def test_a_classifier_starts_at_the_logarithm_of_its_classes(images):
@@ -136,17 +136,24 @@ def test_samples_that_are_not_finite_are_counted_and_tried(images, monkeypatch):
 
 
 def test_too_little_memory_or_disk_is_said_before_the_run(monkeypatch):
-    monkeypatch.setattr(estimate, "_free", lambda device: 40_000.0)
+    monkeypatch.setattr(estimate, "_free_memory", lambda device: 40_000.0)
     monkeypatch.setattr(estimate.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000}))
     first, second = check(text(**{"train.batch": 64})).problems
-    assert "of memory are free. Set train.micro: " in first
+    assert "of memory are free. Set train.micro_batch: " in first
     assert "Checkpoints need" in second
     assert "lower train.keep" in second
 
 
 def test_the_largest_batch_is_a_power_of_two_that_fits():
     cost = type("Cost", (), {"activation_bytes": 100.0})
-    assert [estimate._largest_by(cost, left, 64) for left in (-1, 99, 100, 799, 800, 1e9)] == [0, 0, 1, 4, 8, 64]
+    assert [estimate._largest_batch_by_cost(cost, left, 64) for left in (-1, 99, 100, 799, 800, 1e9)] == [
+        0,
+        0,
+        1,
+        4,
+        8,
+        64,
+    ]
 
 
 BEADS = '''
@@ -159,7 +166,7 @@ from sciformer.tokens.base import Tokens
 @register("tokens", "checked-beads")
 class Beads(Tokens):
     """One token for each row of pixels."""
-    reads = ("image",)
+    source_columns = ("image",)
 
     def tokenize(self, table):
         image = table["image"]
@@ -180,9 +187,9 @@ class Rows(nn.Linear):
 
 @pytest.mark.parametrize("broken", ["", "- image.mean()"])
 def test_tokens_of_a_plugin_go_through_the_conformance_suite(images, tmp_path, monkeypatch, broken):
-    monkeypatch.setattr(plugin, "LOADED", {})
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
-    monkeypatch.setattr(module, "REGISTERED", registry.REGISTERED)
+    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
+    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(check_module, "REGISTERED_CLASSES", registry.REGISTERED_CLASSES)
     (tmp_path / "my_beads.py").write_text(BEADS.replace("BROKEN", broken))
     own = plugin.load(tmp_path / "my_beads.py")
     recipe = images().change({"tokens": {"kind": "checked-beads"}})
@@ -196,10 +203,10 @@ def test_tokens_of_a_plugin_go_through_the_conformance_suite(images, tmp_path, m
 def test_a_small_table_keeps_numbers_and_cuts_texts():
     column = np.empty(1, object)
     column[:] = ["x" * 1000]
-    small = module._small({"text": column, "bead": Lists(np.ones(3), np.array([3])), "n": np.arange(1)}, 4)
+    small = check_module._small_table({"text": column, "bead": Lists(np.ones(3), np.array([3])), "n": np.arange(1)}, 4)
     assert [len(part) for part in small["text"]] == [256, 224, 192, 160]
     assert small["bead"].lengths.tolist() == [3] * 4
-    assert module._small({"n": np.arange(0)}, 4) is None
+    assert check_module._small_table({"n": np.arange(0)}, 4) is None
 
 
 def test_samples_at_once_are_doubled_until_memory_runs_out(images):
@@ -213,7 +220,7 @@ def test_samples_at_once_are_doubled_until_memory_runs_out(images):
     engine = Engine(Assembly.open(images()), Folder("never"), ranks, ProgressReporter(show=False))
     engine.step = Small()
     heard = []
-    assert estimate._largest_on_cuda(engine, 32, heard.append) == 8
+    assert estimate._largest_batch_on_cuda(engine, 32, heard.append) == 8
     assert heard[-1] == "trying 16 samples at once"
 
 
@@ -221,7 +228,7 @@ def test_one_thread_is_advised_where_it_is_quicker(monkeypatch):
     def timed(engine, steps):
         return [0.0] * len(steps), [0.2 if torch.get_num_threads() > 1 else 0.01] * len(steps)
 
-    monkeypatch.setattr(estimate, "_timed", timed)
+    monkeypatch.setattr(estimate, "_time_steps", timed)
     assert check(text()).notes == []
     torch.set_num_threads(2)
     (note,) = check(text()).notes

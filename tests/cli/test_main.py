@@ -14,7 +14,7 @@ import sciformer.cli.main as cli
 from sciformer import __version__
 from sciformer.cli.main import app, main
 from sciformer.cli.terminal import check_run
-from sciformer.cli.text_files import check_place, check_prompts
+from sciformer.cli.text_files import check_prompts, check_writable
 from sciformer.errors import UserError
 from sciformer.recipe import recipes
 from tests.errors import refuses
@@ -169,8 +169,12 @@ def test_mistakes_in_the_line_itself_are_answered_with_what_was_meant(capsys, li
         ("recipes --data.size 3", "data.size", ["--data.size", "Name a recipe"]),
         ("compare text/gpt-chr", None, ["Did you mean text/gpt-char"]),
         ("compare spins/ising-vit --seeds 0", None, ["seed"]),
-        ("compare spins/ising-vit --grid rate", None, ["train.rate=1e-3,3e-4"]),
-        ("compare spins/ising-vit --grid train.rats=1,2", "train.rats", ["Did you mean train.rate?"]),
+        ("compare spins/ising-vit --grid rate", None, ["train.learning_rate=1e-3,3e-4"]),
+        (
+            "compare spins/ising-vit --grid train.learning_rats=1,2",
+            "train.learning_rats",
+            ["Did you mean train.learning_rate?"],
+        ),
         ("new txt a.txt", None, ["'txt'", "Did you mean 'text'?"]),
         ("new text", None, ["sciformer new text FILE"]),
         ("new text a.txt", None, ["'a.txt'"]),
@@ -185,7 +189,7 @@ def test_mistakes_in_the_line_itself_are_answered_with_what_was_meant(capsys, li
     ],
 )
 def test_mistakes_are_answered_with_what_was_meant(capsys, monkeypatch, line, key, mentions):
-    raised, status = [], cli.status
+    raised, status = [], cli.run_and_report
 
     def watched(work):
         def watch():
@@ -197,7 +201,7 @@ def test_mistakes_are_answered_with_what_was_meant(capsys, monkeypatch, line, ke
 
         return status(watch)
 
-    monkeypatch.setattr(cli, "status", watched)
+    monkeypatch.setattr(cli, "run_and_report", watched)
     text = refused(capsys, *line.split())
     assert [mention for mention in mentions if mention not in text] == []
     (error,) = raised
@@ -246,7 +250,7 @@ def test_prompts_and_their_places(tmp_path):
     with refuses("--out", key="--out", hint="--file"):
         check_prompts("a", None, Path("b"))
     with refuses(tmp_path, file=tmp_path):
-        check_place(tmp_path)
+        check_writable(tmp_path)
 
 
 # Exit statuses, pipes, colours

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from sciformer.cli import show as shelf
+from sciformer.cli import show
 from sciformer.files.atomic import make_folder
 from sciformer.recipe import recipes
 from tests.errors import refuses
@@ -25,12 +25,12 @@ MADE_UP = {
 def figures(tmp_path, monkeypatch):
     """A shelf whose measured figures are made up."""
     (tmp_path / "measured.json").write_text(json.dumps(MADE_UP))
-    monkeypatch.setattr(shelf.importlib.resources, "files", lambda name: tmp_path)
+    monkeypatch.setattr(show.importlib.resources, "files", lambda name: tmp_path)
 
 
-def shown(show, *arguments, width=80):
+def shown(printer, *arguments, width=80):
     file = io.StringIO()
-    show(*arguments, Console(file=file, width=width))
+    printer(*arguments, Console(file=file, width=width))
     return file.getvalue()
 
 
@@ -48,19 +48,19 @@ def shown(show, *arguments, width=80):
     ],
 )
 def test_a_measured_figure_in_words(figures, name, words):
-    assert shelf.figure(name) == words
+    assert show.describe_measured(name) == words
 
 
 def test_the_shipped_figures_can_all_be_said():
-    found = shelf.measured()
+    found = show.read_measured()
     assert isinstance(found, dict)
     for name, row in found.items():
-        assert shelf.figure(name).startswith(f"{row['value']:.4g}"), name
+        assert show.describe_measured(name).startswith(f"{row['value']:.4g}"), name
 
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_the_shelf_fits_the_terminal(width):
-    text = shown(shelf.show_recipes, width=width)
+    text = shown(show.show_recipes, width=width)
     lines = text.splitlines()
     heads = [line.split("  ")[0] for line in lines if line.partition("  ")[0] in recipes()]
     assert heads == recipes()
@@ -71,7 +71,7 @@ def test_the_shelf_fits_the_terminal(width):
 
 
 def test_scores_are_listed():
-    text = shown(shelf.show_scores, SimpleNamespace(scores={"loss": 0.123456789, "[accuracy]": 1.0}))
+    text = shown(show.show_scores, SimpleNamespace(scores={"loss": 0.123456789, "[accuracy]": 1.0}))
     assert text.split() == ["score", "value", "loss", "0.123457", "[accuracy]", "1"]
 
 

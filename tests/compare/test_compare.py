@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sciformer.compare import compare as module
-from sciformer.compare.compare import compare, number, parse_grid, show_comparison
-from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose, verdict
+from sciformer.compare import compare as compare_module
+from sciformer.compare.compare import compare, format_figure, parse_grid, show_comparison
+from sciformer.compare.statistics import Comparison, Figure, Row, Trial, choose_points, verdict
 from sciformer.errors import Stopped
 from sciformer.recipe import Recipe, RecipeError
 from tests.errors import refuses
@@ -32,7 +32,7 @@ def recipe(tmp_path):
             "objective": {"kind": "classify"},
             "train": {"steps": 3, "batch": 8, "log_every": 1, "warmup": 1, "device": "cpu"},
         }
-        made = Recipe.of(tree, {key.replace("__", "."): value for key, value in changes.items()})
+        made = Recipe.from_dict(tree, {key.replace("__", "."): value for key, value in changes.items()})
         object.__setattr__(made, "name", name)
         return made
 
@@ -68,7 +68,7 @@ def test_recipes_are_compared_and_the_same_call_trains_nothing_again(recipe, tmp
     assert kept["verdict"] == found.verdict
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("weights.safetensors")}
     again = compare(pair, 2, tmp_path / "runs", report=False, show=False)
-    assert again.plain()["rows"][1]["scores"] == found.plain()["rows"][1]["scores"]
+    assert again.to_json()["rows"][1]["scores"] == found.to_json()["rows"][1]["scores"]
     assert files == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("weights.safetensors")}
     text = printed(found)
     assert "one-2" in text
@@ -112,7 +112,7 @@ def test_a_stop_is_a_stop(recipe, tmp_path, monkeypatch):
     def stopped(*_, **__):
         raise Stopped(15, "SIGTERM", 3)
 
-    monkeypatch.setattr(module, "train", stopped)
+    monkeypatch.setattr(compare_module, "train", stopped)
     with pytest.raises(Stopped):
         compare([recipe()], 1, tmp_path, show=False)
 
@@ -125,11 +125,11 @@ def test_mistakes_are_found_before_anything_is_trained(recipe, tmp_path):
     with refuses("0 and 1"):
         compare([], 1, tmp_path / "no")
     assert not (tmp_path / "no").exists()
-    for word in ("rate=1", "train.rate", "train.rate="):
+    for word in ("rate=1", "train.learning_rate", "train.learning_rate="):
         with refuses(repr(word), key="--grid"):
             parse_grid([word])
-    assert parse_grid(["train.rate=1e-3,3e-4,1e-3", "model.depth=2"]) == {
-        "train.rate": ["1e-3", "3e-4"],
+    assert parse_grid(["train.learning_rate=1e-3,3e-4,1e-3", "model.depth=2"]) == {
+        "train.learning_rate": ["1e-3", "3e-4"],
         "model.depth": ["2"],
     }
 
@@ -178,10 +178,10 @@ def test_the_verdict_weighs_the_difference_against_the_spread():
 def test_the_grid_is_chosen_on_validation_and_not_on_test():
     rows = [row("a", [9.0], [0.1], rate=1), row("a", [0.0], [0.2], rate=2), row("a", [0.0], [math.nan], rate=3)]
     found = Comparison(rows, ["loss"], "loss", "")
-    choose(found)
+    choose_points(found)
     assert [r.chosen for r in rows] == [True, False, False]
     found = Comparison([row("a", [1.0], [v], "auc", rate=v) for v in (0.5, 0.9)], ["auc"], "auc", "")
-    choose(found)
+    choose_points(found)
     assert [r.point["rate"] for r in found.chosen] == [0.9]
 
 
@@ -196,4 +196,4 @@ def test_the_grid_is_chosen_on_validation_and_not_on_test():
     ],
 )
 def test_numbers_have_as_many_places_as_their_spread(figure, text):
-    assert number(figure) == text
+    assert format_figure(figure) == text

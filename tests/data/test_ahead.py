@@ -9,7 +9,7 @@ import pytest
 
 from sciformer.assembly import Assembly
 from sciformer.data.columns import select
-from sciformer.data.dataset import AHEAD, Dataset
+from sciformer.data.dataset import PIECES_AHEAD, Dataset
 from sciformer.data.loader import Fetch, load
 from sciformer.data.sampler import BatchSampler, PackedSampler, TokenBudgetSampler, make_sampler
 from sciformer.domains.text.tokens import Text, as_table
@@ -83,7 +83,7 @@ def test_a_thread_makes_what_comes_next():
     batches = load(fetch, 0, fetch.order.batches)
     next(batches)
     pool = fetch.dataset.pool
-    assert len(fetch.dataset.coming) <= AHEAD
+    assert len(fetch.dataset.coming) <= PIECES_AHEAD
     pool.submit(int).result()
     there = {piece for piece, name in source.threads if name.startswith("read ahead")}
     assert there
@@ -134,12 +134,12 @@ def test_workers_read_their_own_pieces(tmp_path):
 
 
 def test_simulated_jets_are_made_when_they_are_needed(monkeypatch):
-    from sciformer.domains.jets.simulate import sections as reader
+    from sciformer.domains.jets.simulate import sections
 
     made = []
-    real = reader.jets
-    monkeypatch.setattr(reader, "jets", lambda *given: made.append(given) or real(*given))
-    changes = {"data.number": 200, "data.piece": 64, "data.valid": 100, "data.test": 0, "tokens.most": 30}
+    real = sections.jets
+    monkeypatch.setattr(sections, "jets", lambda *given: made.append(given) or real(*given))
+    changes = {"data.number": 200, "data.chunk_size": 64, "data.valid": 100, "data.test": 0, "tokens.max_tokens": 30}
     opened = Assembly.open(Recipe.load("jets/part", changes))
     assert made == []
     train = opened.dataset("train")

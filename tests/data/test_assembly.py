@@ -19,7 +19,7 @@ MODEL = {"dim": 8, "depth": 1, "heads": 2}
 @pytest.fixture
 def text(tmp_path):
     (tmp_path / "a.txt").write_text(TEXT)
-    return Recipe.of(
+    return Recipe.from_dict(
         {
             "data": {"kind": "text", "files": [str(tmp_path / "a.txt")]},
             "tokens": {"kind": "text", "context": 10, "step": 3},
@@ -35,7 +35,7 @@ def images(tmp_path):
     rng = np.random.default_rng(0)
     columns = {"image": rng.normal(size=(50, 4, 4)), "label": np.arange(50) % 3, "t": np.linspace(1, 3, 50)}
     np.savez(tmp_path / "a.npz", **columns)
-    return Recipe.of(
+    return Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(tmp_path / "a.npz")]},
             "tokens": {"kind": "patches", "patch": 2},
@@ -67,7 +67,7 @@ def test_the_state_is_json_and_comes_back(kind, request):
     recipe = request.getfixturevalue(kind)
     made = Assembly.open(recipe)
     state = json.loads(json.dumps(made.state()))
-    stored, opened = Assembly.stored(recipe, state), Assembly.open(recipe, state)
+    stored, opened = Assembly.from_state(recipe, state), Assembly.open(recipe, state)
     weights = [Step(one.network(), one.objective).state_dict() for one in (made, stored, opened)]
     for other in weights[1:]:
         assert other.keys() == weights[0].keys()
@@ -80,7 +80,7 @@ def test_the_state_is_json_and_comes_back(kind, request):
     made.network()
     assert torch.equal(torch.get_rng_state(), before)
     with refuses("'tokens'"):
-        Assembly.stored(recipe, {**state, "tokens": {}})
+        Assembly.from_state(recipe, {**state, "tokens": {}})
 
 
 def test_nothing_is_learned_from_what_is_kept_apart(images, tmp_path):

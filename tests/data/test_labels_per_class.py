@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from sciformer.cli.main import main
-from sciformer.compare.compare import compare, page_of, parse_labels
+from sciformer.compare.compare import compare, comparison_page, parse_labels
 from sciformer.compare.plan import plan
-from sciformer.compare.statistics import Comparison, Row, Trial, choose, verdict
+from sciformer.compare.statistics import Comparison, Row, Trial, choose_points, verdict
 from sciformer.inspect.plots.curves import draw_steps
 from sciformer.recipe import Recipe, RecipeError
 from sciformer.run import Run
@@ -33,7 +33,7 @@ def tree(tmp_path):
 
 
 def test_every_recipe_with_every_number_of_labels_on_every_fold(tree, tmp_path):
-    recipes = [Recipe.of(tree), Recipe.of(tree, {"model.trunk": "gru"})]
+    recipes = [Recipe.from_dict(tree), Recipe.from_dict(tree, {"model.trunk": "gru"})]
     found = compare(recipes, 1, tmp_path / "runs", labels=[4, None], folds=3, report=False, show=False)
     assert not found.failed
     assert [(row.recipe, row.labels, len(row.done)) for row in found.rows] == [
@@ -43,7 +43,7 @@ def test_every_recipe_with_every_number_of_labels_on_every_fold(tree, tmp_path):
         ("in-Python-2", "all", 3),
     ]
     run = Run(tmp_path / "runs/in-Python/labels-4/fold-1/seed-0")
-    assert run.recipe.data.labels == 4
+    assert run.recipe.data.labels_per_class == 4
     assert (run.recipe.data.split.folds, run.recipe.data.split.fold) == (3, 1)
     assert np.unique(run.data().dataset("train").sample_column("label"), return_counts=True)[1].tolist() == [4] * 3
     judged = [
@@ -76,7 +76,7 @@ def test_the_verb(tree, tmp_path, capsys, monkeypatch):
     asked = []
     monkeypatch.setattr("sciformer.run.Run.report", lambda run: asked.append(run.path))  # drawing takes longest
     made = tmp_path / "mine.yaml"
-    made.write_text(Recipe.of(tree).text())
+    made.write_text(Recipe.from_dict(tree).to_yaml())
     line = ["compare", str(made), "--labels", "3,all", "--folds", "2", "--seeds", "1", "--quiet"]
     assert main([*line, "--run", str(tmp_path / "runs")]) == 0
     assert "labels of each class" in capsys.readouterr().out.replace("\n", " ")
@@ -89,13 +89,17 @@ def test_the_verb(tree, tmp_path, capsys, monkeypatch):
 
 
 def test_what_is_planned_and_what_cannot_be(tree):
-    recipe = Recipe.of(tree, {"train.start": "runs/before-{fold}"})
-    planned = plan([recipe], [0, 1], {"train.rate": ["1e-3", "3e-4"]}, [20, None], 2)
+    recipe = Recipe.from_dict(tree, {"train.init_from": "runs/before-{fold}"})
+    planned = plan([recipe], [0, 1], {"train.learning_rate": ["1e-3", "3e-4"]}, [20, None], 2)
     assert len(planned) == 16
-    assert planned[0][0].path == "in-Python/train.rate=1e-3/labels-20/fold-0/seed-0"
-    assert [made.train.start for _, made in planned[:4]] == ["runs/before-0"] * 2 + ["runs/before-1"] * 2
-    assert {made.data.labels for _, made in planned} == {20, None}
-    for key, option in (("data.labels", "--labels"), ("data.split.fold", "--folds"), ("train.seed", "--seeds")):
+    assert planned[0][0].path == "in-Python/train.learning_rate=1e-3/labels-20/fold-0/seed-0"
+    assert [made.train.init_from for _, made in planned[:4]] == ["runs/before-0"] * 2 + ["runs/before-1"] * 2
+    assert {made.data.labels_per_class for _, made in planned} == {20, None}
+    for key, option in (
+        ("data.labels_per_class", "--labels"),
+        ("data.split.fold", "--folds"),
+        ("train.seed", "--seeds"),
+    ):
         with refuses(key=key, hint=option):
             plan([recipe], [0], {key: [1]})
     with refuses(1, key="data.split.folds", error=RecipeError):
@@ -140,11 +144,11 @@ def test_each_number_of_labels_has_its_own_choice_and_verdict():
     rows = [row("a", [0.5, 0.6], "20", rate=1), row("a", [0.6, 0.7], "20", rate=2)]
     rows += [row("a", [0.9, 0.8], "all", rate=1), row("a", [0.7, 0.6], "all", rate=2)]
     found = Comparison(rows, ["macro_f1", "coverage_68"], "macro_f1", "")
-    choose(found)
+    choose_points(found)
     assert [one.chosen for one in rows] == [False, True, True, False]
     assert [line.partition(": ")[0] for line in verdict(found)] == ["20 labels of each class", "all labels"]
     assert "Only a has results" in verdict(found)[0]
-    assert page_of(found).html().count("<img") == 1
+    assert comparison_page(found).html().count("<img") == 1
     both = Comparison([row("a", [0.5, 0.6]), row("b", [0.6, 0.5])], ["coverage_68"], "loss", "")
     assert verdict(both) == []  # neither more nor less is better
 

@@ -28,11 +28,11 @@ MAIN = os.getpid()
 class Trouble(Text):
     """Text whose preparation in training does something bad, once a marked sample comes by."""
 
-    def augment(self, stream, rng):
+    def augment_stream(self, stream, rng):
         trouble = self.state.get("trouble")
         if trouble and trouble(stream):
             raise AssertionError
-        return super().augment(stream, rng)
+        return super().augment_stream(stream, rng)
 
 
 def fetch_of(trouble=None, rank=0, world=1, batch=4, budget=None):
@@ -225,5 +225,5 @@ def test_slow_preparing_is_told_once_and_only_where_it_is_worth_it(monkeypatch, 
     assert len(said) == expected
     if expected:
         assert said[0].startswith("batches take 4000 of the 5000 ms of a step to prepare: train.workers: ")
-    monkeypatch.setattr(loader, "WORTH", 1e9)
+    monkeypatch.setattr(loader, "MIN_WARNED_SECONDS", 1e9)
     assert not told(0, 200)

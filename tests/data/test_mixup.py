@@ -35,8 +35,8 @@ class Pieces:
 TABLE = {"image": RNG.normal(size=(N, 4, 4)).astype(np.float32), "label": np.arange(N) % 3}
 
 
-def parts(mixup=0.4, source=None, vary=(), **options):
-    tokens = Patches(kind="patches", patch=2, vary=vary)
+def parts(mixup=0.4, source=None, augment=(), **options):
+    tokens = Patches(kind="patches", patch=2, augment=augment)
     tokens.fit([TABLE])
     dataset = Dataset(source or Memory(TABLE), {"t": tokens})
     objective = Classify(kind="classify", mixup=mixup, **options)
@@ -53,9 +53,9 @@ def by_sample(batches):
     return found
 
 
-@pytest.mark.parametrize("vary", [(), ("flip", "rotate")])
-def test_a_pure_function_of_the_sample(vary):
-    dataset, tokens, objective = parts(vary=vary)
+@pytest.mark.parametrize("augment", [(), ("flip", "rotate")])
+def test_a_pure_function_of_the_sample(augment):
+    dataset, tokens, objective = parts(augment=augment)
     whole = by_sample(load(Fetch(dataset, BatchSampler(N, 6, seed=3), tokens, objective), 0, 4))
     assert len(whole) == N
     ranks = [Fetch(dataset, BatchSampler(N, 8, seed=3), tokens, objective, rank, 2) for rank in range(2)]

@@ -15,7 +15,7 @@ def test_so_many_of_each_class_and_more_contain_less():
     assert np.unique(LABEL[ten], return_counts=True)[1].tolist() == [10, 10, 3]
     assert set(five) <= set(ten) <= set(rows)
     assert (np.diff(ten) > 0).all()
-    assert notes == [f"data.labels is {count}, but class c has 3 curves to train on." for count in (5, 10)]
+    assert notes == [f"data.labels_per_class is {count}, but class c has 3 curves to train on." for count in (5, 10)]
     assert sample_per_class(LABEL, rows, None, 0, notes) is rows
     assert sample_per_class(LABEL, five, 5, 1, notes).tolist() == five.tolist()
     assert sample_per_class(LABEL, rows, 5, 1, notes).tolist() != five.tolist()
@@ -32,12 +32,12 @@ def test_arrays_with_few_labels_in_folds(tmp_path):
     chosen = []
     for fold in range(3):
         split = Split(valid=0.2, folds=3, fold=fold, stratify="label")
-        data = Arrays(kind="arrays", files=[str(tmp_path / "a.npz")], labels=4, split=split)
+        data = Arrays(kind="arrays", files=[str(tmp_path / "a.npz")], labels_per_class=4, split=split)
         parts = {name: next(iter(pieces(source))) for name, source in data.open().sources.items()}
         assert np.bincount(parts["train"]["label"]).tolist() == [4, 4, 4]
         assert {name: len(table["label"]) for name, table in parts.items()} == {"train": 12, "valid": 18, "test": 30}
         chosen.append(set(parts["train"]["number"].tolist()))
     assert all(len(one & other) < 9 for one in chosen for other in chosen if one is not other)  # drawn anew
     np.savez(tmp_path / "b.npz", image=np.zeros((9, 2, 2)))
-    with refuses("`label`", "image", key="data.labels"):
-        Arrays(kind="arrays", files=[str(tmp_path / "b.npz")], labels=4).open()
+    with refuses("`label`", "image", key="data.labels_per_class"):
+        Arrays(kind="arrays", files=[str(tmp_path / "b.npz")], labels_per_class=4).open()

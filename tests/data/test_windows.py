@@ -11,7 +11,7 @@ from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED_CLASSES, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
@@ -90,16 +90,16 @@ def test_a_long_series_has_one_answer(tmp_path):
                 {"train": Memory(select(table, np.arange(6))), "valid": Memory(select(table, np.arange(6, 12)))}
             )
 
-    register("data", "series")(Made)
+    register("data", "long-series")(Made)
     try:
         sections = {
-            "data": {"kind": "series"},
+            "data": {"kind": "long-series"},
             "tokens": {"kind": "observations", "window": 10},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {"steps": 3, "batch": 4, "warmup": 1, "rate": 0.05, "device": "cpu", "packed": True},
+            "train": {"steps": 3, "batch": 4, "warmup": 1, "learning_rate": 0.05, "device": "cpu", "packed": True},
         }
-        run = train(Recipe.of(sections), tmp_path / "run", show=False, report=False)
+        run = train(Recipe.from_dict(sections), tmp_path / "run", show=False, report=False)
         table = curves((33, 7), seed=9)
         found = run.predict(table)["probabilities"]
         (tokens,) = run.assembly.tokens.values()
@@ -109,7 +109,7 @@ def test_a_long_series_has_one_answer(tmp_path):
         time, value, error = (Lists(cut.columns[name], cut.lengths) for name in ("at", "value", "error"))
         apart = run.predict({"time": time, "value": value, "error": error})["probabilities"]
     finally:
-        del REGISTERED["data"]["series"]
+        del REGISTERED_CLASSES["data"]["long-series"]
     assert len(found) == 2
     np.testing.assert_allclose(found[0], apart.mean(0), atol=1e-5)
     assert np.ptp(apart, axis=0).max() > 1e-4

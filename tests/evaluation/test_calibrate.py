@@ -78,9 +78,9 @@ def images(folder, kind):
         "tokens": {"kind": "patches", "patch": 2},
         "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
         "objective": {"kind": "classify"} if kind == "classify" else regress,
-        "train": {"steps": 80, "batch": 32, "warmup": 5, "rate": 0.01, "device": "cpu", "evaluate_every": 80},
+        "train": {"steps": 80, "batch": 32, "warmup": 5, "learning_rate": 0.01, "device": "cpu", "evaluate_every": 80},
     }
-    return Recipe.of(base)
+    return Recipe.from_dict(base)
 
 
 @pytest.fixture(scope="module", params=["classify", "gaussian", "quantiles"])

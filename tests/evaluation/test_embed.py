@@ -13,7 +13,7 @@ from tests.errors import refuses
 from tests.train.tiny import go, image_recipe, text_recipe
 
 TEXTS = ["abc de", "", "a", "eeee dddd cccc bbbb aaaa eeee dddd cccc bbbb", "bad cab", "abc de"]
-FEW = {"train__steps": 2, "train__average": 0.0}
+FEW = {"train__steps": 2, "train__ema": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def runs(tmp_path_factory):
             {"objective": {"kind": "classify"}}
         )
         data = {"kind": "lines", "files": [str(lines_of(folder))], "split": {"valid": 0.2, "test": 0.0}}
-        go(Recipe.of({**labelled.dump(), "data": data}), folder / pool)
+        go(Recipe.from_dict({**labelled.to_dict(), "data": data}), folder / pool)
     go(image_recipe(folder, train__steps=2), folder / "images")
     return folder
 
@@ -124,7 +124,7 @@ def test_of_source_and_target_the_source_has_vectors(tmp_path):
     for name, lines in (("en", ["a b", "b c d", "d a"] * 6), ("de", ["x y", "y z", "z x y"] * 6)):
         (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
     text = {"kind": "text", "unit": "words", "context": 8}
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
             "tokens": {

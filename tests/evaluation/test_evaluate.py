@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import sciformer.evaluation.evaluate as module
 from sciformer.data.collate import AsyncTensors
-from sciformer.evaluation.evaluate import batches, evaluate, later, predict
+from sciformer.evaluation.evaluate import batches, evaluate, one_behind, predict
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from tests.objectives.examples import COUNT, make
@@ -95,7 +95,7 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
         return encode(stream)
 
     monkeypatch.setattr(step.model, "encode", small)
-    monkeypatch.setattr(module, "roomy", lambda *given: (4 * given[2], None))
+    monkeypatch.setattr(module, "evaluation_limits", lambda *given: (4 * given[2], None))
     for call, expected in ((evaluate, plain), (predict, told)):
         found = call(step, parts, dataset, batch=2)
         assert sizes[:2] == [COUNT, 4]
@@ -112,12 +112,12 @@ def test_where_memory_runs_out_halves_are_judged(monkeypatch):
 
 def test_a_gpu_judges_more_at_once_but_not_more_long_ones():
     gpu, widths = torch.device("cuda"), [20] * 90 + [200] * 10
-    assert module.roomy(data_of(widths), torch.device("cpu"), 16) == (16, None)
-    assert module.roomy(data_of(widths), gpu, 16, 500) == (64, 2000)
-    most = module.roomy(data_of(widths), gpu, 10)
+    assert module.evaluation_limits(data_of(widths), torch.device("cpu"), 16) == (16, None)
+    assert module.evaluation_limits(data_of(widths), gpu, 16, 500) == (64, 2000)
+    most = module.evaluation_limits(data_of(widths), gpu, 10)
     assert most == (40, 4 * 10 * 38)
     assert [len(ids) for ids in batches(data_of(widths), 100, *most)] == [40, 40, 10, 7, 3]
-    assert module.roomy(data_of([7] * 100), gpu, 10) == (40, None)
+    assert module.evaluation_limits(data_of([7] * 100), gpu, 10) == (40, None)
 
 
 def test_each_is_read_when_the_next_is_under_way():
@@ -128,10 +128,10 @@ def test_each_is_read_when_the_next_is_under_way():
             seen.append(f"began {number}")
             yield number
 
-    for number in later(made(3)):
+    for number in one_behind(made(3)):
         seen.append(f"read {number}")
     assert seen == ["began 0", "began 1", "read 0", "began 2", "read 1", "read 2"]
-    assert not list(later(made(0)))
+    assert not list(one_behind(made(0)))
 
 
 def test_tensors_arrive_as_they_were():

@@ -13,11 +13,17 @@ import uproot
 
 from sciformer.cli import terminal
 from sciformer.cli.main import main
-from sciformer.cli.terminal import Meter
+from sciformer.cli.terminal import ProgressMeter
 from sciformer.data.columns import select
 from sciformer.data.readers.arrays import Arrays
-from sciformer.evaluation import predictions as answers
-from sciformer.evaluation.predictions import Sheet, branches, flat, write_answers, write_predictions
+from sciformer.evaluation import predictions
+from sciformer.evaluation.predictions import (
+    PredictionTable,
+    branch_names,
+    flatten_columns,
+    write_answers,
+    write_predictions,
+)
 from tests.errors import refuses
 from tests.train.tiny import go, image_recipe
 
@@ -95,27 +101,27 @@ def test_npz_has_the_arrays_as_they_are(tmp_path):
 
 
 def test_answers_without_names_are_numbered_and_values_have_those_of_their_targets():
-    assert list(flat(ANSWERS)) == ["id", "score_0", "score_1", "class"]
+    assert list(flatten_columns(ANSWERS)) == ["id", "score_0", "score_1", "class"]
     values = {"mean": np.ones((1, 2)), "cube": np.ones((1, 2, 2))}
-    made = flat(values, SimpleNamespace(targets=["x", "y"]))
+    made = flatten_columns(values, SimpleNamespace(targets=["x", "y"]))
     assert list(made) == ["mean_x", "mean_y", "cube_0", "cube_1", "cube_2", "cube_3"]
 
 
 def test_a_column_called_like_a_score_stays():
-    made = flat({**ANSWERS, "score_dog": np.array([7.0, 8.0])}, OBJECTIVE)
+    made = flatten_columns({**ANSWERS, "score_dog": np.array([7.0, 8.0])}, OBJECTIVE)
     assert made["score_dog"].tolist() == [0.75, 0.5]
     assert made["score_dog_of_file"].tolist() == [7.0, 8.0]
 
 
 def test_branches_have_names_that_root_can_spell():
     odd = ["score_t → b q", "score_t   b q", "0", "", "jet_pt"]
-    assert list(branches(dict.fromkeys(odd)).values()) == ["score_t___b_q", "score_t___b_q__2", "_0", "_", "jet_pt"]
+    assert list(branch_names(dict.fromkeys(odd)).values()) == ["score_t___b_q", "score_t___b_q__2", "_0", "_", "jet_pt"]
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_pieces_become_one_table_in_their_order(tmp_path, form):
     path = tmp_path / f"all{form}"
-    with Sheet(path, OBJECTIVE) as sheet:
+    with PredictionTable(path, OBJECTIVE) as sheet:
         for start, word in ((0, "a"), (3, "longer"), (6, "c")):
             number = np.arange(start, start + 3)
             sheet.add({"number": number, "whole": number.astype(np.float32), "name": np.array([word] * 3)})
@@ -129,7 +135,7 @@ def test_pieces_become_one_table_in_their_order(tmp_path, form):
 
 def test_numbers_keep_the_type_of_the_first_piece(tmp_path):
     for form in (".parquet", ".root"):
-        with Sheet(tmp_path / f"a{form}") as sheet:
+        with PredictionTable(tmp_path / f"a{form}") as sheet:
             sheet.add({"x": np.array([1.5, 2.5]), "flag": np.array([True, False])})
             sheet.add({"x": np.array([3], np.int32), "flag": np.array([True])})
         assert read(tmp_path / f"a{form}") == {"x": [1.5, 2.5, 3.0], "flag": [True, False, True]}
@@ -144,7 +150,7 @@ def test_what_fails_leaves_nothing_and_what_was_there(tmp_path, form):
     path.write_bytes(b"before")
 
     def broken():
-        with Sheet(path, OBJECTIVE, overwrite=True) as sheet:
+        with PredictionTable(path, OBJECTIVE, overwrite=True) as sheet:
             sheet.add(ANSWERS)
             raise KeyboardInterrupt
 
@@ -167,7 +173,7 @@ def test_a_table_that_is_there_is_replaced_only_when_asked(tmp_path, form):
 
 def test_columns_that_only_some_files_have_are_answered(tmp_path):
     def mixed():
-        with Sheet(tmp_path / "a.root", OBJECTIVE) as sheet:
+        with PredictionTable(tmp_path / "a.root", OBJECTIVE) as sheet:
             sheet.add(ANSWERS)
             sheet.add({**ANSWERS, "mass": np.ones(2)})
 
@@ -192,7 +198,7 @@ def test_places_that_cannot_be_written_are_answered(tmp_path):
 def test_a_missing_package_is_answered_with_how_to_get_it(monkeypatch, tmp_path, form, package):
     monkeypatch.setitem(__import__("sys").modules, package, None)
     with refuses(f"`{package}`", hint="pip install "):
-        answers.check_table(tmp_path / f"a{form}")
+        predictions.check_table(tmp_path / f"a{form}")
 
 
 # From a run
@@ -268,10 +274,10 @@ def test_notes_of_the_files_are_said(run, source, tmp_path, capsys):
 
 
 def test_progress_in_plain_lines(monkeypatch, capsys):
-    monkeypatch.setattr(terminal, "AGAIN", -1.0)
-    with Meter(2000, show=True) as meter:
+    monkeypatch.setattr(terminal, "PROGRESS_INTERVAL", -1.0)
+    with ProgressMeter(2000, show=True) as meter:
         meter.add(1000)
     assert capsys.readouterr().err.startswith("1,000/2,000 samples  ")
-    with Meter(2000, show=False) as meter:
+    with ProgressMeter(2000, show=False) as meter:
         meter.add(1000)
     assert capsys.readouterr().err == ""

@@ -11,7 +11,7 @@ from sciformer.data.columns import Lists
 from sciformer.data.dataset import Dataset
 from sciformer.data.source import Memory
 from sciformer.domains.lightcurves.tokens import Observations
-from sciformer.evaluation.truncated import early, parse_far, rows_of
+from sciformer.evaluation.truncated import parse_horizon, rows_of, truncated_scores
 from sciformer.recipe import Recipe
 from sciformer.run import Run
 from tests.errors import refuses
@@ -30,13 +30,13 @@ def run(tmp_path_factory):
             letters[3] = "xy"[number % 2]
         lines.append(f"{''.join(letters)}{number:x}\t{number % 2}")
     (folder / "lines.tsv").write_text("\n".join(lines))
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "lines", "files": [str(folder / "lines.tsv")], "split": {"valid": 0.2, "test": 0.3}},
             "tokens": {"kind": "text", "context": 12, "unit": "characters"},
             "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {"steps": 60, "batch": 32, "warmup": 5, "rate": 0.01, "device": "cpu"},
+            "train": {"steps": 60, "batch": 32, "warmup": 5, "learning_rate": 0.01, "device": "cpu"},
         }
     )
     go(recipe, folder / "run")
@@ -44,8 +44,8 @@ def run(tmp_path_factory):
 
 
 def test_scores_rise_when_the_telling_token_is_seen(run):
-    found = early(Run(run), [0, 2, 3, 100])
-    assert [one.far for one in found] == [0, 2, 3, 100, None]
+    found = truncated_scores(Run(run), [0, 2, 3, 100])
+    assert [one.distance for one in found] == [0, 2, 3, 100, None]
     assert found[0].tokens == 1
     assert found[1].tokens == 3
     assert found[3].scores == found[4].scores == Run(run).evaluate().scores
@@ -77,10 +77,10 @@ def test_the_verb_prints_a_table_and_draws(run, capsys, monkeypatch):
 
 
 def test_distances_in_words():
-    assert parse_far("50,10, 20,10") == [10, 20, 50]
+    assert parse_horizon("50,10, 20,10") == [10, 20, 50]
     for wrong in ("", "x", "-1", "1,inf", "nan"):
         with refuses(repr(wrong), key="--until"):
-            parse_far(wrong)
+            parse_horizon(wrong)
 
 
 def test_times_count_from_the_first_and_what_is_given_beside_stays():
@@ -89,7 +89,7 @@ def test_times_count_from_the_first_and_what_is_given_beside_stays():
     for extra in ((), ("size",)):
         tokens = Observations(kind="observations", extra=extra)
         tokens.fit([table])
-        stream = tokens.until(tokens.tokenize(table), 3)
+        stream = tokens.truncate(tokens.tokenize(table), 3)
         assert (stream.lengths - len(extra)).tolist() == [2, 2, 0]
         own = stream.position >= len(extra)
         assert stream.columns["value"][own].tolist() == [0, 1, 3, 4]

@@ -19,22 +19,22 @@ from tests.train.tiny import assert_same, go, left, listening, text_recipe
 def test_changed_recipe(tmp_path, texts):
     recipe, _ = texts
     go(recipe, tmp_path, stop_after=4)
-    other = recipe.change({"train.rate": 0.5, "train.average": 0.0, "model.dropout": 0.0})
-    changes = ("model.dropout: 0.2 -> 0.0", "train.average: 0.9 -> 0.0", "train.rate: 0.01 -> 0.5")
+    other = recipe.change({"train.learning_rate": 0.5, "train.ema": 0.0, "model.dropout": 0.0})
+    changes = ("model.dropout: 0.2 -> 0.0", "train.ema: 0.9 -> 0.0", "train.learning_rate: 0.01 -> 0.5")
     with refuses(*changes, key="model.dropout", hint="--accept-changes"):
         go(other, tmp_path)
     with listening() as said:
         run = go(other, tmp_path, accept_changes=True)
-    assert any("train.rate: 0.01 -> 0.5" in text for text in said)
+    assert any("train.learning_rate: 0.01 -> 0.5" in text for text in said)
     assert left(run)[1]["step"] == 14
-    assert run.recipe.train.rate == 0.5
+    assert run.recipe.train.learning_rate == 0.5
     assert_same(go(other, tmp_path), left(run))  # and now this is the recipe
 
 
 @fault("weights averaged only since a change", "they begin with the weights of the checkpoint")
 def test_averaging_begun_late(tmp_path, texts):
     recipe, _ = texts
-    go(recipe.change({"train.average": 0.0}), tmp_path, stop_after=4)
+    go(recipe.change({"train.ema": 0.0}), tmp_path, stop_after=4)
     tensors, _ = left(go(recipe, tmp_path, accept_changes=True))
     assert any(name.startswith("average") for name in tensors)
 
@@ -48,13 +48,13 @@ def test_other_model(tmp_path, texts):
 
 
 @fault(
-    "settings changed on which the weights do not depend (workers, saves, log, bad_steps, about)",
+    "settings changed on which the weights do not depend (workers, saves, log, max_skipped, about)",
     "goes on; the same weights",
 )
 def test_neutral_keys(tmp_path, texts):
     recipe, reference = texts
     go(recipe, tmp_path, stop_after=5)
-    changes = {"train.workers": 1, "train.save_every": 2, "train.keep": 3, "train.log_every": 1, "train.bad_steps": 2}
+    changes = {"train.workers": 1, "train.save_every": 2, "train.keep": 3, "train.log_every": 1, "train.max_skipped": 2}
     run = go(recipe.change({**changes, "train.shard": "full", "about.title": "another"}), tmp_path)
     assert checkpoint.steps(run.folder.checkpoints) == [10, 12, 14]
     tensors, expected = left(run)[0], reference[0]
@@ -122,8 +122,8 @@ class Following(NextToken):
     "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
 )
 def test_missing_plugin(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
-    monkeypatch.setattr(plugin, "LOADED", {})
+    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
     path = tmp_path / "following.py"
     path.write_text(PLUGIN)
     given = plugin.load(path)
@@ -133,8 +133,8 @@ def test_missing_plugin(tmp_path, monkeypatch):
         with refuses("following.py", hint="--plugin following.py"):
             attempt()
     path.write_text(PLUGIN + "# changed\n")
-    plugin.LOADED.clear()
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
+    plugin.LOADED_PLUGINS.clear()
+    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
     changed = plugin.load(path)
     with refuses(path, given.sha256[:12], changed.sha256[:12]):
         go(recipe, tmp_path / "run", plugins=[changed])

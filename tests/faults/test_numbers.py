@@ -100,22 +100,22 @@ def test_nan_and_resume(tmp_path, images, monkeypatch, stop):
 
 
 @fault(
-    "NaN in as many batches in a row as train.bad_steps", "stops, naming the samples; checkpoint and model are sound"
+    "NaN in as many batches in a row as train.max_skipped", "stops, naming the samples; checkpoint and model are sound"
 )
 @pytest.mark.parametrize("stops", [(), (5, 6)])
 def test_nan_in_a_row(tmp_path, images, monkeypatch, stops):
-    recipe = images[0].change({"train.bad_steps": 3, "train.save_every": 1, "train.log_every": 100})
+    recipe = images[0].change({"train.max_skipped": 3, "train.save_every": 1, "train.log_every": 100})
     (sample,) = first_samples(recipe, tmp_path / "whole", [6])
     poison(monkeypatch, [2, 4, 5, 6])
     for stop in stops:  # the count goes on over stops
         go(recipe, tmp_path / "run", stop_after=stop)
-    with refuses(3, f"[{sample}]", hint="train.rate"):
+    with refuses(3, f"[{sample}]", hint="train.learning_rate"):
         go(recipe, tmp_path / "run")
     saved = checkpoint.load(tmp_path / "run" / "checkpoints", log=pytest.fail)
     assert (saved.step, saved.state["bad"]) == (6, 2)
     assert all(tensor.isfinite().all() for tensor in saved.tensors["weights"].values())
     assert all(weight.isfinite().all() for weight in Run(tmp_path / "run").model.parameters())
-    go(recipe.change({"train.bad_steps": 9}), tmp_path / "run")  # neutral: one may go on
+    go(recipe.change({"train.max_skipped": 9}), tmp_path / "run")  # neutral: one may go on
 
 
 @fault("NaN on one of two ranks", "all leave the update out together, and the sample is named")

@@ -57,7 +57,7 @@ def test_echo(tmp_path, texts):
 @pytest.mark.parametrize("workers", [0, 2])
 def test_two_signals(tmp_path, texts, workers, monkeypatch):
     recipe, reference = texts
-    monkeypatch.setattr(signals, "ECHO", -1.0)
+    monkeypatch.setattr(signals, "ECHO_SECONDS", -1.0)
     with at_step(6, send(signal.SIGTERM, 2)), pytest.raises(KeyboardInterrupt):
         go(recipe.change({"train.workers": workers}), tmp_path)
     assert multiprocessing.active_children() == []
@@ -71,7 +71,7 @@ def test_two_signals(tmp_path, texts, workers, monkeypatch):
 def test_second_signal_while_waiting(tmp_path, texts, monkeypatch):
     from sciformer.data.loader import Fetch
 
-    monkeypatch.setattr(signals, "ECHO", -1.0)
+    monkeypatch.setattr(signals, "ECHO_SECONDS", -1.0)
     fetch, parent = Fetch.__getitem__, os.getpid()
     done, ring = os.pipe()
 

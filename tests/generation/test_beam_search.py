@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sciformer.generation.beam_search import Hypothesis, beam_search, normalised
+from sciformer.generation.beam_search import Hypothesis, beam_search, normalise_score
 
 END = 0
 
@@ -46,7 +46,7 @@ class Toy:
 
 def best(toy: Toy, sample: int, longest: int, penalty: float, allowed: list[int]) -> Hypothesis:
     found = [
-        Hypothesis(list(ids), normalised(toy.log(sample, ids), len(ids) + 1, penalty))
+        Hypothesis(list(ids), normalise_score(toy.log(sample, ids), len(ids) + 1, penalty))
         for length in range(longest + 1)
         for ids in itertools.product(allowed, repeat=length)
     ]
@@ -75,7 +75,7 @@ def test_scores_are_those_of_the_sequences_and_fall(seed: int) -> None:
         for one in hypotheses:
             assert len(one.ids) <= int(longest[sample])
             assert END not in one.ids
-            exact = normalised(toy.log(sample, tuple(one.ids)), len(one.ids) + 1, 0.6)
+            exact = normalise_score(toy.log(sample, tuple(one.ids)), len(one.ids) + 1, 0.6)
             assert math.isclose(one.score, exact, abs_tol=1e-9)
         assert [one.score for one in hypotheses] == sorted((one.score for one in hypotheses), reverse=True)
 

@@ -11,7 +11,7 @@ from torch import nn
 from sciformer.data.batch import StreamView
 from sciformer.generation.decode import Beams, Stepper, compiled_step, write
 from sciformer.generation.generate import _precision
-from sciformer.generation.sampling import Sampling, uniforms
+from sciformer.generation.sampling import Sampling, draw_uniforms
 from sciformer.nn import Decoder, Learned, RelativeBias, Rotary, Sinusoidal
 from sciformer.train.config import Train
 from tests.nn.parity import shake
@@ -64,10 +64,10 @@ def written(model, ids, length, sampling=GREEDY, uniform=None, forbidden=(), **m
 POSITIONS = [Learned(DIM, WINDOW), Sinusoidal(DIM), Rotary(4), RelativeBias(4, 5)]
 
 
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("position", POSITIONS, ids=lambda position: type(position).__name__)
-def test_every_position_and_group_writes_what_whole_passes_write(position, groups):
-    made, prompt, length = model(position, groups=groups), [1, 5, 2], WINDOW - 3
+def test_every_position_and_group_writes_what_whole_passes_write(position, kv_heads):
+    made, prompt, length = model(position, kv_heads=kv_heads), [1, 5, 2], WINDOW - 3
     expected = whole_passes(made, prompt, length)
     assert len(set(expected)) > 1
     assert written(made, [prompt], length) == [expected]
@@ -95,7 +95,7 @@ def test_a_full_window_begins_anew_with_its_second_half(prompt):
     ids=str,
 )
 def test_drawn_tokens_too_and_never_a_forbidden_one(sampling):
-    made, uniform = model(), uniforms(3, 2, 20)
+    made, uniform = model(), draw_uniforms(3, 2, 20)
     found = written(made, [[1, 2], [7, 4]], 20, sampling, uniform, forbidden=[6, 0])
     for row, prompt in enumerate([[1, 2], [7, 4]]):
         assert found[row] == whole_passes(made, prompt, 20, sampling, uniform[:, row : row + 1], [6, 0])
@@ -108,7 +108,7 @@ def test_prompts_of_different_length_together(position, capacity):
     made, prompts, length = model(position), [[4], [1, 2, 3, 9], [5, 6]], 10
     pads = torch.tensor([4 - len(prompt) for prompt in prompts])
     ids = [[0] * (4 - len(prompt)) + prompt for prompt in prompts]
-    sampling, uniform = Sampling(1.0, repetition=1.4), uniforms(0, 3, length)
+    sampling, uniform = Sampling(1.0, repetition=1.4), draw_uniforms(0, 3, length)
     expected = [whole_passes(made, one, length, sampling, uniform[:, [row]]) for row, one in enumerate(prompts)]
     if capacity is None:
         assert written(made, ids, length, sampling, uniform, pads=pads) == expected
@@ -127,7 +127,7 @@ def test_prompts_of_different_length_together(position, capacity):
 def test_a_step_can_be_compiled_as_a_whole_and_once(position, monkeypatch):
     torch._dynamo.reset()
     made, length, sampling = model(position), 12, Sampling(0.9, 5, 0.9, 1.3)
-    uniform = uniforms(0, 1, length)
+    uniform = draw_uniforms(0, 1, length)
     real = torch.compile
     monkeypatch.setattr(torch, "compile", lambda call, options, **more: real(call, backend="eager", **more))
     stepper = Stepper(made, 1, sampling, torch.ones(SIZE, dtype=torch.bool), WINDOW)

@@ -24,9 +24,16 @@ def make(folder, text=TEXT, steps=2, **changes):
         "tokens": {"kind": "text", "context": CONTEXT},
         "model": {"kind": "decoder", "dim": 16, "depth": 2, "heads": 2},
         "objective": {"kind": "next_token"},
-        "train": {"steps": steps, "batch": 8, "warmup": 1, "rate": 0.02, "device": "cpu", "evaluate_every": steps},
+        "train": {
+            "steps": steps,
+            "batch": 8,
+            "warmup": 1,
+            "learning_rate": 0.02,
+            "device": "cpu",
+            "evaluate_every": steps,
+        },
     }
-    recipe = Recipe.of(tree, {key.replace("__", "."): value for key, value in changes.items()})
+    recipe = Recipe.from_dict(tree, {key.replace("__", "."): value for key, value in changes.items()})
     return train(recipe, folder / "texts", show=False, report=False)
 
 
@@ -53,7 +60,7 @@ def without_cache(run, prompt, length):
             start = len(ids) - CONTEXT // 2  # full: begin anew with the second half
         with torch.no_grad():
             hidden = run.model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))
-            logits = run.model.readout(hidden[0, -1])[: tokens.known]
+            logits = run.model.readout(hidden[0, -1])[: tokens.writable_count]
         ids.append(int(logits.argmax()))
     return tokens.decode(ids[-length:])
 
@@ -68,8 +75,8 @@ def test_greedy_is_the_argmax_of_the_whole_pass_within_and_beyond_the_context(ru
     [
         {"model__position": "rotary"},
         {"model__position": "relative"},
-        {"model__position": "sinusoidal", "model__groups": 1},
-        {"model__reach": 5},
+        {"model__position": "sinusoidal", "model__kv_heads": 1},
+        {"model__window": 5},
         {"model__trunk": "gru"},
         {"model__trunk": "lstm"},
         {"tokens__vocabulary": 64, "tokens__tie": False},

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.generation.sampling import Sampling, in_parts, uniforms
+from sciformer.generation.sampling import Sampling, draw_uniforms, top_logits_in_parts
 from tests.errors import refuses
 
 PROBABILITY = np.array([0.1, 0.4, 0.05, 0.25, 0.2])
 
 
 def drawn(logits, count=6000, seen=None, **wishes):
-    uniform = uniforms(0, count, 1)[0]
+    uniform = draw_uniforms(0, count, 1)[0]
     rows = logits.expand(count, -1)
     found = Sampling(**wishes).choose(rows, uniform, None if seen is None else seen.expand(count, -1))
     return np.bincount(found, minlength=logits.shape[-1]) / count
@@ -81,22 +81,22 @@ def test_top_p_of_a_large_vocabulary_is_that_of_a_whole_sort(sharp):
 
 def test_the_largest_in_parts_are_the_largest():
     logits = torch.randn(3, 10_000, generator=torch.Generator().manual_seed(0))
-    found, expected = in_parts(logits, 50), logits.topk(50)
+    found, expected = top_logits_in_parts(logits, 50), logits.topk(50)
     assert torch.equal(found[0], expected.values)
     assert torch.equal(found[1], expected.indices)
 
 
 def test_numbers_are_uniform_independent_and_of_the_seed_alone():
-    first = uniforms(7, 4, 5000)
+    first = draw_uniforms(7, 4, 5000)
     assert first.dtype == torch.float64
     assert 0 <= first.min() < first.max() < 1
     counts = torch.histc(first.flatten(), 20, 0, 1)
     assert ((counts - 1000).abs() < 5 * 1000**0.5).all()
     assert torch.corrcoef(first.T).triu(1).abs().max() < 5 / 5000**0.5
-    assert torch.equal(uniforms(7, 2, 30), first[:30, :2])
-    assert not torch.equal(uniforms(8, 2, 30), first[:30, :2])
-    assert not torch.equal(uniforms(None, 2, 30), uniforms(None, 2, 30))
-    assert torch.equal(uniforms(-1, 1, 3), uniforms(-1, 1, 3))
+    assert torch.equal(draw_uniforms(7, 2, 30), first[:30, :2])
+    assert not torch.equal(draw_uniforms(8, 2, 30), first[:30, :2])
+    assert not torch.equal(draw_uniforms(None, 2, 30), draw_uniforms(None, 2, 30))
+    assert torch.equal(draw_uniforms(-1, 1, 3), draw_uniforms(-1, 1, 3))
 
 
 @pytest.mark.parametrize(

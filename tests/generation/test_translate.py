@@ -50,10 +50,16 @@ def small(corpus: Path, recipe: str, **changes: Any) -> Recipe:
 @pytest.fixture(scope="module")
 def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     folder = tmp_path_factory.mktemp("runs")
-    transformer = {"model.depth": 2, "model.heads": 2, "model.dropout": 0.0, "train.rate": 5e-3, "train.steps": 250}
+    transformer = {
+        "model.depth": 2,
+        "model.heads": 2,
+        "model.dropout": 0.0,
+        "train.learning_rate": 5e-3,
+        "train.steps": 250,
+    }
     transformer |= {"train.schedule": "cosine", "objective.smoothing": 0.0}
     prompted = {key: value for key, value in transformer.items() if key != "objective.smoothing"}
-    recurrent = {"model.dropout": 0.0, "train.rate": 1e-2, "train.steps": 220, "objective.smoothing": 0.0}
+    recurrent = {"model.dropout": 0.0, "train.learning_rate": 1e-2, "train.steps": 220, "objective.smoothing": 0.0}
     wanted = {
         "transformer": small(corpus, "text/transformer-tiny", **transformer),
         "additive": small(corpus, "text/seq2seq-gru", **recurrent),

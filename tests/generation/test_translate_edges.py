@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.cli import text_files as by_line
+from sciformer.cli import text_files
 from sciformer.cli.main import main
 from sciformer.data.batch import StreamView
 from sciformer.domains.text.tokens import Text
-from sciformer.generation.beam_search import beam_search, normalised
+from sciformer.generation.beam_search import beam_search, normalise_score
 from sciformer.generation.translate import translate_with
 from sciformer.inspect.alignment import align
 from sciformer.recipe import Recipe
@@ -67,7 +67,7 @@ def test_lines_come_through_a_pipe(
 def test_broken_bytes_in_a_pipe_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     piped(monkeypatch, b"one\ntwo \xff\n")
     with refuses("line 2", hint="iconv"):
-        by_line.lines_of(Path("-"))
+        text_files.read_text_lines(Path("-"))
 
 
 def test_a_place_is_refused_before_the_work(
@@ -81,7 +81,7 @@ def test_a_place_is_refused_before_the_work(
     (tmp_path / "a.png").mkdir()
     for out, picture in ((tmp_path, None), (None, tmp_path / "a.png"), (tmp_path / "a.txt" / "b", None)):
         with refuses(out.parent if out and out.parent.is_file() else out or picture):
-            by_line.translate_file(runs["both"], tmp_path / "a.txt", out, None, None, picture, 1)
+            text_files.translate_file(runs["both"], tmp_path / "a.txt", out, None, None, picture, 1)
 
 
 def test_a_picture_makes_its_folder(runs: dict[str, Run], tmp_path: Path) -> None:
@@ -100,8 +100,8 @@ def test_a_table_of_answers_is_not_what_a_translator_gives(
 
 
 def test_a_large_penalty_does_not_overflow(runs: dict[str, Run]) -> None:
-    assert normalised(-2.0, 100, 1e4) == 0
-    assert normalised(-2.0, 7, 0.6) == pytest.approx(-2 / 2**0.6)
+    assert normalise_score(-2.0, 100, 1e4) == 0
+    assert normalise_score(-2.0, 7, 0.6) == pytest.approx(-2 / 2**0.6)
     run = runs["both"]
     assert len(translate_with(run.model, run.assembly, CPU, ["one"], beam=2, penalty=1e4)) == 1
     with refuses("inf", key="--penalty"):

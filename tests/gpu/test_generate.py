@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.generation.generate import RECORDED, generate, generate_many
+from sciformer.generation.generate import RECORDED_STEPS, generate, generate_many
 from sciformer.nn.attention.kernels import compute
 from sciformer.nn.attention.kernels import decode_step as single
 from sciformer.nn.attention.kernels.decode_step import attend_one
@@ -19,19 +19,19 @@ CONTEXT = 96
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("groups", [1, 2, 4])
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("width", [16, 24, 64, 128])
 @pytest.mark.parametrize(("back", "pairs"), [(-1, None), (0, None), (7, "neighbours"), (200, "halves"), (-1, "halves")])
-def test_one_query_against_a_fixed_cache(dtype, groups, width, back, pairs):
+def test_one_query_against_a_fixed_cache(dtype, kv_heads, width, back, pairs):
     heads, capacity = 4, 512
     rng = torch.Generator("cuda").manual_seed(0)
     pattern = Causal() if back < 0 else Causal() & Window(back)
     assert single.reach(pattern) == back
     for batch, place in ((1, 0), (3, 1), (2, 130), (1, 511)):
-        made = torch.randn(batch, 1, (heads + 2 * groups) * width, device="cuda", generator=rng).to(dtype)
-        cut = made.split([heads * width, groups * width, groups * width], -1)
+        made = torch.randn(batch, 1, (heads + 2 * kv_heads) * width, device="cuda", generator=rng).to(dtype)
+        cut = made.split([heads * width, kv_heads * width, kv_heads * width], -1)
         q, k, v = (part.unflatten(-1, (-1, width)).transpose(1, 2) for part in cut)
-        keys, values = torch.randn(2, batch, groups, capacity, width, device="cuda", generator=rng).to(dtype)
+        keys, values = torch.randn(2, batch, kv_heads, capacity, width, device="cuda", generator=rng).to(dtype)
         valid = torch.rand(batch, capacity, device="cuda", generator=rng) > 0.3
         valid[:, place] = True
         start = torch.tensor(place, device="cuda")
@@ -60,16 +60,23 @@ def recipe(folder, **changes):
         "tokens": {"kind": "text", "context": CONTEXT},
         "model": {"kind": "decoder", "dim": 64, "depth": 2, "heads": 4},
         "objective": {"kind": "next_token"},
-        "train": {"steps": 60, "batch": 8, "warmup": 5, "rate": 3e-3, "precision": "float32", "compile": False},
+        "train": {
+            "steps": 60,
+            "batch": 8,
+            "warmup": 5,
+            "learning_rate": 3e-3,
+            "precision": "float32",
+            "compile": False,
+        },
     }
-    return Recipe.of(tree, {key.replace("__", "."): value for key, value in changes.items()})
+    return Recipe.from_dict(tree, {key.replace("__", "."): value for key, value in changes.items()})
 
 
 CHANGES = {
     "learned": {},
-    "rotary-grouped": {"model__position": "rotary", "model__groups": 2},
+    "rotary-grouped": {"model__position": "rotary", "model__kv_heads": 2},
     "relative": {"model__position": "relative"},
-    "near": {"model__reach": 9, "model__position": "sinusoidal", "model__groups": 1},
+    "near": {"model__window": 9, "model__position": "sinusoidal", "model__kv_heads": 1},
 }
 
 
@@ -112,12 +119,12 @@ def test_many_prompts_at_once_and_stops(both):
 def test_a_step_is_recorded_once_and_few_are_kept(both):
     on_gpu, _ = both
     list(generate(on_gpu, "the", 20, temperature=0))
-    kept = list(RECORDED[on_gpu].values())
+    kept = list(RECORDED_STEPS[on_gpu].values())
     list(generate(on_gpu, "a bird", 18, temperature=0))
-    assert list(RECORDED[on_gpu].values()) == kept
+    assert list(RECORDED_STEPS[on_gpu].values()) == kept
     for top_k in range(2, 9):
         list(generate(on_gpu, "the", 5, top_k=top_k))
-    assert len(RECORDED[on_gpu]) <= 4
+    assert len(RECORDED_STEPS[on_gpu]) <= 4
 
 
 @pytest.mark.parametrize("both", ["rotary-grouped"], indirect=True)

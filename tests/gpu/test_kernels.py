@@ -43,10 +43,10 @@ def on_cuda(pattern):
     return pattern
 
 
-def both(kernel, pattern, dtype, groups, valid, bias, width=32):
+def both(kernel, pattern, dtype, kv_heads, valid, bias, width=32):
     """Ours on CUDA, and the definition in float64, from the same numbers."""
     batch = 1 if isinstance(pattern, Documents) else 3
-    shapes = [(batch, 4, N, width), (batch, groups, N, width), (batch, groups, N, width)]
+    shapes = [(batch, 4, N, width), (batch, kv_heads, N, width), (batch, kv_heads, N, width)]
     inputs = [torch.randn(shape).to(dtype) for shape in shapes]
     mask = None
     if valid:
@@ -77,20 +77,20 @@ def assert_same(found, expected, dtype, case=None):
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_sdpa_agrees(name, dtype):
-    for groups, valid, bias in [(4, False, False), (2, True, False), (1, False, True), (4, True, True)]:
-        assert_same(*both("sdpa", PATTERNS[name], dtype, groups, valid, bias), dtype, (groups, valid, bias))
+    for kv_heads, valid, bias in [(4, False, False), (2, True, False), (1, False, True), (4, True, True)]:
+        assert_same(*both("sdpa", PATTERNS[name], dtype, kv_heads, valid, bias), dtype, (kv_heads, valid, bias))
 
 
 @pytest.mark.parametrize("name", [name for name in PATTERNS if name != "full"])
 def test_flex_agrees(name):
-    for dtype, groups, valid, bias in [(torch.bfloat16, 2, True, False), (torch.float32, 4, False, True)]:
-        assert_same(*both("flex", PATTERNS[name], dtype, groups, valid, bias), dtype)
+    for dtype, kv_heads, valid, bias in [(torch.bfloat16, 2, True, False), (torch.float32, 4, False, True)]:
+        assert_same(*both("flex", PATTERNS[name], dtype, kv_heads, valid, bias), dtype)
 
 
 @pytest.mark.parametrize("name", ["documents", "documents_causal"])
 def test_flash_agrees(name):
-    for groups in (4, 1):
-        assert_same(*both("flash", PATTERNS[name], torch.bfloat16, groups, False, False), torch.bfloat16)
+    for kv_heads in (4, 1):
+        assert_same(*both("flash", PATTERNS[name], torch.bfloat16, kv_heads, False, False), torch.bfloat16)
 
 
 def test_flash_is_chosen_for_packed_sequences_that_are_too_long_for_sets():
@@ -176,7 +176,7 @@ def test_autocast_is_near_and_trains(pattern, options):
 
 @torch.no_grad()
 def test_a_decoding_step_can_be_captured_as_a_graph():
-    decoder = Decoder(64, 2, 2, position=Rotary(32), groups=1).cuda().eval()
+    decoder = Decoder(64, 2, 2, position=Rotary(32), kv_heads=1).cuda().eval()
     x = torch.randn(2, 40, 64, device="cuda")
     expected = decoder(x)
     cache = decoder.cache(64)

@@ -5,9 +5,15 @@ import pytest
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.inspect import attention as looking
-from sciformer.inspect import distance as depth
-from sciformer.inspect.attention import attention_maps, gather, received, times_uniform, title, weights_on
+from sciformer.inspect import attention, distance
+from sciformer.inspect.attention import (
+    attention_maps,
+    group_by_value,
+    map_title,
+    received_attention,
+    relative_to_uniform,
+    weights_on,
+)
 from sciformer.inspect.distance import (
     AttentionDistance,
     attention_distance_along,
@@ -74,15 +80,15 @@ def test_what_has_no_reach():
 
 def test_distance_against_depth():
     rising = {f"blocks.{i}": AttentionDistance(np.full((2, 3), 1.0 + i), np.ones(2)) for i in range(4)}
-    assert depth.depth(rising).correlation == pytest.approx(1)
-    assert depth.depth(rising).heads.shape == (4, 3)
-    assert np.isnan(depth.depth({"blocks.0": rising["blocks.0"]}).correlation)
-    assert np.isnan(depth.depth({}).correlation)
+    assert distance.depth(rising).correlation == pytest.approx(1)
+    assert distance.depth(rising).heads.shape == (4, 3)
+    assert np.isnan(distance.depth({"blocks.0": rising["blocks.0"]}).correlation)
+    assert np.isnan(distance.depth({}).correlation)
     uneven = {
         "a": AttentionDistance(np.array([[1.0, 3.0]]), np.ones(1)),
         "b": AttentionDistance(np.array([[5.0]]), np.ones(1)),
     }
-    assert depth.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
+    assert distance.depth(uneven).correlation == pytest.approx(np.corrcoef([0, 0, 1], [1, 3, 5])[0, 1])
     assert np.isnan(correlation([1, 1], [1, 2]))
 
 
@@ -91,33 +97,35 @@ def test_distance_against_depth():
 
 def test_received_is_the_mean_over_queries_and_heads():
     weights = softmax((2, 3, 5, 5))
-    assert received(torch.tensor(weights)) == pytest.approx(weights.mean((1, 2)))
+    assert received_attention(torch.tensor(weights)) == pytest.approx(weights.mean((1, 2)))
 
 
 def test_uniform_attention_is_received_uniformly_also_under_a_causal_mask():
     causal = np.tril(np.ones((5, 5)))
-    assert received((causal / causal.sum(1, keepdims=True))[None, None]) == pytest.approx(np.full((1, 5), 0.2))
+    assert received_attention((causal / causal.sum(1, keepdims=True))[None, None]) == pytest.approx(
+        np.full((1, 5), 0.2)
+    )
 
 
 def test_a_query_that_asks_for_the_sample_has_its_own_row():
     weights = softmax((2, 3, 5, 5))
-    assert received(weights, front=1) == pytest.approx(weights[:, :, 0, 1:].mean(1))
-    assert received(weights[:, :, :1]) == pytest.approx(weights[:, :, 0].mean(1))
+    assert received_attention(weights, front=1) == pytest.approx(weights[:, :, 0, 1:].mean(1))
+    assert received_attention(weights[:, :, :1]) == pytest.approx(weights[:, :, 0].mean(1))
 
 
 def test_samples_by_their_value():
     x = np.array([2.0, 1.0, 2.0, np.nan, 1.0])
-    assert [(value, rows.tolist()) for value, rows in gather(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
-    many = gather(np.arange(100.0)[::-1], most=4)
+    assert [(value, rows.tolist()) for value, rows in group_by_value(x)] == [(1.0, [1, 4]), (2.0, [0, 2])]
+    many = group_by_value(np.arange(100.0)[::-1], most=4)
     assert [value for value, _ in many] == [12.0, 37.0, 62.0, 87.0]
     assert sorted(np.concatenate([rows for _, rows in many]).tolist()) == list(range(100))
-    assert gather(np.array([np.nan])) == []
+    assert group_by_value(np.array([np.nan])) == []
 
 
 def test_names_of_maps():
-    assert title("blocks.0.attention") == "block 1"
-    assert title("pool.blocks.1.attention") == "pool, block 2"
-    assert title("pool.attention") == "pool"
+    assert map_title("blocks.0.attention") == "block 1"
+    assert map_title("pool.blocks.1.attention") == "pool, block 2"
+    assert map_title("pool.attention") == "pool"
 
 
 # Models
@@ -134,7 +142,7 @@ def files(tmp_path_factory):
 
 
 def made(files, objective="classify", text=False, **model):
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(files / "a.npz")], "split": {"valid": 0.0, "test": 0.0}},
             "tokens": {"kind": "patches", "patch": 2},
@@ -165,17 +173,17 @@ def test_every_pooling_is_looked_at(files, pool, maps):
     look = attention_maps(step, assembly, dataset.batch(np.arange(3)))
     assert list(look.watch.attention) == maps
     assert look.front == (pool == "class_token")
-    far = attention_distances(look, assembly)
-    assert list(far) == BLOCKS
-    assert all(each.heads.shape == (3, 2) and (each.heads > 0).all() for each in far.values())
-    assert far[BLOCKS[0]].uniform == pytest.approx(np.full(3, far[BLOCKS[0]].uniform[0]))
+    distances = attention_distances(look, assembly)
+    assert list(distances) == BLOCKS
+    assert all(each.heads.shape == (3, 2) and (each.heads > 0).all() for each in distances.values())
+    assert distances[BLOCKS[0]].uniform == pytest.approx(np.full(3, distances[BLOCKS[0]].uniform[0]))
     on = weights_on(look, 1)
     assert list(on) == maps
     assert all(weights.shape == (16,) and 0 < weights.sum() <= 1 + 1e-6 for weights in on.values())
-    figure = looking.draw_attention(look, assembly, 0)
-    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["sample", *map(title, maps)]
-    assert len(looking.draw_matrices(look, assembly, 0).axes) == 5
-    assert depth.draw_reach(far).axes[0].get_xlabel() == "block"
+    figure = attention.draw_attention(look, assembly, 0)
+    assert [axes.get_title().split("\n")[0] for axes in figure.axes] == ["sample", *map(map_title, maps)]
+    assert len(attention.draw_matrices(look, assembly, 0).axes) == 5
+    assert distance.draw_reach(distances).axes[0].get_xlabel() == "block"
 
 
 def test_what_is_hidden_stays_hidden_and_is_not_pooled(files):
@@ -194,7 +202,7 @@ def test_rivals_have_no_attention(files, trunk):
     assert look.watch.attention == {}
     assert attention_distances(look, assembly) == {}
     assert weights_on(look, 0) == {}
-    assert len(looking.draw_attention(look, assembly, 0).axes) == 1
+    assert len(attention.draw_attention(look, assembly, 0).axes) == 1
     assert attention_distance_along(step, assembly, [dataset], "temperature") is None
 
 
@@ -204,12 +212,12 @@ def test_text_of_different_lengths(files):
     texts[:] = ["a b$", "a", "b text"]
     look = attention_maps(step, assembly, assembly.samples({"text": texts}).batch(np.arange(3)))
     assert look.seen.stream.lengths.tolist() == [3, 0, 5]
-    far = attention_distances(look, assembly)[BLOCKS[0]]
+    distances = attention_distances(look, assembly)[BLOCKS[0]]
     alone = attention_maps(step, assembly, assembly.samples({"text": texts[:1]}).batch(np.arange(1)))
-    assert far.heads.shape == (2, 2)  # the one without a token has none
-    assert far.heads[0] == pytest.approx(attention_distances(alone, assembly)[BLOCKS[0]].heads[0])
+    assert distances.heads.shape == (2, 2)  # the one without a token has none
+    assert distances.heads[0] == pytest.approx(attention_distances(alone, assembly)[BLOCKS[0]].heads[0])
     assert [len(weights_on(look, row).get(BLOCKS[1], [])) for row in range(3)] == [3, 0, 5]
-    figure = looking.draw_attention(look, assembly, 2)
+    figure = attention.draw_attention(look, assembly, 2)
     figure.draw_without_rendering()
     assert len(figure.axes) == 3
 
@@ -223,7 +231,7 @@ def test_reach_along_a_column(files):
     assert found.mean[BLOCKS[1]][1] == pytest.approx(heads.mean(0))
     assert found.deviation[BLOCKS[1]][1] == pytest.approx(heads.std(0))
     assert found.uniform.shape == (3,)
-    assert depth.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
+    assert distance.draw_reach_along(found, "temperature").axes[0].get_xlabel() == "temperature"
     for column in ("name", "nothing"):
         with refuses(column):
             attention_distance_along(step, assembly, [dataset], column)
@@ -242,6 +250,6 @@ def test_what_is_left_out_of_a_trunk_counts_in_no_share():
     plain = softmax((1, 2, 3, 3))
     wide = np.zeros((1, 2, 5, 5))  # the tokens 1 and 3 are hidden: nobody looks at them, and they look at nobody
     wide[np.ix_([0], [0, 1], [0, 2, 4], [0, 2, 4])] = plain
-    assert received(wide)[0, [0, 2, 4]] == pytest.approx(received(plain)[0])
-    assert times_uniform(received(wide)[0]).sum() == pytest.approx(3)
-    assert times_uniform(np.full(4, 0.25)) == pytest.approx(1)
+    assert received_attention(wide)[0, [0, 2, 4]] == pytest.approx(received_attention(plain)[0])
+    assert relative_to_uniform(received_attention(wide)[0]).sum() == pytest.approx(3)
+    assert relative_to_uniform(np.full(4, 0.25)) == pytest.approx(1)

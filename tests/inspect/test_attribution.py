@@ -6,8 +6,15 @@ import torch
 from torch import nn
 
 from sciformer.inspect.attention import attention_maps
-from sciformer.inspect.attribution import answers, attribute, entering, relevance, told, weighted
-from sciformer.inspect.faithfulness import scored
+from sciformer.inspect.attribution import (
+    attribute,
+    has_single_answer,
+    model_answers,
+    prepare_inputs,
+    relevance,
+    weight_by_gradient,
+)
+from sciformer.inspect.faithfulness import score_tokens
 from sciformer.nn.attention.attention import Attention
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -18,8 +25,8 @@ IMAGES = {"image": np.random.default_rng(0).normal(size=(4, 4, 6))}
 
 def test_the_rules_by_hand():
     a, slope = torch.tensor([[0.25, 0.75]]), torch.tensor([[2.0, -1.0]])
-    assert weighted(a, slope).tolist() == [[0.5, 0.0]]
-    assert weighted(a, slope, either=True).tolist() == [[0.5, 0.75]]
+    assert weight_by_gradient(a, slope).tolist() == [[0.5, 0.0]]
+    assert weight_by_gradient(a, slope, either=True).tolist() == [[0.5, 0.75]]
     two = np.array([[[0.0, 1.0], [0.0, 0.0]], [[0.0, 3.0], [2.0, 0.0]]])
     assert relevance(two) == pytest.approx(np.array([[1.0, 2.0], [1.0, 1.0]]))
     assert relevance(np.array([[0.0, 1.0, 2.0]])) == pytest.approx([1.0, 1.0, 2.0])
@@ -48,7 +55,7 @@ def looking_at_one():
 
 def test_a_model_that_looks_at_one_token_is_seen_through():
     made, step, batch = looking_at_one()
-    found = scored(step, made, batch)
+    found = score_tokens(step, made, batch)
     assert list(found) == ["attention", "rollout", "attribution", "gradient"]
     for way, scores in found.items():
         best = [int(np.argmax(each)) for each in scores]
@@ -73,7 +80,7 @@ def test_gradient_times_input_is_exact_for_a_linear_model():
     found = attribute(step, made, batch, which=np.ones(4))
     with torch.no_grad():
         bias = step.model.heads["class"](torch.zeros(1, 16))
-        said, _ = told(step.model, entering(step, made, batch))
+        said, _ = model_answers(step.model, prepare_inputs(step, made, batch))
     assert found.attention == []
     offset = float(bias[0, 1] - bias[0, 0])
     assert [each.sum() + offset for each in found.gradient] == pytest.approx(said[:, 1].tolist(), rel=1e-4)
@@ -83,9 +90,9 @@ def test_log_odds_are_those_of_the_probabilities():
     made, step, batch = assembled(PATCHES, IMAGES)
     made.objective.state.update(classes=["a", "b", "c"], counts=[1, 1, 1])
     step.model.heads["class"] = nn.Linear(16, 3)
-    view = entering(step, made, batch)
+    view = prepare_inputs(step, made, batch)
     with torch.no_grad():
-        odds, values = told(step.model, view)
+        odds, values = model_answers(step.model, view)
         p = step.model.heads["class"](step.model.pool(step.model.encode(view))).softmax(-1)
     assert not values
     assert torch.allclose(odds, (p / (1 - p)).log(), atol=1e-4)
@@ -94,7 +101,7 @@ def test_log_odds_are_those_of_the_probabilities():
 @pytest.mark.parametrize("form", ["gaussian", "quantiles"])
 def test_values_move_either_way(form):
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "regress", "targets": ["x"], "form": form})
-    assert answers(step, made)
+    assert has_single_answer(step, made)
     found = attribute(step, made, batch)
     assert all((each >= 0).all() and each.max() > 0 for each in (*found.attention, *found.gradient))
 
@@ -113,7 +120,7 @@ def test_the_kernels_come_back_and_nothing_else_changes():
 
 def test_who_has_no_one_answer():
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "masked"})
-    assert not answers(step, made)
+    assert not has_single_answer(step, made)
     with refuses("masked", key="objective.kind"):
         attribute(step, made, batch)
 
@@ -125,4 +132,4 @@ def test_a_trunk_without_maps_of_tokens_has_a_gradient(model):
     found = attribute(step, made, batch)
     assert found.attention == []
     assert [len(each) for each in found.gradient] == [6] * 4
-    assert list(scored(step, made, batch)) == ["gradient"]
+    assert list(score_tokens(step, made, batch)) == ["gradient"]

@@ -7,7 +7,7 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
-from sciformer.inspect.cost import cost, large, plain_json
+from sciformer.inspect.cost import cost, format_large, to_json
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
@@ -24,7 +24,7 @@ def data(tmp_path_factory):
 
 
 def made(data, samples=4, **model):
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(data)], "split": {"valid": 0.0, "test": 0.0}},
             "tokens": {"kind": "patches", "patch": 2},
@@ -101,11 +101,11 @@ def test_nothing_to_count_on(data):
     ("number", "words"), [(0, "0"), (999, "999"), (999.9, "1 k"), (1234567, "1.23 M"), (5e12, "5 T"), (2e25, "2e+07 E")]
 )
 def test_large_numbers_in_words(number, words):
-    assert large(number) == words
-    assert large(number, "B") == (f"{words}B" if " " in words else f"{words} B")
+    assert format_large(number) == words
+    assert format_large(number, "B") == (f"{words}B" if " " in words else f"{words} B")
 
 
 def test_json_is_plain():
-    found = plain_json({"a": np.float32(1.5), 2: [np.int64(3), float("nan")], "c": np.array([1.0, np.inf]), "d": None})
+    found = to_json({"a": np.float32(1.5), 2: [np.int64(3), float("nan")], "c": np.array([1.0, np.inf]), "d": None})
     assert found == {"a": 1.5, "2": [3, None], "c": [1.0, None], "d": None}
     assert type(found["2"][0]) is int

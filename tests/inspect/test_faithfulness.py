@@ -6,20 +6,20 @@ import pytest
 from sciformer.data.batch import Stream
 from sciformer.evaluation.evaluate import predict
 from sciformer.inspect.faithfulness import (
-    LEAST,
-    RANDOM,
-    affordable,
-    as_numbers,
-    chosen,
+    LEAST_ATTENDED_WAY,
+    RANDOM_WAY,
+    affordable_samples,
+    choose_answers,
+    choose_tokens,
     draw_faithfulness,
     draw_reasons,
     faithfulness,
-    likeliest,
     ratios,
-    removable,
-    summary,
+    removable_tokens,
+    remove_tokens,
+    summarize_ratios,
     takes_any,
-    without,
+    to_json,
 )
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -30,40 +30,42 @@ from tests.inspect.test_attribution import IMAGES, looking_at_one
 def test_the_highest_are_chosen_one_or_more_and_never_all():
     stream = Stream({"x": np.arange(7)}, np.array([4, 2, 1]))
     scores, may = [np.array([0.0, 3, 1, 2]), np.array([1.0, 1]), np.array([5.0])], np.ones(7, bool)
-    assert chosen(stream, scores, may, 0.5).tolist() == [False, True, False, True, True, False, False]
-    assert chosen(stream, scores, may, 0.01).tolist() == [False, True, False, False, True, False, False]
-    assert chosen(stream, scores, may, 0.99).sum() == 3 + 1
+    assert choose_tokens(stream, scores, may, 0.5).tolist() == [False, True, False, True, True, False, False]
+    assert choose_tokens(stream, scores, may, 0.01).tolist() == [False, True, False, False, True, False, False]
+    assert choose_tokens(stream, scores, may, 0.99).sum() == 3 + 1
     may[1] = False
-    assert chosen(stream, scores, may, 0.3).tolist() == [False, False, False, True, True, False, False]
+    assert choose_tokens(stream, scores, may, 0.3).tolist() == [False, False, False, True, True, False, False]
 
 
 def test_ratios_by_hand():
-    change = {"attention": np.array([[2.0, 4.0], [2.0, 0.0]]), RANDOM: np.array([[1.0, 1.0], [1.0, 1.0]])}
+    change = {"attention": np.array([[2.0, 4.0], [2.0, 0.0]]), RANDOM_WAY: np.array([[1.0, 1.0], [1.0, 1.0]])}
     (value, error), *others = ratios(np.array([0.5, 1.0]), change).values()
     assert not others
     assert value == pytest.approx((2.0 + 1.0) / (0.75 + 0.75))
     leave_one_out = np.array([1.0 / 0.75, 2.0 / 0.75])
     assert error == pytest.approx(np.sqrt(0.5 * ((leave_one_out - leave_one_out.mean()) ** 2).sum()))
-    nothing = ratios(np.array([0.5]), {"attention": np.ones((2, 1)), RANDOM: np.zeros((2, 1))})["attention"]
+    nothing = ratios(np.array([0.5]), {"attention": np.ones((2, 1)), RANDOM_WAY: np.zeros((2, 1))})["attention"]
     assert np.isnan(nothing).all()
-    assert np.isnan(ratios(np.array([0.5]), {"attention": np.ones((1, 1)), RANDOM: np.ones((1, 1))})["attention"][1])
+    assert np.isnan(
+        ratios(np.array([0.5]), {"attention": np.ones((1, 1)), RANDOM_WAY: np.ones((1, 1))})["attention"][1]
+    )
 
 
 @pytest.mark.parametrize("how", ["remove", "blank"])
 def test_what_one_token_decides(how):
     made, step, batch = looking_at_one()
     found = faithfulness(step, made, batch, shares=(0.1, 0.25), how=how, draws=8)
-    assert list(found.change) == ["attention", "rollout", "attribution", "gradient", LEAST, RANDOM]
+    assert list(found.change) == ["attention", "rollout", "attribution", "gradient", LEAST_ATTENDED_WAY, RANDOM_WAY]
     assert found.removed is (how == "remove")
     for way in ("attention", "rollout", "attribution", "gradient"):
         value, error = found.ratio[way]
         assert value - error > 2, (way, value, error)
-    assert found.ratio[LEAST][0] < 0.2
+    assert found.ratio[LEAST_ATTENDED_WAY][0] < 0.2
     assert found.change["attention"].mean(0) == pytest.approx([80, 80], rel=0.05)  # all that there is
-    assert found.flipped["attention"].tolist() == found.flipped[LEAST].tolist() == [0, 0]
+    assert found.flipped["attention"].tolist() == found.flipped[LEAST_ATTENDED_WAY].tolist() == [0, 0]
     assert len(draw_faithfulness(found).axes[0].lines) >= 6
-    assert "attention × gradient" in summary(found)
-    assert as_numbers(found)["ratio"]["attention"]["value"] == found.ratio["attention"][0]
+    assert "attention × gradient" in summarize_ratios(found)
+    assert to_json(found)["ratio"]["attention"]["value"] == found.ratio["attention"][0]
 
 
 def test_the_same_call_gives_the_same_numbers():
@@ -78,7 +80,7 @@ def test_the_same_call_gives_the_same_numbers():
 def test_scores_of_ones_own():
     made, step, batch = assembled(PATCHES, IMAGES)
     found = faithfulness(step, made, batch, scores={"mine": [np.arange(6.0)] * 4})
-    assert list(found.change) == ["mine", RANDOM]
+    assert list(found.change) == ["mine", RANDOM_WAY]
 
 
 def test_left_out_or_blanked():
@@ -86,8 +88,8 @@ def test_left_out_or_blanked():
     (tokens,) = made.tokens.values()
     out = np.zeros(24, bool)
     out[[0, 5, 7]] = True
-    assert without(tokens, batch, out, removed=True).stream.lengths.tolist() == [4, 5, 6, 6]
-    blank = without(tokens, batch, out, removed=False).stream
+    assert remove_tokens(tokens, batch, out, removed=True).stream.lengths.tolist() == [4, 5, 6, 6]
+    blank = remove_tokens(tokens, batch, out, removed=False).stream
     assert blank.lengths.tolist() == [6] * 4
     assert (tokens.normalise(blank).columns["patch"][out] == 0).all()
     assert takes_any(made, tokens)
@@ -95,7 +97,7 @@ def test_left_out_or_blanked():
         made, step, batch = assembled(PATCHES, IMAGES, trunk=trunk)
         assert not takes_any(made, tokens)
         assert not faithfulness(step, made, batch).removed
-    particles = assembled(PARTICLES, jets((6, 2)), trunk="sets", widths=[16])[0]
+    particles = assembled(PARTICLES, jets((6, 2)), trunk="deep_sets", widths=[16])[0]
     assert takes_any(particles, *particles.tokens.values())
 
 
@@ -105,7 +107,7 @@ def test_special_tokens_stay(tmp_path):
     tokens = {"kind": "text", "unit": "words", "begin": True, "context": 8}
     made, step, batch = assembled(tokens, {"text": text})
     (kind,) = made.tokens.values()
-    may = removable(kind, batch.stream)
+    may = removable_tokens(kind, batch.stream)
     assert batch.stream.lengths.tolist() == [4, 2]
     assert may.tolist() == [False, True, True, True, True, True]  # of one word there is nothing to choose from
     assert list(faithfulness(step, made, batch).flipped) == [
@@ -113,20 +115,20 @@ def test_special_tokens_stay(tmp_path):
         "rollout",
         "attribution",
         "gradient",
-        LEAST,
-        RANDOM,
+        LEAST_ATTENDED_WAY,
+        RANDOM_WAY,
     ]
 
 
 def test_the_answer_that_is_followed_back_has_a_name():
     made, step, batch = assembled(PATCHES, IMAGES)
     best = predict(step, made, made.samples(IMAGES)).outputs["probabilities"].argmax(1)
-    assert likeliest(step, made, batch) == [str(made.objective.classes[i]) for i in best]
+    assert choose_answers(step, made, batch) == [str(made.objective.classes[i]) for i in best]
 
 
 def test_values():
     made, step, batch = assembled(PATCHES, IMAGES, objective={"kind": "regress", "targets": ["x"]})
-    assert set(likeliest(step, made, batch)) == {"x"}
+    assert set(choose_answers(step, made, batch)) == {"x"}
     found = faithfulness(step, made, batch)
     assert found.flipped == {}
     assert draw_faithfulness(found).axes[0].get_ylabel() == "change of the values, in deviations"
@@ -154,5 +156,5 @@ def test_reasons_are_drawn_beside_the_sample():
     class One:
         model = step.model
 
-    assert affordable(One(), 12) == 48
-    assert affordable(One(), 1e9) == 0
+    assert affordable_samples(One(), 12) == 48
+    assert affordable_samples(One(), 1e9) == 0

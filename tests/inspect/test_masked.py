@@ -10,17 +10,17 @@ from sciformer.data.columns import select
 from sciformer.data.random import SampleRandom
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.inspect.attention import attention_maps, draw_attention
-from sciformer.inspect.masked import draw_hidden, say_hidden
+from sciformer.inspect.masked import draw_masked, predict_masked
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED_CLASSES, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves, regular
 
 TOKENS = {"kind": "observations", "window": 12, "errors": "both", "gaussian": True, "magnitudes": True}
 MODEL = {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2}
-MASKED = {"kind": "masked", "share": 0.4, "random": 0.2}
+MASKED = {"kind": "masked", "mask_ratio": 0.4, "random": 0.2}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,16 +38,16 @@ def _made():
             parts = {"train": np.arange(5), "valid": np.arange(5, 8)}
             return Splits({name: Memory(select(table, rows)) for name, rows in parts.items()})
 
-    register("data", "series")(Made)
+    register("data", "made-series")(Made)
     yield
-    del REGISTERED["data"]["series"]
+    del REGISTERED_CLASSES["data"]["made-series"]
 
 
 def recipe(objective=None, **tokens):
     what = "regular" if "patch" in tokens else "curves"
-    sections = {"data": {"kind": "series", "what": what}, "tokens": {**TOKENS, **tokens}, "model": MODEL}
+    sections = {"data": {"kind": "made-series", "what": what}, "tokens": {**TOKENS, **tokens}, "model": MODEL}
     rest = {"objective": objective or MASKED, "train": {"steps": 2, "batch": 4, "warmup": 1, "device": "cpu"}}
-    return Recipe.of({**sections, **rest})
+    return Recipe.from_dict({**sections, **rest})
 
 
 def opened(objective=None, **tokens):
@@ -59,13 +59,13 @@ def opened(objective=None, **tokens):
 def test_what_is_said_stands_at_what_was_hidden(tokens):
     assembly, step = opened(**tokens)
     batch = assembly.dataset("valid").all()
-    seen, answers = say_hidden(step, assembly, batch)
+    seen, answers = predict_masked(step, assembly, batch)
     asked = seen.stream.columns["asked"].astype(bool)
     for column in answers.values():
         known = np.isfinite(column.reshape(len(asked), -1))
         assert known[asked].all()
         assert not known[~asked].any()
-    figure = draw_hidden(step, assembly, batch, ["one", "two", "three"])
+    figure = draw_masked(step, assembly, batch, ["one", "two", "three"])
     assert isinstance(figure, Figure)
     assert len(figure.axes) == len(batch)
     figure.draw_without_rendering()
@@ -76,7 +76,7 @@ def test_what_is_said_stands_at_what_was_hidden(tokens):
 
 def test_where_nothing_is_hidden_nothing_is_drawn():
     assembly, step = opened({"kind": "regress", "targets": ["size"]})
-    assert draw_hidden(step, assembly, assembly.dataset("train").all()) is None
+    assert draw_masked(step, assembly, assembly.dataset("train").all()) is None
 
 
 def test_predictions_are_drawn_in_the_units_of_the_data():
@@ -107,8 +107,8 @@ def test_points_are_drawn_against_time_or_folded():
     assert len(figure.axes) == 2
     assert figure.axes[0].get_xlabel().startswith("time − 60")
     one, two = (batch.take(np.array([row])) for row in (0, 1))
-    assert list(tokens.forms(one)) == ["folded"]
-    assert tokens.forms(two) == {}  # its period is not known
+    assert list(tokens.alternative_drawings(one)) == ["folded"]
+    assert tokens.alternative_drawings(two) == {}  # its period is not known
     folded = draw_attention(look, assembly, 0, "folded")
     assert folded.axes[0].get_xlabel().startswith("phase (period")
     assert folded.axes[0].get_xlim() == (0, 2)

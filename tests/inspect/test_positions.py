@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciformer.data.columns import Lists
-from sciformer.inspect.plots.style import two
+from sciformer.inspect.plots.style import two_decimals
 from sciformer.inspect.positions import compare, draw_positions, position_similarity, similarity
 from sciformer.nn import Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal
 from sciformer.nn.positions import grid
@@ -37,9 +37,9 @@ def test_the_correlation_by_hand():
 
 
 def test_neighbours_by_hand():
-    far = np.linalg.norm(np.argwhere(np.ones((3, 3)))[:, None] - np.argwhere(np.ones((3, 3))), axis=-1)
-    like = np.where(far < 1.5, 0.5, np.where(far > 2.5, 0.25, -0.25))  # the far corners are alike, too
-    found = compare(like, far, (3, 3))
+    distance = np.linalg.norm(np.argwhere(np.ones((3, 3)))[:, None] - np.argwhere(np.ones((3, 3))), axis=-1)
+    like = np.where(distance < 1.5, 0.5, np.where(distance > 2.5, 0.25, -0.25))  # the far corners are alike, too
+    found = compare(like, distance, (3, 3))
     assert found.neighbours == pytest.approx((0.5, (2 * 0.25 - 14 * 0.25) / 16))
     at = np.array([0.0, 0.1, 50, 51, 52.2])  # days: the night's pair and the later three, though far less close
     apart = np.abs(np.subtract.outer(at, at))
@@ -74,8 +74,8 @@ def test_patches_on_their_grid(position):
     assert figure.axes[-1].get_xlabel() == "distance of two places in pixels"
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == list("12345678")
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == list("123")
-    near, others = map(two, found.neighbours)
-    told = f"correlation {two(found.correlation)}; neighbours {near}, others {others}"
+    near, others = map(two_decimals, found.neighbours)
+    told = f"correlation {two_decimals(found.correlation)}; neighbours {near}, others {others}"
     assert figure.axes[-1].get_title() == told
 
 
@@ -89,7 +89,7 @@ def test_images_of_several_sizes_have_the_distances_of_the_largest():
 
 
 def test_numbers_that_round_to_zero_have_no_sign():
-    assert [two(value) for value in (-0.001, 0.004, -0.006, 0.5)] == ["0.00", "0.00", "-0.01", "0.50"]
+    assert [two_decimals(value) for value in (-0.001, 0.004, -0.006, 0.5)] == ["0.00", "0.00", "-0.01", "0.50"]
 
 
 def test_smooth_codes_are_alike_where_they_are_near():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciformer.inspect.attention import attention_maps
-from sciformer.inspect.rollout import chain, follow, halved, rolled, rollout
+from sciformer.inspect.rollout import average_with_identity, chain, follow, rollout, rollout_samples
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
 from tests.inspect.plots.test_heads import PARTICLES, PATCHES, assembled
@@ -22,7 +22,7 @@ def test_two_blocks_by_hand():
 
 def test_later_blocks_are_applied_to_what_earlier_ones_made():
     right = LEFT[:, ::-1, ::-1]
-    assert rollout([LEFT, right]) == pytest.approx(halved(right) @ halved(LEFT))
+    assert rollout([LEFT, right]) == pytest.approx(average_with_identity(right) @ average_with_identity(LEFT))
     assert not np.allclose(rollout([LEFT, right]), rollout([right, LEFT]))
 
 
@@ -40,7 +40,7 @@ def test_a_query_that_sees_nothing_keeps_itself():
 
 
 def test_who_answers():
-    layers = [halved(LEFT)]
+    layers = [average_with_identity(LEFT)]
     assert follow(layers, [], 3) == pytest.approx(layers[0].mean(0))
     assert follow(layers, [], 3, "last") == pytest.approx(layers[0][2])
     assert follow(layers, [], 3, "first") == pytest.approx(layers[0][0])
@@ -64,10 +64,10 @@ def test_what_is_no_self_attention():
 def test_every_pooling(pool):
     made, step, batch = assembled(PARTICLES, jets((6, 1, 9, 3)), pool=pool)
     look = attention_maps(step, made, batch)
-    found = rolled(look)
+    found = rollout_samples(look)
     assert [len(each) for each in found] == [6, 1, 9, 3]
     assert all((each >= 0).all() and 0 < each.sum() <= 1 + 1e-6 for each in found)
-    alone = rolled(attention_maps(step, made, batch.take(np.array([3]))))  # without padding
+    alone = rollout_samples(attention_maps(step, made, batch.take(np.array([3]))))  # without padding
     assert found[3] == pytest.approx(alone[0], abs=1e-6)
 
 
@@ -75,11 +75,11 @@ def test_mean_pooling_by_hand():
     made, step, batch = assembled(PATCHES, {"image": np.random.default_rng(0).normal(size=(2, 4, 6))}, pool="mean")
     look = attention_maps(step, made, batch)
     maps = [a[1].double().numpy() for a in look.watch.attention.values()]
-    assert rolled(look)[1] == pytest.approx(rollout(maps).mean(0))
+    assert rollout_samples(look)[1] == pytest.approx(rollout(maps).mean(0))
 
 
 def test_without_attention_nothing_is_rolled_out():
     table = {"image": np.random.default_rng(0).normal(size=(2, 4, 4))}
     made, step, batch = assembled(PATCHES, table, trunk="convolution")
     with torch.no_grad():
-        assert rolled(attention_maps(step, made, batch)) == []
+        assert rollout_samples(attention_maps(step, made, batch)) == []

@@ -12,10 +12,10 @@ from sciformer.data.batch import ModelInputs, StreamView
 from sciformer.data.columns import Lists, select
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model, formats
-from sciformer.interop.onnx import export as onnx
-from sciformer.interop.onnx import inputs as onnx_inputs
+from sciformer.interop.onnx import export as onnx_export
+from sciformer.interop.onnx import inputs
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED_CLASSES, register
 from sciformer.run import Run, train
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -53,7 +53,7 @@ def _made():
 
     register("data", "made")(Made)
     yield
-    del REGISTERED["data"]["made"]
+    del REGISTERED_CLASSES["data"]["made"]
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def runs(tmp_path_factory):
         if kind not in made:
             sections = {**RECIPES[kind], "train": TRAIN}
             sections["data"] = {k: [str(folder / "a.npz")] if k == "files" else v for k, v in sections["data"].items()}
-            run = train(Recipe.of(sections), folder / kind, show=False, report=False)
+            run = train(Recipe.from_dict(sections), folder / kind, show=False, report=False)
             shake(run.model)
             made[kind] = run, folder / f"{kind}.onnx", export_model(run, folder / f"{kind}.onnx", "onnx")
         return made[kind]
@@ -90,7 +90,7 @@ def test_answers_are_the_library_s(runs, kind, tokens, samples):
     run, folder, (note,) = runs(kind)
     assert note.startswith("checked in onnxruntime: answers within")
     session = onnxruntime.InferenceSession(folder / "model.onnx")
-    given = onnx_inputs.make(onnx_inputs.example(run), samples, tokens, seed=samples * tokens)
+    given = inputs.make_inputs(inputs.example_columns(run), samples, tokens, seed=samples * tokens)
     feed = {value.name: given[value.name].numpy() for value in session.get_inputs()}
     theirs = dict(zip([value.name for value in session.get_outputs()], session.run(None, feed)))
     valid = given.pop("valid")
@@ -197,7 +197,7 @@ def test_the_vocabulary_lies_beside_a_graph(tmp_path):
         "objective": {"kind": "classify"},
         "train": TRAIN,
     }
-    run, out = train(Recipe.of(sections), tmp_path / "run", show=False, report=False), tmp_path / "o"
+    run, out = train(Recipe.from_dict(sections), tmp_path / "run", show=False, report=False), tmp_path / "o"
     export_model(run, out, "onnx")
     run.assembly.tokens["tokens"].save(tmp_path / "same.json")
     assert (out / "tokenizer.json").read_text() == (tmp_path / "same.json").read_text()
@@ -206,8 +206,8 @@ def test_the_vocabulary_lies_beside_a_graph(tmp_path):
 
 def test_a_graph_that_answers_otherwise_is_not_written(runs, tmp_path, monkeypatch):
     run, _, _ = runs("patches")
-    monkeypatch.setattr(onnx, "_trace", lambda *_: pytest.importorskip("onnx").ModelProto())
-    monkeypatch.setattr(onnx, "check", lambda *_: onnx.Checked(0.1, 1e-6))
+    monkeypatch.setattr(onnx_export, "_trace", lambda *_: pytest.importorskip("onnx").ModelProto())
+    monkeypatch.setattr(onnx_export, "check", lambda *_: onnx_export.Checked(0.1, 1e-6))
     with refuses(" 0.0001 ", " 0.1 ", "1e-06"):
         export_model(run, tmp_path / "o", "onnx")
     assert list(tmp_path.iterdir()) == []
@@ -236,7 +236,7 @@ def test_models_without_an_answer_in_one_pass(tmp_path, monkeypatch, capsys, cha
     np.savez("a.npz", image=np.random.default_rng(0).normal(size=(12, 4, 4)).astype(np.float32))
     (tmp_path / "t.txt").write_text("to be or not to be\n" * 20)
     sections = {**RECIPES["patches"], "train": {**TRAIN, "batch": 4}, **changes}
-    train(Recipe.of(sections), "run", show=False, report=False)
+    train(Recipe.from_dict(sections), "run", show=False, report=False)
     assert main(["export", "run", "--format", "onnx", "--out", "o"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert all(mention in said for mention in mentions)
@@ -249,9 +249,9 @@ def test_without_the_packages_the_line_to_install_them(tmp_path, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(onnx.importlib, "import_module", missing)
+    monkeypatch.setattr(onnx_export.importlib, "import_module", missing)
     with refuses(hint="pip install 'sciformer[export]'"):
-        onnx.packages()
+        onnx_export.check_packages()
 
 
 def test_the_run_is_left_as_it_was(runs):

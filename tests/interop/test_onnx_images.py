@@ -7,7 +7,7 @@ import onnxruntime
 
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model
-from sciformer.interop.onnx import inputs as onnx_inputs
+from sciformer.interop.onnx import inputs
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.errors import refuses
@@ -28,7 +28,7 @@ def made(folder, model, objective, **tokens):
         "objective": objective,
         "train": TRAIN,
     }
-    run = train(Recipe.of(sections), folder / "run", show=False, report=False)
+    run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
     shake(run.model)
     return run
 
@@ -56,11 +56,11 @@ def test_a_residual_network_takes_whole_images(tmp_path):
         np.testing.assert_allclose(found, run.predict({"image": PICTURES[:count]})["probabilities"], atol=1e-5)
     run.assembly.tokens["tokens"].state["varies"] = True
     with refuses("ONNX"):
-        onnx_inputs.whole(run)
+        inputs.grid_shape(run)
 
 
 def test_the_encoder_of_a_masked_autoencoder(tmp_path):
-    run = made(tmp_path, AUTOENCODER, {"kind": "masked", "share": 0.5})
+    run = made(tmp_path, AUTOENCODER, {"kind": "masked", "mask_ratio": 0.5})
     export_model(run, tmp_path / "out", "onnx")
     about = json.loads((tmp_path / "out" / "preprocessing.json").read_text())
     assert [one["name"] for one in about["outputs"]] == ["summary"]

@@ -11,7 +11,7 @@ from sciformer.data.columns import Lists, select
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED, register
+from sciformer.recipe.registry import REGISTERED_CLASSES, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
 
@@ -27,23 +27,23 @@ def exported(tmp_path_factory):
             parts = {"train": np.arange(16), "valid": np.arange(16, 24)}
             return Splits({name: Memory(select(table, rows)) for name, rows in parts.items()})
 
-    register("data", "series")(Made)
+    register("data", "made-series")(Made)
     folder = tmp_path_factory.mktemp("series")
     sections = {
-        "data": {"kind": "series"},
+        "data": {"kind": "made-series"},
         "tokens": {"kind": "observations", "window": 40, "times": "both", "extra": ["redshift", "field"]},
         "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "position": "sinusoidal"},
         "objective": {"kind": "classify"},
         "train": {"steps": 1, "batch": 8, "warmup": 1, "device": "cpu"},
     }
-    run = train(Recipe.of(sections), folder / "run", show=False, report=False)
+    run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for weight in run.model.parameters():
             weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
     export_model(run, folder / "out", "onnx")
     yield run, folder / "out"
-    del REGISTERED["data"]["series"]
+    del REGISTERED_CLASSES["data"]["made-series"]
 
 
 def fed(about, table):

@@ -19,7 +19,7 @@ from sciformer.objectives.base import Step
 from sciformer.objectives.masked import Masked
 from sciformer.recipe import Recipe
 from sciformer.run import train
-from sciformer.train.weights import named
+from sciformer.train.weights import named_tensors
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
 from tests.objectives.examples import make, ready, shaken
@@ -31,13 +31,13 @@ DOMAINS = ("text", "patches", "particles", "observations")
 @functools.cache
 def example(domain, share=0.75):
     """Tokens, objective and a batch of a domain, hidden and normalised."""
-    objective = Masked(kind="masked", share=share)
+    objective = Masked(kind="masked", mask_ratio=share)
     if domain in ("text", "patches"):
         parts = make(domain, objective)
         return parts[0]["tokens"], objective, ready(parts)
     rng, lengths = np.random.default_rng(0), np.array([6, 1, 9, 3, 0, 4])
     if domain == "particles":
-        tokens, table = Particles(kind="particles", most=12, widths=[8], pair_widths=[8]), jets(lengths)
+        tokens, table = Particles(kind="particles", max_tokens=12, widths=[8], pair_widths=[8]), jets(lengths)
     else:
         tokens = Observations(kind="observations", window=12)
         table = curves(rng, lengths)
@@ -124,14 +124,14 @@ def test_an_unhidden_sample_is_encoded_as_an_encoder_does(pool):
     model, _, _ = build("patches", pool)
     tokens, objective, dataset = make("patches", "classify")
     own = Encoder(kind="encoder", dim=8, depth=2, heads=2, pool=pool).build(tokens, objective).eval()
-    ours = named(model)
-    for name, weight in named(own).items():
+    ours = named_tensors(model)
+    for name, weight in named_tensors(own).items():
         if not name.startswith("heads"):
             weight.data.copy_(ours[name].data)
     view = ready((tokens, objective, dataset)).inputs().stream
     torch.testing.assert_close(model.pool(model.encode(view)), own.pool(own.encode(view)))
     torch.testing.assert_close(model.tokens(model.encode(view)), own.tokens(own.encode(view)))
-    only = {name.partition(".")[0] for name in ours.keys() - named(own).keys()}
+    only = {name.partition(".")[0] for name in ours.keys() - named_tensors(own).keys()}
     assert only == {"mask_decoder", "readout"}
 
 
@@ -186,16 +186,20 @@ def test_an_encoder_begins_with_its_weights(tmp_path):
         "train": {"steps": 2, "batch": 8, "device": "cpu"},
     }
     model = {"kind": "masked_autoencoder", **SIZE, "decoder_dim": 4, "pool": "class_token", "position": "sinusoidal"}
-    parts = {"tokens": {"kind": "patches", "patch": 2}, "model": model, "objective": {"kind": "masked", "share": 0.75}}
-    first = train(Recipe.of({**common, **parts}), tmp_path / "mae", show=False, report=False)
-    body = named(first.model)
+    parts = {
+        "tokens": {"kind": "patches", "patch": 2},
+        "model": model,
+        "objective": {"kind": "masked", "mask_ratio": 0.75},
+    }
+    first = train(Recipe.from_dict({**common, **parts}), tmp_path / "mae", show=False, report=False)
+    body = named_tensors(first.model)
     for pool, frozen in (("mean", True), ("class_token", False)):
-        settings = {**common["train"], "start": str(tmp_path / "mae"), "freeze": frozen}
+        settings = {**common["train"], "init_from": str(tmp_path / "mae"), "freeze": frozen}
         parts = {"tokens": {"kind": "patches"}, "model": {"kind": "encoder", "pool": pool}}
-        recipe = Recipe.of({**common, **parts, "objective": {"kind": "classify"}, "train": settings})
+        recipe = Recipe.from_dict({**common, **parts, "objective": {"kind": "classify"}, "train": settings})
         run = train(recipe, tmp_path / pool, show=False, report=False)
         assert (run.recipe.model.dim, run.recipe.model.position, run.recipe.tokens.patch) == (8, "sinusoidal", 2)
-        own = named(run.model)
+        own = named_tensors(run.model)
         taken = [name for name in own if not name.startswith(("heads", "pooling"))]
         assert taken
         assert set(taken) <= set(body)

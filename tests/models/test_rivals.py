@@ -16,7 +16,7 @@ from sciformer.domains.jets.tokens import Particles
 from sciformer.models.base import parameters
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
-from sciformer.models.trunks import CLOUDS
+from sciformer.models.trunks import CLOUD_TRUNKS
 from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.recipe.registry import find
@@ -91,14 +91,14 @@ def test_layouts_agree_and_a_step_learns(name):
 
 @pytest.mark.parametrize("domain", ["text", "patches"])
 @pytest.mark.parametrize("objective", ["classify", "regress", "masked"])
-@pytest.mark.parametrize("trunk", [*(trunk for trunk in CLOUDS if trunk != "lorentz"), "conformer"])
+@pytest.mark.parametrize("trunk", [*(trunk for trunk in CLOUD_TRUNKS if trunk != "lorentz_net"), "conformer"])
 def test_any_tokens_and_objectives(trunk, objective, domain):
     parts = make(domain, objective)
     batch = ready(parts)
     pool = "sum" if objective == "regress" else "blocks" if trunk == "conformer" else "auto"
     section = Encoder(kind="encoder", trunk=trunk, dim=8, depth=2, pool=pool)
-    if trunk == "sets" and objective == "masked":
-        with refuses("objective.kind: masked", "sets", key="model.trunk"):
+    if trunk == "deep_sets" and objective == "masked":
+        with refuses("objective.kind: masked", "deep_sets", key="model.trunk"):
             section.build(parts[0], parts[1])
         return
     step = Step(shaken(section.build(parts[0], parts[1])), parts[1]).eval()
@@ -113,13 +113,16 @@ def test_any_tokens_and_objectives(trunk, objective, domain):
 
 def test_mistakes_are_answered():
     parts = make("text", "classify")
-    for trunk in CLOUDS:
+    for trunk in CLOUD_TRUNKS:
         with refuses(f"model.trunk: {trunk}", key="model.trunk"):
             Decoder(kind="decoder", trunk=trunk).build(*make("text", "next_token")[:2])
     raw = Particles(kind="particles", embed="features")
-    with refuses(128, "transformer", 17, key="model.trunk", hint="sets, resnet"):
+    with refuses(128, "transformer", 17, key="model.trunk", hint="deep_sets, resnet"):
         Encoder(kind="encoder").build({"tokens": raw}, parts[1])
-    assert Encoder(kind="encoder", trunk="sets", heads=2, neighbours=3, widths=[4]).unused() == ["heads", "neighbours"]
+    assert Encoder(kind="encoder", trunk="deep_sets", heads=2, neighbours=3, widths=[4]).unused() == [
+        "heads",
+        "neighbours",
+    ]
 
 
 @pytest.mark.parametrize("hidden", [None, 5, [6, 5], [7, 6, 5]])

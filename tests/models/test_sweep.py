@@ -42,12 +42,12 @@ def combinations():
         for position in POSITIONS:
             yield domain, "next_token", Decoder, {"position": position}
         for changes in (
-            {"reach": 2},
-            {"groups": 1, "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": "rms"},
-            {"order": "post", "depth": 1},
-            {"order": "post", "embedding_norm": True, "readout_layer": True, "norm_epsilon": 1e-9},
-            {"head_dim": 3, "groups": 1, "activation": "gelu_tanh"},
-            {"residual": False, "order": "post", "activation": "tanh"},
+            {"window": 2},
+            {"kv_heads": 1, "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": "rms"},
+            {"norm_position": "post", "depth": 1},
+            {"norm_position": "post", "embedding_norm": True, "readout_layer": True, "norm_epsilon": 1e-9},
+            {"head_dim": 3, "kv_heads": 1, "activation": "gelu_tanh"},
+            {"residual": False, "norm_position": "post", "activation": "tanh"},
             {"position": "rotary", "periods": (0.5, 50), "head_dim": 8, "rotary_share": 0.5, "rotary_values": True},
             {"depth": 0},
         ):
@@ -58,7 +58,7 @@ def combinations():
             yield domain, "classify", Encoder, {"trunk": trunk, "pool": pool}
         yield domain, "masked", Encoder, {"pool": "blocks", "readout_norm": True}
         yield domain, "masked", Encoder, {"pool": "lstm"}
-        yield domain, "classify", Encoder, {"pool": "blocks", "order": "post", "residual": False}
+        yield domain, "classify", Encoder, {"pool": "blocks", "norm_position": "post", "residual": False}
 
 
 COMBINATIONS = list(combinations())
@@ -169,7 +169,7 @@ def test_batches_of_nothing(objective):
     [
         (Decoder, {"trunk": "convolution"}, "text", "next_token", "model.trunk", ["convolution"]),
         (Decoder, {"trunk": "conformer"}, "text", "next_token", "model.trunk", ["conformer"]),
-        (Encoder, {"trunk": "sets", "pool": "blocks"}, "text", "classify", "model.pool", ["blocks", "sets"]),
+        (Encoder, {"trunk": "deep_sets", "pool": "blocks"}, "text", "classify", "model.pool", ["blocks", "deep_sets"]),
         (
             Encoder,
             {"position": "learned", "periods": (1, 9)},
@@ -229,7 +229,7 @@ def test_batches_of_nothing(objective):
         (Encoder, {"heads": 3, "trunk": "gru", "pool": "attention"}, "text", "classify", None, ["width 8", "3 heads"]),
         (Encoder, {"heads": 8, "position": "rotary"}, "text", "classify", None, ["head width", 2, 1]),
         (Encoder, {"heads": 4, "position": "rotary"}, "patches", "classify", None, ["head width", 4, 2]),
-        (Encoder, {"groups": 3}, "text", "classify", None, ["2 heads", "3 equal groups"]),
+        (Encoder, {"kv_heads": 3}, "text", "classify", None, ["kv_heads", 2, 3]),
     ],
 )
 def test_what_makes_no_sense(model, options, domain, objective, key, mentions):
@@ -239,9 +239,12 @@ def test_what_makes_no_sense(model, options, domain, objective, key, mentions):
 
 
 def test_settings_without_use_are_named():
-    section = Encoder(kind="encoder", trunk="gru", heads=8, ratio=4.0, kernel=5, depth=3)
+    section = Encoder(kind="encoder", trunk="gru", heads=8, mlp_ratio=4.0, kernel=5, depth=3)
     assert section.unused() == ["heads", "kernel"]
-    assert Encoder(kind="encoder", bidirectional=False, growth=2).unused() == ["growth", "bidirectional"]
+    assert Encoder(kind="encoder", bidirectional=False, dilation_growth=2).unused() == [
+        "dilation_growth",
+        "bidirectional",
+    ]
     assert Decoder(kind="decoder", heads=8).unused() == []
 
 

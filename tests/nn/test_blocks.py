@@ -10,11 +10,13 @@ LAYER = {"batch_first": True, "dropout": 0.0, "dim_feedforward": 40}
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
-def test_parity_with_torch_encoder_layer(dtype, order, activation):
-    theirs = nn.TransformerEncoderLayer(16, 4, norm_first=order == "pre", activation=activation, dtype=dtype, **LAYER)
-    ours = Block(16, 4, order=order, activation=activation, ratio=2.5).to(dtype)
+def test_parity_with_torch_encoder_layer(dtype, norm_position, activation):
+    theirs = nn.TransformerEncoderLayer(
+        16, 4, norm_first=norm_position == "pre", activation=activation, dtype=dtype, **LAYER
+    )
+    ours = Block(16, 4, norm_position=norm_position, activation=activation, mlp_ratio=2.5).to(dtype)
     copy_block(ours, shake(theirs))
     x = torch.randn(2, 6, 16, dtype=dtype)
     valid = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 0, 0, 0]]).bool()
@@ -23,10 +25,12 @@ def test_parity_with_torch_encoder_layer(dtype, order, activation):
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("order", ["pre", "post"])
-def test_parity_with_torch_decoder_layer(dtype, order):
-    theirs = nn.TransformerDecoderLayer(16, 4, norm_first=order == "pre", activation="relu", dtype=dtype, **LAYER)
-    ours = Block(16, 4, cross=True, order=order, activation="relu", ratio=2.5).to(dtype)
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_parity_with_torch_decoder_layer(dtype, norm_position):
+    theirs = nn.TransformerDecoderLayer(
+        16, 4, norm_first=norm_position == "pre", activation="relu", dtype=dtype, **LAYER
+    )
+    ours = Block(16, 4, cross=True, norm_position=norm_position, activation="relu", mlp_ratio=2.5).to(dtype)
     copy_block(ours, shake(theirs))
     x, memory = torch.randn(2, 6, 16, dtype=dtype), torch.randn(2, 5, 16, dtype=dtype)
     valid = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]).bool()
@@ -79,11 +83,14 @@ def test_class_attention_asks_with_the_class_token_alone():
         torch.testing.assert_close(block(token, changed, valid), block(token, x, valid))
 
 
-@pytest.mark.parametrize("order", ["pre", "post"])
-def test_without_a_residual_only_what_the_parts_made_goes_on(order):
-    block, x = shake(Block(8, 2, residual=False, order=order, activation="tanh")).double().eval(), torch.randn(2, 5, 8)
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_without_a_residual_only_what_the_parts_made_goes_on(norm_position):
+    block, x = (
+        shake(Block(8, 2, residual=False, norm_position=norm_position, activation="tanh")).double().eval(),
+        torch.randn(2, 5, 8),
+    )
     x = x.double()
-    if order == "pre":
+    if norm_position == "pre":
         y = block.attention(block.attention_norm(x))
         expected = block.mlp(block.mlp_norm(y))
     else:
@@ -118,7 +125,7 @@ def test_packed_training_drops_paths_by_sample():
 
 def test_mistakes_are_answered():
     with refuses(hint="'post'"):
-        Block(8, 2, order="posst")
+        Block(8, 2, norm_position="posst")
     with refuses(hint="'head_scale'"):
         Block(8, 2, extras=("headscale",))
     with refuses(hint="extras=('head_scale',)"):
@@ -129,7 +136,7 @@ def test_mistakes_are_answered():
     for more in ({"drop_path": 0.1}, {"extras": ("residual_scale",)}):
         with refuses(*more.get("extras", more), "residual"):
             Block(8, 2, residual=False, **more)
-    with refuses(hint="'ratio'"):
-        Block(8, 2, ration=3)
+    with refuses(hint="'mlp_ratio'"):
+        Block(8, 2, mlp_ration=3)
     with refuses(hint="'swiglu'"):
         Block(8, 2, activation="swigul")

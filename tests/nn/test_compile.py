@@ -26,7 +26,9 @@ TRUNKS = {
     "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
     "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
     "real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
-    "without residual": lambda: Encoder(16, 2, 4, position=UnpairedSinusoidal(16), order="post", residual=False),
+    "without residual": lambda: Encoder(
+        16, 2, 4, position=UnpairedSinusoidal(16), norm_position="post", residual=False
+    ),
     "modulated": lambda: Encoder(16, 2, 4, position=Modulation(16)),
     "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
 }

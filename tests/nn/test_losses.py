@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sciformer.nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
+from sciformer.nn.losses import IGNORE_INDEX, linear_cross_entropy, total_cross_entropy
 from tests.nn.parity import assert_close
 
 
@@ -10,13 +10,13 @@ def example(dtype, n=29, ignored=0.3):
     torch.manual_seed(n)
     hidden, weight = torch.randn(n, 8, dtype=dtype, requires_grad=True), torch.randn(11, 8, dtype=dtype)
     target = torch.randint(0, 11, (n,))
-    target[torch.rand(n) < ignored] = IGNORED
+    target[torch.rand(n) < ignored] = IGNORE_INDEX
     return hidden, weight.requires_grad_(), target
 
 
 def plain(hidden, weight, target):
     """By a loop."""
-    losses = [-(weight @ h).log_softmax(-1)[t] for h, t in zip(hidden, target) if t != IGNORED]
+    losses = [-(weight @ h).log_softmax(-1)[t] for h, t in zip(hidden, target) if t != IGNORE_INDEX]
     return torch.stack(losses).sum() if losses else (hidden.sum() + weight.sum()) * 0
 
 
@@ -39,7 +39,7 @@ def test_each_loss_and_their_sum():
     hidden, weight, target = example(torch.float64)
     each = linear_cross_entropy(hidden, weight, target)
     assert each.dtype == torch.float64
-    assert (each[target == IGNORED] == 0).all()
+    assert (each[target == IGNORE_INDEX] == 0).all()
     assert_close(each.sum(), plain(hidden, weight, target))
 
 
@@ -47,7 +47,7 @@ def smoothed(hidden, weight, target, smoothing):
     """By a loop: (1 - s) of the target's loss and s of the mean over the vocabulary."""
     total = hidden.sum() * 0
     for h, t in zip(hidden, target):
-        if t != IGNORED:
+        if t != IGNORE_INDEX:
             loss = -(weight @ h).log_softmax(-1)
             total = total + (1 - smoothing) * loss[t] + smoothing * loss.mean()
     return total
@@ -60,7 +60,7 @@ def test_smoothed_labels(smoothing, chunk):
     expected = smoothed(hidden, weight, target, smoothing)
     logits = hidden @ weight.T
     assert_close(
-        F.cross_entropy(logits, target, reduction="sum", ignore_index=IGNORED, label_smoothing=smoothing), expected
+        F.cross_entropy(logits, target, reduction="sum", ignore_index=IGNORE_INDEX, label_smoothing=smoothing), expected
     )
     gradients = torch.autograd.grad(2.5 * expected, [hidden, weight])
     found = total_cross_entropy(hidden, weight, target, chunk, smoothing)
@@ -69,7 +69,7 @@ def test_smoothed_labels(smoothing, chunk):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
     each = linear_cross_entropy(hidden, weight, target, smoothing)
     assert_close(each.sum(), expected)
-    assert (each[target == IGNORED] == 0).all()
+    assert (each[target == IGNORE_INDEX] == 0).all()
     assert not torch.allclose(each, linear_cross_entropy(hidden, weight, target))
 
 
@@ -78,7 +78,7 @@ def test_a_bias_is_added_to_the_logits(chunk):
     hidden, weight, target = example(torch.float64)
     bias = torch.randn(len(weight), dtype=torch.float64, requires_grad=True)
     expected = torch.nn.functional.cross_entropy(
-        hidden @ weight.T + bias, target, reduction="sum", ignore_index=IGNORED
+        hidden @ weight.T + bias, target, reduction="sum", ignore_index=IGNORE_INDEX
     )
     found = total_cross_entropy(hidden, weight, target, chunk, bias=bias)
     assert_close(found, expected)

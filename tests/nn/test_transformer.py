@@ -47,14 +47,14 @@ def test_the_decoder_does_not_see_the_future(position, score):
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
-@pytest.mark.parametrize("order", ["pre", "post"])
-def test_parity_with_a_whole_torch_transformer(dtype, order):
-    pre = order == "pre"
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+def test_parity_with_a_whole_torch_transformer(dtype, norm_position):
+    pre = norm_position == "pre"
     theirs = nn.Transformer(16, 4, 2, 2, 32, 0.0, activation="relu", batch_first=True, norm_first=pre, dtype=dtype)
     if not pre:  # torch adds a last norm to both orders; the paper's post-norm has none
         theirs.encoder.norm = theirs.decoder.norm = None
     shake(theirs)
-    options = {"order": order, "activation": "relu", "ratio": 2.0}
+    options = {"norm_position": norm_position, "activation": "relu", "mlp_ratio": 2.0}
     ours = EncoderDecoder(Encoder(16, 2, 4, **options), Decoder(16, 2, 4, cross=True, **options)).to(dtype)
     for mine, layers in ((ours.encoder, theirs.encoder), (ours.decoder, theirs.decoder)):
         for block, layer in zip(mine.blocks, layers.layers):
@@ -99,9 +99,9 @@ def decode(decoder, x, capacity, chunks, **options):
 @pytest.mark.parametrize(
     "options",
     [
-        {"position": Rotary(4), "groups": 2},
+        {"position": Rotary(4), "kv_heads": 2},
         {"position": Learned(16, 15), "score": "additive"},
-        {"position": RelativeBias(4, 3), "pattern": Window(3), "groups": 1},
+        {"position": RelativeBias(4, 3), "pattern": Window(3), "kv_heads": 1},
         {"position": Sinusoidal(16), "cross": True, "memory_dim": 6},
     ],
     ids=["rotary", "additive", "window", "cross"],
@@ -205,7 +205,7 @@ def test_published_sizes_are_counted_without_memory():
 
 def test_the_whole_traces_without_a_break():
     torch._dynamo.reset()
-    for trunk in (Encoder(16, 2, 4, position=Rotary(4)), Decoder(16, 2, 4, pattern=Window(3), groups=2)):
+    for trunk in (Encoder(16, 2, 4, position=Rotary(4)), Decoder(16, 2, 4, pattern=Window(3), kv_heads=2)):
         x, valid = torch.randn(2, 6, 16), torch.rand(2, 6) > 0.3
         compiled = torch.compile(trunk, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(x, valid), trunk(x, valid))

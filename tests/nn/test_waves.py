@@ -107,7 +107,7 @@ def test_mistakes_are_answered():
         Rotary(8, share=0.01)
     with refuses("width", 2, 7):
         UnpairedSinusoidal(7, axes=2)
-    with refuses("2 groups", "4 heads"):
-        Encoder(16, 1, 4, groups=2, position=Rotary(4, periods=(1, 9), heads=4))
+    with refuses("kv_heads", "Rotary", 4, 2):
+        Encoder(16, 1, 4, kv_heads=2, position=Rotary(4, periods=(1, 9), heads=4))
     with refuses("Rotary", "heads 4"):
         Encoder(16, 1, 2, position=Rotary(8, periods=(1, 9), heads=4))

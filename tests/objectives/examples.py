@@ -26,7 +26,7 @@ TRUTH = {
 OBJECTIVES = {
     "classify": lambda: Classify(kind="classify", smoothing=0.1, balance=True, weight="weight", hidden=5),
     "regress": lambda: Regress(kind="regress", targets=["target", "other"]),
-    "masked": lambda: Masked(kind="masked", share=0.4),
+    "masked": lambda: Masked(kind="masked", mask_ratio=0.4),
     "next_token": lambda: NextToken(kind="next_token"),
 }
 

@@ -38,7 +38,7 @@ def make(table, objective=None, **options):
     tokens = {"tokens": Observations(kind="observations", **options)}
     tokens["tokens"].fit([table])
     dataset = Dataset(Memory(table), tokens)
-    objective = objective or Denoise(kind="recover")
+    objective = objective or Denoise(kind="denoise")
     objective.fit(dataset)
     return tokens, objective, dataset
 
@@ -53,7 +53,7 @@ def step_of(parts, **options):
 @pytest.mark.parametrize("label", ["", "label"])
 def test_loss_and_sums_against_a_loop_and_every_layout(form, label):
     table = waves([5, 0, 1, 9], np.array(["wave", "none", "none", "wave"]))
-    objective = Denoise(kind="recover", form=form, label=label, hidden=[6], label_weight=0.5)
+    objective = Denoise(kind="denoise", form=form, label=label, hidden=[6], label_weight=0.5)
     parts = make(table, objective)
     batch, step = ready(parts), step_of(parts)
     loss, found = step(batch.inputs(), True)
@@ -71,7 +71,7 @@ def test_loss_and_sums_against_a_loop_and_every_layout(form, label):
         np.testing.assert_allclose(told["inner"][row], (recovered * clean).sum(), rtol=1e-4)
         assert told["count"][row] == len(clean)
         if form == "plain" and not label and len(clean):
-            scale = parts[0]["tokens"].scales(ready(parts, [row]).stream)[1][0, 0]
+            scale = parts[0]["tokens"].centre_and_scale(ready(parts, [row]).stream)[1][0, 0]
             np.testing.assert_allclose(told["loss"][row], ((recovered - clean) ** 2).mean() / scale**2, rtol=1e-3)
     assert ("deviation" in series) is (form == "gaussian")
     assert ("probabilities" in series) is bool(label)
@@ -86,7 +86,7 @@ def test_loss_and_sums_against_a_loop_and_every_layout(form, label):
 
 def test_it_learns_to_take_noise_away_and_to_tell_signals():
     label = np.where(np.arange(240) % 2 == 0, "wave", "none")
-    parts = make(waves(np.full(240, 24), label, level=0.0), Denoise(kind="recover", label="label"))
+    parts = make(waves(np.full(240, 24), label, level=0.0), Denoise(kind="denoise", label="label"))
     step = step_of(parts, dim=32, depth=2, position="sinusoidal")
     inputs, optimizer = ready(parts).inputs(), torch.optim.Adam(step.parameters(), 0.005)
     for _ in range(120):
@@ -139,4 +139,4 @@ def test_what_is_missing_is_said():
     from sciformer.domains.text.tokens import Text
 
     with refuses("text", key="tokens.kind"):
-        Text(kind="text").scales(parts[2].all().stream)
+        Text(kind="text").centre_and_scale(parts[2].all().stream)

@@ -16,9 +16,9 @@ from tests.errors import refuses
 from tests.objectives.examples import make, ready, shaken
 
 HIDING = {
-    "masked": Masked(kind="masked", share=0.4),
-    "masked like BERT": Masked(kind="masked", share=0.6, random=0.2, same=0.2),
-    "all hidden": Masked(kind="masked", share=1),
+    "masked": Masked(kind="masked", mask_ratio=0.4),
+    "masked like BERT": Masked(kind="masked", mask_ratio=0.6, random=0.2, same=0.2),
+    "all hidden": Masked(kind="masked", mask_ratio=1),
 }
 CASES = [
     (domain, name)
@@ -93,7 +93,7 @@ def many(domain, objective, lengths):
 
 def test_the_shares_are_right():
     lengths = np.random.default_rng(1).integers(0, 60, 400)
-    raw, batch, mask = many("text", Masked(kind="masked", share=0.3, random=0.1, same=0.2), lengths)
+    raw, batch, mask = many("text", Masked(kind="masked", mask_ratio=0.3, random=0.1, same=0.2), lengths)
     columns = batch.stream.columns
     asked, hidden = columns["asked"], columns["hidden"]
     counts = np.bincount(batch.stream.sample[asked], minlength=400)

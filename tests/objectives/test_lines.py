@@ -26,13 +26,20 @@ def write(path, count=80):
 
 
 def recipe_of(tmp_path, **changes):
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "lines", "files": [write(tmp_path / "a.tsv")], "split": {"valid": 0.2, "test": 0.0}},
             "tokens": {"kind": "text", "unit": "words", "context": 8},
             "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {"steps": 60, "batch": 16, "rate": 0.02, "warmup": 5, "device": "cpu", "evaluate_every": 20},
+            "train": {
+                "steps": 60,
+                "batch": 16,
+                "learning_rate": 0.02,
+                "warmup": 5,
+                "device": "cpu",
+                "evaluate_every": 20,
+            },
         }
     )
     return recipe.change({key.replace("__", "."): value for key, value in changes.items()})

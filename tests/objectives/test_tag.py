@@ -38,7 +38,7 @@ def write(path, pairs):
 
 def recipe_of(tmp_path, unit="words", context=16, **changes):
     files = {part: [write(tmp_path / f"{part}.conll", SENTENCES)] for part in ("train", "valid")}
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "conll", "files": files["train"], "valid": files["valid"]},
             "tokens": {"kind": "text", "column": "words", "unit": unit, "context": context},
@@ -174,7 +174,7 @@ def test_parts_of_speech_have_no_entities(tmp_path):
 
 def test_a_run_learns_tags_and_writes_them(tmp_path):
     torch.manual_seed(0)
-    recipe = recipe_of(tmp_path, train__steps=60, train__rate=0.05, train__warmup=1, train__best="entity_f1")
+    recipe = recipe_of(tmp_path, train__steps=60, train__learning_rate=0.05, train__warmup=1, train__best="entity_f1")
     run = train(recipe, tmp_path / "run", show=False)
     assert run.scores["entity_f1"] == 1.0
     page = (tmp_path / "run" / "report.html").read_text()

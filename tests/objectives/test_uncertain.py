@@ -6,7 +6,7 @@ import torch
 from pydantic import ValidationError
 
 from sciformer.evaluation.evaluate import evaluate
-from sciformer.evaluation.predictions import flat
+from sciformer.evaluation.predictions import flatten_columns
 from sciformer.metrics import METRICS
 from sciformer.models.encoder import Encoder
 from sciformer.nn import QuantileHead, pinball
@@ -90,7 +90,7 @@ def test_quantiles_in_a_table_and_those_that_are_refused():
     step = step_of(parts)
     answers = parts[1].predict(step.model, ready(parts).inputs())
     plain = parts[1].units({key: one.detach().double().numpy() for key, one in answers.items()}, TRUTH)
-    columns = flat(plain, parts[1])
+    columns = flatten_columns(plain, parts[1])
     assert {"mean_target", "std_other", "target_q2.5", "other_q84"} <= set(columns)
     np.testing.assert_array_equal(columns["other_q16"], plain["quantiles"][:, 1, 1])
     few = Regress(kind="regress", form="quantiles", quantiles=[0.1, 0.5, 0.9])

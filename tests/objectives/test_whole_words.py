@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data import batch as batches
+from sciformer.data import batch as batch_module
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
@@ -40,7 +40,7 @@ def stream_of(words):
 class Beads(Text):
     """Tokens of which those without a word are special."""
 
-    def hideable(self, stream):
+    def maskable(self, stream):
         return stream.columns["word"] >= 0
 
 
@@ -58,10 +58,10 @@ samples = st.lists(st.lists(st.integers(0, 6), max_size=12), min_size=1, max_siz
 @given(samples, st.floats(0.01, 1.0), st.integers(0, 5))
 def test_tokens_are_asked_for_in_a_table_as_in_a_list(words, share, seed):
     """Without words, a table gives the same as the order of all tokens does; so does a sample alone."""
-    stream, objective = stream_of(words), Masked(kind="masked", share=share)
+    stream, objective = stream_of(words), Masked(kind="masked", mask_ratio=share)
     found = []
     for room in (1 << 40, -1):
-        with mock.patch.object(batches, "ROOM", room):
+        with mock.patch.object(batch_module, "MAX_PLACES_PER_VALUE", room):
             found.append(corrupted(stream, objective, seed)[0].stream.columns["asked"])
     assert np.array_equal(*found)
     may = np.bincount(stream.sample[stream.columns["word"] >= 0], minlength=len(stream))
@@ -73,7 +73,9 @@ def test_tokens_are_asked_for_in_a_table_as_in_a_list(words, share, seed):
 @given(samples, st.floats(0.01, 1.0), st.integers(0, 5))
 def test_words_share_their_fate(words, share, seed):
     stream = stream_of(words)
-    batch, tokens = corrupted(stream, Masked(kind="masked", share=share, random=0.2, same=0.2, whole=True), seed)
+    batch, tokens = corrupted(
+        stream, Masked(kind="masked", mask_ratio=share, random=0.2, same=0.2, whole_words=True), seed
+    )
     columns = batch.stream.columns
     asked, hidden, changed = columns["asked"], columns["hidden"], columns["ids"] != columns["target ids"]
     assert not (asked & (stream.columns["word"] < 0)).any()
@@ -91,8 +93,8 @@ def test_words_share_their_fate(words, share, seed):
         for number in range(len(sample)):
             word = mine & (stream.columns["word"] == number)
             assert len(set(zip(asked[word], hidden[word]))) <= 1
-    alone, _ = corrupted(stream.take(np.array([0])), Masked(kind="masked", share=share, whole=True), seed)
-    company, _ = corrupted(stream, Masked(kind="masked", share=share, whole=True), seed)
+    alone, _ = corrupted(stream.take(np.array([0])), Masked(kind="masked", mask_ratio=share, whole_words=True), seed)
+    company, _ = corrupted(stream, Masked(kind="masked", mask_ratio=share, whole_words=True), seed)
     first = company.stream.take(np.array([0]))
     np.testing.assert_array_equal(alone.stream.columns["asked"], first.columns["asked"])
 
@@ -101,7 +103,7 @@ def test_the_share_is_right_on_average_also_for_long_words():
     rng = np.random.default_rng(0)
     words = [rng.integers(1, 6, 30).tolist() for _ in range(400)]
     stream = stream_of(words)
-    batch, _ = corrupted(stream, Masked(kind="masked", share=0.15, whole=True))
+    batch, _ = corrupted(stream, Masked(kind="masked", mask_ratio=0.15, whole_words=True))
     asked = batch.stream.columns["asked"]
     assert abs(asked.mean() - 0.15) < 0.005
     sizes = np.concatenate([np.repeat(sample, sample) for sample in words])
@@ -120,7 +122,7 @@ def test_text_of_subwords_end_to_end():
     tokens = wordpiece(begin=True, end=True)
     raw = tokens.tokenize(as_table(WORDS))
     ids = np.arange(len(WORDS))
-    objective = Masked(kind="masked", share=0.5, whole=True, random=0.1, same=0.1)
+    objective = Masked(kind="masked", mask_ratio=0.5, whole_words=True, random=0.1, same=0.1)
     seen = np.zeros(int(raw.lengths.sum()), bool)
     for seed in range(30):
         batch = prepare(
@@ -134,7 +136,7 @@ def test_text_of_subwords_end_to_end():
 def test_poison_changes_no_input():
     tokens, ids = wordpiece(), np.arange(len(WORDS))
     raw = tokens.tokenize(as_table(WORDS))
-    objective = Masked(kind="masked", share=0.6, whole=True, random=0.2, same=0.2)
+    objective = Masked(kind="masked", mask_ratio=0.6, whole_words=True, random=0.2, same=0.2)
 
     def made(stream):
         batch = Batch({"tokens": stream}, ids=ids)
@@ -156,7 +158,7 @@ def test_poison_changes_no_input():
 @pytest.mark.parametrize("domain", ["text", "patches"])
 @pytest.mark.parametrize(("share", "compiled"), [(0.1, False), (0.5, False), (1.0, False), (0.3, True)])
 def test_only_what_is_asked_for_is_read_out(domain, share, compiled, monkeypatch):
-    parts = make(domain, Masked(kind="masked", share=share))
+    parts = make(domain, Masked(kind="masked", mask_ratio=share))
     tokens, objective, _ = parts
     batch = ready(parts)
     step = Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective).double()
@@ -187,7 +189,7 @@ def test_only_what_is_asked_for_is_read_out(domain, share, compiled, monkeypatch
 
 def test_places_have_few_shapes_and_hold_all_that_is_asked():
     for share in (0.15, 0.4, 1.0):
-        batch = ready(make("text", Masked(kind="masked", share=share)))
+        batch = ready(make("text", Masked(kind="masked", mask_ratio=share)))
         places, asked = batch.samples[PLACES], batch.stream.columns["asked"]
         assert places.shape[1] % 16 == 0
         found = {(row, int(place) - 1) for row in range(len(places)) for place in places[row] if place}
@@ -196,7 +198,7 @@ def test_places_have_few_shapes_and_hold_all_that_is_asked():
 
 
 def test_metrics_of_tokens():
-    parts = make("text", Masked(kind="masked", share=0.5, metrics=["perplexity", "token_accuracy"]))
+    parts = make("text", Masked(kind="masked", mask_ratio=0.5, metrics=["perplexity", "token_accuracy"]))
     tokens, objective, _ = parts
     batch = ready(parts)
     step = Step(shaken(Encoder(kind="encoder", dim=8, depth=1, heads=2).build(tokens, objective)), objective).eval()
@@ -216,5 +218,7 @@ def test_metrics_of_tokens():
 
 def test_tokens_without_words():
     tokens, _, dataset = make("text", "masked")
-    with refuses("tokens.kind: text", "`word`", key="objective.whole", hint="objective.whole"):
-        Masked(kind="masked", whole=True).corrupt(dataset.all(), tokens, SampleRandom(0, 0, np.arange(len(dataset))))
+    with refuses("tokens.kind: text", "`word`", key="objective.whole_words", hint="objective.whole_words"):
+        Masked(kind="masked", whole_words=True).corrupt(
+            dataset.all(), tokens, SampleRandom(0, 0, np.arange(len(dataset)))
+        )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.errors import UserError
-from sciformer.recipe.document import Place, RecipeError, differences, flat, lay_over, of_mapping, read
+from sciformer.recipe.document import Place, RecipeError, differences, flatten, from_mapping, lay_over, read
 from tests.errors import refuses
 
 
@@ -35,14 +35,14 @@ flat_trees = st.recursive(
 @settings(deadline=None, max_examples=50)
 @given(st.dictionaries(keys, flat_trees), st.dictionaries(keys, flat_trees))
 def test_a_child_wins_and_the_rest_is_the_bases(base, child):
-    below, above = of_mapping(base, "below"), of_mapping(child, "above")
+    below, above = from_mapping(base, "below"), from_mapping(child, "above")
     merged = lay_over(below, above)
-    ends, wanted = dict(flat(merged.values)), dict(flat(child))
+    ends, wanted = dict(flatten(merged.values)), dict(flatten(child))
     assert {key: ends[key] for key in wanted} == wanted
     assert all(merged.where(key) == Place("above" if key in wanted else "below") for key in ends)
-    assert set(ends) <= set(wanted) | set(dict(flat(base)))
+    assert set(ends) <= set(wanted) | set(dict(flatten(base)))
     assert lay_over(merged, above).values == merged.values
-    assert lay_over(of_mapping({}, ""), above).values == child
+    assert lay_over(from_mapping({}, ""), above).values == child
     assert (below.values, above.values) == (base, child)
 
 
@@ -145,7 +145,7 @@ def test_differences():
 
 
 def test_an_empty_mapping_inside_a_section_empties_that_of_the_base():
-    base = of_mapping({"data": {"kind": "a", "names": {"x": 1}, "split": {"valid": 0.1}}}, "base")
-    child = of_mapping({"data": {"names": {}}}, "child")
+    base = from_mapping({"data": {"kind": "a", "names": {"x": 1}, "split": {"valid": 0.1}}}, "base")
+    child = from_mapping({"data": {"names": {}}}, "child")
     assert lay_over(base, child).values == {"data": {"kind": "a", "names": {}, "split": {"valid": 0.1}}}
-    assert lay_over(base, of_mapping({"data": {}}, "child")).values == base.values
+    assert lay_over(base, from_mapping({"data": {}}, "child")).values == base.values

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciformer.check.check import check
-from sciformer.domains.images.new import _even_side
+from sciformer.domains.images.new import _dividing_patch_side
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.errors import refuses
@@ -82,7 +82,8 @@ def test_images_with_names_of_their_own_are_found(tmp_path):
     recipe = passes(path)
     assert recipe.data.rename == {"image": "pictures"}
     assert recipe.data.split.by == "patient"
-    assert (recipe.objective.kind, recipe.objective.label, recipe.objective.along) == ("classify", "sort", "redshift")
+    objective = recipe.objective
+    assert (objective.kind, objective.label, objective.plot_against) == ("classify", "sort", "redshift")
     assert (recipe.tokens.patch, recipe.tokens.scale) == (2, "channel")
     text = path.read_text()
     assert "pictures       uint8 (120, 12, 12, 3)" in text
@@ -95,8 +96,8 @@ def test_images_with_names_of_their_own_are_found(tmp_path):
         ({"target": RANDOM.normal(size=40)}, "regress", "targets", ["target"]),
         ({"label": np.arange(40.0) % 3}, "classify", "label", "label"),
         ({"kind": np.arange(40) % 2, "target": RANDOM.normal(size=40)}, "regress", "targets", ["target"]),
-        ({"number": np.arange(40)}, "masked", "share", 0.5),
-        ({}, "masked", "share", 0.5),
+        ({"number": np.arange(40)}, "masked", "mask_ratio", 0.5),
+        ({}, "masked", "mask_ratio", 0.5),
     ],
 )
 def test_what_to_learn_is_guessed(tmp_path, columns, kind, key, value):
@@ -110,7 +111,7 @@ def test_what_to_learn_is_guessed(tmp_path, columns, kind, key, value):
     ("height", "width", "side"), [(32, 32, 4), (28, 28, 4), (8, 8, 1), (30, 42, 6), (7, 13, 1), (224, 224, 28)]
 )
 def test_the_side_of_patches_divides_the_image(height, width, side):
-    assert _even_side(height, width) == side
+    assert _dividing_patch_side(height, width) == side
 
 
 def test_nothing_is_overwritten_unless_told(tmp_path):

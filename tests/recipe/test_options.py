@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from sciformer.recipe.options import mismatch, options, parse_arguments, shown, typed, words
+from sciformer.recipe.options import (
+    describe_mismatch,
+    describe_type,
+    format_value,
+    options,
+    parse_arguments,
+    parse_typed,
+)
 from tests.errors import refuses
 
 
@@ -32,13 +39,14 @@ def test_arguments_are_parted_without_loss(changes):
 
 def test_arguments_by_example():
     line = (
-        "my.yaml --model.depth 8 --train.rate=3e-4 --data.files a.txt b.txt --model.tie false --model.flag --x.y -1 -2"
+        "my.yaml --model.depth 8 --train.learning_rate=3e-4 --data.files a.txt b.txt --model.tie false "
+        "--model.flag --x.y -1 -2"
     )
     rest, found = parse_arguments([*line.split(), "--run=a.b", "--a.b=c", "d", "--", "--e.f", "1"])
     assert rest == ["my.yaml", "--run=a.b", "d", "--", "--e.f", "1"]
     assert found == {
         "model.depth": "8",
-        "train.rate": "3e-4",
+        "train.learning_rate": "3e-4",
         "data.files": ["a.txt", "b.txt"],
         "model.tie": "false",
         "model.flag": True,
@@ -84,7 +92,7 @@ def test_arguments_by_example():
     ],
 )
 def test_what_is_typed_is_read_by_the_type_of_its_field(annotation, text, value):
-    found = typed(text, annotation)
+    found = parse_typed(text, annotation)
     assert (found, type(found)) == (value, type(value))
 
 
@@ -133,18 +141,20 @@ def test_types_in_words(annotation, text):
 
 
 def test_a_value_of_another_type_is_told_with_what_may_be_meant():
-    assert mismatch(int | Literal["full"], "fulll")[1] == "Did you mean full?"
-    assert '"8"' in mismatch(str | None, 8)[1]
-    assert mismatch(int, 2.5) == ("must be a whole number, not 2.5", "")
-    assert mismatch(dict[str, float], 3) == ("must have keys with numbers, not 3", "")
+    assert describe_mismatch(int | Literal["full"], "fulll")[1] == "Did you mean full?"
+    assert '"8"' in describe_mismatch(str | None, 8)[1]
+    assert describe_mismatch(int, 2.5) == ("must be a whole number, not 2.5", "")
+    assert describe_mismatch(dict[str, float], 3) == ("must have keys with numbers, not 3", "")
 
 
 def test_long_values_are_cut():
-    assert shown("a" * 200) == '"' + "a" * 76 + "..."
-    assert shown([*range(10)]) == "[0, 1, 2, 3, 4, 5, 6, 7, ...]"
-    assert shown({"a": 1}) == "the keys a"
+    assert format_value("a" * 200) == '"' + "a" * 76 + "..."
+    assert format_value([*range(10)]) == "[0, 1, 2, 3, 4, 5, 6, 7, ...]"
+    assert format_value({"a": 1}) == "the keys a"
 
 
 def test_bounds_inside_of_a_choice_are_told():
     side = Annotated[int, Field(ge=1)]
-    assert words(side | tuple[side, side]) == "a whole number, at least 1 or a list of 2 whole numbers, at least 1"
+    assert (
+        describe_type(side | tuple[side, side]) == "a whole number, at least 1 or a list of 2 whole numbers, at least 1"
+    )

@@ -7,8 +7,8 @@ import pytest
 
 from sciformer.errors import UserError
 from sciformer.recipe import options, registry
-from sciformer.recipe import plugin as module
-from sciformer.recipe.plugin import Plugin, load, recorded, required
+from sciformer.recipe import plugin as plugin_module
+from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
 from tests.errors import refuses
 
 BEADS = '''\
@@ -23,8 +23,8 @@ class Beads(Section):
 
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch):
-    monkeypatch.setattr(module, "LOADED", {})
-    monkeypatch.setattr(registry, "REGISTERED", {section: {} for section in registry.KINDS})
+    monkeypatch.setattr(plugin_module, "LOADED_PLUGINS", {})
+    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -44,10 +44,10 @@ def write(tmp_path):
 
 
 def refusal(path) -> UserError:
-    registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
+    registered = {section: dict(classes) for section, classes in registry.REGISTERED_CLASSES.items()}
     with pytest.raises(UserError) as caught:
         load(path)
-    assert registered == registry.REGISTERED  # nothing of a broken file stays
+    assert registered == registry.REGISTERED_CLASSES  # nothing of a broken file stays
     assert (caught.value.key, caught.value.file) == ("--plugin", str(path))
     return caught.value
 
@@ -59,7 +59,7 @@ def test_a_plugin_adds_its_names_and_is_known_by_its_hash(write):
     found = registry.find("tokens", "test-own-beads")
     assert found.__module__ == "sciformer_plugin_test_beads"
     assert options(found) == [("size", "a whole number", 3, "How large a bead is.")]
-    assert recorded([plugin]) == [{"name": "test_beads.py", "sha256": plugin.sha256}]
+    assert record_plugins([plugin]) == [{"name": "test_beads.py", "sha256": plugin.sha256}]
     assert not (path.parent / "__pycache__").exists()
 
 
@@ -119,17 +119,17 @@ def test_a_run_asks_for_its_plugins_again(tmp_path):
     then = Plugin("beads.py", tmp_path / "beads.py", "a" * 64)
     now = Plugin("beads.py", tmp_path / "new" / "beads.py", "b" * 64)
     other = Plugin("other.py", tmp_path / "other.py", "c" * 64)
-    required(None, [])
-    required(None, [other])
-    required(then.record(), [other, then])
-    required(recorded([then, other]), [other, then])
+    check_plugins(None, [])
+    check_plugins(None, [other])
+    check_plugins(then.record(), [other, then])
+    check_plugins(record_plugins([then, other]), [other, then])
     with refuses("beads.py", key="--plugin", hint="--plugin beads.py"):
-        required(then.record(), [])
+        check_plugins(then.record(), [])
     with refuses("beads.py", "other.py", key="--plugin", hint="--plugin beads.py"):
-        required(recorded([then, other]), [other])
+        check_plugins(record_plugins([then, other]), [other])
     with refuses("sha256 aaaaaaaaaaaa", "sha256 bbbbbbbbbbbb", "beads.py", key="--plugin", file=now.path):
-        required(then.record(), [now])
-    required(then.record(), [now], accepted=True)
+        check_plugins(then.record(), [now])
+    check_plugins(then.record(), [now], accepted=True)
 
 
 def test_recipes_and_plugins_need_no_torch():

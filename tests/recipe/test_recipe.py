@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 from sciformer.errors import UserError
-from sciformer.recipe import Recipe, RecipeError, describe, differences, recipes
-from sciformer.recipe import recipe as module
-from sciformer.recipe import validate as sections
-from sciformer.recipe.document import CODE
-from sciformer.recipe.registry import REGISTERED, Section
+from sciformer.recipe import Recipe, RecipeError, describe, differences, recipes, validate
+from sciformer.recipe import recipe as recipe_module
+from sciformer.recipe.document import CODE_KEYS
+from sciformer.recipe.registry import REGISTERED_CLASSES, Section
+from sciformer.recipe.renamed import KINDS as OLD_KINDS
 from tests.errors import refuses
 
 
@@ -62,7 +62,7 @@ class Other(Section):
 
 class Train(Section):
     steps: int = 100
-    rate: Annotated[float, Field(gt=0)] = 1e-3
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
 
 
 KINDS = {
@@ -92,8 +92,8 @@ model:
 def _kinds_of_these_tests():
     with pytest.MonkeyPatch.context() as patch:
         for (section, name), found in KINDS.items():
-            patch.setitem(REGISTERED[section], name, found)
-        patch.setattr(sections, "train_class", lambda: Train)
+            patch.setitem(REGISTERED_CLASSES[section], name, found)
+        patch.setattr(validate, "train_class", lambda: Train)
         yield
 
 
@@ -114,7 +114,7 @@ def shipped(tmp_path, monkeypatch, write):
         root = tmp_path / "shipped"
         return {f"{path.parent.name}/{path.stem}": path for path in sorted(root.glob("*/*.yaml"))}
 
-    monkeypatch.setattr(module, "_shipped", found)
+    monkeypatch.setattr(recipe_module, "_shipped_files", found)
     return lambda name, text: write(text, f"shipped/{name}.yaml")
 
 
@@ -169,15 +169,15 @@ def test_the_text_of_a_recipe_loads_to_an_equal_recipe(tmp_path_factory, files, 
         "tokens": {"kind": "test-beads", "label": label},
     }
     try:
-        recipe = Recipe.of(values, {"model": {"depth": depth, "rate": rate}})
+        recipe = Recipe.from_dict(values, {"model": {"depth": depth, "rate": rate}})
     except RecipeError as error:
-        assert any(word in str(error) for word in CODE)  # noqa: PT017
+        assert any(word in str(error) for word in CODE_KEYS)  # noqa: PT017
         return
     path = tmp_path_factory.getbasetemp() / "round.yaml"
-    path.write_text(recipe.text(), encoding="utf-8")
+    path.write_text(recipe.to_yaml(), encoding="utf-8")
     again = Recipe.load(path)
     assert again == recipe
-    assert differences(recipe.dump(), again.dump()) == []
+    assert differences(recipe.to_dict(), again.to_dict()) == []
 
 
 @settings(deadline=None, max_examples=40)
@@ -185,62 +185,63 @@ def test_the_text_of_a_recipe_loads_to_an_equal_recipe(tmp_path_factory, files, 
     st.integers(1, 10**6), st.floats(1e-12, 1e12), st.text(), st.lists(words.filter(lambda word: word[:1] not in "[{"))
 )
 def test_changes_as_text_mean_what_they_mean_in_python(depth, rate, label, files):
-    python = {"model.depth": depth, "train.rate": rate, "data.files": files}
-    typed = {"model.depth": str(depth), "train.rate": repr(rate), "data.files": files}
-    changed = Recipe.of(PLAIN).change(python)
-    assert changed == Recipe.of(PLAIN, typed) == Recipe.of(PLAIN).change(**typed)
-    assert (changed.model.depth, changed.train.rate, changed.data.files) == (depth, rate, files)
+    python = {"model.depth": depth, "train.learning_rate": rate, "data.files": files}
+    typed = {"model.depth": str(depth), "train.learning_rate": repr(rate), "data.files": files}
+    changed = Recipe.from_dict(PLAIN).change(python)
+    assert changed == Recipe.from_dict(PLAIN, typed) == Recipe.from_dict(PLAIN).change(**typed)
+    assert (changed.model.depth, changed.train.learning_rate, changed.data.files) == (depth, rate, files)
     assert changed.change({"tokens.label": label}).tokens.label == (None if label == "null" else label)
-    assert {key for key, *_ in differences(Recipe.of(PLAIN).dump(), changed.dump())} <= set(python)
+    assert {key for key, *_ in differences(Recipe.from_dict(PLAIN).to_dict(), changed.to_dict())} <= set(python)
 
 
 def test_a_file_means_numbers_text_and_nothing_else(write):
     text = (
-        YAML + "  rate: 3e-4\n  depth: 0x10\ntrain:\n  # rate: 1\nabout: {time: 12:30, note: no, title: 2020-01-01}\n"
+        YAML + "  rate: 3e-4\n  depth: 0x10\ntrain:\n  # learning_rate: 1\n"
+        "about: {time: 12:30, note: no, title: 2020-01-01}\n"
     )
     recipe = Recipe.load(write(b"\xef\xbb\xbf" + text.encode()))
     assert (recipe.model.rate, recipe.model.depth, recipe.train) == (3e-4, 16, Train())
     assert (recipe.about.time, recipe.about.note, recipe.about.title) == ("12:30", "no", "2020-01-01")
-    assert recipe.dump()["model"]["pair"] == [1, 2]
-    assert "  depth: 16  # How many blocks stand on one another.\n" in recipe.text()
-    assert recipe.text().startswith("about:\n  title: ")
-    assert "kind" not in recipe.dump()["train"]
+    assert recipe.to_dict()["model"]["pair"] == [1, 2]
+    assert "  depth: 16  # How many blocks stand on one another.\n" in recipe.to_yaml()
+    assert recipe.to_yaml().startswith("about:\n  title: ")
+    assert "kind" not in recipe.to_dict()["train"]
 
 
 def test_bases_are_inherited_and_another_kind_starts_anew(write, shipped, tmp_path):
     about = "about: {title: parent, paper: P, score: row-1, command: c, time: 1 h, hardware: H}\n"
-    shipped("text/gpt-char", about + YAML + "  depth: 2\n  dim: 6\ntrain: {steps: 7, rate: 1}\n")
+    shipped("text/gpt-char", about + YAML + "  depth: 2\n  dim: 6\ntrain: {steps: 7, learning_rate: 1}\n")
     write("base: text/gpt-char\nmodel: {depth: 3}\ndata: {files: [b.txt]}\ntrain:\n", "middle.yaml")
     child = write("base: middle.yaml\nabout: {title: child}\nmodel: {kind: test-other}\n")
     assert recipes() == ["text/gpt-char"]
     middle = Recipe.load(tmp_path / "middle.yaml")
     assert (middle.model.depth, middle.model.dim, middle.data.files, middle.train.steps) == (3, 6, ["b.txt"], 7)
     assert (Recipe.load(child).model, Recipe.load(child).train.steps) == (Other(kind="test-other"), 7)
-    assert describe(child) == Recipe.load(child).about == module.About(title="child", paper="P")
+    assert describe(child) == Recipe.load(child).about == recipe_module.About(title="child", paper="P")
     assert describe("text/gpt-char").score == "row-1"
     assert middle.change({"model.kind": "test-other"}).model.depth == 1
-    write(middle.text(), "run/recipe.yaml")
+    write(middle.to_yaml(), "run/recipe.yaml")
     assert Recipe.load(tmp_path / "run") == middle
-    assert Recipe.of({"base": "text/gpt-char"}).name == "in Python"
+    assert Recipe.from_dict({"base": "text/gpt-char"}).name == "in Python"
 
 
 def test_streams_have_tokens_each():
     streams = {"source": {"kind": "test-beads"}, "target": {"kind": "test-strings", "length": 5}}
-    recipe = Recipe.of({**PLAIN, "tokens": streams}, {"tokens.source.label": "8"})
+    recipe = Recipe.from_dict({**PLAIN, "tokens": streams}, {"tokens.source.label": "8"})
     assert recipe.tokens == {
         "source": Beads(kind="test-beads", label="8"),
         "target": Strings(kind="test-strings", length=5),
     }
-    assert Recipe.of(recipe.dump()) == recipe
-    assert recipe.change({"tokens": {"kind": "test-beads"}}) == Recipe.of(PLAIN)
-    assert Recipe.of(PLAIN, {"tokens": streams}).tokens["target"].length == 5
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+    assert recipe.change({"tokens": {"kind": "test-beads"}}) == Recipe.from_dict(PLAIN)
+    assert Recipe.from_dict(PLAIN, {"tokens": streams}).tokens["target"].length == 5
     assert recipe.change({"tokens.source.kind": "test-strings"}).tokens["source"] == Strings(kind="test-strings")
 
 
 UNKNOWN = YAML + "  dept: 3\n  steps: 4\n  zzz: 1\n  warm: {stps: 3}\nmodle: 3\ndim: 3\n"
 WRONG = (
     YAML + "  depth: 0\n  dim: 3.5\n  rate: fast\n  tie: 7\n  window: fulll\n  pair: [1]\n  warm: 3\n  heads: true\n"
-    "train: {steps: true, rate: -1}\n"
+    "train: {steps: true, learning_rate: -1}\n"
 )
 
 
@@ -257,30 +258,30 @@ def test_unknown_keys_are_answered_with_the_place_and_the_nearest(write):
         ("model.zzz", 8, "", "kind, depth, dim, heads, rate, tie, window, pair, warm"),
     )
     assert {error.file for error in found} == {str(path)}
-    found = problems(Recipe.of, PLAIN, {"model.dept": "8", "train.rat": 1}, "on the command line")
+    found = problems(Recipe.from_dict, PLAIN, {"model.dept": "8", "train.learning_rat": 1}, "on the command line")
     check(
         found,
         ("model.dept", None, "on the command line: ", "Did you mean model.depth?"),
-        ("train.rat", None, "on the command line: ", "Did you mean train.rate?"),
+        ("train.learning_rat", None, "on the command line: ", "Did you mean train.learning_rate?"),
     )
     assert {error.file for error in found} == {None}
     with refuses("in changes: base", key="base", error=RecipeError):
-        Recipe.of(PLAIN).change({"base": "a"})
+        Recipe.from_dict(PLAIN).change({"base": "a"})
     with refuses("in Python: model.dept", key="model.dept", hint="model.depth"):
-        Recipe.of({**PLAIN, "model": {"kind": "test-net", "dept": 1}})
+        Recipe.from_dict({**PLAIN, "model": {"kind": "test-net", "dept": 1}})
     with refuses("in changes: model.", key="model.", hint="model.depth"):
-        Recipe.of(PLAIN).change({"model.": 1})
+        Recipe.from_dict(PLAIN).change({"model.": 1})
 
 
 def test_the_place_of_a_key_is_that_of_the_file_in_which_it_is_written(write, tmp_path):
     below = write(YAML + "  dept: 3\n", "below.yaml")
     above = write("base: below.yaml\ntrain:\n  stps: 3\nmodel: {dim: 3}\n")
-    found = problems(Recipe.load, above, {"train.rat": 1})
+    found = problems(Recipe.load, above, {"train.learning_rat": 1})
     check(
         found,
         ("model.dept", 6, "below.yaml", "model.depth"),
         ("train.stps", 3, "my.yaml", "train.steps"),
-        ("train.rat", None, "in changes", "train.rate"),
+        ("train.learning_rat", None, "in changes", "train.learning_rate"),
     )
     assert [error.file for error in found] == [str(below), str(above), None]
 
@@ -300,7 +301,7 @@ class Choosy(Section):
 
 
 def test_errors_of_a_section_keep_their_fields_and_get_the_place_of_their_key(write, monkeypatch):
-    monkeypatch.setitem(REGISTERED["tokens"], "test-choosy", Choosy)
+    monkeypatch.setitem(REGISTERED_CLASSES["tokens"], "test-choosy", Choosy)
     path = write(YAML.replace("{kind: test-beads}", "\n  a:\n    kind: test-choosy\n    depth: 4"))
     with refuses("tokens.depth", key="tokens.a.depth", file=path, line=5, hint="Choose 3."):
         Recipe.load(path)
@@ -336,12 +337,12 @@ def test_wrong_values_are_answered_in_words(write):
         ("model.pair", 11, "a list of 2 whole numbers, not [1]", ""),
         ("model.warm", 12, "the keys steps, not 3", ""),
         ("model.heads", 13, "a whole number or null, not true", ""),
-        ("train.rate", 14, "a number, above 0, not -1", ""),
+        ("train.learning_rate", 14, "a number, above 0, not -1", ""),
         ("train.steps", 14, "a whole number, not true", ""),
     )
     check(problems(Recipe.load, write(YAML + "  dim: 3\n")), ("model", 4, "model: dim must be even", ""))
     changes = {"model.depth": ["8", "my.yaml"], "data.files": [["a"]], "tokens.unit": "bites"}
-    found = problems(Recipe.of, PLAIN, changes, "on the command line")
+    found = problems(Recipe.from_dict, PLAIN, changes, "on the command line")
     check(
         found,
         ("data.files", None, 'data.files item 1 must be a string, not ["a"]', ""),
@@ -350,7 +351,7 @@ def test_wrong_values_are_answered_in_words(write):
     )
     assert all(error.message.startswith("on the command line: ") for error in found)
     with refuses("in Python: ", "a string or null, not 8", key="tokens.label", hint='"8"'):
-        Recipe.of({**PLAIN, "tokens": {"kind": "test-beads", "label": 8}})
+        Recipe.from_dict({**PLAIN, "tokens": {"kind": "test-beads", "label": 8}})
 
 
 def test_missing_sections_keys_and_kinds(write):
@@ -365,11 +366,19 @@ def test_missing_sections_keys_and_kinds(write):
     assert "test-next" in found[2].hint
     assert "test-strings" in found[0].message
     with refuses("zzzzz", "test-net", key="model.kind", hint="--plugin"):
-        Recipe.of(PLAIN, {"model.kind": "zzzzz"})
+        Recipe.from_dict(PLAIN, {"model.kind": "zzzzz"})
     with refuses("in Python: ", key="tokens.a.kind", hint="test-beads"):
-        Recipe.of({**PLAIN, "tokens": {"a": {"unit": "beads"}}})
+        Recipe.from_dict({**PLAIN, "tokens": {"a": {"unit": "beads"}}})
     with refuses("in Python: ", "title, paper", key="about"):
-        Recipe.of({**PLAIN, "about": 3})
+        Recipe.from_dict({**PLAIN, "about": 3})
+
+
+@pytest.mark.parametrize(
+    ("section", "old", "new"), [(section, *pair) for section, pairs in OLD_KINDS.items() for pair in pairs.items()]
+)
+def test_an_old_kind_is_answered_with_its_new_name(section, old, new):
+    with refuses(f"{section}.kind: {old} is now called {new}", key=f"{section}.kind", hint=f"{section}.kind: {new}"):
+        Recipe.from_dict(PLAIN, {f"{section}.kind": old})
 
 
 def test_names_paths_and_bases_that_lead_nowhere(write, shipped, tmp_path):

@@ -24,9 +24,9 @@ from tests.train import at_call, contents, get, in_child, names, put
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")  # Python 3.12 warns of fork and threads
 
 
-@pytest.mark.parametrize("whole", [checkpoint.WHOLE, 300], ids=["whole", "streamed"])
+@pytest.mark.parametrize("whole", [checkpoint.MAX_BYTES_IN_MEMORY, 300], ids=["whole", "streamed"])
 def test_every_tensor_comes_back_bit_for_bit(tmp_path, monkeypatch, whole):
-    monkeypatch.setattr(checkpoint, "WHOLE", whole)
+    monkeypatch.setattr(checkpoint, "MAX_BYTES_IN_MEMORY", whole)
     tied = torch.randn(40, 40)
     weights = {"tied.in": torch.nn.Parameter(tied), "tied.out": tied, "view": tied[3:5], "transposed": tied.T}
     weights |= {"strided": tied[::2, ::3], "expanded": torch.randn(1, 3).expand(4, 3)}

@@ -57,7 +57,7 @@ def test_the_same_weights_after_the_same_batches(tmp_path, taken, settings):
 
 
 def test_a_shape_is_recorded_when_it_comes_again_and_no_more_than_there_is_room_for(tmp_path, taken, monkeypatch):
-    monkeypatch.setattr(recorded, "MOST", 1)
+    monkeypatch.setattr(recorded, "MAX_RECORDED_SHAPES", 1)
     _, other = pair(tmp_path)
     some = batches(tmp_path, 2)
     for number, which in enumerate([0, 1, 1, 0, 1]):

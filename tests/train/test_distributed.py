@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sciformer.errors import UserError
-from sciformer.train.distributed import Ranks, find_device, patience, place, whole
+from sciformer.train.distributed import Ranks, find_device, full_tensor, patience, place
 from tests.errors import refuses
 from tests.train.tiny import assert_near, go, image_recipe, in_ranks, left, text_recipe
 
@@ -17,10 +17,10 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize("make", [text_recipe, image_recipe])
 def test_two_ranks_are_one_process(tmp_path, make, micro, shard):
     """DDP and FSDP2, an odd batch, ragged lengths, micro-batches, averaged weights: curves and scores within 1e-5."""
-    recipe = make(tmp_path, model__dropout=0.0, train__batch=5, train__steps=20, train__average=0.9)
+    recipe = make(tmp_path, model__dropout=0.0, train__batch=5, train__steps=20, train__ema=0.9)
     recipe = recipe.change({"train.log_every": 1, "train.epsilon": 1e-6, "train.schedule": "constant"})
     reference = left(go(recipe, tmp_path / "one"))
-    changed = recipe.change({"train.shard": shard, "train.micro": micro})
+    changed = recipe.change({"train.shard": shard, "train.micro_batch": micro})
     in_ranks(lambda: go(changed, tmp_path / "two"), tmp_path)
     assert_near(tmp_path / "two", reference, 1e-5)
     tensors = left(tmp_path / "two")[0]
@@ -55,7 +55,7 @@ def test_one_process_does_the_obvious():
         assert ranks.in_turn(lambda: 3) == 3
         step = torch.nn.Linear(2, 2)
         assert ranks.wrap(step, "none") is ranks.wrap(step, "full") is step
-        assert whole(step.weight).requires_grad is False
+        assert full_tensor(step.weight).requires_grad is False
         assert place(torch.ones(2, 2), step.weight).equal(torch.ones(2, 2))
 
 

@@ -16,7 +16,7 @@ from sciformer.models.decoder import Decoder, DecoderNetwork
 from sciformer.recipe import Recipe, registry
 from sciformer.run import Run, train
 from sciformer.train import checkpoint
-from sciformer.train.config import NEUTRAL, Train
+from sciformer.train.config import NEUTRAL_KEYS, Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
@@ -38,7 +38,7 @@ def test_the_log(tmp_path):
     scores = [line for line in run.records if "valid_loss" in line]
     assert [line["step"] for line in steps] == [3, 6, 9, 12]
     assert [line["step"] for line in scores] == [5, 10, STEPS]
-    assert set(steps[0]) == {"step", "epoch", "loss", "norm", "rate", "tokens_per_s"}
+    assert set(steps[0]) == {"step", "epoch", "loss", "norm", "learning_rate", "tokens_per_s"}
     assert set(scores[0]) == {"step", "valid_loss", "valid_perplexity", "valid_token_accuracy"}
     assert [line["epoch"] for line in steps] == [line["step"] / BATCHES for line in steps]
     assert all(line["tokens_per_s"] > 0 and line["norm"] > 0 for line in steps)
@@ -56,7 +56,7 @@ def test_the_log_of_images_learns(tmp_path):
 
 
 def test_the_average_is_that_of_a_naive_loop(tmp_path):
-    made = engine(text_recipe(tmp_path, train__average=0.8), tmp_path / "run")
+    made = engine(text_recipe(tmp_path, train__ema=0.8), tmp_path / "run")
     naive = {name: weight.detach().double() for name, weight in made.step.model.named_parameters()}
     before = Engine._remember
 
@@ -69,24 +69,24 @@ def test_the_average_is_that_of_a_naive_loop(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "_remember", remember)
         made.run()
-    for name, weight in made.average.items():
+    for name, weight in made.ema.items():
         torch.testing.assert_close(weight, naive[name].float())
     weights, _ = load_weights(made.folder.model)
-    assert all(torch.equal(weights[name], weight) for name, weight in made.average.items())  # the last was the best
+    assert all(torch.equal(weights[name], weight) for name, weight in made.ema.items())  # the last was the best
     current = dict(made.step.model.named_parameters())
-    assert not all(torch.equal(current[name], weight) for name, weight in made.average.items())
+    assert not all(torch.equal(current[name], weight) for name, weight in made.ema.items())
 
 
 def test_best_and_last(tmp_path, monkeypatch):
     """The kept model is the best one; the last checkpoint goes on from the last step."""
     losses = iter([3.0, math.nan, 1.0, 2.0, 1.0, 4.0, math.nan])
-    real = Engine._judgement
+    real = Engine._evaluate
 
     def judged(self):
         part, found = real(self)
         return part, dataclasses.replace(found, scores={"loss": next(losses)})
 
-    monkeypatch.setattr(Engine, "_judgement", judged)
+    monkeypatch.setattr(Engine, "_evaluate", judged)
     run = go(text_recipe(tmp_path, train__evaluate_every=2), tmp_path / "run")
     weights, about = load_weights(run.folder.model)
     assert about == {"step": 6, "scores": {"loss": 1.0}}
@@ -111,7 +111,7 @@ def test_what_is_better(tmp_path, best, scores, kept):
     made = engine(text_recipe(tmp_path, train__best=best), tmp_path / "run")
     for number, score in enumerate(scores):
         found = dict(zip(("loss", best), score))
-        if made._better(found):
+        if made._is_better(found):
             made.best = {"step": number, "scores": found}
     assert made.best["step"] == kept
 
@@ -122,15 +122,15 @@ def test_a_metric_that_nobody_measures_is_refused_at_once(tmp_path):
 
 
 def test_nothing_is_varied_where_it_is_judged(tmp_path, monkeypatch):
-    run = go(image_recipe(tmp_path, tokens__vary=["flip", "negate"]), tmp_path / "run")
-    monkeypatch.setattr(Patches, "augment", lambda *_: pytest.fail("varied"))
+    run = go(image_recipe(tmp_path, tokens__augment=["flip", "negate"]), tmp_path / "run")
+    monkeypatch.setattr(Patches, "augment_stream", lambda *_: pytest.fail("varied"))
     assert run.evaluate("valid").scores["loss"] == pytest.approx(run.scores["loss"], rel=1e-6)
     run.predict(tmp_path / "images.npz")
 
 
 def test_early_stopping(tmp_path, monkeypatch):
     recipe = text_recipe(tmp_path, train__patience=2, train__evaluate_every=2, train__save_every=100)
-    monkeypatch.setattr(Engine, "_better", lambda engine, scores: engine.number <= 4)
+    monkeypatch.setattr(Engine, "_is_better", lambda engine, scores: engine.number <= 4)
     with listening() as said:
         run = go(recipe, tmp_path / "run")
     assert any("no better loss in 2 evaluations: stopping early" in text for text in said)
@@ -145,7 +145,7 @@ def test_early_stopping(tmp_path, monkeypatch):
 
 
 def test_the_mean_of_the_last_checkpoints_is_kept_and_judged(tmp_path):
-    recipe = text_recipe(tmp_path, train__average_last=3, train__average=0.0, train__keep=1)
+    recipe = text_recipe(tmp_path, train__average_last=3, train__ema=0.0, train__keep=1)
     run = go(recipe, tmp_path / "run")
     assert checkpoint.steps(run.folder.checkpoints) == [8, 12, 14]
     weights, about = load_weights(run.folder.model)
@@ -173,7 +173,7 @@ class Buffered(Decoder):
 
 
 def test_buffers_are_saved_and_restored(tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.REGISTERED, "model", {"buffered": Buffered})
+    monkeypatch.setitem(registry.REGISTERED_CLASSES, "model", {"buffered": Buffered})
     recipe = text_recipe(tmp_path, model__kind="buffered", model__dim=8, model__depth=1, model__heads=2)
     reference = left(go(recipe, tmp_path / "whole"))
     assert int(reference[0]["model norm.num_batches_tracked"]) == reference[1]["about"]["step"]
@@ -185,8 +185,8 @@ def test_buffers_are_saved_and_restored(tmp_path, monkeypatch):
 
 def test_neutral_keys_are_keys(tmp_path):
     recipe = text_recipe(tmp_path)
-    dump = recipe.dump()
-    for key in NEUTRAL:
+    dump = recipe.to_dict()
+    for key in NEUTRAL_KEYS:
         section, _, name = key.partition(".")
         assert name in dump[section] if name else section in dump, key
 

@@ -25,7 +25,7 @@ def runs(tmp_path_factory):
     """An encoder of text and one of images, both pretrained on what is hidden."""
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("runs")
-    masked = {"objective": {"kind": "masked"}, "train__average": 0.0}
+    masked = {"objective": {"kind": "masked"}, "train__ema": 0.0}
     go(text_recipe(folder, model={"kind": "encoder", "dim": 8, "depth": 2, "heads": 2}, **masked), folder / "text")
     go(image_recipe(folder, **masked), folder / "images")
     go(image_recipe(folder), folder / "classes")
@@ -42,14 +42,14 @@ def lines(tmp_path):
 
 def labelled(lines, start, **changes):
     """A recipe that leaves open what the other run has."""
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "lines", "files": [str(lines)], "split": {"valid": 0.2, "test": 0.0}},
             "tokens": {"kind": "text"},
             "model": {"kind": "encoder", "dropout": 0.2},
             "objective": {"kind": "classify"},
-            "train": {"steps": 8, "batch": 8, "warmup": 2, "rate": 0.01, "log_every": 1, "save_every": 3}
-            | {"evaluate_every": 4, "device": "cpu", "start": str(start)},
+            "train": {"steps": 8, "batch": 8, "warmup": 2, "learning_rate": 0.01, "log_every": 1, "save_every": 3}
+            | {"evaluate_every": 4, "device": "cpu", "init_from": str(start)},
         }
     )
     return recipe.change({key.replace("__", "."): value for key, value in changes.items()})
@@ -57,7 +57,7 @@ def labelled(lines, start, **changes):
 
 def filled(recipe):
     made, start = load_pretrained(recipe, Folder("nowhere"))
-    assembly = Assembly.open(made, start=start)
+    assembly = Assembly.open(made, pretrained=start)
     return assembly, assembly.network(), start
 
 
@@ -69,7 +69,7 @@ def test_weights_and_tokens_are_taken_and_the_rest_is_drawn(runs, lines):
         assert name.startswith(BODY) == (name in theirs)
         if name in theirs:
             assert torch.equal(weight, theirs[name])
-    assembly.start = None
+    assembly.pretrained = None
     fresh = dict(assembly.network().named_parameters())
     assert all(torch.equal(own[name], fresh[name]) for name in own if name.startswith("heads."))
     assert not torch.equal(own["entrance.embedding.table.weight"], fresh["entrance.embedding.table.weight"])
@@ -87,8 +87,8 @@ def test_what_is_left_open_is_theirs(runs, lines):
     made, _ = load_pretrained(labelled(lines, runs / "text"), Folder("nowhere"))
     assert (made.model.dim, made.model.depth, made.model.heads, made.model.dropout) == (8, 2, 2, 0.2)
     assert made.tokens.context == 12
-    assert made.train.start == str(runs / "text")
-    assert made.train.start_hash == Pretrained(runs / "text").hash
+    assert made.train.init_from == str(runs / "text")
+    assert made.train.init_from_hash == Pretrained(runs / "text").hash
     assert load_pretrained(made, Folder("nowhere"))[0] == made
     wider = labelled(lines, runs / "text", model__pool="max", model__dropout=0.0)
     assert filled(wider)[0].recipe.model.pool == "max"
@@ -104,12 +104,12 @@ def test_what_is_left_open_is_theirs(runs, lines):
         ({"model__trunk": "lstm"}, "model.trunk", ["lstm", "transformer"], ""),
         ({"tokens__context": 20}, "tokens.context", ["20", "12", "trunk.position.table", "(20, 8)"], ""),
         ({"tokens__unit": "bytes"}, "tokens.unit", ["bytes", "characters"], ""),
-        ({"train__start_hash": "0123"}, "train.start_hash", ["0123"], "train.start_hash"),
-        ({"train__start": "runs/nowhere"}, "train.start", ["runs/nowhere"], "--from RUN"),
+        ({"train__init_from_hash": "0123"}, "train.init_from_hash", ["0123"], "train.init_from_hash"),
+        ({"train__init_from": "runs/nowhere"}, "train.init_from", ["runs/nowhere"], "--from RUN"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_keys(runs, lines, changes, key, mentions, hint):
-    file = changes.get("train__start", runs / "text")
+    file = changes.get("train__init_from", runs / "text")
     with refuses(*mentions, key=key, file=file, hint=hint):
         filled(labelled(lines, runs / "text", **changes))
 
@@ -117,13 +117,13 @@ def test_what_does_not_fit_is_refused_by_its_keys(runs, lines, changes, key, men
 def test_other_tokens_and_the_run_itself_are_refused(runs, lines):
     with refuses("text", "patches", key="tokens.kind", file=runs / "images"):
         filled(labelled(lines, runs / "images"))
-    with refuses(key="train.start", file=runs / "text", hint="--run"):
+    with refuses(key="train.init_from", file=runs / "text", hint="--run"):
         go(labelled(lines, runs / "text"), runs / "text")
 
 
 def test_heads_are_kept_where_the_question_is_the_same(runs, tmp_path):
     shutil.copy(runs / "images.npz", tmp_path)
-    recipe = image_recipe(tmp_path, train__start=str(runs / "classes"))
+    recipe = image_recipe(tmp_path, train__init_from=str(runs / "classes"))
     _, network, start = filled(recipe)
     assert start.about["new"] == start.about["left"] == []
     theirs, _ = load_weights(runs / "classes" / "model")
@@ -135,9 +135,9 @@ def test_heads_are_kept_where_the_question_is_the_same(runs, tmp_path):
     deeper = filled(recipe.change({"objective.hidden": 4}))[2].about
     assert len(deeper["new"]) == 4
     assert len(deeper["left"]) == 2
-    hidden = filled(image_recipe(tmp_path, train__start=str(runs / "images")))[2].about
+    hidden = filled(image_recipe(tmp_path, train__init_from=str(runs / "images")))[2].about
     assert hidden["left"] == ["entrance.hidden", "readout.linear.bias", "readout.linear.weight"]
-    back = filled(image_recipe(tmp_path, objective={"kind": "masked"}, train__start=str(runs / "classes")))[2].about
+    back = filled(image_recipe(tmp_path, objective={"kind": "masked"}, train__init_from=str(runs / "classes")))[2].about
     assert back["new"] == ["entrance.hidden", "readout.linear.bias", "readout.linear.weight"]
 
 
@@ -145,34 +145,34 @@ def test_heads_are_kept_where_the_question_is_the_same(runs, tmp_path):
 def test_a_run_that_was_stopped_needs_the_other_no_more(runs, lines, tmp_path, stop):
     other = tmp_path / "other"
     shutil.copytree(runs / "text", other)
-    recipe = labelled(lines, other, train__layer_rate=0.5, train__head_rate=3.0, train__average=0.9)
+    recipe = labelled(lines, other, train__layer_decay=0.5, train__head_lr_scale=3.0, train__ema=0.9)
     reference = left(go(recipe, tmp_path / "whole"))
     with listening() as said:
         go(recipe, tmp_path / "parts", stop_after=stop)
     assert sum("begun with" in line for line in said) == 1
-    kept = Run(tmp_path / "parts").about["start"]
+    kept = Run(tmp_path / "parts").about["init_from"]
     shutil.rmtree(other)
     with listening() as said:
         run = go(recipe, tmp_path / "parts")
     assert not any("begun with" in line for line in said)
     assert_same(run, reference)
-    assert Run(run.path).about["start"] == kept
+    assert Run(run.path).about["init_from"] == kept
     assert kept["run"] == str(other)
-    assert Run(run.path).recipe.train.start_hash == kept["hash"]
+    assert Run(run.path).recipe.train.init_from_hash == kept["hash"]
     with listening() as said:
         go(Recipe.load(run.path), run.path)  # and so does the recipe it keeps
     assert said[0] == f"already complete: 8 steps in {run.path}"
     assert set(run.predict([lines])["class"]) <= {"a", "b"}
     with refuses("model.dim: 8 -> 16", key="model.dim"):
         go(recipe.change({"model.dim": 16}), run.path)
-    with refuses(key="train.start", hint="--from RUN"):
+    with refuses(key="train.init_from", hint="--from RUN"):
         go(recipe, tmp_path / "late")
     assert not (tmp_path / "late").exists()
 
 
 def test_only_the_heads_of_a_frozen_model_learn(runs, lines, tmp_path):
     recipe = labelled(
-        lines, runs / "text", train__freeze=True, model__dropout=0.5, train__average=0.5, model__pool="attention"
+        lines, runs / "text", train__freeze=True, model__dropout=0.5, train__ema=0.5, model__pool="attention"
     )
     reference = left(go(recipe, tmp_path / "whole"))
     theirs, _ = load_weights(runs / "text" / "model")
@@ -257,7 +257,7 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
     assert "it answers already: judged before the first step" in capsys.readouterr().err
     assert main(["finetune", "mood.yaml", "--from", "runs/hide"]) == 0
     assert "already complete" in capsys.readouterr().err
-    assert main(["check", "mood.yaml", "--train.start", "runs/hide"]) == 0
+    assert main(["check", "mood.yaml", "--train.init_from", "runs/hide"]) == 0
     assert "ready to train" in capsys.readouterr().out
     assert main(["finetune", "mood.yaml", "--from", "runs/hide", "--run", "runs/b", "--model.dim", "16"]) == 2
     assert "model.dim 16 here, 8 there" in capsys.readouterr().err
@@ -265,18 +265,18 @@ def test_the_verbs(runs, lines, tmp_path, monkeypatch, capsys):
 
 def test_a_class_token_is_fixed_with_the_trunk(runs, tmp_path):
     first = go(image_recipe(tmp_path, model__pool="class_token"), tmp_path / "first")
-    more = {"train__freeze": True, "train__start": str(first.path), "model__pool": "class_token"}
+    more = {"train__freeze": True, "train__init_from": str(first.path), "model__pool": "class_token"}
     second = go(image_recipe(tmp_path, **more), tmp_path / "second")
     (before, _), (after, _) = (load_weights(run.folder.model) for run in (first, second))
     moved = {name for name in before if not torch.equal(before[name], after[name])}
     assert moved == {"heads.class.layer.1.weight", "heads.class.layer.1.bias"}
     with refuses("train.freeze", key="model.pool", file=runs / "images", hint="mean"):
-        go(image_recipe(tmp_path, **more | {"train__start": str(runs / "images")}), tmp_path / "third")
+        go(image_recipe(tmp_path, **more | {"train__init_from": str(runs / "images")}), tmp_path / "third")
 
 
 def test_what_answers_from_the_start_is_judged_and_nothing_worse_is_kept(runs, tmp_path):
     first = Run(runs / "classes")
-    more = {"train__start": str(first.path), "train__rate": 10.0, "train__clip": 0.0}
+    more = {"train__init_from": str(first.path), "train__learning_rate": 10.0, "train__clip_norm": 0.0}
     ruined = go(image_recipe(runs, **more), tmp_path / "ruined")
     (before, _), (after, kept) = (load_weights(run.folder.model) for run in (first, ruined))
     assert kept["step"] == 0
@@ -284,12 +284,12 @@ def test_what_answers_from_the_start_is_judged_and_nothing_worse_is_kept(runs, t
     judged = [record["step"] for record in ruined.records if "valid_loss" in record]
     assert judged == [0, 5, 10, 14]
     assert ruined.scores["loss"] == pytest.approx(first.scores["loss"], abs=1e-5)
-    new = go(image_recipe(runs, train__start=str(runs / "images")), tmp_path / "new")  # its head knows nothing yet
+    new = go(image_recipe(runs, train__init_from=str(runs / "images")), tmp_path / "new")  # its head knows nothing yet
     assert min(record["step"] for record in new.records if "valid_loss" in record) == 5
 
 
 def test_a_start_is_judged_once_though_the_run_began_twice(runs, tmp_path):
-    recipe = image_recipe(runs, train__start=str(runs / "classes"))
+    recipe = image_recipe(runs, train__init_from=str(runs / "classes"))
     run = go(recipe, tmp_path / "run", stop_after=3)
     shutil.rmtree(run.folder.checkpoints)  # as if killed before the first one
     again = go(recipe, tmp_path / "run")

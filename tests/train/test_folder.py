@@ -128,8 +128,8 @@ def test_the_same_process_is_refused_too_and_keeps_its_lock(folder):
     with pytest.raises(ZeroDivisionError), folder.lock():
         _ = 1 / 0
     with folder.lock():
-        assert len(module.HELD) == 1
-    assert not module.HELD
+        assert len(module.LOCKED_FOLDERS) == 1
+    assert not module.LOCKED_FOLDERS
 
 
 def test_a_forked_worker_that_outlives_its_killed_parent_does_not_keep_the_lock(folder):
@@ -166,7 +166,7 @@ def test_a_file_system_without_locks_is_reported(folder, monkeypatch):
     def refuse(_):
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(module, "_take", refuse)
+    monkeypatch.setattr(module, "_take_lock", refuse)
     with pytest.warns(RuntimeWarning, match="has no locks"), folder.lock():
         pass
     with refuses("No such file", file=folder.path / "nowhere"), Folder(folder.path / "nowhere").lock():

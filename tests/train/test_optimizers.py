@@ -1,4 +1,4 @@
-"""AdamW: which weights decay, the rate at every step, a step left out."""
+"""AdamW: which weights decay, the learning rate at every step, a step left out."""
 
 import copy
 import math
@@ -12,7 +12,7 @@ from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
-from sciformer.train.optimizers import make_optimizer, optimizer_state, rate, restore_optimizer, scales
+from sciformer.train.optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer, scales
 from sciformer.train.step import OptimizerStep
 from tests.objectives.examples import make, ready
 
@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 def test_matrices_decay_and_vectors_do_not():
     model = nn.ModuleDict({"a": nn.Linear(3, 4), "n": nn.LayerNorm(4), "e": nn.Embedding(5, 3)})
     model["frozen"] = nn.Linear(2, 2).requires_grad_(False)
-    optimizer = make_optimizer(model, Train(decay=0.3, rate=0.02, betas=(0.8, 0.9), epsilon=1e-6), CPU)
+    optimizer = make_optimizer(model, Train(weight_decay=0.3, learning_rate=0.02, betas=(0.8, 0.9), epsilon=1e-6), CPU)
     names = {id(weight): name for name, weight in model.named_parameters()}
     groups = {group["weight_decay"]: {names[id(w)] for w in group["params"]} for group in optimizer.param_groups}
     assert groups == {0.3: {"a.weight", "e.weight"}, 0.0: {"a.bias", "n.weight", "n.bias"}}
@@ -44,7 +44,7 @@ def test_lower_blocks_learn_more_slowly_and_heads_faster(trunk):
     parts = make("text", "classify")
     pool = "class_attention" if trunk == "transformer" else "auto"
     model = Encoder(kind="encoder", trunk=trunk, dim=8, depth=3, heads=2, pool=pool).build(parts[0], parts[1])
-    optimizer = make_optimizer(Step(model, parts[1]), Train(layer_rate=0.5, head_rate=4.0, decay=0.3), CPU)
+    optimizer = make_optimizer(Step(model, parts[1]), Train(layer_decay=0.5, head_lr_scale=4.0, weight_decay=0.3), CPU)
     names = {id(weight): name for name, weight in model.named_parameters()}
     found = {names[id(weight)]: group for group in optimizer.param_groups for weight in group["params"]}
     assert found.keys() == dict(model.named_parameters()).keys()
@@ -62,7 +62,7 @@ def test_lower_blocks_learn_more_slowly_and_heads_faster(trunk):
 
 
 def test_scales_of_two_stacks_and_of_none():
-    settings = Train(layer_rate=0.5, head_rate=3.0)
+    settings = Train(layer_decay=0.5, head_lr_scale=3.0)
     names = ["source.embedding.table.weight", "target.embedding.table.weight", "encoder.position.table"]
     names += [f"encoder.blocks.{i}.up.weight" for i in range(2)] + [f"decoder.blocks.{i}.up.weight" for i in range(3)]
     names += ["encoder.norm.weight", "decoder.embedding_norm.bias", "readout.linear.weight"]
@@ -74,14 +74,14 @@ def test_scales_of_two_stacks_and_of_none():
 def test_the_rate_of_a_step_is_scaled_group_by_group():
     parts = make("text", "classify")
     model = Encoder(kind="encoder", dim=8, depth=2, heads=2).build(parts[0], parts[1])
-    step, settings = Step(model, parts[1]), Train(layer_rate=0.5, head_rate=4.0, rate=0.1, warmup=4)
+    step, settings = Step(model, parts[1]), Train(layer_decay=0.5, head_lr_scale=4.0, learning_rate=0.1, warmup=4)
     optimizer = make_optimizer(step, settings, CPU)
     updater = OptimizerStep(step, step, optimizer, settings, Ranks(CPU), 10, 8, print)
     batch = ready(parts)
     for number in range(3):
         updater(batch, number, batch.count)
         for group in optimizer.param_groups:
-            assert group["lr"] == rate(number, 10, settings) * group["scale"]
+            assert group["lr"] == learning_rate(number, 10, settings) * group["scale"]
 
 
 @pytest.mark.parametrize("warmup", [0, 1, 10])
@@ -94,29 +94,29 @@ def test_schedules_against_their_formulas(warmup):
         "flat": lambda n: floor ** (max(0, n - flat * total) / (total - flat * total)),
     }
     for name, formula in formulas.items():
-        settings = Train(rate=peak, warmup=warmup, schedule=name, floor=floor, flat=flat)
-        rates = [rate(step, total, settings) for step in range(total)]
+        settings = Train(learning_rate=peak, warmup=warmup, schedule=name, min_lr_ratio=floor, flat=flat)
+        rates = [learning_rate(step, total, settings) for step in range(total)]
         assert rates[:warmup] == pytest.approx([peak * (n + 1) / warmup for n in range(warmup)])
         assert rates[warmup:] == pytest.approx([peak * formula(n) for n in range(warmup, total)])
         assert 0 < min(rates) <= max(rates) <= peak * (1 + 1e-12)
         after = rates[max(0, warmup - 1) :]
         assert after == sorted(after, reverse=True)
-        assert rate(10 * total, total, settings) >= 0  # a run that goes on beyond its end
+        assert learning_rate(10 * total, total, settings) >= 0  # a run that goes on beyond its end
 
 
 def test_rates_at_the_ends():
     for name in ("cosine", "flat"):
-        settings = Train(rate=1.0, warmup=4, schedule=name, floor=0.2)
-        assert rate(3, 100, settings) == 1.0
-        assert rate(0, 100, settings) == 0.25
-        assert rate(100, 100, settings) == pytest.approx(0.2)
-    assert rate(0, 1, Train(rate=1.0, warmup=0)) == 1.0
-    assert rate(2, 3, Train(rate=1.0, warmup=10)) == pytest.approx(0.3)  # shorter than its warm-up
-    assert rate(5, 5, Train(rate=1.0, warmup=5, flat=1.0, schedule="flat")) == 1.0
+        settings = Train(learning_rate=1.0, warmup=4, schedule=name, min_lr_ratio=0.2)
+        assert learning_rate(3, 100, settings) == 1.0
+        assert learning_rate(0, 100, settings) == 0.25
+        assert learning_rate(100, 100, settings) == pytest.approx(0.2)
+    assert learning_rate(0, 1, Train(learning_rate=1.0, warmup=0)) == 1.0
+    assert learning_rate(2, 3, Train(learning_rate=1.0, warmup=10)) == pytest.approx(0.3)  # shorter than its warm-up
+    assert learning_rate(5, 5, Train(learning_rate=1.0, warmup=5, flat=1.0, schedule="flat")) == 1.0
 
 
 def test_a_step_left_out_leaves_the_state_as_it_was():
-    """What update.py relies on: `found_inf` of the fused AdamW, also at the very first step."""
+    """What step.py relies on: `found_inf` of the fused AdamW, also at the very first step."""
     torch.manual_seed(0)
     model = nn.Linear(3, 3)
     optimizer = make_optimizer(model, Train(), CPU)

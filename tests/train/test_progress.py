@@ -10,11 +10,11 @@ from rich.console import Console
 from sciformer.train import progress
 from sciformer.train.progress import Board, ProgressReporter, duration
 
-RECORD = {"step": 5, "loss": 1.23456, "norm": 0.5, "rate": 0.1, "epoch": 0.5, "tokens_per_s": 12345.6}
+RECORD = {"step": 5, "loss": 1.23456, "norm": 0.5, "learning_rate": 0.1, "epoch": 0.5, "tokens_per_s": 12345.6}
 
 
 def test_plain_lines(monkeypatch):
-    monkeypatch.setattr(progress, "QUIET", 100.0)
+    monkeypatch.setattr(progress, "MIN_SECONDS_BETWEEN_LINES", 100.0)
     file = io.StringIO()
     teller = ProgressReporter(file=file)
     assert not teller.live

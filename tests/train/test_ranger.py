@@ -12,7 +12,7 @@ from torch import nn
 from sciformer.data.loader import Fetch
 from sciformer.train.config import Train
 from sciformer.train.distributed import place
-from sciformer.train.optimizers import Ranger, make_optimizer, optimizer_state, rate, restore_optimizer
+from sciformer.train.optimizers import Ranger, learning_rate, make_optimizer, optimizer_state, restore_optimizer
 from tests.train.tiny import STEPS, assert_same, at_step, fate, go, image_recipe, left, start, text_recipe
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -54,7 +54,9 @@ def test_it_is_radam_with_lookahead(decay):
 
 def test_rates_and_decay_reach_it_through_the_recipe():
     model = a_model()
-    settings = Train(optimizer="ranger", rate=0.02, betas=(0.95, 0.999), epsilon=1e-5, decay=0.3, head_rate=5)
+    settings = Train(
+        optimizer="ranger", learning_rate=0.02, betas=(0.95, 0.999), epsilon=1e-5, weight_decay=0.3, head_lr_scale=5
+    )
     optimizer = make_optimizer(nn.ModuleDict({"trunk": model, "heads": nn.Linear(2, 2)}), settings, CPU)
     assert isinstance(optimizer, Ranger)
     assert {(group["weight_decay"], group["scale"]) for group in optimizer.param_groups} == {
@@ -64,19 +66,19 @@ def test_rates_and_decay_reach_it_through_the_recipe():
 
 
 def test_flat_then_down_by_equal_factors():
-    settings = Train(rate=0.02, warmup=0, schedule="flat", flat=0.7, floor=0.01)
-    rates = [rate(step, 1000, settings) for step in range(1001)]
+    settings = Train(learning_rate=0.02, warmup=0, schedule="flat", flat=0.7, min_lr_ratio=0.01)
+    rates = [learning_rate(step, 1000, settings) for step in range(1001)]
     assert rates[:701] == [0.02] * 701
     assert rates[850] == pytest.approx(0.002)
     assert rates[1000] == pytest.approx(0.0002)
-    with pytest.raises(ValueError, match=r"train\.floor by equal factors"):
-        Train(schedule="flat", floor=0)
+    with pytest.raises(ValueError, match=r"train\.min_lr_ratio by equal factors"):
+        Train(schedule="flat", min_lr_ratio=0)
 
 
 @pytest.mark.parametrize("stop", [1, 4, 6, 11])
 def test_the_state_goes_out_and_back_by_name(stop):
     model = a_model()
-    optimizer = make_optimizer(model, Train(optimizer="ranger", rate=0.02), CPU)
+    optimizer = make_optimizer(model, Train(optimizer="ranger", learning_rate=0.02), CPU)
     for step in range(stop):
         gradients(model, step)
         optimizer.step()
@@ -85,7 +87,7 @@ def test_the_state_goes_out_and_back_by_name(stop):
     kinds = ("step", "exp_avg", "exp_avg_sq", "slow")
     assert set(state) == {f"{kind} {name}" for kind in kinds for name in names.values()}
     twin = copy.deepcopy(model)
-    other = make_optimizer(twin, Train(optimizer="ranger", rate=0.02), CPU)
+    other = make_optimizer(twin, Train(optimizer="ranger", learning_rate=0.02), CPU)
     restore_optimizer(other, {id(weight): name for name, weight in twin.named_parameters()}, state, place)
     for step in range(stop, stop + 13):
         for one, its in ((model, optimizer), (twin, other)):
@@ -110,7 +112,7 @@ def test_a_killed_run_ends_the_same(tmp_path):
     assert_same(go(recipe, tmp_path / "run"), whole)
 
 
-@pytest.mark.parametrize("trunk", ["edges", "points", "resnet"])
+@pytest.mark.parametrize("trunk", ["edge_conv", "point_cloud_transformer", "resnet"])
 def test_norms_over_a_batch_go_on_too(tmp_path, trunk):
     recipe = image_recipe(tmp_path).change({**SETTINGS, "model.trunk": trunk, "model.depth": 2})
     whole = go(recipe, tmp_path / "whole")
@@ -119,7 +121,7 @@ def test_norms_over_a_batch_go_on_too(tmp_path, trunk):
 
 
 def test_a_batch_that_is_not_finite_spoils_no_norm(tmp_path, monkeypatch):
-    recipe = image_recipe(tmp_path).change({**SETTINGS, "model.trunk": "edges", "model.depth": 2})
+    recipe = image_recipe(tmp_path).change({**SETTINGS, "model.trunk": "edge_conv", "model.depth": 2})
     fetch = Fetch.__getitem__
 
     def spoilt(self, step):

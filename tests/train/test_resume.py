@@ -34,8 +34,8 @@ def test_one_byte_anywhere_is_noticed(tmp_path):
 
 
 def test_of_a_long_file_both_ends_and_places_between_are_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "WHOLE", 1000)
-    monkeypatch.setattr(source, "BLOCK", 10)
+    monkeypatch.setattr(source, "MAX_BYTES_HASHED_WHOLE", 1000)
+    monkeypatch.setattr(source, "SAMPLED_BLOCK_BYTES", 10)
     path = tmp_path / "a"
     path.write_bytes(bytes(20_000))
     seen = {fingerprint(path)}

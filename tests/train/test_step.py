@@ -14,7 +14,7 @@ from sciformer.objectives.base import Step
 from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
-from sciformer.train.step import OptimizerStep, bad_samples, products, working_precision
+from sciformer.train.step import OptimizerStep, bad_samples, matmul_precision, working_precision
 from tests.errors import refuses
 from tests.train.tiny import text_recipe
 
@@ -46,7 +46,7 @@ def test_micro_batches_give_the_same_gradient(tmp_path, packed):
     """1 x 8 = 2 x 4 = 3 x 3 = 8 x 1, with samples of different length: one sum, divided once."""
     results = []
     for micro in (None, 8, 4, 3, 1):
-        found, batch = updater(tmp_path, micro=micro, packed=packed)
+        found, batch = updater(tmp_path, micro_batch=micro, packed=packed)
         loss = found.gradient(batch, 0, batch.count)
         results.append((loss, gradients(found)))
     for loss, gradient in results[1:]:
@@ -73,12 +73,12 @@ def test_the_loss_is_the_mean_over_tokens(tmp_path):
 
 
 def test_gradients_are_clipped_to_their_length(tmp_path):
-    found, batch = updater(tmp_path, clip=0.0)
+    found, batch = updater(tmp_path, clip_norm=0.0)
     found(batch, 0, batch.count)
     free = gradients(found)
     norm = float(free.norm())
     for clip in (norm / 3, norm * 3):
-        found, batch = updater(tmp_path, clip=clip)
+        found, batch = updater(tmp_path, clip_norm=clip)
         updated = found(batch, 0, batch.count)
         assert updated.read()[1] == pytest.approx(norm)  # told as it was
         torch.testing.assert_close(gradients(found), free * min(1.0, clip / norm), rtol=1e-5, atol=1e-12)
@@ -97,13 +97,13 @@ def test_what_is_not_finite_changes_nothing(tmp_path):
 
 def test_a_batch_that_asks_for_nothing_moves_nothing_but_the_decay(tmp_path):
     """A count of zero: nothing was hidden, or every text has one letter."""
-    found, batch = updater(tmp_path, double=False, decay=0.0)
+    found, batch = updater(tmp_path, double=False, weight_decay=0.0)
     single = batch.take(np.flatnonzero(batch.stream.lengths == batch.stream.lengths.min())[:1])
     assert found(single, 0, 0.0).read() == (0.0, 0.0)
 
 
 def test_the_rate_follows_the_step(tmp_path):
-    found, batch = updater(tmp_path, schedule="cosine", rate=0.1, floor=0.0)
+    found, batch = updater(tmp_path, schedule="cosine", learning_rate=0.1, min_lr_ratio=0.0)
     for number in (0, 5, 9):
         found(batch, number, batch.count)
         wanted = 0.1 * (1 + math.cos(math.pi * number / 10)) / 2
@@ -111,11 +111,11 @@ def test_the_rate_follows_the_step(tmp_path):
 
 
 def test_ranks_that_divide_weights_have_equally_many_pieces(tmp_path):
-    found, _ = updater(tmp_path, micro=1)
+    found, _ = updater(tmp_path, micro_batch=1)
     found.sharded = True
     assert [len(rows) for rows in found._pieces(3, 3)] == [1, 1, 1]
     assert [len(rows) for rows in found._pieces(2, 3)] == [1, 1, 0]
-    found.micro = None
+    found.micro_batch = None
     assert [len(rows) for rows in found._pieces(2, 3)] == [2]
 
 
@@ -140,9 +140,9 @@ def test_precision():
         (fewer, "cpu", "highest"),
         (Train(), "cuda", "highest"),
     ):
-        with products(settings, torch.device(device)):
+        with matmul_precision(settings, torch.device(device)):
             assert torch.get_float32_matmul_precision() == expected
         assert torch.get_float32_matmul_precision() == "highest"
-    with pytest.raises(KeyError), products(fewer, torch.device("cuda")):
+    with pytest.raises(KeyError), matmul_precision(fewer, torch.device("cuda")):
         raise KeyError
     assert torch.get_float32_matmul_precision() == "highest"

@@ -78,7 +78,7 @@ def test_rows_that_are_no_samples_change_nothing(name, packed):
     found.compiled = True  # as if: the shapes are what is tried here
     bound = 1e-6 if name == "classify" else 1e-12  # its probabilities are of single precision
     for micro in (None, 3, 1):
-        found.micro = micro
+        found.micro_batch = micro
         loss_fixed, fixed = gradient(found, replace(batch, room=(len(batch) + 3, 13 if not packed else 70)))
         torch.testing.assert_close(loss_fixed, loss, rtol=bound, atol=1e-12)
         torch.testing.assert_close(fixed, expected, rtol=10 * bound, atol=bound)
@@ -124,7 +124,7 @@ def test_few_shapes():
         assert len(shapes_of(found, batches)) > 10
         found.compiled = True
         assert len(shapes_of(found, batches)) <= most
-    found = updater(step, multiple=16)  # batches of samples: the streams of one have one width
+    found = updater(step, pad_to_multiple=16)  # batches of samples: the streams of one have one width
     found.compiled = True
     assert len(shapes_of(found, [whole.take(np.arange(n, n + 20)) for n in range(0, 380, 4)])) <= 4
 
@@ -134,11 +134,16 @@ def test_the_order_of_a_recipe(tmp_path):
         assembly = Assembly.open(text_recipe(tmp_path, **changes))
         train = assembly.recipe.train
         return make_sampler(
-            assembly.dataset("train"), train.batch, train.tokens, multiple=train.multiple, packed=train.packed, shift=1
+            assembly.dataset("train"),
+            train.batch,
+            train.tokens,
+            multiple=train.pad_to_multiple,
+            packed=train.packed,
+            shift=1,
         )
 
     assert type(order()).__name__ == "BatchSampler"
-    found = order(train__tokens=40, train__multiple=4)
+    found = order(train__tokens=40, train__pad_to_multiple=4)
     assert isinstance(found, TokenBudgetSampler)
     assert set(found.kinds.tolist()) <= {4, 8, 12}
     assert isinstance(order(train__tokens=40, train__packed=True), PackedSampler)
@@ -149,7 +154,7 @@ def test_the_order_of_a_recipe(tmp_path):
 
 @pytest.mark.parametrize("changes", [{}, {"train__packed": True}], ids=["padded", "packed"])
 def test_a_training_by_tokens_goes_on_where_it_was(tmp_path, changes):
-    recipe = text_recipe(tmp_path, train__tokens=40, train__multiple=4, **changes)
+    recipe = text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, **changes)
     seen, first = {}, {}
     with noting(seen):
         whole = left(go(recipe, tmp_path / "whole"))
@@ -164,20 +169,20 @@ def test_a_training_by_tokens_goes_on_where_it_was(tmp_path, changes):
 
 
 def test_epochs_of_tokens(tmp_path):
-    recipe = text_recipe(tmp_path, train__tokens=40, train__multiple=4, train__steps=None, train__epochs=2)
+    recipe = text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, train__steps=None, train__epochs=2)
     run = go(recipe, tmp_path / "run")
     batches = run.about["batches"]
     assert max(line["step"] for line in run.records) == 2 * batches
     assert all(line["epoch"] == line["step"] / batches for line in run.records if "epoch" in line)
 
 
-DIVIDED = {"train__micro": 1, "train__shard": "full", "train__packed": True, "train__steps": 5}
+DIVIDED = {"train__micro_batch": 1, "train__shard": "full", "train__packed": True, "train__steps": 5}
 
 
 @pytest.mark.parametrize("changes", [{}, DIVIDED], ids=["whole", "divided"])
 def test_two_ranks_are_one_process(tmp_path, changes):
     """Also where a batch has one sample, and a rank none."""
-    recipe = text_recipe(tmp_path, train__tokens=20, train__multiple=4, model__dropout=0.0, **changes)
+    recipe = text_recipe(tmp_path, train__tokens=20, train__pad_to_multiple=4, model__dropout=0.0, **changes)
     seen = {}
     with noting(seen):
         alone = left(go(recipe, tmp_path / "one"))
@@ -187,22 +192,22 @@ def test_two_ranks_are_one_process(tmp_path, changes):
 
 
 def test_many_shapes_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("sciformer.train.engine.MANY", 1)
+    monkeypatch.setattr("sciformer.train.engine.WARN_ABOVE_SHAPES", 1)
     monkeypatch.setattr(torch, "compile", lambda module, **options: module)
     for compiled, told in [(True, 1), (False, 0)]:
         with listening() as said:
             go(
-                text_recipe(tmp_path, train__tokens=40, train__multiple=4, train__compile=compiled),
+                text_recipe(tmp_path, train__tokens=40, train__pad_to_multiple=4, train__compile=compiled),
                 tmp_path / f"{told}",
             )
-        assert sum("shapes, and a step is compiled for each: train.multiple" in line for line in said) == told
+        assert sum("shapes, and a step is compiled for each: train.pad_to_multiple" in line for line in said) == told
 
 
 class Joined(Text):
     """Texts that follow each other as one."""
 
     @property
-    def joins(self):
+    def concatenates(self):
         return True
 
 
@@ -226,14 +231,14 @@ def test_joined_texts_are_one_run_cut_anywhere():
 
 def test_checking_a_recipe_by_tokens(tmp_path):
     few, many = (
-        check(text_recipe(tmp_path, train__tokens=n, train__multiple=4), run=tmp_path / "run") for n in (5, 99)
+        check(text_recipe(tmp_path, train__tokens=n, train__pad_to_multiple=4), run=tmp_path / "run") for n in (5, 99)
     )
     assert few.problems == many.problems == []
     assert [note for note in few.notes if "each is a batch of its own" in note] == [few.notes[-1]]
     assert not many.notes
     assert "for about 1 samples" in few.facts["Time"]["a step"]
     assert many.figures["memory_bytes"] > few.figures["memory_bytes"]
-    batches = go(text_recipe(tmp_path, train__tokens=99, train__multiple=4), tmp_path / "run").about["batches"]
+    batches = go(text_recipe(tmp_path, train__tokens=99, train__pad_to_multiple=4), tmp_path / "run").about["batches"]
     assert f"({STEPS / batches:.3g} passes)" in many.facts["Time"]["the training"]
 
 

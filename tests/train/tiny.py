@@ -30,13 +30,13 @@ def text_recipe(folder, **changes):
         letters = np.array(list("abcde "))
         lines = ["".join(rng.choice(letters[:5], 1)) + "".join(rng.choice(letters, n)) for n in rng.integers(0, 10, 28)]
         path.write_text("\n".join(lines))
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "text", "files": [str(path)], "documents": "line", "split": {"valid": 0.15, "test": 0.0}},
             "tokens": {"kind": "text", "context": 12},
             "model": {"kind": "decoder", "dim": 8, "depth": 1, "heads": 2, "dropout": 0.2},
             "objective": {"kind": "next_token"},
-            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "rate": 0.01, "average": 0.9, "log_every": 3}
+            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "learning_rate": 0.01, "ema": 0.9, "log_every": 3}
             | {"evaluate_every": 5, "save_every": 4, "device": "cpu"},
         }
     )
@@ -51,13 +51,13 @@ def image_recipe(folder, **changes):
         label = np.arange(30) % 2
         images = (rng.normal(size=(30, 4, 4)) + label[:, None, None]).astype(np.float32)
         np.savez(path, image=images, label=label)
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(path)], "split": {"valid": 0.2, "test": 0.0}},
             "tokens": {"kind": "patches", "patch": 2},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
             "objective": {"kind": "classify"},
-            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "rate": 0.01, "log_every": 1, "save_every": 4}
+            "train": {"steps": STEPS, "batch": 4, "warmup": 2, "learning_rate": 0.01, "log_every": 1, "save_every": 4}
             | {"evaluate_every": 5, "device": "cpu"},
         }
     )

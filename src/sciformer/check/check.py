@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table as Rows
+from rich.table import Table as RichTable
 from rich.text import Text
 
-from ..assembly import Assembly, silent
+from ..assembly import Assembly, log_nothing
 from ..data.batch import Batch, describe
 from ..data.columns import Lists, Table, rows_of, select
 from ..data.dataset import ITEMS, START, WINDOW
@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..recipe import Recipe
 from ..recipe.document import RecipeError
 from ..recipe.plugin import Plugin
-from ..recipe.registry import REGISTERED
+from ..recipe.registry import REGISTERED_CLASSES
 from ..testing import check_tokens
 from ..train.distributed import Ranks, find_device
 from ..train.finetune import load_pretrained
@@ -36,8 +36,8 @@ from ..train.folder import Folder
 from ..train.step import bad_samples
 from .estimate import try_training
 
-SAMPLES = 2048  # of each part that are looked at, unless all are
-LETTERS = 256  # of a text in the small table for tokens
+MAX_CHECKED_SAMPLES = 2048  # of each part that are looked at, unless all are
+MAX_TEXT_LETTERS = 256  # of a text in the small table for tokens
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Checked:
         """Keep a fact under its group."""
         self.facts.setdefault(group, {})[name] = words
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return asdict(self)
 
@@ -70,7 +70,7 @@ class Checked:
         except UserError as error:
             self.problems.append(f"{what}: {error}")
         except Exception as error:
-            self.problems.append(f"{what}: {type(error).__name__}: {error}{_place(error)}")
+            self.problems.append(f"{what}: {type(error).__name__}: {error}{_error_place(error)}")
 
 
 def check(
@@ -79,7 +79,7 @@ def check(
     deep: bool = False,
     *,
     run: str | Path = "runs",
-    log: Callable[[str], None] = silent,
+    log: Callable[[str], None] = log_nothing,
 ) -> Checked:
     """Try a recipe out, on the device and the data it names; what is wrong is collected, not raised.
 
@@ -92,12 +92,12 @@ def check(
         recipe = recipe if isinstance(recipe, Recipe) else Recipe.load(recipe)
         _recipe(checked, recipe, plugins)
         with checked.trying("the data"):
-            recipe, start = load_pretrained(recipe, Folder(run))
-            assembly = Assembly.open(recipe, log=log, start=start)
+            recipe, pretrained = load_pretrained(recipe, Folder(run))
+            assembly = Assembly.open(recipe, log=log, pretrained=pretrained)
             _data(checked, assembly, deep)
             for stream, section in assembly.tokens.items():
                 with checked.trying(f"the tokens `{stream}`"):
-                    _tokens(checked, assembly, stream, section.kind in REGISTERED["tokens"])
+                    _tokens(checked, assembly, stream, section.kind in REGISTERED_CLASSES["tokens"])
             with checked.trying("a step of the training"), Ranks(find_device(recipe.train.device)) as ranks:
                 try_training(checked, assembly, ranks, Path(run), deep, log)
     return checked
@@ -130,7 +130,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
         dataset = assembly.dataset(part)
         count = len(dataset)
         checked.figures[f"samples_{part}"] = count
-        first = dataset.all(None if deep else SAMPLES)
+        first = dataset.all(None if deep else MAX_CHECKED_SAMPLES)
         lengths = sum((stream.lengths for stream in first.streams.values()), np.zeros(len(first), np.int64))
         words = f"{count:,} samples"
         if len(first):
@@ -143,7 +143,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
                 checked.fact("Data", f"column {name}", text)
         if count and int(np.min(lengths)) == 0:
             checked.notes.append(f"{int((lengths == 0).sum())} samples of {part} have no tokens.")
-        _bad(checked, assembly, part, first)
+        _count_bad_samples(checked, assembly, part, first)
     if "valid" not in parts:
         checked.notes.append("There is no part `valid`: the best model is chosen on training data. See data.split.")
     batch, count = assembly.recipe.train.batch, len(assembly.dataset("train"))
@@ -156,7 +156,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
         )
 
 
-def _bad(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
+def _count_bad_samples(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
     """Count samples with numbers that are not finite; whether a model bears those of tokens, the step shows."""
     tokens = bad_samples(Batch(first.streams, {}, first.ids))
     if tokens:
@@ -173,7 +173,7 @@ def _bad(checked: Checked, assembly: Assembly, part: str, first: Batch) -> None:
 def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> None:
     assert assembly.splits is not None
     source = assembly.splits.sources["train"]
-    table = _small(source.load(0), 8 if own else 4)
+    table = _small_table(source.load(0), 8 if own else 4)
     if table is None:
         return
     section = assembly.tokens[stream]
@@ -190,7 +190,7 @@ def _tokens(checked: Checked, assembly: Assembly, stream: str, own: bool) -> Non
     checked.fact("Tokens", f"{stream}: {section.kind}", words + (" (your own)" if own else ""))
 
 
-def _small(table: Table, count: int) -> dict[str, Any] | None:
+def _small_table(table: Table, count: int) -> dict[str, Any] | None:
     """A few samples, texts in them cut short: one long text stands for several."""
     if not rows_of(table):
         return None
@@ -198,14 +198,16 @@ def _small(table: Table, count: int) -> dict[str, Any] | None:
     for name, column in small.items():
         if not isinstance(column, Lists) and column.dtype == object:
             cut = np.empty(count, object)
-            cut[:] = [text[: LETTERS - 32 * i] if isinstance(text, str) else text for i, text in enumerate(column)]
+            cut[:] = [
+                text[: MAX_TEXT_LETTERS - 32 * i] if isinstance(text, str) else text for i, text in enumerate(column)
+            ]
             small[name] = cut
     return small
 
 
 def show_check(checked: Checked, console: Console) -> None:
     """Print what was found: facts, notes, problems, and whether the training can begin."""
-    table = Rows(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = RichTable(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
@@ -225,6 +227,6 @@ def show_check(checked: Checked, console: Console) -> None:
         console.print(Text("ready to train", style="bold green"))
 
 
-def _place(error: Exception) -> str:
+def _error_place(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f" (line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""

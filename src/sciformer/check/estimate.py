@@ -18,8 +18,8 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
-from ..evaluation.evaluate import cast, evaluate
-from ..inspect.cost import Cost, at_once, cost, large
+from ..evaluation.evaluate import autocast, evaluate
+from ..inspect.cost import Cost, cost, format_large, samples_at_once
 from ..tokens.base import Readout
 from ..train.distributed import Ranks
 from ..train.engine import Engine
@@ -27,13 +27,13 @@ from ..train.folder import Folder
 from ..train.optimizers import optimizer_state
 from ..train.progress import ProgressReporter, duration
 from ..train.step import bad_samples
-from ..train.weights import named
+from ..train.weights import named_tensors
 
 if TYPE_CHECKING:
     from .check import Checked
 
-STEPS, PATIENCE = 5, 10.0  # steps that are timed, and seconds after which it is enough
-LARGEST = 4096  # samples at once that are tried
+TIMED_STEPS, MAX_TIMING_SECONDS = 5, 10.0  # steps that are timed, and seconds after which it is enough
+MAX_TRIED_BATCH = 4096  # samples at once that are tried
 
 
 def try_training(
@@ -47,9 +47,9 @@ def try_training(
 
 def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Callable[[str], None]) -> None:
     settings, ranks = engine.settings, engine.ranks
-    checked.fact("Model", "device", _device(ranks.device))
+    checked.fact("Model", "device", _describe_device(ranks.device))
     batch = engine.fetch[0]
-    expected = _expected(engine)
+    expected = _expected_loss(engine)
     log("one step")
     loss, gradient = engine.updater(batch, 0, batch.count).read()
     fine = math.isfinite(loss) and math.isfinite(gradient)
@@ -59,11 +59,11 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     if not fine:
         found = bad_samples(batch)
         where = f" Samples {found[:10]} hold NaN or infinity." if found else ""
-        advice = "Clean these samples." if found else "Look at the scale of the inputs, or lower train.rate."
+        advice = "Clean these samples." if found else "Look at the scale of the inputs, or lower train.learning_rate."
         checked.problems.append(f"The first step gives a loss of {loss} or a gradient without end.{where} {advice}")
         return
     for part, ids in checked.bad.items():
-        _bear(checked, engine, part, ids)
+        _check_missing_values(checked, engine, part, ids)
     if expected:
         checked.figures["expected_loss"] = expected
         if loss > 1.3 * expected + 0.3:
@@ -75,17 +75,17 @@ def _try_engine(checked: Checked, engine: Engine, run: Path, deep: bool, log: Ca
     checked.figures["parameters"] = parameters
     checked.fact("Model", "parameters", f"{parameters:,}")
     with checked.trying("timing"):
-        _time(checked, engine, 2 * STEPS if deep else STEPS, log)
+        _time(checked, engine, 2 * TIMED_STEPS if deep else TIMED_STEPS, log)
     with checked.trying("memory"):
         _memory(checked, engine, engine.fetch[engine.order.widest()], log)
     _disk(checked, engine, run)
-    if engine.updater.micro != settings.micro:
+    if engine.updater.micro_batch != settings.micro_batch:
         checked.notes.append(
-            f"Memory ran out with a whole batch; {engine.updater.micro} at a time fit: see train.micro."
+            f"Memory ran out with a whole batch; {engine.updater.micro_batch} at a time fit: see train.micro_batch."
         )
 
 
-def _expected(engine: Engine) -> float | None:
+def _expected_loss(engine: Engine) -> float | None:
     """The loss of guessing: ln(classes), or ln(vocabulary) where a readout gives a score to each token of one."""
     objective: Any = engine.assembly.objective
     if "classes" in objective.state:
@@ -101,15 +101,15 @@ def _expected(engine: Engine) -> float | None:
     return math.log(scores.shape[-1])
 
 
-def _bear(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
+def _check_missing_values(checked: Checked, engine: Engine, part: str, ids: list[int]) -> None:
     """Whether the model bears samples with numbers that are not finite, by learned stand-ins."""
     some, assembly = np.asarray(ids[:64]), engine.assembly
     batch = assembly.dataset(part).batch(some)
     made = prepare(batch, assembly.tokens, assembly.objective, SampleRandom(0, 0, some), training=False)
-    with torch.no_grad(), cast(engine.ranks.device, engine.updater.precision):
+    with torch.no_grad(), autocast(engine.ranks.device, engine.updater.precision):
         loss, _ = engine.step(made.inputs(engine.ranks.device))
     if not bool(torch.isfinite(loss)):
-        advice = "Clean or drop them; a training leaves out the updates they are in, and stops after train.bad_steps."
+        advice = "Clean or drop them; a training leaves out the updates they are in, and stops after train.max_skipped."
         checked.problems.append(
             f"{len(ids)} samples of {part} with NaN or infinity make the loss {float(loss)}. {advice}"
         )
@@ -120,15 +120,16 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     log("timing some steps")
     settings, device = engine.settings, engine.ranks.device
     steps = _steps(engine, most + 3)
-    preparing, computing = _timed(engine, steps[:most])
+    preparing, computing = _time_steps(engine, steps[:most])
     prepare_s, compute_s = float(np.median(preparing)), float(np.median(computing))
     if device.type == "cpu" and (threads := torch.get_num_threads()) > 1:
         torch.set_num_threads(1)  # a small model, or a machine that others use too, may be quicker so
-        alone = float(np.median(_timed(engine, steps[most:])[1]))
+        alone = float(np.median(_time_steps(engine, steps[most:])[1]))
         torch.set_num_threads(threads)
         if compute_s > 1.5 * alone:
             checked.notes.append(
-                f"A step takes {_short(compute_s)} with {threads} threads, but {_short(alone)} with one: "
+                f"A step takes {_format_seconds(compute_s)} with {threads} threads, "
+                f"but {_format_seconds(alone)} with one: "
                 "set OMP_NUM_THREADS=1 before you train."
             )
     beside = settings.workers > 0 or device.type == "cuda"  # then batches are prepared meanwhile
@@ -166,8 +167,8 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
         shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
         passes *= shown / max(1, sum(int(some.sum()) for some in train.totals.values()))
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
-    checked.fact("Time", "a step", f"{_short(step)} for {held} samples")
-    checked.fact("Time", "an evaluation", f"{_short(evaluation)} on {count:,} samples of {part}")
+    checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} samples")
+    checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} samples of {part}")
     words = f"about {duration(total)}: {engine.total:,} steps ({passes:.3g} passes) and {evaluations} evaluations"
     checked.fact("Time", "the training", words)
 
@@ -180,7 +181,7 @@ def _steps(engine: Engine, count: int) -> list[int]:
     return (alike if engine.updater.compiled else [*numbers])[:count] or [0]
 
 
-def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
+def _time_steps(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
     """Seconds to prepare and to compute each of some steps; when they take long, of fewer."""
     preparing, computing = [], []
     began = time.monotonic()
@@ -192,7 +193,7 @@ def _timed(engine: Engine, steps: list[int]) -> tuple[list[float], list[float]]:
         _wait(engine.ranks.device)
         preparing.append(middle - start)
         computing.append(time.monotonic() - middle)
-        if time.monotonic() - began > PATIENCE:
+        if time.monotonic() - began > MAX_TIMING_SECONDS:
             break
     return preparing, computing
 
@@ -202,41 +203,48 @@ def _memory(checked: Checked, engine: Engine, batch: Batch, log: Callable[[str],
     few = batch.take(np.argsort(-tokens, kind="stable")[:2])
     found = cost(engine.assembly, engine.step, few)
     settings, device = engine.settings, engine.ranks.device
-    once = min(engine.updater.micro or len(batch), len(batch))
-    fixed = found.training_bytes - found.activation_bytes * at_once(settings, few)
-    needed, free = fixed + found.activation_bytes * once, _free(device)
+    once = min(engine.updater.micro_batch or len(batch), len(batch))
+    fixed = found.training_bytes - found.activation_bytes * samples_at_once(settings, few)
+    needed, free = fixed + found.activation_bytes * once, _free_memory(device)
     checked.figures |= {
         "flops_per_sample": found.flops_per_sample,
         "memory_bytes": needed,
         "free_bytes": free,
     }
-    checked.fact("Model", "operations", f"{large(found.flops_per_sample, 'FLOP')} a sample, forward and backward")
-    words = f"about {large(needed, 'B')} with {once} samples at once; {large(free, 'B')} are free"
+    checked.fact(
+        "Model", "operations", f"{format_large(found.flops_per_sample, 'FLOP')} a sample, forward and backward"
+    )
+    words = f"about {format_large(needed, 'B')} with {once} samples at once; {format_large(free, 'B')} are free"
     if device.type == "cuda":
         peak = torch.cuda.max_memory_allocated(device)
         checked.figures["peak_bytes"] = peak
-        words = f"{large(peak, 'B')} in the steps that were tried; {large(free, 'B')} are free beside"
+        words = f"{format_large(peak, 'B')} in the steps that were tried; {format_large(free, 'B')} are free beside"
     checked.fact("Memory", "the training", words)
-    most = min(LARGEST, len(engine.assembly.dataset("train")))
-    fits = _largest_on_cuda(engine, most, log) if device.type == "cuda" else _largest_by(found, free - fixed, most)
+    most = min(MAX_TRIED_BATCH, len(engine.assembly.dataset("train")))
+    fits = (
+        _largest_batch_on_cuda(engine, most, log)
+        if device.type == "cuda"
+        else _largest_batch_by_cost(found, free - fixed, most)
+    )
     checked.figures["largest_micro"] = fits
     least = "at least " if 2 * fits > most else ""
     how = "tried" if device.type == "cuda" else "estimated"
     checked.fact("Memory", "samples at once", f"{least}{fits:,} fit ({how})" if fits else "not even one fits")
     if device.type != "cuda" and needed > free:
-        advice = f"Set train.micro: {fits}." if fits else "Make model.dim or model.depth smaller."
+        advice = f"Set train.micro_batch: {fits}." if fits else "Make model.dim or model.depth smaller."
         checked.problems.append(
-            f"A step needs about {large(needed, 'B')}, and {large(free, 'B')} of memory are free. {advice}"
+            f"A step needs about {format_large(needed, 'B')}, "
+            f"and {format_large(free, 'B')} of memory are free. {advice}"
         )
 
 
-def _largest_by(found: Cost, left: float, most: int) -> int:
+def _largest_batch_by_cost(found: Cost, left: float, most: int) -> int:
     """The largest power of two whose activations fit into what is left."""
     fits = min(most, int(left / max(1.0, found.activation_bytes))) if left > 0 else 0
     return 1 << (fits.bit_length() - 1) if fits else 0
 
 
-def _largest_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
+def _largest_batch_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> int:
     """The largest power of two with which a step, not compiled, does not run out of memory."""
     size = fits = 1
     dataset, assembly = engine.assembly.dataset("train"), engine.assembly
@@ -245,9 +253,9 @@ def _largest_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> i
         ids = np.arange(size)
         batch = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, SampleRandom(0, 0, ids), training=True)
         try:
-            with cast(engine.ranks.device, engine.updater.precision):
+            with autocast(engine.ranks.device, engine.updater.precision):
                 loss, _ = engine.step(
-                    batch.inputs(engine.ranks.device, engine.updater.multiple, engine.settings.packed)
+                    batch.inputs(engine.ranks.device, engine.updater.pad_to_multiple, engine.settings.packed)
                 )
             loss.backward()
             _wait(engine.ranks.device)
@@ -262,9 +270,9 @@ def _largest_on_cuda(engine: Engine, most: int, log: Callable[[str], None]) -> i
 
 def _disk(checked: Checked, engine: Engine, run: Path) -> None:
     settings = engine.settings
-    weights = sum(weight.nbytes for weight in named(engine.step.model).values())
+    weights = sum(weight.nbytes for weight in named_tensors(engine.step.model).values())
     one = weights + sum(value.nbytes for value in optimizer_state(engine.optimizer, engine.names).values())
-    one += sum(value.nbytes for value in engine.average.values())
+    one += sum(value.nbytes for value in engine.ema.values())
     count = max(settings.keep, settings.average_last) + 1  # the next is whole before an old one goes
     needed = count * one + 2 * weights
     place = run.resolve()
@@ -272,16 +280,17 @@ def _disk(checked: Checked, engine: Engine, run: Path) -> None:
         place = place.parent
     free = shutil.disk_usage(place).free
     checked.figures |= {"checkpoint_bytes": one, "disk_bytes": needed, "disk_free_bytes": free}
-    words = f"{large(needed, 'B')}: {count} checkpoints of {large(one, 'B')} and the model; {large(free, 'B')} are free"
+    words = f"{format_large(needed, 'B')}: {count} checkpoints of {format_large(one, 'B')} and the model; "
+    words += f"{format_large(free, 'B')} are free"
     checked.fact("Disk", str(run), words)
     if needed > free:
         advice = "Make room, choose another --run, or lower train.keep."
         checked.problems.append(
-            f"Checkpoints need {large(needed, 'B')}, {large(free, 'B')} are free on {place}. {advice}"
+            f"Checkpoints need {format_large(needed, 'B')}, {format_large(free, 'B')} are free on {place}. {advice}"
         )
 
 
-def _short(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return duration(seconds) if seconds >= 10 else f"{seconds:.2g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
@@ -290,7 +299,7 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _free(device: torch.device) -> float:
+def _free_memory(device: torch.device) -> float:
     """Bytes of memory that are free on a device."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
@@ -301,7 +310,7 @@ def _free(device: torch.device) -> float:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
 
 
-def _device(device: torch.device) -> str:
+def _describe_device(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type} ({torch.get_num_threads()} threads)" if device.type == "cpu" else device.type

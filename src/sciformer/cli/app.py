@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from .._version import __version__
-from .terminal import CHANGES, check_run, no_changes
+from .terminal import RECIPE_CHANGES, check_run, no_changes
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from ..run import Run
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-CHANGE = """Any key of a recipe can be changed: `--model.depth 8 --train.rate 3e-4 --data.files a.txt b.txt`.
+CHANGES_HELP = """\
+Any key of a recipe can be changed: `--model.depth 8 --train.learning_rate 3e-4 --data.files a.txt b.txt`.
 `sciformer recipes NAME` lists the keys of a recipe with their meaning."""
-STATUS = """Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
+EXIT_STATUS_HELP = """\
+Exit status: 0 done, 1 a fault of ours, 2 a mistake that can be mended, 128 + n stopped by signal n after
 saving; the same command goes on from there."""
-FIRST = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
+FIRST_RUN_HELP = """A first try: `sciformer train spins/ising-vit` simulates its own data and takes a minute or two."""
 
 app = App(
     name="sciformer",
     help="One transformer, any token: train, compare, explain and use transformers on scientists' data.",
-    help_epilogue=f"{FIRST}\n\n{CHANGE}\n\n{STATUS}",
+    help_epilogue=f"{FIRST_RUN_HELP}\n\n{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}",
     version=__version__,
     help_format="markdown",
     suppress_keyboard_interrupt=False,
@@ -74,10 +76,10 @@ def help_epilogue(text: str) -> Callable[[Function], Function]:
 
 
 def load_recipe(name: str, **more: str) -> Recipe:
-    """The recipe of this name, with the changes of the command line; `train__start` is one more."""
+    """The recipe of this name, with the changes of the command line; `train__init_from` is one more."""
     from ..recipe import Recipe
 
-    changes = {**CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
+    changes = {**RECIPE_CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
     return Recipe.load(name, changes, where="on the command line")
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ..errors import UserError
 from ..recipe.field import extensions
-from .app import CHANGE, Plugins, RunName, app, open_run
-from .terminal import CHANGES, log
+from .app import CHANGES_HELP, Plugins, RunName, app, open_run
+from .terminal import RECIPE_CHANGES, log
 
 
-@app.command(name="import", sort_key=12, help_epilogue=CHANGE)
+@app.command(name="import", sort_key=12, help_epilogue=CHANGES_HELP)
 def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None, overwrite: bool = False) -> None:
     """Make a run of a model of others: `generate`, `predict`, `embed`, `evaluate`, `finetune --from` then work on it.
 
@@ -47,7 +47,7 @@ def import_(source: Path, /, *, run: Path | None = None, out: Path | None = None
 
     name = source.resolve().name
     run = run or Path("runs") / (name.removesuffix(source.suffix) if source.is_file() else name)
-    made = import_model(source, run, dict(CHANGES), log)
+    made = import_model(source, run, dict(RECIPE_CHANGES), log)
     model = made.recipe.model
     count = f"{made.about['parameters']:,} parameters"
     print(f"wrote {run}: {model.kind} of {model.depth} blocks of width {model.dim}, {count}")
@@ -60,7 +60,7 @@ def _import_data(source: Path, run: Path | None, out: Path | None, overwrite: bo
     importer = next(extensions("data_files"), None)
     if importer is None:
         raise UserError(f"{source} cannot be imported, because no field reads data files (.yaml)", file=source)
-    made = importer(source, out, dict(CHANGES), overwrite)
+    made = importer(source, out, dict(RECIPE_CHANGES), overwrite)
     for note in made.notes:
         log(f"without an equal: {note}")
     print(f"wrote {made.path}\nnext: sciformer check {made.path}\n      sciformer train {made.path}")

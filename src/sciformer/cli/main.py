@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import sys
 
-from . import exchange
-from . import look as looking
-from . import simulate as simulating
-from . import train as training
-from . import use as using
+from . import exchange, look, simulate, train, use
 from .app import app
-from .terminal import CHANGES, console, status
+from .terminal import RECIPE_CHANGES, console, run_and_report
 
-VERBS = (training, using, looking, simulating, exchange)  # each adds its verbs to the app when it is imported
+COMMAND_MODULES = (train, use, look, simulate, exchange)  # each adds its verbs to the app when it is imported
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command line; return its exit status."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    CHANGES.clear()
+    RECIPE_CHANGES.clear()
 
     def work() -> None:
         rest = words
@@ -30,10 +26,10 @@ def main(arguments: list[str] | None = None) -> int:
             from ..recipe.options import parse_arguments
 
             rest, found = parse_arguments(words)
-            CHANGES.update(found)
+            RECIPE_CHANGES.update(found)
         app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
 
-    return status(work)
+    return run_and_report(work)
 
 
 def run() -> None:

@@ -14,34 +14,33 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import one_of
-from ..recipe import describe
-from ..recipe import recipes as names
+from ..recipe import describe, recipes
 
 if TYPE_CHECKING:
     from ..evaluation.evaluate import Evaluation
     from ..run import Run
 
 
-def measured() -> dict[str, dict[str, Any]]:
+def read_measured() -> dict[str, dict[str, Any]]:
     """The measured figures by id, as they were when this version was made."""
     path = importlib.resources.files("sciformer.recipe") / "measured.json"
     found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8"))
     return found
 
 
-def figure(name: str) -> str:
+def describe_measured(name: str) -> str:
     """A measured figure in words, with its spread where it has one, and what it is of; or the word unmeasured."""
-    row = measured().get(name)
+    row = read_measured().get(name)
     if row is None:
         return "unmeasured"
     hardware = str(row.get("hardware") or "").partition(",")[0]
     seeds = f"{row['seeds']} seeds" if (row.get("seeds") or 1) > 1 else ""
     about = "; ".join(word for word in (name, seeds, hardware) if word)
-    value = f"{row['value']:.4g}{_spread(row.get('spread'))}"
+    value = f"{row['value']:.4g}{_format_spread(row.get('spread'))}"
     return " ".join(word for word in (value, row.get("unit"), f"({about})") if word)
 
 
-def _spread(spread: float | list[float] | None) -> str:
+def _format_spread(spread: float | list[float] | None) -> str:
     if isinstance(spread, list):
         return f" [{spread[0]:.4g}, {spread[-1]:.4g}]" if spread else ""
     return f" ± {spread:.2g}" if spread else ""
@@ -49,10 +48,14 @@ def _spread(spread: float | list[float] | None) -> str:
 
 def show_recipes(console: Console) -> None:
     """Every shipped recipe with what is known of it."""
-    for name in names():
+    for name in recipes():
         about = describe(name)
         console.print(Text(name, style="bold") + Text(f"  {about.title or ''}", style="not bold"))
-        for head, words in (("paper", about.paper), ("data", about.data), ("measured", figure(about.score or ""))):
+        for head, words in (
+            ("paper", about.paper),
+            ("data", about.data),
+            ("measured", describe_measured(about.score or "")),
+        ):
             if words:
                 lines = textwrap.wrap(words, max(20, console.width - 14))
                 console.print(
@@ -75,12 +78,12 @@ def evaluate_run(run: Run, part: str | None, files: Sequence[Path], console: Con
         words = f"{', '.join(str(file) for file in files)}, {found.size:,} sample{'s' * (found.size != 1)}"
     for note in found.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
-    console.print(f"scores on {words}" + _none_apart(part, parts, bool(files)), markup=False, soft_wrap=True)
+    console.print(f"scores on {words}" + _warn_same_part(part, parts, bool(files)), markup=False, soft_wrap=True)
     show_scores(found, console)
     show_rows(run.assembly.objective.details(found.outputs, found.samples), console)
 
 
-def _none_apart(part: str, parts: Collection[str], files: bool) -> str:
+def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
     if files or part == "test" or "test" in parts:
         return ""
     return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
@@ -131,7 +134,7 @@ def show_run(run: Run, console: Console) -> None:
             values = (parts[part].get(name) for part in parts)
             table.add_row(Text(name), *("" if value is None else f"{value:.4f}" for value in values))
         console.print(table)
-    console.print(_finding(kept.get("along") or {}), markup=False, end="")
+    console.print(_describe_crossing(kept.get("along") or {}), markup=False, end="")
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)
     decoder = run.recipe.model.kind == "decoder"
@@ -140,7 +143,7 @@ def show_run(run: Run, console: Console) -> None:
     console.print(f"next: {more}", markup=False)
 
 
-def _finding(along: dict[str, Any]) -> str:
+def _describe_crossing(along: dict[str, Any]) -> str:
     """Where the answer changes along a column, in a sentence."""
     if along.get("crossing") is None:
         return ""

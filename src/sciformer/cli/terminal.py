@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from cyclopts import CycloptsError
     from rich.console import Console
 
-FEW = 12  # names that are listed in a hint
-AGAIN = 5.0  # seconds between plain lines of progress, at least
-CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
+MAX_LISTED_NAMES = 12  # names that are listed in a hint
+PROGRESS_INTERVAL = 5.0  # seconds between plain lines of progress, at least
+RECIPE_CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
 
 
 def rank() -> int:
@@ -29,9 +29,9 @@ def rank() -> int:
 
 def console(stderr: bool = False) -> Console:
     """Where to print; without colours unless it is a terminal. A reader that goes away is a BrokenPipeError."""
-    from rich.console import Console as Rich
+    from rich.console import Console as RichConsole
 
-    class Quiet(Rich):
+    class Quiet(RichConsole):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
@@ -44,7 +44,7 @@ def log(text: str) -> None:
         print(text, file=sys.stderr)
 
 
-def status(work: Callable[[], Any]) -> int:
+def run_and_report(work: Callable[[], Any]) -> int:
     """Do the work of a command line; the exit status, after what there is to say. Faults of our own go on up."""
     from cyclopts import CycloptsError
 
@@ -54,7 +54,7 @@ def status(work: Callable[[], Any]) -> int:
         return 0
     except CycloptsError as error:
         if rank() == 0:
-            complain(usage(error))
+            complain(describe_usage_error(error))
         return 2
     except UserError as error:
         complain(str(error))
@@ -66,7 +66,7 @@ def status(work: Callable[[], Any]) -> int:
         log("interrupted")
         return 130
     except BrokenPipeError:  # the reader of our output went away, as `head` does
-        hush()
+        discard_output()
         return 0
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else 0 if error.code is None else 2
@@ -80,7 +80,7 @@ def complain(text: str) -> None:
     console(stderr=True).print(Text(who) + Text("error: ", style="bold red") + Text(text))
 
 
-def hush() -> None:
+def discard_output() -> None:
     """Nobody reads what we print (as after `| head`): what is left in the buffers goes nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -95,12 +95,12 @@ def hush() -> None:
 
 def no_changes(advice: str) -> None:
     """Refuse changes of keys where they would change nothing."""
-    if CHANGES:
-        key = next(iter(CHANGES))
+    if RECIPE_CHANGES:
+        key = next(iter(RECIPE_CHANGES))
         raise UserError(f"--{key} cannot be used here, where keys of a recipe are not changed", hint=advice, key=key)
 
 
-def usage(error: CycloptsError) -> str:
+def describe_usage_error(error: CycloptsError) -> str:
     """A mistake in a command line in words, with what may have been meant and where to read on."""
     from cyclopts import MissingArgumentError, UnknownCommandError, UnknownOptionError, UnusedCliTokensError
 
@@ -111,7 +111,7 @@ def usage(error: CycloptsError) -> str:
         stands = error.argument.index is not None  # it may stand without a word before it
         name = error.argument.name.lstrip("-").upper() if stands else error.argument.name
         if not name.startswith("-"):
-            return f"`sciformer {verb}` needs {name}. {_missing(name)}See {more}."
+            return f"`sciformer {verb}` needs {name}. {_suggest_argument(name)}See {more}."
     if isinstance(error, UnusedCliTokensError):
         return f"{error.unused_tokens[0] if error.unused_tokens else ''!r} is one name too many. See {more}."
     text = str(error).rstrip()
@@ -120,23 +120,23 @@ def usage(error: CycloptsError) -> str:
         near = difflib.get_close_matches(wrong, ("--help", "--version", "--install-completion"), n=1)
         text = f"Unknown option: {wrong}." + (f" Did you mean {near[0]}?" if near else "")
     if isinstance(error, UnknownOptionError) and "Did you mean" not in text:
-        text += _meant(error.token.keyword or error.token.value, list(error.root_input_tokens or ()))
+        text += _suggest_key(error.token.keyword or error.token.value, list(error.root_input_tokens or ()))
     return f"{text} See {more}."
 
 
-def _missing(name: str) -> str:
+def _suggest_argument(name: str) -> str:
     """What could have been given for a missing argument."""
-    greedy = next((key for key, value in CHANGES.items() if isinstance(value, list)), "")
+    greedy = next((key for key, value in RECIPE_CHANGES.items() if isinstance(value, list)), "")
     if greedy:
         return f"All that follows --{greedy} belongs to it, so write {name} before it. "
     if name == "RECIPE":
         from ..recipe import recipes
 
         found = recipes()
-        return f"There are {_listed(found)}; or a .yaml file of yours. `sciformer recipes` tells of each. "
+        return f"There are {_join_names(found)}; or a .yaml file of yours. `sciformer recipes` tells of each. "
     if name == "RUN":
-        found = runs()
-        return f"Runs here: {_listed(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
+        found = find_runs()
+        return f"Runs here: {_join_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
         return f"There are: {', '.join(sorted(places('simulate')))}. "
     if name == "KIND":
@@ -144,24 +144,24 @@ def _missing(name: str) -> str:
     return ""
 
 
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:FEW]) + (", ..." if len(names) > FEW else "")
+def _join_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:MAX_LISTED_NAMES]) + (", ..." if len(names) > MAX_LISTED_NAMES else "")
 
 
-def _meant(option: str, words: list[str]) -> str:
+def _suggest_key(option: str, words: list[str]) -> str:
     """The keys of the recipe on the command line that are called like an unknown option: --depth is --model.depth."""
     from ..recipe import Recipe
-    from ..recipe.document import flat
+    from ..recipe.document import flatten
 
     name = option.lstrip("-").partition("=")[0].replace("-", "_")
     for word in words[1:]:
         if word.startswith("-"):
             continue
         try:
-            tree = Recipe.load(word).dump()
+            tree = Recipe.load(word).to_dict()
         except (UserError, ValueError):
             continue
-        dotted = [".".join(map(str, keys)) for keys, _ in flat(tree) if keys[0] != "about"]
+        dotted = [".".join(map(str, keys)) for keys, _ in flatten(tree) if keys[0] != "about"]
         last = {key.rpartition(".")[2]: key for key in reversed(dotted)}
         near = difflib.get_close_matches(name, last, n=1, cutoff=0.75)
         return f" Did you mean --{last[near[0]]}?" if near else ""
@@ -171,7 +171,7 @@ def _meant(option: str, words: list[str]) -> str:
 # Runs
 
 
-def runs(folder: Path = Path("runs")) -> list[str]:
+def find_runs(folder: Path = Path("runs")) -> list[str]:
     """The runs that lie where runs usually do."""
     found = [path.parent for pattern in ("*", "*/*", "*/*/*") for path in folder.glob(f"{pattern}/run.json")]
     return sorted(map(str, found))
@@ -188,15 +188,15 @@ def check_run(path: Path) -> None:
         raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
     if (path / "recipe.yaml").exists():
         return
-    there = runs() + runs(path)
+    there = find_runs() + find_runs(path)
     near = difflib.get_close_matches(str(path), there, n=1, cutoff=0.6)
-    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_listed(there)}." if there else ""
+    hint = f"Did you mean {near[0]}?" if near else f"Runs here: {_join_names(there)}." if there else ""
     why = "it is a folder of something else" if path.is_dir() else "that folder does not exist"
     hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
     raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)
 
 
-class Meter:
+class ProgressMeter:
     """How many samples are done: a bar in a terminal, a plain line now and then elsewhere."""
 
     def __init__(self, total: int, show: bool) -> None:
@@ -219,7 +219,7 @@ class Meter:
         words = f"{self.done:,}/{self.total:,} samples  {self.done / max(1e-9, now - self.began):,.0f} samples/s"
         if self.bar and self.task is not None:
             self.bar.update(self.task, completed=self.done, description=words)
-        elif self.show and now - self.last > AGAIN:
+        elif self.show and now - self.last > PROGRESS_INTERVAL:
             self.last = now
             log(words)
 

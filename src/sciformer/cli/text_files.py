@@ -16,7 +16,7 @@ from ..files.atomic import atomic_write, make_folder
 if TYPE_CHECKING:
     from ..run import Run
 
-PICTURES = (".png", ".pdf", ".svg")
+IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def translate_file(
@@ -25,17 +25,19 @@ def translate_file(
     """Translate a file into another or onto the terminal; draw the alignment of one of its lines if wanted."""
     from ..generation.translate import translate
 
-    if picture is not None and picture.suffix not in PICTURES:
+    if picture is not None and picture.suffix not in IMAGE_SUFFIXES:
         raise UserError(
-            f"the name of a picture must end in {', '.join(PICTURES)}, not {picture}", key="--alignment", file=picture
+            f"the name of a picture must end in {', '.join(IMAGE_SUFFIXES)}, not {picture}",
+            key="--alignment",
+            file=picture,
         )
     for place in (out, picture):
         if place is not None:
-            check_place(place)
-    lines = lines_of(file)
+            check_writable(place)
+    lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
         raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
-    with counting("translating") as on_progress:
+    with progress_bar("translating") as on_progress:
         answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=on_progress)
     if out is None:
         for answer in answers:
@@ -45,12 +47,12 @@ def translate_file(
         print(f"wrote {len(answers):,} translations to {out}", file=sys.stderr)
     if picture is not None:
         from ..inspect.alignment import align, draw_alignment
-        from ..inspect.plots.style import any_letters
-        from ..inspect.report.page import save
+        from ..inspect.plots.style import ignore_missing_glyphs
+        from ..inspect.report.page import save_figure
 
-        with any_letters():
+        with ignore_missing_glyphs():
             found = align(run, lines[line - 1], answers[line - 1])
-            save(draw_alignment(found), picture)
+            save_figure(draw_alignment(found), picture)
         print(f"wrote {picture}: line {line} and its translation", file=sys.stderr)
 
 
@@ -68,9 +70,9 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     from ..generation.generate import generate_many
 
     if out is not None:
-        check_place(out)
-    lines = lines_of(file)
-    with counting("writing") as on_progress:
+        check_writable(out)
+    lines = read_text_lines(file)
+    with progress_bar("writing") as on_progress:
         answers = generate_many(run, [line or None for line in lines], length, on_progress=on_progress, **wishes)
     if out is None:
         for line, answer in zip(lines, answers):
@@ -86,7 +88,7 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     print(f"wrote {len(answers):,} texts to {out}", file=sys.stderr)
 
 
-def lines_of(file: Path) -> list[str]:
+def read_text_lines(file: Path) -> list[str]:
     """The lines of a file, plain or gzip, or of the standard input where it is called -."""
     from ..data.readers.text_parts import read_lines
     from ..data.source import find_files
@@ -111,7 +113,7 @@ def _standard_input() -> str:
         ) from error
 
 
-def check_place(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Refuse a place where no file can be written, before the work of filling it."""
     if path.is_dir():
         raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
@@ -123,13 +125,13 @@ def check_place(path: Path) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """A file that is there whole or not at all."""
-    check_place(path)
+    check_writable(path)
     with atomic_write(path) as partial:
         partial.write_text(text, "utf-8")
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int, int], None]]:
+def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar in a terminal, nothing elsewhere: `tell(done, total)`."""
     from rich.console import Console
     from rich.progress import Progress

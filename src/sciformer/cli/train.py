@@ -9,10 +9,22 @@ from cyclopts import Parameter
 
 from ..errors import UserError
 from ..recipe.field import places
-from .app import CHANGE, STATUS, Accepted, Fresh, Into, Plugins, Quiet, RecipeName, app, load_plugins, load_recipe
-from .terminal import console, log, no_changes, rank, runs
+from .app import (
+    CHANGES_HELP,
+    EXIT_STATUS_HELP,
+    Accepted,
+    Fresh,
+    Into,
+    Plugins,
+    Quiet,
+    RecipeName,
+    app,
+    load_plugins,
+    load_recipe,
+)
+from .terminal import console, find_runs, log, no_changes, rank
 
-KIND = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
+KIND_HELP = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
 
 
 @app.command(sort_key=1, help_epilogue="")
@@ -30,12 +42,12 @@ def recipes(name: str | None = None, /) -> None:
         no_changes("Name a recipe to change.")
         show_recipes(console())
     else:
-        print(load_recipe(name).text(), end="")
+        print(load_recipe(name).to_yaml(), end="")
 
 
 @app.command(sort_key=2, help_epilogue="")
 def new(
-    kind: Annotated[str, Parameter(help=KIND)],
+    kind: Annotated[str, Parameter(help=KIND_HELP)],
     files: tuple[str, ...] = (),
     /,
     *,
@@ -54,15 +66,15 @@ def new(
         Replace a recipe that is there already.
     """
     no_changes("Change the recipe when it is written.")
-    from ..recipe.new import new as write
+    from ..recipe.new import new as write_recipe
 
-    path = write(kind, list(files), out, overwrite=overwrite)
+    path = write_recipe(kind, list(files), out, overwrite=overwrite)
     if getattr(load_recipe(str(path)).data, "bad_files", "") == "skip":
         print(f"some files cannot be read and are left out: the head of {path} names them")
     print(f"wrote {path}\nnext: sciformer check {path}\n      sciformer train {path}")
 
 
-@app.command(sort_key=3, help_epilogue=CHANGE)
+@app.command(sort_key=3, help_epilogue=CHANGES_HELP)
 def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) -> None:
     """Try a recipe before a long run: keys, files, tokens, one step, memory and time.
 
@@ -73,16 +85,17 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) ->
     """
     plugins = load_plugins(plugin)
     made = load_recipe(recipe)
-    from ..check import check as trial
+    from ..check.check import check as check_recipe
+    from ..check.check import show_check
 
-    checked = trial.check(made, plugins, deep=deep, log=log)
+    checked = check_recipe(made, plugins, deep=deep, log=log)
     if rank() == 0:
-        trial.show_check(checked, console())
+        show_check(checked, console())
     if checked.problems:
         raise SystemExit(2)
 
 
-@app.command(sort_key=4, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+@app.command(sort_key=4, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
 def train(
     recipe: RecipeName,
     /,
@@ -104,26 +117,26 @@ def _train(
     accept_changes: bool,
     plugin: tuple[Path, ...],
     quiet: bool,
-    start: Path | str | None = None,
+    init_from: Path | str | None = None,
 ) -> None:
-    """What train, pretrain and finetune do; the last with a run to `start` from, or "" where the recipe names it."""
+    """What train, pretrain and finetune do; the last with a run to `init_from`, or "" where the recipe names it."""
     plugins = load_plugins(plugin)
-    made = load_recipe(recipe, **({"train__start": str(start)} if start else {}))
-    if start is not None and not made.train.start:
-        found = runs()
+    made = load_recipe(recipe, **({"train__init_from": str(init_from)} if init_from else {}))
+    if init_from is not None and not made.train.init_from:
+        found = find_runs()
         more = f"Runs here: {', '.join(found[:6])}." if found else "Make one: sciformer pretrain RECIPE."
         raise UserError("a run to begin with is missing", hint=f"Name it with --from RUN. {more}", key="--from")
     if run is None and Path(recipe).is_dir():
         run = Path(recipe)
-    from ..run import train as begin
+    from ..run import train as train_run
     from .show import show_run
 
-    done = begin(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
+    done = train_run(made, run, fresh=fresh, accept_changes=accept_changes, plugins=plugins, show=not quiet)
     if rank() == 0:
         show_run(done, console())
 
 
-@app.command(sort_key=4.1, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+@app.command(sort_key=4.1, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
 def pretrain(
     recipe: RecipeName,
     /,
@@ -138,7 +151,7 @@ def pretrain(
     _train(recipe, run, fresh, accept_changes, plugin, quiet)
 
 
-@app.command(sort_key=4.2, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+@app.command(sort_key=4.2, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
 def finetune(
     recipe: RecipeName,
     /,
@@ -154,18 +167,18 @@ def finetune(
 
     Embedding and trunk are taken from the other run, heads only where the question is the same. So are its vocabulary,
     and all keys of `tokens` and `model` that neither the recipe nor the command line gives: their sizes need not be
-    repeated. With `--train.freeze` only the heads learn; `--train.layer_rate 0.9` lets lower blocks learn more slowly,
-    `--train.head_rate 10` the heads faster. The new run is whole in itself: the other one may be deleted later.
+    repeated. With `--train.freeze` only the heads learn; `--train.layer_decay 0.9` lets lower blocks learn more slowly,
+    `--train.head_lr_scale 10` the heads faster. The new run is whole in itself: the other one may be deleted later.
 
     Parameters
     ----------
     from_
-        Folder of the run to begin with: that of `pretrain`, say. It is the key train.start of the recipe.
+        Folder of the run to begin with: that of `pretrain`, say. It is the key train.init_from of the recipe.
     """
     _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
 
 
-@app.command(sort_key=5, help_epilogue=f"{CHANGE}\n\n{STATUS}")
+@app.command(sort_key=5, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
 def compare(
     recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
     /,
@@ -187,26 +200,28 @@ def compare(
     run
         Folder of all these runs; runs/compare unless given.
     grid
-        Values to try for a key, `--grid train.rate=1e-3,3e-4`; the best by validation is compared.
+        Values to try for a key, `--grid train.learning_rate=1e-3,3e-4`; the best by validation is compared.
     labels
-        Train with few labels too: `--labels 20,100,all`, so many of each class (the key data.labels), or all there
+        Train with few labels too: `--labels 20,100,all`, so many of each class (data.labels_per_class), or all there
         are; each number has its rows, its verdict and its place in a picture.
     folds
         Divide the data into so many folds (data.split.folds) and judge each recipe on all of them, one after the other;
-        `{fold}` in train.start stands for the number of the fold: --train.start runs/pretrained-{fold}.
+        `{fold}` in train.init_from stands for the number of the fold: --train.init_from runs/pretrained-{fold}.
     quiet
         No progress.
     """
     plugins = load_plugins(plugin)
     made = [load_recipe(name) for name in recipe]
-    from ..compare import compare as contest
+    from ..compare.compare import compare as compare_recipes
+    from ..compare.compare import show_comparison
+    from ..compare.plan import parse_grid, parse_labels
 
-    points, on_progress = contest.parse_grid(list(grid)), None if quiet else log
-    few = contest.parse_labels(labels)
-    found = contest.compare(
+    points, on_progress = parse_grid(list(grid)), None if quiet else log
+    few = parse_labels(labels)
+    found = compare_recipes(
         made, seeds, run, points, labels=few, folds=folds, plugins=plugins, show=not quiet, log=on_progress
     )
     if rank() == 0:
-        contest.show_comparison(found, console())
+        show_comparison(found, console())
     if found.failed:
         raise SystemExit(2)

@@ -42,9 +42,9 @@ def evaluate(
     """
     opened = open_run(run, plugin)
     if until is not None:
-        from ..evaluation.truncated import evaluate_early
+        from ..evaluation.truncated import evaluate_truncated
 
-        evaluate_early(opened, until, part, files, out, console())
+        evaluate_truncated(opened, until, part, files, out, console())
         return
     from .show import evaluate_run
 
@@ -177,7 +177,7 @@ def embed(
         Of --map: the column that gives their colours; label unless given.
     """
     from ..evaluation.embed import check_vectors, write_vectors
-    from ..evaluation.embed import embed as make
+    from ..evaluation.embed import embed as embed_samples
 
     check_vectors(out)
     if map is not None:
@@ -185,7 +185,7 @@ def embed(
 
         check_picture(map)
     opened = open_run(run, plugin)
-    found = make(opened, list(files), pool, unit)
+    found = embed_samples(opened, list(files), pool, unit)
     if map is not None:
         check_colours(found, by)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")
@@ -256,10 +256,10 @@ def generate(
     if file is not None:
         generate_file(opened, file, out, length, log=log, **wishes)
         return
-    from ..generation.generate import generate as write
+    from ..generation.generate import generate as generate_text
 
     shown = prompt or ""
-    for piece in write(opened, prompt, length, log=log, **wishes):
+    for piece in generate_text(opened, prompt, length, log=log, **wishes):
         print(shown + piece, end="", flush=True)
         shown = ""
     print(shown)

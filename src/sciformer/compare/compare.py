@@ -24,9 +24,9 @@ from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..errors import Stopped, UserError
 from ..evaluation.evaluate import evaluate
-from ..inspect.cost import cost, large
+from ..inspect.cost import cost, format_large
 from ..inspect.plots.curves import draw_steps
-from ..inspect.plots.style import word
+from ..inspect.plots.style import name_in_words
 from ..inspect.report.page import Page
 from ..metrics import METRICS
 from ..recipe import Recipe
@@ -35,11 +35,21 @@ from ..run import Run, train
 from ..train.folder import Folder
 from ..train.progress import duration
 from .plan import parse_grid, parse_labels, plan
-from .statistics import Comparison, Figure, Row, Trial, choose, common_metrics, unfair, verdict, words_of
+from .statistics import (
+    Comparison,
+    Figure,
+    Row,
+    Trial,
+    choose_points,
+    common_metrics,
+    find_unfairness,
+    format_point,
+    verdict,
+)
 
-CURVES = 4  # metrics whose learning curve is drawn
-NOTHING = Figure(math.nan, math.nan, 0)
-__all__ = ["compare", "page_of", "parse_grid", "parse_labels", "show_comparison"]
+MAX_CURVES = 4  # metrics whose learning curve is drawn
+NO_FIGURE = Figure(math.nan, math.nan, 0)
+__all__ = ["compare", "comparison_page", "parse_grid", "parse_labels", "show_comparison"]
 
 
 def compare(
@@ -60,9 +70,9 @@ def compare(
     With labels, also with so many of each class; with folds, each fold once as the test part.
 
     seeds    how many (0, 1, 2, ...), or which
-    grid     values to try for keys: {"train.rate": [1e-3, 3e-4]}; each recipe is compared at its best point
-    labels   of each class to train on (data.labels), None: all there are
-    folds    how many (data.split.folds); `{fold}` in train.start of a recipe stands for the number of the fold
+    grid     values to try for keys: {"train.learning_rate": [1e-3, 3e-4]}; each recipe is compared at its best point
+    labels   of each class to train on (data.labels_per_class), None: all there are
+    folds    how many (data.split.folds); `{fold}` in train.init_from of a recipe stands for the number of the fold
     show     tell of the progress of each run
     report   write the report of each run too
     """
@@ -77,15 +87,15 @@ def compare(
         on_progress(f"run {number} of {len(planned)}: {trial.path}")
         _run(trial, recipe, plugins, show, report, on_progress)
         row = Row(trial.recipe, trial.point, [], labels=trial.labels, objective=recipe.objective)
-        rows.setdefault((trial.recipe, trial.labels, words_of(trial.point)), row).trials.append(trial)
+        rows.setdefault((trial.recipe, trial.labels, format_point(trial.point)), row).trials.append(trial)
     best = recipes[0].train.best
     found = Comparison(list(rows.values()), common_metrics(list(rows.values())), best, str(where))
-    choose(found)
-    found.warnings += unfair(planned, found)
+    choose_points(found)
+    found.warnings += find_unfairness(planned, found)
     found.verdict += verdict(found)
     keep = Folder(where)
-    keep.write("comparison.json", json.dumps(found.plain(), indent=1, allow_nan=False))
-    page_of(found).write(where / "comparison.html")
+    keep.write("comparison.json", json.dumps(found.to_json(), indent=1, allow_nan=False))
+    comparison_page(found).write(where / "comparison.html")
     return found
 
 
@@ -115,7 +125,7 @@ def _judge(trial: Trial, run: Run) -> None:
     data, settings = run.data(), run.recipe.train
     parts = [part for part in ("test", "valid", "train") if part in data.parts()]
     trial.part = parts[0]
-    size = max(64, settings.micro or settings.batch)
+    size = max(64, settings.micro_batch or settings.batch)
     trial.scores = evaluate(run.step, data, data.dataset(parts[0]), device=run.device, batch=size).scores
     trial.scores |= data.objective.generation_metrics(run.step, data, data.dataset(parts[0]), run.device)
     trial.valid = run.scores if "valid" in parts else {}  # without such a part a training is judged by itself
@@ -145,9 +155,9 @@ def _judge(trial: Trial, run: Run) -> None:
 # For people
 
 
-def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+def table_cells(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[str]]]:
     """The head and the rows of the table, as text."""
-    crossing = any(math.isfinite(row.over("crossing").mean) for row in rows)
+    crossing = any(math.isfinite(row.summarize("crossing").mean) for row in rows)
     units = {trial.unit for row in rows for trial in row.done}
     speed = f"{units.pop()}/s" if len(units) == 1 else "per s"
     several = len(found.labels) > 1 or bool(found.labels[0])
@@ -161,22 +171,22 @@ def cells_of(found: Comparison, rows: list[Row]) -> tuple[list[str], list[list[s
     head += ["parameters", "FLOPs a sample", "FLOPs in all", "time", speed, "runs" if found.folds else "seeds"]
     cells = []
     for row in rows:
-        passed = [number(row.over("crossing"))] if crossing else []
-        size, seconds = row.over("parameters").mean, row.over("seconds").mean
+        passed = [format_figure(row.summarize("crossing"))] if crossing else []
+        size, seconds = row.summarize("parameters").mean, row.summarize("seconds").mean
         about = [
             f"{size:,.0f}" if math.isfinite(size) else "–",
-            _large(row.over("flops_per_sample").mean),
-            _large(row.over("flops").mean),
+            _format_large(row.summarize("flops_per_sample").mean),
+            _format_large(row.summarize("flops").mean),
             duration(seconds) if math.isfinite(seconds) else "–",
-            number(row.over("speed"), whole=True),
+            format_figure(row.summarize("speed"), whole=True),
             f"{len(row.done)}" + (f" of {len(row.trials)}" if len(row.done) < len(row.trials) else ""),
         ]
-        name = [row.recipe, *([row.labels] if several else []), *([words_of(row.point)] if found.grid else [])]
-        cells.append([*name, *(number(row.score(metric)) for metric in found.metrics), *passed, *about])
+        name = [row.recipe, *([row.labels] if several else []), *([format_point(row.point)] if found.grid else [])]
+        cells.append([*name, *(format_figure(row.score(metric)) for metric in found.metrics), *passed, *about])
     return head, cells
 
 
-def number(figure: Figure, whole: bool = False) -> str:
+def format_figure(figure: Figure, whole: bool = False) -> str:
     """Mean and spread: the mean with as many places as the spread has two digits of."""
     if not math.isfinite(figure.mean):
         return "–"
@@ -192,7 +202,7 @@ def number(figure: Figure, whole: bool = False) -> str:
     return f"{figure.mean:.{places}f} ± {figure.spread:.{places}f}"
 
 
-def caption_of(found: Comparison) -> str:
+def table_caption(found: Comparison) -> str:
     """What the numbers are."""
     parts = sorted({trial.part for row in found.rows for trial in row.done})
     over = f"the runs of {found.folds} folds with all seeds" if found.folds else "seeds"
@@ -208,7 +218,7 @@ def caption_of(found: Comparison) -> str:
 
 def show_comparison(found: Comparison, console: Console) -> None:
     """Print the table, the verdict, what makes it unfair, and what failed."""
-    head, cells = cells_of(found, found.chosen)
+    head, cells = table_cells(found, found.chosen)
     lines = [head, *cells]
     if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # then it is turned over
         lines = [list(column) for column in zip(*lines)]
@@ -218,7 +228,7 @@ def show_comparison(found: Comparison, console: Console) -> None:
     for line in lines[1:]:
         table.add_row(*(Text(cell) for cell in line))
     console.print(table)
-    console.print(Text(caption_of(found), style="dim"))
+    console.print(Text(table_caption(found), style="dim"))
     for sentence in found.verdict:
         console.print(Text(sentence))
     for warning in found.warnings:
@@ -228,13 +238,13 @@ def show_comparison(found: Comparison, console: Console) -> None:
     console.print(Text(f"written to {found.folder}/comparison.html and comparison.json", style="dim"))
 
 
-def page_of(found: Comparison) -> Page:
+def comparison_page(found: Comparison) -> Page:
     """The comparison as a page."""
     page = Page("Comparison", ", ".join(dict.fromkeys(row.recipe for row in found.rows)))
     page.section("Result")
     page.text("\n\n".join(found.verdict))
-    head, cells = cells_of(found, found.chosen)
-    page.table(head, cells, caption_of(found))
+    head, cells = table_cells(found, found.chosen)
+    page.table(head, cells, table_caption(found))
     if len(found.labels) > 1:
         _curves(page, found)
     if found.warnings:
@@ -243,7 +253,11 @@ def page_of(found: Comparison) -> Page:
     if found.grid:
         page.section("Grid", note=f"The best by validation {found.best} is compared; the test part has no say in it.")
         rows = [
-            [f"{row.recipe} {row.labels}".strip(), words_of(row.point), number(row.score(found.best, valid=True))]
+            [
+                f"{row.recipe} {row.labels}".strip(),
+                format_point(row.point),
+                format_figure(row.score(found.best, valid=True)),
+            ]
             + ["chosen" if row.chosen else ""]
             for row in found.rows
         ]
@@ -260,11 +274,15 @@ def page_of(found: Comparison) -> Page:
 
 def _curves(page: Page, found: Comparison) -> None:
     """What more labels give: a picture for each metric of all that say who is better."""
-    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][:CURVES]:
+    for metric in [name for name in found.metrics if name in METRICS and METRICS[name].better != "neither"][
+        :MAX_CURVES
+    ]:
         names = dict.fromkeys(row.recipe for row in found.chosen)
         figures = {
             name: [
-                next((row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NOTHING)
+                next(
+                    (row.score(metric) for row in found.chosen if (row.recipe, row.labels) == (name, labels)), NO_FIGURE
+                )
                 for labels in found.labels
             ]
             for name in names
@@ -273,9 +291,11 @@ def _curves(page: Page, found: Comparison) -> None:
             name: ([one.mean for one in line], [0 if math.isnan(one.spread) else one.spread for one in line])
             for name, line in figures.items()
         }
-        drawn = draw_steps(found.labels, bands, "labels of each class", word(metric))
-        page.figure(drawn, f"{word(metric)} against the number of labels, mean and spread.", f"{metric} against labels")
+        drawn = draw_steps(found.labels, bands, "labels of each class", name_in_words(metric))
+        page.figure(
+            drawn, f"{name_in_words(metric)} against the number of labels, mean and spread.", f"{metric} against labels"
+        )
 
 
-def _large(value: float) -> str:
-    return large(value) if math.isfinite(value) else "–"
+def _format_large(value: float) -> str:
+    return format_large(value) if math.isfinite(value) else "–"

@@ -11,18 +11,19 @@ from typing import Any
 
 from ..errors import UserError
 from ..recipe import Recipe
-from .statistics import Trial, words_of
+from .statistics import Trial, format_point
 
 
 def parse_grid(words: Sequence[str]) -> dict[str, list[str]]:
-    """A grid from `train.rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
+    """A grid from `train.learning_rate=1e-3,3e-4` and the like; values stay text until a recipe knows their type."""
     grid: dict[str, list[str]] = {}
     for word in words:
         key, equals, values = word.partition("=")
         found = list(dict.fromkeys(value for value in values.split(",") if value))
         if not equals or "." not in key or not found or key in grid:
             raise UserError(
-                f"the grid must be KEY=VALUE,VALUE, for example train.rate=1e-3,3e-4, each key once, not {word!r}",
+                "the grid must be KEY=VALUE,VALUE, for example train.learning_rate=1e-3,3e-4, each key once, "
+                f"not {word!r}",
                 key="--grid",
             )
         grid[key.removeprefix("--")] = found
@@ -49,7 +50,11 @@ def plan(
 ) -> list[tuple[Trial, Recipe]]:
     """Every run with its recipe; all are made before the first is trained, so that a mistake is found at once."""
     planned = []
-    for key, option in (("train.seed", "--seeds"), ("data.labels", "--labels"), ("data.split.fold", "--folds")):
+    for key, option in (
+        ("train.seed", "--seeds"),
+        ("data.labels_per_class", "--labels"),
+        ("data.split.fold", "--folds"),
+    ):
         if key in grid:
             raise UserError(f"{key} cannot stand in the grid", hint=f"Say how many with {option}.", key=key)
     counts: list[Any] = list(dict.fromkeys(labels)) or [...]
@@ -57,7 +62,7 @@ def plan(
     for name, recipe in zip(_names(recipes), recipes):
         for count, values in itertools.product(counts, itertools.product(*grid.values())):
             point = dict(zip(grid, values))
-            path = Path(name) / _slug(words_of(point)) if point else Path(name)
+            path = Path(name) / _slug(format_point(point)) if point else Path(name)
             word = "" if count is ... else "all" if count is None else str(count)
             for fold, seed in itertools.product(turns, seeds):
                 changes = {**point, "train.seed": seed, **_protocol(recipe, count, folds, fold)}
@@ -72,11 +77,11 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
     changes: dict[str, Any] = {}
     kind, fields = recipe.data.kind, type(recipe.data).model_fields
     if count is not ...:
-        if "labels" not in fields:
+        if "labels_per_class" not in fields:
             raise UserError(
                 f"--labels needs data from which few labels can be taken, not `data.kind: {kind}`", key="data.kind"
             )
-        changes["data.labels"] = count
+        changes["data.labels_per_class"] = count
     if folds is not None:
         if "split" not in fields:
             raise UserError(
@@ -84,8 +89,8 @@ def _protocol(recipe: Recipe, count: Any, folds: int | None, fold: int | None) -
                 key="data.kind",
             )
         changes |= {"data.split.folds": folds, "data.split.fold": fold}
-        if "{fold}" in recipe.train.start:
-            changes["train.start"] = recipe.train.start.replace("{fold}", str(fold))
+        if "{fold}" in recipe.train.init_from:
+            changes["train.init_from"] = recipe.train.init_from.replace("{fold}", str(fold))
     return changes
 
 

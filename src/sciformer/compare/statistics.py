@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ..inspect.cost import plain_json
+from ..inspect.cost import to_json
 from ..metrics import METRICS, AtLeast
 from ..objectives.base import Objective
 from ..recipe import Recipe
 from ..recipe.document import differences
 
 # Student's t: how many standard errors a difference needs for 95 % confidence, by degrees of freedom.
-STUDENT = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
-NOTICED = 2.0  # standard errors from which a difference is more than the spread
+STUDENT_T_95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 15: 2.13, 30: 2.04, 100: 1.98}
+MIN_STANDARD_ERRORS = 2.0  # standard errors from which a difference is more than the spread
 
 Point = dict[str, Any]
-HEAD = ("objective.hidden", "objective.activation", "objective.dropout")  # of the model, whoever asks for it
+HEAD_KEYS = ("objective.hidden", "objective.activation", "objective.dropout")  # of the model, whoever asks for it
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Figure:
     """Whether one of the values is a lower bound, and so is this."""
 
     @classmethod
-    def of(cls, values: Sequence[float], median: bool = False) -> Figure:
+    def from_values(cls, values: Sequence[float], median: bool = False) -> Figure:
         """Of these values, one for each run."""
         spread = float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
         middle = np.median if median else np.mean
@@ -93,12 +93,14 @@ class Row:
     def score(self, metric: str, valid: bool = False) -> Figure:
         """Mean (or median, as the objective has it) and spread of a metric on the judged or the validation part."""
         found = [(trial.valid if valid else trial.scores).get(metric) for trial in self.done]
-        return Figure.of([value for value in found if value is not None], self.objective.summarises_by_median(metric))
+        return Figure.from_values(
+            [value for value in found if value is not None], self.objective.summarises_by_median(metric)
+        )
 
-    def over(self, name: str) -> Figure:
+    def summarize(self, name: str) -> Figure:
         """Mean and spread of a number of the runs, where it is known."""
         values = [float(getattr(trial, name)) for trial in self.done]
-        return Figure.of([value for value in values if math.isfinite(value)])
+        return Figure.from_values([value for value in values if math.isfinite(value)])
 
 
 @dataclass
@@ -142,7 +144,7 @@ class Comparison:
         """Whether there was one."""
         return any(row.point for row in self.rows)
 
-    def plain(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         rows = []
         for row in self.rows:
@@ -150,19 +152,21 @@ class Comparison:
             runs = [asdict(trial) | {"bounds": trial.bounds} for trial in row.trials]
             about = {"recipe": row.recipe, "labels": row.labels, "point": row.point, "chosen": row.chosen}
             about |= {"scores": scores, "runs": runs}
-            rows.append(about | {name: asdict(row.over(name)) for name in ("crossing", "seconds", "speed", "flops")})
+            rows.append(
+                about | {name: asdict(row.summarize(name)) for name in ("crossing", "seconds", "speed", "flops")}
+            )
         made = {
             "rows": rows,
             "verdict": self.verdict,
             "warnings": self.warnings,
             "chosen_by": f"validation {self.best}",
         }
-        found: dict[str, Any] = plain_json(made)
+        found: dict[str, Any] = to_json(made)
         return found
 
 
-def words_of(point: Point) -> str:
-    """A point of the grid: `train.rate=0.001,model.depth=4`."""
+def format_point(point: Point) -> str:
+    """A point of the grid: `train.learning_rate=0.001,model.depth=4`."""
     return ",".join(f"{key}={value}" for key, value in point.items())
 
 
@@ -172,7 +176,7 @@ def common_metrics(rows: Sequence[Row]) -> list[str]:
     return [name for name in every[0] if all(name in scores for scores in every)] if every else []
 
 
-def choose(found: Comparison) -> None:
+def choose_points(found: Comparison) -> None:
     """Choose the point of the grid at which each recipe is compared: by the validation score, never by the test."""
     if not found.grid:
         return
@@ -200,13 +204,13 @@ def _verdict(found: Comparison, rows: Sequence[Row]) -> list[str]:
         return ["No run came to its end."]
     if len(rows) < 2:
         only = rows[0]
-        at = f"; it is best at {words_of(only.point)} by its validation {found.best}" if only.point else ""
+        at = f"; it is best at {format_point(only.point)} by its validation {found.best}" if only.point else ""
         return [f"Only {only.recipe} has results, so that there is nothing to compare{at}."]
     judged = [name for name in found.metrics if name not in METRICS or METRICS[name].better != "neither"]
-    return [_sentence(metric, rows) for metric in judged]
+    return [_verdict_sentence(metric, rows) for metric in judged]
 
 
-def _sentence(metric: str, rows: Sequence[Row]) -> str:
+def _verdict_sentence(metric: str, rows: Sequence[Row]) -> str:
     sign = 1 if rows[0].objective.lower_is_better(metric) else -1
     ranked = sorted(rows, key=lambda row: sign * row.score(metric).mean)
     known = [row for row in ranked if math.isfinite(row.score(metric).mean)]
@@ -225,16 +229,16 @@ def _sentence(metric: str, rows: Sequence[Row]) -> str:
     if a.count < 2 or b.count < 2:
         return f"{head}; with one seed nothing is known of the spread, so that this may be chance."
     many = "folds" if any(trial.fold is not None for trial in first.trials) else "seeds"
-    error, freedom = _paired(first, second, metric) or _welch(a, b)
-    if error == 0 or apart / error >= _student(freedom):
+    error, freedom = _paired_error(first, second, metric) or _welch_error(a, b)
+    if error == 0 or apart / error >= _student_t(freedom):
         times = f"{apart / error:.1f} standard errors" if error else "every seed gave the same"
         return f"{head}, beyond the spread ({times})."
-    if apart / error >= NOTICED:
+    if apart / error >= MIN_STANDARD_ERRORS:
         return f"{head}, {apart / error:.1f} standard errors; with so few {many} that may still be chance."
     return f"{head}, which is within the spread ({apart / error:.1f} standard errors): no difference was shown."
 
 
-def _paired(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
+def _paired_error(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
     """The standard error of the difference over folds that both were judged on, and its degrees of freedom; None where
     there are not two such. A fold is as hard for one as for the other, and its seeds are judged on the same samples:
     each fold counts once, by the mean over its seeds."""
@@ -250,7 +254,7 @@ def _paired(first: Row, second: Row, metric: str) -> tuple[float, float] | None:
     return float(np.std(apart, ddof=1)) / math.sqrt(len(common)), len(common) - 1.0
 
 
-def _welch(a: Figure, b: Figure) -> tuple[float, float]:
+def _welch_error(a: Figure, b: Figure) -> tuple[float, float]:
     """The standard error of a difference of means, and its degrees of freedom (Welch 1947)."""
     first, second = a.spread**2 / a.count, b.spread**2 / b.count
     total = first + second
@@ -259,22 +263,24 @@ def _welch(a: Figure, b: Figure) -> tuple[float, float]:
     return math.sqrt(total), total**2 / (first**2 / (a.count - 1) + second**2 / (b.count - 1))
 
 
-def _student(freedom: float) -> float:
-    return next(value for known, value in reversed(STUDENT.items()) if known <= max(1.0, freedom))
+def _student_t(freedom: float) -> float:
+    return next(value for known, value in reversed(STUDENT_T_95.items()) if known <= max(1.0, freedom))
 
 
-def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
+def find_unfairness(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[str]:
     """What makes a comparison unfair, in words."""
-    warnings = list(dict.fromkeys(line for labels in found.labels for line in _unlike(planned, found, labels)))
+    warnings = list(
+        dict.fromkeys(line for labels in found.labels for line in _find_differences(planned, found, labels))
+    )
     for labels in found.labels:
         rows = [row for row in found.chosen if row.done and row.labels == labels]
-        budgets = {row.recipe: row.over("samples").mean for row in rows}
+        budgets = {row.recipe: row.summarize("samples").mean for row in rows}
         if len(set(budgets.values())) > 1:
             listed = ", ".join(f"{key} {value:,.0f}" for key, value in budgets.items())
             head = "Budgets differ" + (f" with {labels} labels" if labels else "")
             warnings.append(f"{head}, in samples that were trained on: {listed}.")
     rows = [row for row in found.chosen if row.done]
-    sizes = {row.recipe: row.over("parameters").mean for row in rows}
+    sizes = {row.recipe: row.summarize("parameters").mean for row in rows}
     if sizes and max(sizes.values()) > 2 * min(sizes.values()):
         listed = ", ".join(f"{key} {value:,.0f}" for key, value in sizes.items())
         warnings.append(f"Sizes differ, in parameters: {listed}.")
@@ -295,7 +301,7 @@ def unfair(planned: Sequence[tuple[Trial, Recipe]], found: Comparison) -> list[s
     return warnings
 
 
-def _unlike(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
+def _find_differences(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: str) -> list[str]:
     """Where the recipes differ in what should be the same."""
     points = {row.recipe: row.point for row in found.chosen if row.labels == labels}
     made: dict[str, Recipe] = {}
@@ -308,7 +314,7 @@ def _unlike(planned: Sequence[tuple[Trial, Recipe]], found: Comparison, labels: 
     warnings = []
     for other, recipe in others:
         for section, why in sections.items():
-            changed = differences({section: base.dump()[section]}, {section: recipe.dump()[section]}, HEAD)
+            changed = differences({section: base.to_dict()[section]}, {section: recipe.to_dict()[section]}, HEAD_KEYS)
             if changed:
                 keys = ", ".join(str(key) for key, *_ in changed[:4])
                 warnings.append(f"{name} and {other} differ in {keys}: {why}.")

@@ -1,6 +1,6 @@
 """From files to batches: sources, splits, tokenised samples, their order and their randomness.
 
-curves, write_curves   light curves in memory, as a table of samples and as a file
+read_series, write_series   light curves in memory, as a table of samples and as a file
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .readers.series.memory import curves as curves
-    from .readers.series.memory import write_curves as write_curves
+    from .readers.series.memory import read_series as read_series
+    from .readers.series.memory import write_series as write_series
 
 if not TYPE_CHECKING:  # imported when they are asked for
 
     def __getattr__(name: str) -> Any:
-        if name not in ("curves", "write_curves"):
+        if name not in ("read_series", "write_series"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from .readers.series import memory as curve_memory
+        from .readers.series import memory as series_memory
 
-        return getattr(curve_memory, name)
+        return getattr(series_memory, name)

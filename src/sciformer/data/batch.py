@@ -22,8 +22,8 @@ __all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", 
 
 Array = NDArray[Any]
 Column = Array
-LETTERS = 32  # of a text that are shown
-ROOM = 8  # places of a table for each value in it, up to which it is worth its room
+MAX_SHOWN_LETTERS = 32  # of a text that are shown
+MAX_PLACES_PER_VALUE = 8  # places of a table for each value in it, up to which it is worth its room
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def sorted_rows(values: Array, group: Array, number: Array) -> Array | None:
     Rows of a table are sorted many times faster than all values by two keys.
     """
     most = int(number.max(initial=0))
-    if len(number) * most > ROOM * len(values):
+    if len(number) * most > MAX_PLACES_PER_VALUE * len(values):
         return None
     table = np.full((len(number), most), np.nan)
     table[group, np.arange(len(values)) - (number.cumsum() - number)[group]] = values
@@ -222,7 +222,7 @@ def describe(samples: Mapping[str, Array]) -> dict[str, str]:
 
 def _short(text: str) -> str:
     """A text; of a long one its end, of the path of a file its name."""
-    if len(text) <= LETTERS:
+    if len(text) <= MAX_SHOWN_LETTERS:
         return text
     name = text.rpartition("/")[2]
-    return name if 0 < len(name) <= LETTERS else f"…{text[1 - LETTERS :]}"
+    return name if 0 < len(name) <= MAX_SHOWN_LETTERS else f"…{text[1 - MAX_SHOWN_LETTERS :]}"

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import UserError, one_of
 from .batch import Batch, Stream, join
 from .columns import Lists, rows_of
-from .source import Source, known
+from .source import Source, known_column
 from .token_labels import ITEMS as ITEMS
 from .token_labels import labelled
 
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
 START = "window from"  # the column of samples that says at which of its tokens, but for those given beside, it begins
-AHEAD = 2  # pieces made ahead of the time when they are wanted
+PIECES_AHEAD = 2  # pieces made ahead of the time when they are wanted
 LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not
 
 
@@ -75,11 +75,11 @@ class Dataset:
             if len(self.tokens) > 1:
                 raise UserError(f"only a single stream of tokens can be cut into windows, not {len(self.tokens)}")
             (only,) = self.tokens.values()
-            self.lead = only.lead
+            self.lead = only.prefix_tokens
             if self.lead >= window:
                 raise UserError(f"a window must be longer than the {self.lead} tokens it begins with, not {window}")
             self.stride = min(stride, window - self.lead)  # nothing is skipped
-            self.even = only.series and tail and self.stride == window - self.lead
+            self.even = only.random_windows and tail and self.stride == window - self.lead
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.found: dict[int, tuple[Array, Array]] = {}  # lengths and widths of the samples of a piece
         self.firsts: dict[int, Array] = {}  # the first window of each whole sample in a piece
@@ -88,7 +88,7 @@ class Dataset:
         self.pool: ThreadPoolExecutor | None = None
         self.coming: dict[int, Future[Batch]] = {}  # pieces that are made by a thread, ahead of time
         plain = window is None and until is None and len(self.tokens) == 1 and not labels
-        self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known") and not self._joins
+        self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
         """Whether no piece is loaded before it is needed."""
         self.sizes = list(source.sizes)
         if not self.waits:
@@ -105,7 +105,7 @@ class Dataset:
 
     @property
     def _joins(self) -> bool:
-        return len(self.tokens) == 1 and next(iter(self.tokens.values())).joins
+        return len(self.tokens) == 1 and next(iter(self.tokens.values())).concatenates
 
     def _size(self, piece: int) -> int:
         """Samples or windows of a piece; how long they are is noted."""
@@ -131,7 +131,7 @@ class Dataset:
     def _counted(self, which: int) -> Array:
         """Tokens of every sample, of all streams (0) or of the longest (1)."""
         if self.waits:
-            counts = next(iter(self.tokens.values())).counts(partial(known, self.source))
+            counts = next(iter(self.tokens.values())).count_tokens(partial(known_column, self.source))
             if counts is not None:
                 return counts
         for piece in range(len(self.sizes)):
@@ -247,7 +247,7 @@ class Dataset:
         """Begin to make pieces that will be wanted soon, if there is a thread to do it; forget what is no more."""
         if self.pool is None:
             return
-        wanted = [piece for piece in pieces if piece not in self.kept][:AHEAD]
+        wanted = [piece for piece in pieces if piece not in self.kept][:PIECES_AHEAD]
         for piece in self.coming.keys() - set(wanted):
             self.coming.pop(piece).cancel()
         for piece in wanted:
@@ -280,10 +280,10 @@ class Dataset:
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
-            streams = {name: self.tokens[name].until(stream, self.until) for name, stream in streams.items()}
+            streams = {name: self.tokens[name].truncate(stream, self.until) for name, stream in streams.items()}
         if len(streams) > 1:
             streams = self._cut(piece, streams)
-        used = {column for tokens in self.tokens.values() for column in tokens.reads}
+        used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
         samples = {
             name: np.asarray(column)
             for name, column in table.items()
@@ -320,8 +320,8 @@ class Dataset:
 
     def sample_column(self, name: str) -> Array:
         """A column of samples of the whole data set."""
-        if self.waits and (told := known(self.source, name)) is not None:
-            return told
+        if self.waits and (column := known_column(self.source, name)) is not None:
+            return column
         parts = []
         for piece in range(len(self.sizes)):
             whole = self._load(piece)

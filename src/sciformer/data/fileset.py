@@ -18,7 +18,7 @@ from .source import Data, find_files, locate
 from .split import Split
 
 TAG = re.compile(r"([^:/\\*?\[\]]+):(.+)", re.DOTALL)
-MANY = 8  # pieces that a data set keeps in memory
+MAX_PIECES_IN_MEMORY = 8  # pieces that a data set keeps in memory
 
 
 class TaggedFiles(Data):
@@ -77,7 +77,7 @@ def split_tag(name: str | Path) -> tuple[str, str]:
     return tag, rest
 
 
-def tagged(names: Sequence[str | Path], what: str) -> list[tuple[str, Path]]:
+def find_tagged_files(names: Sequence[str | Path], what: str) -> list[tuple[str, Path]]:
     """Files with the class of all their samples, or nothing."""
     found: dict[Path, str] = {}
     for tag, name in map(split_tag, names):
@@ -101,7 +101,7 @@ def check_tags(files: Sequence[tuple[str, Path]]) -> None:
         )
 
 
-def scanned(
+def scan_files(
     look: Callable[[Path, str], Scan],
     files: Sequence[tuple[str, Path]],
     part: str,
@@ -123,7 +123,7 @@ def scanned(
     return scans
 
 
-def lacking(scans: Sequence[Found], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
+def note_missing_columns(scans: Sequence[Found], asked: Collection[str], notes: list[str], but: str = "") -> list[str]:
     """Columns (`but` one) that are missing in some files; those that only some lack, or that were `asked` for, are
     told in the notes."""
     names = list(dict.fromkeys(name for scan in scans for name in scan.lacks if name != but))
@@ -152,7 +152,7 @@ def parts_of(scans: Mapping[str, Sequence[Scan]], drawn: Mapping[str, Array]) ->
     return made | {part: [(scan, scan.kept) for scan in some] for part, some in scans.items() if part != "train"}
 
 
-def overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
+def note_overlaps(groups: Mapping[str, Any], what: str) -> list[str]:
     """Notes on samples of a part's own files that stand in those to train on too, by what they are told apart."""
     known = set(groups["train"].tolist())
     counts = {part: sum(one in known for one in own.tolist()) for part, own in groups.items() if part != "train"}

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from ..objectives.base import Objective
     from ..tokens.base import Tokens
 
-RETRIES = 3  # times in a row that lost workers are started again
-WATCHED = 30  # steps over which the time is taken
-WORTH = 60.0  # seconds of preparing that are left, from which it is worth a word
+MAX_RETRIES = 3  # times in a row that lost workers are started again
+TIMED_STEPS = 30  # steps over which the time is taken
+MIN_WARNED_SECONDS = 60.0  # seconds of preparing that are left, from which it is worth a word
 
 
 class Fetch(TorchDataset[Batch]):
@@ -102,26 +102,26 @@ def load(
             if not _lost(error):
                 raise
             failures += 1
-            if failures > RETRIES:
+            if failures > MAX_RETRIES:
                 raise UserError(
                     f"the data workers were lost {failures} times in a row: {error}",
                     hint="Often memory ran out: try fewer train.workers, or 0.",
                     key="train.workers",
                 ) from error
-            log(f"a data worker was lost; starting again at step {step} ({failures} of {RETRIES})")
+            log(f"a data worker was lost; starting again at step {step} ({failures} of {MAX_RETRIES})")
 
 
 def _here(fetch: Fetch, first: int, last: int, log: Callable[[str], None]) -> Generator[Batch]:
     """Batches prepared in this process; where most of the time goes to that, it is said once."""
-    watched = range(first + WATCHED, first + 2 * WATCHED)  # those before are slow for other reasons
+    watched = range(first + TIMED_STEPS, first + 2 * TIMED_STEPS)  # those before are slow for other reasons
     began = preparing = 0.0
     for step in range(first, last):
         now = time.monotonic()
         if step == watched.start:
             began, preparing = now, 0.0
         elif step == watched.stop:
-            each, whole = preparing / WATCHED, (now - began) / WATCHED
-            if each > whole / 2 and each * (last - step) > WORTH:
+            each, whole = preparing / TIMED_STEPS, (now - began) / TIMED_STEPS
+            if each > whole / 2 and each * (last - step) > MIN_WARNED_SECONDS:
                 beside = min(max(1, (os.cpu_count() or 2) - 1), 8, round(each / max(whole - each, each / 8)) or 1)
                 log(
                     f"batches take {1000 * each:.0f} of the {1000 * whole:.0f} ms of a step to prepare: "

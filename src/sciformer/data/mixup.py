@@ -11,7 +11,7 @@ from .dataset import Dataset
 from .random import SampleRandom, key
 
 Array = NDArray[Any]
-ROUNDS = 200  # after which the few that still have no share get a half
+MAX_ROUNDS = 200  # after which the few that still have no share get a half
 
 
 def partners(dataset: Dataset, rng: SampleRandom) -> tuple[Array, SampleRandom]:
@@ -33,7 +33,7 @@ def shares(alpha: float, rng: SampleRandom) -> Array:
     """(B,) numbers between 0 and 1 of density ~ x^(alpha - 1) (1 - x)^(alpha - 1), by Jöhnk's rejection."""
     found = np.full(len(rng.ids), 0.5)
     todo = np.arange(len(found))
-    for turn in range(ROUNDS):
+    for turn in range(MAX_ROUNDS):
         if not len(todo):
             break
         some = SampleRandom(rng.seed, rng.epoch, np.asarray(rng.ids)[todo])

@@ -38,12 +38,12 @@ def prepare(
         batch = objective.mixed(replace(batch, streams=streams), partner, share)
     batch = objective.corrupt(batch, tokens, rng)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
-    places = {name: np.prod(tokens[name].places or 0, dtype=int) for name in streams}
+    places = {name: np.prod(tokens[name].grid_shape or 0, dtype=int) for name in streams}
     most = {name: int(count) for name, count in places.items() if 0 < streams[name].lengths.max(initial=1) <= count}
-    aside = {name: tokens[name].aside for name in streams}
+    aside = {name: tokens[name].host_columns for name in streams}
     batch = replace(batch, streams=streams, sent=objective.sends, most=most, aside=aside)
     return replace(batch, count=objective.count(batch)) if counted else batch
 
 
 def _varied(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-    return replace(batch, streams={name: tokens[name].augment(one, rng) for name, one in batch.streams.items()})
+    return replace(batch, streams={name: tokens[name].augment_stream(one, rng) for name, one in batch.streams.items()})

@@ -15,8 +15,8 @@ from ..errors import UserError
 from ..recipe.registry import Section
 from .columns import Array, Lists, Table, rows_of, select
 
-WHOLE, BLOCK, PLACES = 256 << 20, 1 << 16, 64  # of fingerprints
-MARKS = "*?["  # of a glob
+MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # of fingerprints
+GLOB_CHARACTERS = "*?["  # of a glob
 
 
 class Source(Protocol):
@@ -30,9 +30,9 @@ class Source(Protocol):
         ...
 
 
-def known(source: Source, name: str, lists: bool = False) -> Array | None:
+def known_column(source: Source, name: str, lists: bool = False) -> Array | None:
     """A column of all samples, or how long its `lists` are, where a source knows that without loading its pieces."""
-    asked = getattr(source, "known", None)
+    asked = getattr(source, "known_column", None)
     return None if asked is None else asked(name, lists)
 
 
@@ -140,20 +140,20 @@ def fingerprint(path: Path) -> str:
     """
     size = path.stat().st_size
     with path.open("rb") as file:
-        if size <= WHOLE:
+        if size <= MAX_BYTES_HASHED_WHOLE:
             digest = hashlib.file_digest(file, "sha256")
         else:
             digest = hashlib.sha256()
-            for number in range(PLACES + 2):
-                file.seek((size - BLOCK) * number // (PLACES + 1))
-                digest.update(file.read(BLOCK))
+            for number in range(SAMPLED_BLOCKS + 2):
+                file.seek((size - SAMPLED_BLOCK_BYTES) * number // (SAMPLED_BLOCKS + 1))
+                digest.update(file.read(SAMPLED_BLOCK_BYTES))
     return f"{size} bytes, {digest.hexdigest()[:16]}"
 
 
 def locate(name: str) -> str:
     """An absolute name of a file or glob; the last link of a file is not followed, for its name tells what it is."""
     path = Path(name).expanduser()
-    marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in MARKS)]
+    marked = [number for number, part in enumerate(path.parts) if any(mark in part for mark in GLOB_CHARACTERS)]
     if path.exists() or not marked:
         return str(path.parent.resolve() / path.name)
     folder, pattern = path.parts[: marked[0]], path.parts[marked[0] :]
@@ -168,7 +168,7 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
     for pattern in patterns:
         path = Path(pattern).expanduser()
         hits = [path] if path.exists() else []
-        if not hits and any(mark in str(pattern) for mark in MARKS):
+        if not hits and any(mark in str(pattern) for mark in GLOB_CHARACTERS):
             hits = sorted(Path(path.anchor or ".").glob(str(path.relative_to(path.anchor) if path.anchor else path)))
         if not hits:
             if path.is_relative_to(Path.cwd()):  # as it was written, before it was located

@@ -33,7 +33,9 @@ def sample_per_class(
         mine = np.flatnonzero(label == name)
         kept.append(mine[np.argsort(drawn[mine], kind="stable")[:per_class]])
         if len(mine) < per_class:
-            notes.append(f"data.labels is {per_class:,}, but class {name} has {len(mine):,} {unit}s to train on.")
+            notes.append(
+                f"data.labels_per_class is {per_class:,}, but class {name} has {len(mine):,} {unit}s to train on."
+            )
     return rows[np.sort(np.concatenate(kept))] if kept else rows
 
 

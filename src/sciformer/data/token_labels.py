@@ -23,7 +23,7 @@ def labelled(batch: Batch, table: Table, tokens: Tokens, labels: tuple[str, ...]
     stream, wordy = batch.stream, "word" in batch.stream.columns
     word = stream.columns.get("word", stream.position)
     first = ((np.diff(word, prepend=-2) != 0) | (stream.position == 0)) & (word >= 0)
-    split = {name: column for name in tokens.reads if isinstance(column := table[name], Lists)}
+    split = {name: column for name in tokens.source_columns if isinstance(column := table[name], Lists)}
     count = np.bincount(stream.sample[first], minlength=len(stream))
     if wordy and len(split) == 1:  # words that make no token count too
         (count,) = (column.lengths for column in split.values())

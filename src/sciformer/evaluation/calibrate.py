@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
-FEW = 200  # samples below which a fitted number is worth little
-SHOWN = ("loss", "calibration_error", "quantile_error", "coverage_68", "coverage_95")
+FEW_SAMPLES = 200  # samples below which a fitted number is worth little
+SHOWN_SCORES = ("loss", "calibration_error", "quantile_error", "coverage_68", "coverage_95")
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class Calibration:
             found = self.state["temperature"]
             return f"temperature {found:.3f}: answers were {'too sure' if found > 1 else 'not sure enough'}"
         factors = self.state["spread"]
-        return f"deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_wide(factors)}"
+        return f"deviations times {', '.join(f'{factor:.3f}' for factor in factors)}: {_spread_words(factors)}"
 
 
-def _wide(factors: list[float]) -> str:
+def _spread_words(factors: list[float]) -> str:
     if all(factor > 1 for factor in factors):
         return "they were too small"
     return "they were too wide" if all(factor < 1 for factor in factors) else "some were too small, some too wide"
@@ -93,14 +93,14 @@ def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
         found = calibrate(run, part)
         size = found.before[part].size
         console.print(f"{found.words} ({size:,} samples of {part})", markup=False, soft_wrap=True)
-        if size < FEW:
-            console.print(f"note: {size} samples tell it roughly; {FEW} or more are better.", markup=False)
+        if size < FEW_SAMPLES:
+            console.print(f"note: {size} samples tell it roughly; {FEW_SAMPLES} or more are better.", markup=False)
         table = Table(box=None, padding=(0, 2, 0, 0))
         table.add_column("score")
         for name in found.before:
             for when in ("before", "after"):
                 table.add_column(f"{name}, {when}", justify="right")
-        for score in (name for name in SHOWN if name in found.before[part].scores):
+        for score in (name for name in SHOWN_SCORES if name in found.before[part].scores):
             row = [f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after)]
             table.add_row(Text(score), *row)
         console.print(table)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..assembly import wanted
+from ..assembly import data_with_columns
 from ..data.batch import StreamView
 from ..data.columns import Table
 from ..data.dataset import ITEMS, START, WINDOW, Dataset
@@ -66,7 +66,7 @@ def embed(
         source: Any = Memory(what)
     else:
         files = [what] if isinstance(what, (str, Path)) else what
-        source = wanted(run.recipe).aligned([Path(file) for file in files])
+        source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
     window = tokens.window
     dataset = Dataset(source, {name: tokens}, window=window, stride=window or 1, tail=True)
     pooling, kept = _pooling(model, pool), []
@@ -81,7 +81,7 @@ def embed(
     lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
     names = kept[0][2] if kept else {}
     samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names if key not in (ITEMS, START)}
-    vectors, samples = _by_sample(vectors, lengths, samples, pooling)
+    vectors, samples = _merge_windows(vectors, lengths, samples, pooling)
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return Embedded(vectors.astype(np.float32), samples)
@@ -111,7 +111,7 @@ def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
     return pooled
 
 
-def _by_sample(
+def _merge_windows(
     vectors: Array, lengths: Array, samples: dict[str, Array], pooling: nn.Module
 ) -> tuple[Array, dict[str, Array]]:
     """One vector for each sample, from those of its windows."""

@@ -23,7 +23,8 @@ from ..errors import UserError
 Array = NDArray[Any]
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
-ROOM = {"cuda": 4}  # samples at once over those of a step that keeps what its gradient needs; 1 elsewhere
+# Samples at once over those of a step that keeps what its gradient needs; 1 elsewhere.
+EVALUATION_BATCH_FACTOR = {"cuda": 4}
 
 
 @dataclass(frozen=True)
@@ -64,25 +65,25 @@ def evaluate(
     where = torch.device(device)
     count = len(dataset) if limit is None else min(limit, len(dataset))
 
-    def of(ids: Array) -> tuple[AsyncTensors, Batch]:
+    def forward(ids: Array) -> tuple[AsyncTensors, Batch]:
         rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
         made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, rng, training=False)
-        with cast(where, precision):
+        with autocast(where, precision):
             loss, outputs = step(made.inputs().to(where), True)
         return AsyncTensors(outputs | {"": loss}), made
 
     def passes() -> Iterator[tuple[AsyncTensors, Batch]]:
-        for ids in batches(dataset, count, *roomy(dataset, where, batch, tokens)):
+        for ids in batches(dataset, count, *evaluation_limits(dataset, where, batch, tokens)):
             alone = len(ids) < world  # too few to divide: all work on them, the first one counts
-            found = halved(of, ids if alone else share(ids, rank, world))
+            found = halve_on_out_of_memory(forward, ids if alone else share(ids, rank, world))
             yield from (one for one in found if not (alone and rank))
 
     total = counted = 0.0
     kept: list[Part] = []
-    for arriving, made in later(passes()):
+    for arriving, made in one_behind(passes()):
         found = arriving.read()
         total, counted = total + float(found.pop("")), counted + made.count
-        kept.append((_arrays(found, assembly, made.samples), _columns(made.samples), made.ids))
+        kept.append((_to_arrays(found, assembly, made.samples), _flat_columns(made.samples), made.ids))
     step.train(was)
     if ranks is not None and world > 1:
         gathered = ranks.gather((total, counted, kept))
@@ -92,7 +93,7 @@ def evaluate(
         raise UserError(
             f"there are no {assembly.objective.unit} to judge by", hint="Keep a larger part of the data apart."
         )
-    outputs, samples = _by_sample(*_in_order(kept), assembly)
+    outputs, samples = _merge_windows(*_sort_by_id(kept), assembly)
     for name in ("label", "correct", "count"):
         if name in outputs:
             outputs[name] = outputs[name].astype(np.int64)
@@ -108,7 +109,7 @@ def predict(
     step.eval()
     where = torch.device(device)
 
-    def of(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
+    def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
         raw = dataset.batch(ids)
         made = prepare(
             raw, assembly.tokens, assembly.objective, SampleRandom(0, -1, ids), training=False, counted=False
@@ -117,13 +118,13 @@ def predict(
         return AsyncTensors(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:
-        for ids in batches(dataset, len(dataset), *roomy(dataset, where, batch)):
-            yield from halved(of, ids)
+        for ids in batches(dataset, len(dataset), *evaluation_limits(dataset, where, batch)):
+            yield from halve_on_out_of_memory(forward, ids)
 
     kept = []
-    for arriving, samples, ids in later(passes()):
-        kept.append((_arrays(arriving.read(), assembly, samples), _columns(samples), ids))
-    return Evaluation({}, *_by_sample(*_in_order(kept), assembly))
+    for arriving, samples, ids in one_behind(passes()):
+        kept.append((_to_arrays(arriving.read(), assembly, samples), _flat_columns(samples), ids))
+    return Evaluation({}, *_merge_windows(*_sort_by_id(kept), assembly))
 
 
 def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None) -> Iterator[Array]:
@@ -148,15 +149,17 @@ def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None)
         start += size
 
 
-def roomy(dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None) -> tuple[int, int | None]:
+def evaluation_limits(
+    dataset: Dataset, device: torch.device, batch: int, tokens: int | None = None
+) -> tuple[int, int | None]:
     """The most samples and tokens at once without gradients. Long samples, with their pairs, stay as few as before."""
-    room = ROOM.get(device.type, 1)
-    if room > 1 and tokens is None and dataset.width is None and len(dataset.widths):
+    factor = EVALUATION_BATCH_FACTOR.get(device.type, 1)
+    if factor > 1 and tokens is None and dataset.width is None and len(dataset.widths):
         tokens = round(batch * float(np.maximum(1, dataset.widths).mean()))
-    return room * batch, tokens and room * tokens
+    return factor * batch, tokens and factor * tokens
 
 
-def halved(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
+def halve_on_out_of_memory(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
     """call(ids); where memory runs out, that of one half and then of the other."""
     try:
         yield call(ids)
@@ -168,10 +171,10 @@ def halved(call: Callable[[Array], Item], ids: Array) -> Iterator[Item]:
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
     for half in np.array_split(ids, 2):
-        yield from halved(call, half)
+        yield from halve_on_out_of_memory(call, half)
 
 
-def later(items: Iterable[Item]) -> Iterator[Item]:
+def one_behind(items: Iterable[Item]) -> Iterator[Item]:
     """Each item when the next one is under way: a GPU works on that while the host reads this."""
     before: list[Item] = []
     for item in items:
@@ -180,18 +183,18 @@ def later(items: Iterable[Item]) -> Iterator[Item]:
     yield from before
 
 
-def cast(device: torch.device, precision: torch.dtype | None) -> Any:
+def autocast(device: torch.device, precision: torch.dtype | None) -> Any:
     """Products of matrices in another precision, where one is asked for."""
     return torch.autocast(device.type, precision, enabled=precision is not None)
 
 
-def _arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
+def _to_arrays(outputs: dict[str, torch.Tensor], assembly: Assembly, samples: dict[str, Array]) -> dict[str, Array]:
     """Outputs of a batch as arrays, in the units of the data."""
     found = {name: value.float().numpy().astype(np.float64) for name, value in outputs.items()}
     return assembly.objective.units(found, samples)
 
 
-def _by_sample(
+def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
@@ -205,18 +208,18 @@ def _by_sample(
     return outputs, {name: column[first] for name, column in samples.items()}
 
 
-def _columns(samples: dict[str, Array]) -> dict[str, Array]:
+def _flat_columns(samples: dict[str, Array]) -> dict[str, Array]:
     return {name: column for name, column in samples.items() if column.ndim == 1}
 
 
-def _in_order(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
+def _sort_by_id(parts: list[Part]) -> tuple[dict[str, Array], dict[str, Array]]:
     """Outputs and samples of batches, joined in the order of the ids; what has no entry for each sample, as it came."""
     back = np.argsort(np.concatenate([part[2] for part in parts]), kind="stable") if parts else np.zeros(0, np.int64)
-    outputs, samples = _joined([part[0] for part in parts]), _joined([part[1] for part in parts])
+    outputs, samples = _concatenate([part[0] for part in parts]), _concatenate([part[1] for part in parts])
     for found in (outputs, samples):
         found |= {name: values[back] for name, values in found.items() if len(values) == len(back)}
     return outputs, samples
 
 
-def _joined(parts: list[dict[str, Array]]) -> dict[str, Array]:
+def _concatenate(parts: list[dict[str, Array]]) -> dict[str, Array]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..cli.terminal import Meter, log
+from ..cli.terminal import ProgressMeter, log
 from ..data.columns import rows_of
 from ..data.source import pieces
 from ..errors import UserError
@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     from ..run import Run
 
 
-__all__ = ["Sheet", "branches", "check_table", "flat", "titles", "write_answers", "write_predictions"]
+__all__ = [
+    "PredictionTable",
+    "branch_names",
+    "check_table",
+    "column_titles",
+    "flatten_columns",
+    "write_answers",
+    "write_predictions",
+]
 
 Array = NDArray[Any]
 
@@ -46,21 +54,24 @@ def write_predictions(
     source = run.assembly.source([Path(file) for file in files])
     for note in getattr(source, "notes", ()) if show else ():
         log(f"note: {note}")
-    with Sheet(out, run.assembly.objective, overwrite) as sheet, Meter(sum(source.sizes), show) as meter:
+    with (
+        PredictionTable(out, run.assembly.objective, overwrite) as predictions,
+        ProgressMeter(sum(source.sizes), show) as meter,
+    ):
         for table in pieces(source):
-            sheet.add(run.predict(table))
+            predictions.add(run.predict(table))
             meter.add(rows_of(table))
-        if not sheet.count:
+        if not predictions.count:
             named = ", ".join(map(str, files[:4])) + (" ..." if len(files) > 4 else "")
             raise UserError(f"there are no samples in {named}", file=files[0] if len(files) == 1 else None)
-    return sheet.count
+    return predictions.count
 
 
 def write_answers(path: Path, answers: Mapping[str, Any], objective: Any = None, overwrite: bool = False) -> int:
     """The same for answers that are at hand."""
-    with Sheet(path, objective, overwrite) as sheet:
-        sheet.add(answers)
-    return sheet.count
+    with PredictionTable(path, objective, overwrite) as predictions:
+        predictions.add(answers)
+    return predictions.count
 
 
 def check_table(path: Path) -> None:
@@ -69,8 +80,9 @@ def check_table(path: Path) -> None:
     FORMS[path.suffix].check()
 
 
-class Sheet:
-    """A table that grows: `with Sheet(path) as sheet: sheet.add(answers)`; it is there when all of it is written."""
+class PredictionTable:
+    """A table that grows: `with PredictionTable(path) as table: table.add(answers)`; it is there
+    when all of it is written."""
 
     def __init__(self, path: Path, objective: Any = None, overwrite: bool = False) -> None:
         check_table(path)
@@ -93,9 +105,9 @@ class Sheet:
         """More samples."""
         if not answers or not len(next(iter(answers.values()))):
             return
-        listed = {name: np.asarray(_in_lines(column)) for name, column in answers.items()}
+        listed = {name: np.asarray(_lists_as_text(column)) for name, column in answers.items()}
         whole = FORMS[self.path.suffix].whole
-        columns = listed if whole else flat(listed, self.objective)
+        columns = listed if whole else flatten_columns(listed, self.objective)
         self.names = self.names or set(columns)
         if odd := sorted(self.names ^ set(columns)):
             raise UserError(
@@ -108,7 +120,7 @@ class Sheet:
                 self.form.about = self._about(columns)
             self.form.add(columns)
         except OSError as error:
-            raise self._refused(error) from error
+            raise self._write_error(error) from error
         self.count += len(next(iter(listed.values())))
 
     def _about(self, columns: Mapping[str, Array]) -> dict[str, Array]:
@@ -124,11 +136,11 @@ class Sheet:
                     self.partial.replace(self.path)
         except OSError as trouble:
             if kind is None:
-                raise self._refused(trouble) from trouble
+                raise self._write_error(trouble) from trouble
         finally:
             self.partial.unlink(missing_ok=True)
 
-    def _refused(self, error: OSError) -> UserError:
+    def _write_error(self, error: OSError) -> UserError:
         return UserError(
             f"{self.path} cannot be written: {error.strerror or error}",
             hint="Name another place with --out.",
@@ -136,7 +148,7 @@ class Sheet:
         )
 
 
-def flat(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
+def flatten_columns(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array]:
     """Columns with one entry for each sample; an answer with several numbers has a column for each of them.
 
     A column of the samples that is called like an answer stays, under another name.
@@ -146,7 +158,8 @@ def flat(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array
     for name in sorted(answers, key=lambda name: name in wide or name == "class"):  # answers come last
         column = answers[name]
         values = column.reshape(len(column), -1)
-        found = dict(zip(titles(name, values.shape[1], objective), values.T)) if name in wide else {name: column}
+        titles = column_titles(name, values.shape[1], objective) if name in wide else []
+        found = dict(zip(titles, values.T)) if name in wide else {name: column}
         for title, entries in found.items():
             if title in made:
                 made[f"{title}_of_file"] = made.pop(title)
@@ -154,7 +167,7 @@ def flat(answers: Mapping[str, Array], objective: Any = None) -> dict[str, Array
     return made
 
 
-def titles(name: str, width: int, objective: Any) -> list[str]:
+def column_titles(name: str, width: int, objective: Any) -> list[str]:
     """Names for the columns of an answer with several numbers: those of classes or targets, where they are known."""
     if name == "quantiles" and hasattr(objective, "quantiles"):
         return [f"{target}_q{100 * level:g}" for target in objective.targets for level in objective.quantiles]
@@ -164,7 +177,7 @@ def titles(name: str, width: int, objective: Any) -> list[str]:
     return [f"{'score' if scores else name}_{one}" for one in known]
 
 
-def _in_lines(column: Any) -> Any:
+def _lists_as_text(column: Any) -> Any:
     """A column of lists as texts, with blanks between what was in a list; others as they are."""
     listed = getattr(column, "dtype", None) is not None and column.dtype.kind == "O"
     if not listed or not any(hasattr(value, "tolist") for value in column[:1]):
@@ -175,7 +188,7 @@ def _in_lines(column: Any) -> Any:
 # Forms of tables of answers, one class for each: CSV, NPZ, Parquet, ROOT
 
 
-TREE = "tree"
+TREE_NAME = "tree"
 
 
 class Form:
@@ -229,7 +242,7 @@ class _Npz(Form):
     def close(self) -> None:
         with self.file:
             joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
-            columns = {name: _text(value) for name, value in joined.items()}
+            columns = {name: _to_text(value) for name, value in joined.items()}
             np.savez_compressed(self.file, allow_pickle=False, **columns, **self.about)
 
 
@@ -248,7 +261,7 @@ class _Parquet(Form):
         self.writer.write_table(self._table(columns, self.schema))
 
     def _table(self, columns: Mapping[str, Array], schema: Any) -> Any:
-        made = {name: self.arrow.array(_plain(name, column)) for name, column in columns.items()}
+        made = {name: self.arrow.array(_to_plain(name, column)) for name, column in columns.items()}
         table = self.arrow.table(made)
         return table if schema is None else table.select(schema.names).cast(schema)
 
@@ -261,12 +274,12 @@ class _Root(Form):
 
     def __init__(self, path: Path, columns: Mapping[str, Array]) -> None:
         uproot, self.awkward = _uproot()
-        self.names = branches(columns)
-        made = {self.names[name]: _plain(name, column) for name, column in columns.items()}
+        self.names = branch_names(columns)
+        made = {self.names[name]: _to_plain(name, column) for name, column in columns.items()}
         self.types = {name: "string" if column.dtype.kind in "OU" else column.dtype for name, column in made.items()}
         self.handle = path.open("wb+")
         self.file = uproot.recreate(self.handle)
-        self.tree = self.file.mktree(TREE, self.types)
+        self.tree = self.file.mktree(TREE_NAME, self.types)
 
     @staticmethod
     def check() -> None:
@@ -276,7 +289,7 @@ class _Root(Form):
     def add(self, columns: Mapping[str, Array]) -> None:
         rows = {}
         for name, branch in self.names.items():
-            column, kind = _plain(name, columns[name]), self.types[branch]
+            column, kind = _to_plain(name, columns[name]), self.types[branch]
             rows[branch] = self.awkward.Array(column.tolist()) if isinstance(kind, str) else column.astype(kind)
         self.tree.extend(rows)
 
@@ -288,7 +301,7 @@ class _Root(Form):
 FORMS: dict[str, type[Form]] = {".csv": _Csv, ".npz": _Npz, ".parquet": _Parquet, ".root": _Root}
 
 
-def branches(names: Mapping[str, Any]) -> dict[str, str]:
+def branch_names(names: Mapping[str, Any]) -> dict[str, str]:
     """Names that a branch may have, no two alike."""
     made: dict[str, str] = {}
     for name in names:
@@ -299,18 +312,18 @@ def branches(names: Mapping[str, Any]) -> dict[str, str]:
     return made
 
 
-def _plain(name: str, column: Array) -> Array:
+def _to_plain(name: str, column: Array) -> Array:
     """A column of numbers or of texts; scores in single precision, as the model gave them."""
     if column.dtype.kind in "OUS":
-        return np.array([_word(value) for value in column.tolist()], object)
+        return np.array([_to_word(value) for value in column.tolist()], object)
     return column.astype(np.float32) if name.startswith("score_") and column.dtype == np.float64 else column
 
 
-def _word(value: Any) -> str:
+def _to_word(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _text(column: Array) -> Array:
+def _to_text(column: Array) -> Array:
     return column.astype(str) if column.dtype.kind == "O" else column
 
 

@@ -1,7 +1,7 @@
 """How soon is the answer known? Scores against how far a sample was seen.
 
-for found in early(Run("runs/curves"), [10, 20, 50]):
-    found.far, found.scores["accuracy"]         in units of the column `at`: days, places of words, ...
+for found in truncated_scores(Run("runs/curves"), [10, 20, 50]):
+    found.distance, found.scores["accuracy"]    in units of the column `at`: days, places of words, ...
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Early:
-    """Scores where no more is seen of a sample than what is at most `far` after its first token; None: all of it."""
+class TruncatedScores:
+    """Scores where no more is seen of a sample than what is at most `distance` after its first token.
 
-    far: float | None
+    distance  None: all of it
+    """
+
+    distance: float | None
     tokens: float
     """Mean number of tokens that are seen of a sample."""
     scores: dict[str, float]
 
 
-def parse_far(text: str) -> list[float]:
+def parse_horizon(text: str) -> list[float]:
     """Distances, from `10,20,50`."""
     try:
         found = sorted({float(word) for word in text.split(",") if word.strip()})
@@ -46,62 +49,66 @@ def parse_far(text: str) -> list[float]:
     return found
 
 
-def early(
-    run: Run, far: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
-) -> list[Early]:
+def truncated_scores(
+    run: Run, distances: Sequence[float], part: str = "test", files: Sequence[str | Path] = (), batch: int = 64
+) -> list[TruncatedScores]:
     """Judge the beginnings of samples, then the whole of them. All samples count each time, however few tokens of them
     there are by then."""
     whole = run.samples(part, files)
     found = []
-    for one in [*far, None]:
+    for one in [*distances, None]:
         dataset = whole if one is None else run.assembly.samples(whole.source, until=one)
         made = evaluate(run.step, run.assembly, dataset, device=run.device, batch=batch)
         each = np.concatenate(list(dataset.totals.values())) if dataset.window else dataset.widths
-        found.append(Early(one, float(each.mean()), made.scores))
+        found.append(TruncatedScores(one, float(each.mean()), made.scores))
     return found
 
 
-def rows_of(found: Sequence[Early]) -> list[dict[str, Any]]:
+def rows_of(found: Sequence[TruncatedScores]) -> list[dict[str, Any]]:
     """A table of them."""
     return [
-        {"until": "all" if one.far is None else f"{one.far:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
+        {"until": "all" if one.distance is None else f"{one.distance:g}", "tokens": f"{one.tokens:.1f}", **one.scores}
         for one in found
     ]
 
 
-def draw_early(found: Sequence[Early], xlabel: str = "since the first token") -> Figure:
+def draw_truncated(found: Sequence[TruncatedScores], xlabel: str = "since the first token") -> Figure:
     """Scores against how far is seen: those of classes on one axis, else the first metric."""
     from ..inspect.plots.curves import draw_along
-    from ..inspect.plots.style import word
+    from ..inspect.plots.style import name_in_words
     from ..metrics import METRICS
 
-    seen = {one.far: one.scores for one in found if one.far is not None}
-    (whole,) = [one for one in found if one.far is None]
+    seen = {one.distance: one.scores for one in found if one.distance is not None}
+    (whole,) = [one for one in found if one.distance is None]
     names = [name for name in whole.scores if name in METRICS]
     shares = [name for name in names if METRICS[name].needs[0] == "probabilities" and METRICS[name].better == "higher"]
     shown = shares or names[:1] or ["loss"]
     curves = {
-        f"{word(name)} (of all: {whole.scores[name]:.3g})": ([scores[name] for scores in seen.values()], None, None)
+        f"{name_in_words(name)} (of all: {whole.scores[name]:.3g})": (
+            [scores[name] for scores in seen.values()],
+            None,
+            None,
+        )
         for name in shown
     }
-    return draw_along(list(seen), curves, {}, xlabel, "score" if shares else word(shown[0]))
+    return draw_along(list(seen), curves, {}, xlabel, "score" if shares else name_in_words(shown[0]))
 
 
-def evaluate_early(
-    run: Run, far: str, part: str | None, files: Sequence[Path], out: Path | None, console: Console
+def evaluate_truncated(
+    run: Run, until: str, part: str | None, files: Sequence[Path], out: Path | None, console: Console
 ) -> None:
     """Judge beginnings, print the table, and draw it."""
     from ..cli.show import show_rows
     from ..files.atomic import make_folder
     from ..inspect.embedding_map import check_picture
-    from ..inspect.report.page import save
+    from ..inspect.report.page import save_figure
 
-    distances, place = parse_far(far), out or run.path / "until.png"
+    distances, place = parse_horizon(until), out or run.path / "until.png"
     check_picture(place)
-    found = early(run, distances, part or "test", files)
+    found = truncated_scores(run, distances, part or "test", files)
     what = ", ".join(map(str, files)) if files else f"the part {part or 'test'}"
     console.print(f"scores on {what}, of what is at most so far after the first token", markup=False, soft_wrap=True)
     show_rows(rows_of(found), console)
     make_folder(place.parent)
-    save(draw_early(found), place)
+    save_figure(draw_truncated(found), place)
     console.print(f"\nwrote {place}", markup=False, soft_wrap=True)

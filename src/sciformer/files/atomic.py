@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ..errors import UserError
 
-ELSEWHERE = "Name another place with --out."
+OUT_HINT = "Name another place with --out."
 
 
-def make_folder(path: Path, advice: str = ELSEWHERE) -> Path:
+def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
     """A folder to write into."""
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
 
 
 @contextmanager
-def atomic_write(path: Path, advice: str = ELSEWHERE) -> Iterator[Path]:
+def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
     """A name beside that of a file: what is written there takes its place in the end, or goes when something fails."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..cli.terminal import Meter
+from ..cli.terminal import ProgressMeter
 from ..data.columns import Array, Lists, Table, rows_of
 from ..data.readers.arrays import LENGTHS
 from ..errors import UserError
@@ -50,12 +50,12 @@ def simulate(
 ) -> None:
     """Write tables of `number` samples to a file; `show` tells how far it is."""
     check_file(path, forms, overwrite)
-    with Meter(number, show) as meter:
+    with ProgressMeter(number, show) as meter:
         done = write(path, metered(tables, meter), forms, overwrite)
     log(f"wrote {done:,} {what} to {path}")
 
 
-def metered(tables: Iterable[Table], meter: Meter) -> Iterator[Table]:
+def metered(tables: Iterable[Table], meter: ProgressMeter) -> Iterator[Table]:
     """Tables as they come, told to a meter."""
     for table in tables:
         yield table

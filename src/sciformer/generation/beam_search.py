@@ -54,7 +54,7 @@ def beam_search(
     """
     samples, size = first.shape
     device = first.device
-    closed = _closed(size, end, allowed, device)
+    closed = _forbidden_tokens(size, end, allowed, device)
     put_aside: list[list[Hypothesis]] = [[] for _ in range(samples)]
     active = torch.arange(samples, device=device)  # the samples still in flight
     limits = longest.to(device)
@@ -65,7 +65,7 @@ def beam_search(
     while len(active):
         length = written.shape[2]
         full = (limits[active] <= length)[:, None, None]  # nothing but the end
-        logs = logs.to(exact).masked_fill(closed | (full & ~_only(size, end, device)), -torch.inf)
+        logs = logs.to(exact).masked_fill(closed | (full & ~_only_end(size, end, device)), -torch.inf)
         total = (scores[..., None] + logs).flatten(1)
         count = min(2 * beam, total.shape[1])
         best, place = total.topk(count, 1)
@@ -79,7 +79,7 @@ def beam_search(
         alive = best.masked_fill(token == end, -torch.inf)
         scores, kept = alive.topk(min(beam, count), 1)
         parent, token = parent.gather(1, kept), token.gather(1, kept)
-        done = _done(put_aside, active, scores, limits, beam, penalty)
+        done = _is_done(put_aside, active, scores, limits, beam, penalty)
         stay = torch.tensor([not one for one in done], device=device)
         rows = (torch.arange(len(active), device=device)[:, None] * written.shape[1] + parent)[stay]
         written = torch.cat([written.gather(1, parent[..., None].expand(-1, -1, length)), token[..., None]], 2)[stay]
@@ -91,12 +91,12 @@ def beam_search(
     return [sorted(found, key=lambda one: -one.score) for found in put_aside]
 
 
-def normalised(log: float, length: int, penalty: float) -> float:
+def normalise_score(log: float, length: int, penalty: float) -> float:
     """The score of a hypothesis of so many tokens."""
     return log * math.exp(-penalty * math.log((5 + length) / 6))  # a large penalty leaves 0, and no overflow
 
 
-def _closed(size: int, end: int, allowed: Tensor | None, device: torch.device) -> Tensor:
+def _forbidden_tokens(size: int, end: int, allowed: Tensor | None, device: torch.device) -> Tensor:
     """(V,) the tokens that are never written."""
     if allowed is None:
         return torch.zeros(size, dtype=torch.bool, device=device)
@@ -105,7 +105,7 @@ def _closed(size: int, end: int, allowed: Tensor | None, device: torch.device) -
     return closed
 
 
-def _only(size: int, end: int, device: torch.device) -> Tensor:
+def _only_end(size: int, end: int, device: torch.device) -> Tensor:
     return torch.arange(size, device=device) == end
 
 
@@ -124,10 +124,10 @@ def _put_aside(
     row, column = (ends & near).nonzero(as_tuple=True)
     texts = written[row, parent[row, column]].tolist()
     for sample, ids, log in zip(active[row].tolist(), texts, best[row, column].tolist()):
-        aside[sample].append(Hypothesis(ids, normalised(log, len(ids) + 1, penalty)))
+        aside[sample].append(Hypothesis(ids, normalise_score(log, len(ids) + 1, penalty)))
 
 
-def _done(
+def _is_done(
     aside: list[list[Hypothesis]], active: Tensor, scores: Tensor, limits: Tensor, beam: int, penalty: float
 ) -> list[bool]:
     """Whether the search of each sample in flight is over."""
@@ -135,7 +135,7 @@ def _done(
     for sample, alive, limit in zip(active.tolist(), scores.amax(1).tolist(), limits[active].tolist()):
         found = aside[sample]
         # A live hypothesis only loses probability; with a penalty it would gain most by being as long as may be.
-        hope = normalised(alive, limit + 1, penalty) if alive > -torch.inf else -torch.inf
+        hope = normalise_score(alive, limit + 1, penalty) if alive > -torch.inf else -torch.inf
         best = max((one.score for one in found), default=-torch.inf)
         done.append(len(found) >= beam or alive == -torch.inf or best >= hope)
     return done

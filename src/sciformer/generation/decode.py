@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 from ..data.batch import StreamView
-from ..evaluation.evaluate import cast
+from ..evaluation.evaluate import autocast
 from ..nn import Transformer
 from .beam_search import beam_search
-from .sampling import Sampling, exact
+from .sampling import Sampling, double_precision
 
-BLOCK = 16  # steps that are queued at once
-LEAST = 64  # tokens a fixed cache holds
-KEPT = 4  # recorded steps that are kept
-NUMBERS = itertools.count()
-Kept = dict[Any, "GraphDecoder"]
+STEPS_PER_BLOCK = 16  # steps that are queued at once
+MIN_CACHE_TOKENS = 64  # tokens a fixed cache holds
+MAX_RECORDED_STEPS = 4  # recorded steps that are kept
+STEP_NUMBERS = itertools.count()
+RecordedSteps = dict[Any, "GraphDecoder"]
 
 
 class Stepper:
@@ -48,8 +48,8 @@ class Stepper:
         self.closed, self.capacity = ~allowed, capacity
         self.token = torch.zeros(batch, 1, dtype=torch.long, device=self.device)
         self.place = torch.zeros(1, dtype=torch.long, device=self.device)  # in a block
-        self.uniform = torch.zeros(BLOCK, batch, dtype=exact(self.device), device=self.device)
-        self.written = torch.zeros(batch, BLOCK, dtype=torch.long, device=self.device)
+        self.uniform = torch.zeros(STEPS_PER_BLOCK, batch, dtype=double_precision(self.device), device=self.device)
+        self.written = torch.zeros(batch, STEPS_PER_BLOCK, dtype=torch.long, device=self.device)
         self.pads: Tensor | None = None  # (B, 1) how many places before each text are empty
         self.seen: Tensor | None = None
         if sampling.remembers:
@@ -145,17 +145,17 @@ class GraphDecoder(Stepper):
 
 def compiled_step(stepper: Stepper) -> Callable[[], None]:
     """A step of compiled parts: what the model says, which does not change with the wishes, and the choice."""
-    said = compiled(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
-    keep = compiled(lambda logits: Stepper.keep(stepper, logits))
+    said = compile_whole(lambda: Stepper.logits(stepper, Stepper.view(stepper)))
+    keep = compile_whole(lambda logits: Stepper.keep(stepper, logits))
     return lambda: keep(said())
 
 
-def compiled(call: Any) -> Any:
+def compile_whole(call: Any) -> Any:
     """A function compiled as a whole. Products of a matrix and a vector become kernels of their own, and are tuned.
 
     PyTorch counts recompilations by code object, so each function gets a copy of its code.
     """
-    name = f"{call.__name__}_{next(NUMBERS)}"
+    name = f"{call.__name__}_{next(STEP_NUMBERS)}"
     own = FunctionType(call.__code__.replace(co_name=name), call.__globals__, name, None, call.__closure__)
     return torch.compile(own, fullgraph=True, dynamic=False, options={"coordinate_descent_tuning": True})
 
@@ -173,7 +173,7 @@ def write(
     pads: Tensor | None = None,
     precision: torch.dtype | None = None,
     compiled: bool = False,
-    kept: Kept | None = None,
+    kept: RecordedSteps | None = None,
 ) -> Iterator[Tensor]:
     """The next `length` tokens of texts (B, N) as they come: blocks (B, n) on the CPU.
 
@@ -186,14 +186,14 @@ def write(
     kept       where recorded steps are kept for the next time
     """
     device = allowed.device
-    history, uniform = ids.to(device), uniform.to(exact(device)).to(device)
+    history, uniform = ids.to(device), uniform.to(double_precision(device)).to(device)
     pads = None if pads is None else pads.to(device)
     begun = history if pads is not None else history[:, -window:]
     size = begun.shape[1] + length if pads is not None else min(window, begun.shape[1] + length)
     stepper = _stepper(model, len(ids), size, sampling, allowed, pads is not None, precision, compiled, kept)
     stepper.remember(history, pads)
     queue = Queue(device)
-    block = BLOCK if isinstance(stepper, GraphDecoder) else 1
+    block = STEPS_PER_BLOCK if isinstance(stepper, GraphDecoder) else 1
     done = 0
     while done < length:
         room = length if pads is not None else 1 + window - begun.shape[1]
@@ -253,17 +253,17 @@ def _stepper(
     padded: bool,
     precision: torch.dtype | None,
     compiled: bool,
-    kept: Kept | None,
+    kept: RecordedSteps | None,
 ) -> Stepper:
     """A new one, or on a CUDA device one that was recorded before."""
     if allowed.device.type != "cuda" or not isinstance(model.trunk, Transformer):
         return Stepper(_cast(model, precision), batch, sampling, allowed, None)
     kept = {} if kept is None else kept
-    capacity = max(LEAST, 1 << (size - 1).bit_length())
+    capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
     changes = sum(weight._version for weight in model.parameters())  # trained on, it is another model
     key = (id(model), changes, batch, capacity, sampling, padded, precision, compiled)
     if key not in kept:
-        for old in list(kept)[: len(kept) - KEPT + 1]:
+        for old in list(kept)[: len(kept) - MAX_RECORDED_STEPS + 1]:
             del kept[old]
         kept[key] = GraphDecoder(_cast(model, precision), batch, sampling, allowed, capacity, padded, compiled)
     kept[key].closed.copy_(~allowed)
@@ -314,7 +314,7 @@ class Beams:
         """(R, V) of the next token after more tokens (R, N)."""
         self.written += 1
         ids = ids.clamp(max=self.end - 1) if self.virtual else ids  # of hypotheses that are none
-        with cast(self.allowed.device, self.precision):
+        with autocast(self.allowed.device, self.precision):
             found = self.model.readout(
                 self.model.decode(StreamView({"ids": ids}, None), cache=self.cache)[:, -1]
             ).float()

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-UNREADABLE = "\ufffd"
+REPLACEMENT_CHARACTER = "\ufffd"
 
 
 class Line:
@@ -23,7 +23,9 @@ class Line:
         self.held += self.letters.add(tokens[: tokens.index(self.end)] if ended else tokens)  # type: ignore[arg-type]
         found = [self.held.index(stop) for stop in self.stops if stop in self.held]
         ready = (
-            min(found) if found else len(self.held) - max((_begun(self.held, stop) for stop in self.stops), default=0)
+            min(found)
+            if found
+            else len(self.held) - max((_stop_overlap(self.held, stop) for stop in self.stops), default=0)
         )
         self.over = bool(found) or ended
         piece, self.held = self.held[:ready], self.held[ready:]
@@ -62,7 +64,7 @@ class Letters:
             self.shown = len(self.tokens.decode(self.ids))
         self.ids += tokens
         self.text = self.tokens.decode(self.ids)
-        ready = len(self.text) - self.text.endswith(UNREADABLE)
+        ready = len(self.text) - self.text.endswith(REPLACEMENT_CHARACTER)
         piece = self.text[self.shown : ready]
         self.shown = max(self.shown, ready)
         return piece
@@ -91,6 +93,6 @@ def _bytes(tokens: Any) -> bool:
     return bool(tokens.unit == "bytes" and not tokens.tokenizer)
 
 
-def _begun(text: str, stop: str) -> int:
+def _stop_overlap(text: str, stop: str) -> int:
     """How many letters at the end of a text may be the beginning of `stop`."""
     return next((n for n in range(min(len(stop) - 1, len(text)), 0, -1) if text.endswith(stop[:n])), 0)

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..assembly import silent
+from ..assembly import log_nothing
 from ..errors import UserError, one_of
 from ..nn import Transformer
 from ..run import Run
 from ..train.step import working_precision
-from .decode import Beams, Kept, write
+from .decode import Beams, RecordedSteps, write
 from .detokenize import Line
-from .sampling import Sampling, uniforms
+from .sampling import Sampling, draw_uniforms
 
-PAYS = 100_000  # steps from which on a compiled one pays
-RECORDED: WeakKeyDictionary[Run, Kept] = WeakKeyDictionary()
+MIN_COMPILED_STEPS = 100_000  # steps from which on a compiled one pays
+RECORDED_STEPS: WeakKeyDictionary[Run, RecordedSteps] = WeakKeyDictionary()
 Tell = Callable[[int, int], None]
 
 
@@ -45,7 +45,7 @@ def generate(
     seed: int | None = None,
     precision: str = "auto",
     compiled: bool | None = None,
-    log: Callable[[str], None] = silent,
+    log: Callable[[str], None] = log_nothing,
 ) -> Iterator[str]:
     """Pieces of text that go on from the prompt, as they come.
 
@@ -65,7 +65,7 @@ def generate(
     ids = author.encode(prompt)
     if beam != 1:
         return iter(author.search([ids], beam))
-    return author.stream(ids, uniforms(seed, 1, length))
+    return author.stream(ids, draw_uniforms(seed, 1, length))
 
 
 def generate_many(
@@ -83,7 +83,7 @@ def generate_many(
     precision: str = "auto",
     compiled: bool | None = None,
     batch: int = 32,
-    log: Callable[[str], None] = silent,
+    log: Callable[[str], None] = log_nothing,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
     """What `generate` would write for each of many prompts, in their order; `batch` of them at once.
@@ -96,7 +96,7 @@ def generate_many(
     if batch < 1:
         raise UserError(f"batch must be one prompt or more at once, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
-    uniform = uniforms(seed, len(prompts), length)
+    uniform = draw_uniforms(seed, len(prompts), length)
     answers, done = [""] * len(prompts), 0
     for rows in author.groups(ids, batch, alike=beam != 1):
         together = [ids[row] for row in rows]
@@ -138,7 +138,7 @@ class Author:
             allowed[self.end] = True
         self.allowed = torch.as_tensor(allowed, device=run.device)
         self.precision = _precision(run, precision)
-        self.compiled = length * texts >= PAYS if compiled is None else compiled
+        self.compiled = length * texts >= MIN_COMPILED_STEPS if compiled is None else compiled
 
     # The prompt
 
@@ -146,7 +146,7 @@ class Author:
         """The ids of a prompt, with what stands before and after it in training."""
         tokens, specials = self.tokens, self.tokens.specials
         first = [specials["begin"]] if tokens.begin else []
-        last = [specials["separator"]] if len(tokens.reads) > 1 else []
+        last = [specials["separator"]] if len(tokens.source_columns) > 1 else []
         if prompt is None or (not prompt and (first or self.end is not None)):
             if not first and self.end is not None:
                 first = [self.end]  # where one text ends, another begins
@@ -214,7 +214,7 @@ class Author:
 
     def line(self, ids: list[int]) -> Line:
         """An empty text after a prompt; the last of several texts stands for itself."""
-        return Line(self.tokens, [] if len(self.tokens.reads) > 1 else ids, self.stops, self.end)
+        return Line(self.tokens, [] if len(self.tokens.source_columns) > 1 else ids, self.stops, self.end)
 
     def groups(self, ids: list[list[int]], batch: int, alike: bool) -> Iterator[list[int]]:
         """Rows that are written together: of similar length, or of equal one where `alike` or a window gets full."""
@@ -245,7 +245,7 @@ class Author:
             pads=pads,
             precision=self.precision,
             compiled=self.compiled,
-            kept=RECORDED.setdefault(self.run, {}),
+            kept=RECORDED_STEPS.setdefault(self.run, {}),
         )
 
 

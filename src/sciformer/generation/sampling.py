@@ -17,7 +17,7 @@ from torch import Tensor
 from ..data.random import key, mix
 from ..errors import UserError
 
-PART = 1024  # of a vocabulary, in which the largest are looked for first
+VOCABULARY_PART = 1024  # of a vocabulary, in which the largest are looked for first
 
 
 @dataclass(frozen=True)
@@ -66,55 +66,57 @@ class Sampling:
             return logits.argmax(-1)
         logits, ids = (logits - logits.amax(-1, keepdim=True)) / max(self.temperature, 1e-30), None
         if self.top_k is not None and self.top_k < logits.shape[-1]:
-            logits, ids = largest(logits, self.top_k)
+            logits, ids = top_logits(logits, self.top_k)
         weight = logits.exp()
         if self.top_p is not None and self.top_p < 1:
             enough = self.top_p * weight.sum(-1, keepdim=True)
             if ids is None:
-                logits, ids = ordered(logits, enough)
+                logits, ids = sort_logits(logits, enough)
                 weight = logits.exp()
             before = weight.cumsum(-1) - weight  # of the likelier ones
             weight = weight.masked_fill(before >= enough, 0)
-        edges = weight.cumsum(-1, dtype=exact(weight.device))
+        edges = weight.cumsum(-1, dtype=double_precision(weight.device))
         best = (edges <= uniform.to(edges.dtype)[:, None] * edges[:, -1:]).sum(-1).clamp(max=edges.shape[-1] - 1)
         return best if ids is None else ids.gather(-1, best[:, None])[:, 0]
 
 
-def exact(device: torch.device) -> torch.dtype:
+def double_precision(device: torch.device) -> torch.dtype:
     """Double precision, where the device has it."""
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def largest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def top_logits(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest of (B, V) and where they stand, largest first.
 
     A CUDA device looks for them in parts of the row at once, then among what was found; in the whole row at once it
     would take ten kernels one after the other.
     """
-    if not logits.is_cuda or logits.shape[-1] < 8 * PART or count > PART // 4:
+    if not logits.is_cuda or logits.shape[-1] < 8 * VOCABULARY_PART or count > VOCABULARY_PART // 4:
         return logits.topk(count)
-    return in_parts(logits, count)
+    return top_logits_in_parts(logits, count)
 
 
-def in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def top_logits_in_parts(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The same, part by part."""
-    parts = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % PART), value=-torch.inf).unflatten(-1, (-1, PART))
+    parts = torch.nn.functional.pad(logits, (0, -logits.shape[-1] % VOCABULARY_PART), value=-torch.inf).unflatten(
+        -1, (-1, VOCABULARY_PART)
+    )
     found, place = parts.topk(count, sorted=False)
-    ids = place + torch.arange(parts.shape[1], device=logits.device)[:, None] * PART
+    ids = place + torch.arange(parts.shape[1], device=logits.device)[:, None] * VOCABULARY_PART
     best, where = found.flatten(1).topk(count)
     return best, ids.flatten(1).gather(1, where)
 
 
-def ordered(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
+def sort_logits(logits: Tensor, enough: Tensor) -> tuple[Tensor, Tensor]:
     """(B, V) and where they stand, largest first: all, or on a CPU so many that their sum of exp reaches `enough`."""
-    if logits.device.type == "cpu" and logits.shape[-1] > 4 * PART:
-        found = logits.topk(PART)
+    if logits.device.type == "cpu" and logits.shape[-1] > 4 * VOCABULARY_PART:
+        found = logits.topk(VOCABULARY_PART)
         if bool((found.values.exp().sum(-1, keepdim=True) > enough).all()):
             return found.values, found.indices
     return logits.sort(stable=True, dim=-1, descending=True)
 
 
-def uniforms(seed: int | None, texts: int, length: int) -> Tensor:
+def draw_uniforms(seed: int | None, texts: int, length: int) -> Tensor:
     """Numbers (length, texts) in [0, 1), one for each token of several texts; without a seed others each time.
 
     The first text has those of a text alone with this seed. 52 bits: no product with a sum of probabilities reaches it.

@@ -25,7 +25,7 @@ from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
 from .beam_search import Hypothesis, beam_search
 
-TOKENS = 8192  # of sources at once, padding included
+MAX_BATCH_TOKENS = 8192  # of sources at once, padding included
 Tell = Callable[[int, int], None]
 
 
@@ -48,7 +48,7 @@ def translate(
     """The translations of lines, in their order; an empty line stays empty.
 
     beam, penalty  as in the recipe's `objective` unless given
-    tell           hears how many are done, of how many
+    on_progress    function that is told how many are done, of how many
     """
     return translate_with(
         run.model, run.assembly, run.device, lines, beam=beam, penalty=penalty, on_progress=on_progress
@@ -132,7 +132,7 @@ class Writer:
         order = sorted(rows, key=lambda row: -len(sources[row]))  # the longest first: if memory fails, then at once
         batch: list[int] = []
         for row in order:
-            if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > TOKENS:
+            if batch and (len(batch) + 1) * len(sources[batch[0]]) * beam > MAX_BATCH_TOKENS:
                 yield batch
                 batch = []
             batch.append(row)
@@ -148,14 +148,14 @@ class EncoderDecoderWriter(Writer):
         self.source: Any = assembly.tokens.get(SOURCE)
 
     def encode(self, line: str) -> Any:
-        stream = self.source.tokenize({name: _column([line]) for name in self.source.reads})
+        stream = self.source.tokenize({name: _column([line]) for name in self.source.source_columns})
         return stream.columns["ids"][: self.source.window].astype(np.int64)
 
     def longest(self, source: Any, more: int) -> int:
         return min(len(source) + more, self.tokens.window - 1)  # there may be no places for more
 
     def begin(self, sources: list[Any]) -> Writing:
-        encoded = self.model.encode(padded(sources).inputs(self.device).stream)
+        encoded = self.model.encode(pad_sources(sources).inputs(self.device).stream)
         cache = self.model.cache()
         start = torch.full((len(sources), 1), _special(self.tokens, "begin"), device=self.device)
         first = self._next(start, encoded, cache)
@@ -171,9 +171,10 @@ class PromptWriter(Writer):
 
     def __init__(self, model: Any, assembly: Assembly, device: torch.device) -> None:
         (tokens,) = assembly.tokens.values()
-        if len(tokens.reads) < 2:
+        if len(tokens.source_columns) < 2:
             raise UserError(
-                f"tokens.column must name a source and a target, two columns, not {tokens.reads}", key="tokens.column"
+                f"tokens.column must name a source and a target, two columns, not {tokens.source_columns}",
+                key="tokens.column",
             )
         super().__init__(model, assembly, device, tokens)
 
@@ -202,7 +203,7 @@ class PromptWriter(Writer):
         return self.model.readout(self.model.decode(StreamView({"ids": ids}, None), cache=cache)[:, -1])
 
 
-def padded(sources: list[Any]) -> Batch:
+def pad_sources(sources: list[Any]) -> Batch:
     """Ids of several sources as a batch."""
     from ..data.batch import Stream
 
@@ -249,9 +250,9 @@ def score_translations(
 def columns_of(assembly: Assembly) -> tuple[str, str]:
     """The names of the source's and the target's column."""
     if SOURCE in assembly.tokens:
-        return str(assembly.tokens[SOURCE].reads[0]), str(assembly.tokens[TARGET].reads[0])
+        return str(assembly.tokens[SOURCE].source_columns[0]), str(assembly.tokens[TARGET].source_columns[0])
     (tokens,) = assembly.tokens.values()
-    return str(tokens.reads[0]), str(tokens.reads[-1])
+    return str(tokens.source_columns[0]), str(tokens.source_columns[-1])
 
 
 def _lists(column: Lists) -> Iterator[list[str]]:

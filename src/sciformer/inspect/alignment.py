@@ -21,13 +21,13 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..nn import Watch
-from .attention import plain, title
+from .attention import escape_mathtext, map_title
 from .plots.attention import draw_heads
 
 if TYPE_CHECKING:
     from ..run import Run
 
-LONG = 80  # tokens of a sentence that can still be told apart in a picture
+MAX_DRAWN_TOKENS = 80  # tokens of a sentence that can still be told apart in a picture
 
 
 class Alignment(NamedTuple):
@@ -62,18 +62,18 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
     tokens = run.assembly.tokens
     if SOURCE in tokens:
         source, target = _stream(tokens[SOURCE], line), _stream(tokens[TARGET], text)
-        inputs = Batch({SOURCE: source, TARGET: _before(target)}, {}, np.arange(1)).inputs(run.device)
+        inputs = Batch({SOURCE: source, TARGET: _without_last(target)}, {}, np.arange(1)).inputs(run.device)
         model.translate(inputs.streams[SOURCE], inputs.streams[TARGET], record)
         written = target.take(np.arange(1)).cut(np.array([1]), target.lengths - 1)
-        names = [tokens[SOURCE].words(source), tokens[TARGET].words(written)]
-        maps = {name: a[0] for name, a in record.attention.items() if _across(name)}
+        names = [tokens[SOURCE].token_labels(source), tokens[TARGET].token_labels(written)]
+        maps = {name: a[0] for name, a in record.attention.items() if _is_cross_attention(name)}
         back = {name: a[0] for name, a in record.attention.items() if name.startswith("decoder") and name not in maps}
     else:
         (only,) = tokens.values()
         whole = _stream(only, line, text)
-        inputs = Batch({"tokens": _before(whole)}, {}, np.arange(1)).inputs(run.device)
+        inputs = Batch({"tokens": _without_last(whole)}, {}, np.arange(1)).inputs(run.device)
         model.decode(inputs.stream, record)
-        words, part = only.words(whole), whole.columns["part"]
+        words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
             raise UserError(f"the sentence leaves no room for its translation in {only.window} tokens")
         first = int(np.flatnonzero(part > 0)[0])  # of the translation
@@ -84,7 +84,9 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         raise UserError(
             "this model has no attention, so it does not look at its source", hint="Train with --model.score additive."
         )
-    return Alignment([plain(word) for word in names[0]], [plain(word) for word in names[1]], maps, text, back)
+    return Alignment(
+        [escape_mathtext(word) for word in names[0]], [escape_mathtext(word) for word in names[1]], maps, text, back
+    )
 
 
 def draw_alignment(found: Alignment, mean: bool = False, block: int | None = None) -> Figure:
@@ -92,10 +94,10 @@ def draw_alignment(found: Alignment, mean: bool = False, block: int | None = Non
 
     block  that one alone, counted from 1, with two panels in a line: what fits on a page
     """
-    if max(len(found.source), len(found.target)) > LONG:
+    if max(len(found.source), len(found.target)) > MAX_DRAWN_TOKENS:
         sizes = f"{len(found.source)} and {len(found.target)}"
-        raise UserError(f"a sentence to draw must have at most {LONG} tokens, not {sizes}")
-    maps = {title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
+        raise UserError(f"a sentence to draw must have at most {MAX_DRAWN_TOKENS} tokens, not {sizes}")
+    maps = {map_title(name.removeprefix("decoder.").removesuffix(".cross")): a for name, a in found.maps.items()}
     labels = (found.target, found.source)
     if block is not None:
         if not 1 <= block <= len(maps):
@@ -123,23 +125,23 @@ def draw_some(run: Run, lines: list[str]) -> Iterator[tuple[str, Figure, str]]:
     """(name, figure, caption) for some lines; those that are too long to draw are left out."""
     for number, line in enumerate(lines, 1):
         found = align(run, line)
-        if found.text and max(len(found.source), len(found.target)) <= LONG:
+        if found.text and max(len(found.source), len(found.target)) <= MAX_DRAWN_TOKENS:
             yield f"alignment-{number}", draw_alignment(found), f"«{line}» and its translation «{found.text}»."
 
 
-def _across(name: str) -> bool:
+def _is_cross_attention(name: str) -> bool:
     return name.startswith("decoder") and (name.endswith(".cross") or name == "decoder.attention")
 
 
 def _stream(tokens: Any, *texts: str) -> Stream:
     table = {}
-    for name, text in zip(tokens.reads, texts):
+    for name, text in zip(tokens.source_columns, texts):
         table[name] = np.empty(1, object)
         table[name][0] = text
     stream: Stream = tokens.tokenize(table)
     return stream.cut(np.zeros(1, np.int64), np.minimum(stream.lengths, tokens.window))  # no more was ever read
 
 
-def _before(stream: Stream) -> Stream:
+def _without_last(stream: Stream) -> Stream:
     """All tokens but the last: those that are read while the others are written."""
     return stream.cut(np.zeros(1, np.int64), stream.lengths - 1)

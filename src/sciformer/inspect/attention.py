@@ -24,16 +24,16 @@ from ..data.batch import Batch
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import ClassToken, FirstPool, LastPool, Watch
-from .plots.attention import FONT, draw_heads
-from .plots.panels import few_ticks, join_legends, shrink
+from .plots.attention import FONT_SIZE, draw_heads
+from .plots.panels import join_legends, shrink, thin_ticks
 
 Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Panel = tuple[str, Batch, Floats | None]
-VALUES = 40  # places along a column, above which neighbouring samples are put together
-MAPS, HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
-LETTERS = 48  # words in a line of a wide drawing, about
-ANSWERING = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
+MAX_COLUMN_VALUES = 40  # places along a column, above which neighbouring samples are put together
+MAX_DRAWN_MAPS, MAX_DRAWN_HEADS = 4, 8  # attention maps drawn of a sample, and heads of each
+WORDS_PER_LINE = 48  # words in a line of a wide drawing, about
+ANSWERING_TOKENS = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
 class AttentionMaps(NamedTuple):
@@ -80,7 +80,7 @@ def attention_maps(step: Any, assembly: Assembly, batch: Batch) -> AttentionMaps
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    asks = ANSWERING.get(type(getattr(step.model, "pooling", None)), "mean")
+    asks = ANSWERING_TOKENS.get(type(getattr(step.model, "pooling", None)), "mean")
     return AttentionMaps(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
 
 
@@ -89,13 +89,13 @@ def self_attention(look: AttentionMaps) -> dict[str, Tensor]:
     return {name: a for name, a in look.watch.attention.items() if not name.startswith("pool")}
 
 
-def title(name: str) -> str:
+def map_title(name: str) -> str:
     """The name of an attention map for people: `blocks.0.attention` is block 1."""
     name = re.sub(r"blocks\.(\d+)", lambda found: f"block {int(found[1]) + 1}", name.removesuffix(".attention"))
     return name.replace(".", ", ")
 
 
-def gather(x: Floats, most: int = VALUES) -> list[tuple[float, Array]]:
+def group_by_value(x: Floats, most: int = MAX_COLUMN_VALUES) -> list[tuple[float, Array]]:
     """Samples by equal values of x: (value, numbers of the samples), rising; where values are many, by neighbours."""
     order = np.argsort(x, kind="stable")
     order = order[np.isfinite(x[order])]
@@ -105,7 +105,7 @@ def gather(x: Floats, most: int = VALUES) -> list[tuple[float, Array]]:
     return [(float(x[part].mean()), part) for part in np.array_split(order, most)]
 
 
-def even(count: int, wanted: int) -> Array:
+def even_steps(count: int, wanted: int) -> Array:
     """`wanted` numbers below `count` at even steps, each once."""
     return np.unique(np.linspace(0, max(0, count - 1), min(count, wanted)).round().astype(np.int64))
 
@@ -113,7 +113,7 @@ def even(count: int, wanted: int) -> Array:
 # At what
 
 
-def received(weights: ArrayLike, front: int = 0) -> Floats:
+def received_attention(weights: ArrayLike, front: int = 0) -> Floats:
     """The attention each token receives (B, N), as a mean over queries and heads.
 
         r_j = mean over heads of (1 / N) sum_i (n_i / m_j) a_ij
@@ -142,21 +142,21 @@ def weights_on(look: AttentionMaps, row: int, head: int | None = None) -> dict[s
         a = a if head is None else a[:, head : head + 1]
         if name in inside:
             end = look.front + n
-            found[name] = received(a[row : row + 1, :, :end, :end], look.front)[0]
+            found[name] = received_attention(a[row : row + 1, :, :end, :end], look.front)[0]
         else:
             own = a.shape[3] - longest  # a class token that asks may also see itself
-            found[name] = received(a[row : row + 1, :, :1, own : own + n])[0]
+            found[name] = received_attention(a[row : row + 1, :, :1, own : own + n])[0]
     return found
 
 
-def times_uniform(weights: Floats) -> Floats:
+def relative_to_uniform(weights: Floats) -> Floats:
     """How many times as much as uniform attention each token (N,) receives; what no token may see does not count."""
     return np.count_nonzero(weights) * weights
 
 
-def name_of(batch: Batch, row: int, objective: Any) -> str:
+def sample_name(batch: Batch, row: int, objective: Any) -> str:
     """A sample by what is known of it."""
-    wanted = [objective.along, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
+    wanted = [objective.plot_against, getattr(objective, "label", ""), *getattr(objective, "targets", [])]
     known = [name for name in dict.fromkeys(wanted) if name in batch.samples]
     values = [batch.samples[name][row] for name in known]
     words = [f"{value:.4g}" if isinstance(value, np.floating) else f"{value}" for value in values]
@@ -174,11 +174,11 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
     """
     sample, found = look.seen.take(np.array([row])), weights_on(look, row)
     panels: list[Panel] = [("sample", sample, None)]
-    for name in (list(found)[i] for i in even(len(found), MAPS)):
-        times = times_uniform(found[name])
+    for name in (list(found)[i] for i in even_steps(len(found), MAX_DRAWN_MAPS)):
+        times = relative_to_uniform(found[name])
         most = float(times.max())
         words = f"up to {most:.1f} × uniform" if most >= 1.1 else "nearly uniform"
-        panels.append((f"{title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+        panels.append((f"{map_title(name)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
     return draw_samples(assembly, panels, form)
 
 
@@ -188,29 +188,29 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
     Side by side where the drawing has a shape of its own, else one below the other.
     """
     (tokens,) = assembly.tokens.values()
-    draw = tokens.forms(panels[0][1])[form] if form else tokens.draw
+    draw = tokens.alternative_drawings(panels[0][1])[form] if form else tokens.draw
     trial = Figure().subplots()
     draw(panels[0][1], None, trial)
     if trial.get_aspect() != "auto":
-        across = min(len(panels), MAPS + 1)
+        across = min(len(panels), MAX_DRAWN_MAPS + 1)
         lines = -(-len(panels) // across)
         figure = Figure(figsize=(min(8.0, 1.9 * across), 2.0 * lines), layout="constrained")
     else:
         across, lines = 1, len(panels)
         wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
         # A drawing without axes is in units of letters; one with axes needs room for them.
-        height = 1.4 if trial.axison else 0.16 * max(1.0, high) * max(1.0, LETTERS / 1.25 / max(wide, 1))
+        height = 1.4 if trial.axison else 0.16 * max(1.0, high) * max(1.0, WORDS_PER_LINE / 1.25 / max(wide, 1))
         figure = Figure(figsize=(7.0, lines * (height + 0.25) + 0.1), layout="constrained")
     grid = figure.subplots(lines, across, squeeze=False).ravel()
     for axes, (name, sample, weights) in zip(grid, panels):
         draw(sample, weights, axes)
         for letter in axes.texts:  # they stand inside, and measuring hundreds takes longer than drawing them
-            letter.set_in_layout(len(axes.texts) < LETTERS)
+            letter.set_in_layout(len(axes.texts) < WORDS_PER_LINE)
         if across > 1:
             shrink(axes, 1.9)
-            few_ticks(axes, named=axes in grid[::across] or axes.get_ylim() != grid[0].get_ylim())
+            thin_ticks(axes, named=axes in grid[::across] or axes.get_ylim() != grid[0].get_ylim())
         words = name.replace("\n", ", ") if across == 1 else name
-        axes.set_title(plain(words), fontsize=FONT, loc="left" if across == 1 else "center")
+        axes.set_title(escape_mathtext(words), fontsize=FONT_SIZE, loc="left" if across == 1 else "center")
     for axes in grid[len(panels) :]:
         axes.set_axis_off()
     join_legends(figure, grid)
@@ -221,14 +221,14 @@ def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """Who looks at whom in one sample, head by head, in some blocks from the first to the last."""
     (tokens,) = assembly.tokens.values()
     sample = look.seen.stream.take(np.array([row]))
-    words = [*["class"] * look.front, *(plain(word) for word in tokens.words(sample))]
+    words = [*["class"] * look.front, *(escape_mathtext(word) for word in tokens.token_labels(sample))]
     n = len(words)
     maps = self_attention(look)
-    chosen = [list(maps)[i] for i in even(len(maps), MAPS)]
-    return draw_heads({title(name): maps[name][row, :HEADS, :n, :n] for name in chosen}, words)
+    chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
+    return draw_heads({map_title(name): maps[name][row, :MAX_DRAWN_HEADS, :n, :n] for name in chosen}, words)
 
 
-def plain(name: str) -> str:
+def escape_mathtext(name: str) -> str:
     """A name that Matplotlib does not read as a formula."""
     return name.replace("$", r"\$")
 

@@ -29,8 +29,8 @@ from ..nn.attention.attention import Attention
 from ..nn.heads import Gaussian
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
-from .attention import ANSWERING, AttentionMaps, self_attention
-from .rollout import follow, followed
+from .attention import ANSWERING_TOKENS, AttentionMaps, self_attention
+from .rollout import follow, follow_samples
 
 Floats = NDArray[np.float64]
 
@@ -42,13 +42,13 @@ class Attributed(NamedTuple):
     gradient: list[Floats]
 
 
-def answers(step: Any, assembly: Assembly) -> bool:
+def has_single_answer(step: Any, assembly: Assembly) -> bool:
     """Whether a model has one answer for each sample, which can be followed back: a class, or values."""
     whole = isinstance(assembly.objective, (Classify, Regress)) and len(assembly.tokens) == 1
     return whole and hasattr(step.model, "pool")
 
 
-def entering(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
+def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
     """Samples, as they come from a data set, as the model takes them when it is judged."""
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
@@ -56,7 +56,7 @@ def entering(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
     return made.inputs(next(step.model.parameters()).device).stream
 
 
-def told(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
+def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
     """What a model says of samples, and whether these are values: the log odds (B, classes) of each class against all
     others, which do not level off as probabilities do; or the values (B, values) in deviations of the training data."""
     pooled = model.pool(model.encode(view, record), record)
@@ -71,7 +71,7 @@ def told(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Ten
     return logits - others, False
 
 
-def weighted(weights: Tensor, gradient: Tensor, either: bool = False) -> Tensor:
+def weight_by_gradient(weights: Tensor, gradient: Tensor, either: bool = False) -> Tensor:
     """The positive part of gradient times attention (arXiv 2103.15679), of any shape; its size with `either`."""
     found = weights * gradient
     return found.abs() if either else found.clamp(min=0)
@@ -94,18 +94,18 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
 
     which   (B,) the class, or the value, that is asked about; the likeliest class or the first value unless given
     """
-    if not answers(step, assembly):
+    if not has_single_answer(step, assembly):
         kind = assembly.recipe.objective.kind
         raise UserError(
             f"objective.kind must be classify or regress, with one answer for each sample, not {kind}",
             key="objective.kind",
         )
     model, record, was = step.model, Watch(hidden=False), step.training
-    view = entering(step, assembly, batch)
+    view = prepare_inputs(step, assembly, batch)
     step.eval()
     try:
-        with torch.enable_grad(), _reference(model), _entering(model) as entered:
-            answer, either = told(model, view, record)
+        with torch.enable_grad(), _reference(model), _watch_entrance(model) as entered:
+            answer, either = model_answers(model, view, record)
             place = answer.argmax(1) if which is None and not either else torch.zeros(len(answer), dtype=torch.int64)
             if which is not None:
                 place = torch.as_tensor(np.asarray(which, np.int64))
@@ -116,13 +116,13 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
     finally:
         step.train(was)
     maps = {
-        name: weighted(a, slope, either)
+        name: weight_by_gradient(a, slope, either)
         for (name, a), slope in zip(attention.items(), slopes[1:])
         if slope is not None  # a map of padding alone
     }
-    asks = ANSWERING.get(type(getattr(model, "pooling", None)), "mean")
+    asks = ANSWERING_TOKENS.get(type(getattr(model, "pooling", None)), "mean")
     look = AttentionMaps(batch, record, int(asks == "class"), asks)
-    through = followed(look, maps, relevance)
+    through = follow_samples(look, maps, relevance)
     if not any(name not in self_attention(look) for name in maps):  # what a token gives by being there is no attention
         through = [each - follow([np.eye(look.front + len(each))], [], len(each), asks) for each in through]
     return Attributed(through, _times_input(entered[0], slopes[0], view, batch, either))
@@ -151,7 +151,7 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _entering(model: Any) -> Iterator[list[Tensor]]:
+def _watch_entrance(model: Any) -> Iterator[list[Tensor]]:
     """What the entrance made of tokens, as vectors whose gradient can be asked for."""
     kept: list[Tensor] = []
 

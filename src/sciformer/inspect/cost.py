@@ -85,7 +85,7 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
     weight_bytes = sum(weight.nbytes for weight in twin.parameters())
     activations = sum(kept.values()) / len(batch)
     settings = assembly.recipe.train
-    copies = 3 * sum(weight.nbytes for weight in trained) + (weight_bytes if settings.average else 0)
+    copies = 3 * sum(weight.nbytes for weight in trained) + (weight_bytes if settings.ema else 0)
     flops = float(counter.get_total_flops())
     return Cost(
         parameters=parameters,
@@ -94,14 +94,14 @@ def cost(assembly: Assembly, step: nn.Module, batch: Batch) -> Cost:
         flops_per_sample=flops / len(batch),
         flops_per_token=flops / batch.tokens,
         activation_bytes=activations,
-        training_bytes=weight_bytes + copies + activations * at_once(settings, batch),
+        training_bytes=weight_bytes + copies + activations * samples_at_once(settings, batch),
     )
 
 
-def at_once(settings: Train, batch: Batch) -> int:
+def samples_at_once(settings: Train, batch: Batch) -> int:
     """Samples on a device at once: as the recipe says, or as many of such width as it has tokens for."""
-    if settings.micro or settings.tokens is None:
-        return settings.micro or settings.batch
+    if settings.micro_batch or settings.tokens is None:
+        return settings.micro_batch or settings.batch
     return max(1, settings.tokens // max(1, batch.widest()))
 
 
@@ -130,7 +130,7 @@ def _layer(x: Shape, of_x: Shape, of_h: Shape) -> int:
     return 2 * steps * batch * of_x[0] * (of_x[1] + of_h[1])
 
 
-def large(number: float, unit: str = "") -> str:
+def format_large(number: float, unit: str = "") -> str:
     """A large number as a reader wants it: 1.23 G, in powers of a thousand."""
     number, letters = float(number), ["", "k", "M", "G", "T", "P", "E"]
     while abs(number) >= 999.5 and len(letters) > 1:
@@ -151,7 +151,7 @@ def setting(page: Page, run: Run) -> None:
         "Parts": f"{' · '.join(kinds)}, trunk {recipe.model.trunk}",
         "Seed": recipe.train.seed,
         "Begun": about.get("began"),
-        "Begun with": _begun_with(about.get("start")),
+        "Begun with": _describe_start(about.get("init_from")),
         "Last step": f"{datetime.fromtimestamp(log.stat().st_mtime):%Y-%m-%d %H:%M}" if log.exists() else None,
         "Device": f"{about.get('device')}; processes: {about.get('ranks', 1)}",
         "Versions": ", ".join(f"{name} {about[name]}" for name in ("sciformer", "torch", "python") if name in about),
@@ -160,12 +160,12 @@ def setting(page: Page, run: Run) -> None:
     page.facts({name: value for name, value in said.items() if value is not None})
 
 
-def _begun_with(start: dict[str, Any] | None) -> str | None:
+def _describe_start(source: dict[str, Any] | None) -> str | None:
     """The run whose weights were taken, where there was one."""
-    if not start:
+    if not source:
         return None
-    taken = f"{start['parameters']:,} parameters of the run {Path(start['run']).name} (weights {start['hash']})"
-    return f"{taken}; begun anew: {', '.join(start['new'])}" if start["new"] else taken
+    taken = f"{source['parameters']:,} parameters of the run {Path(source['run']).name} (weights {source['hash']})"
+    return f"{taken}; begun anew: {', '.join(source['new'])}" if source["new"] else taken
 
 
 def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]) -> None:
@@ -185,25 +185,27 @@ def section(page: Page, run: Run, data: Assembly | None, numbers: dict[str, Any]
         steps = max((record.get("step", 0) for record in run.records), default=0)
         seen = steps * (settings.batch if settings.tokens is None else len(train) / about["batches"])
         facts |= {
-            "Weights": large(found.weight_bytes, "B"),
-            "Operations of a step": f"{large(found.flops_per_token)} a token, {large(found.flops_per_sample)} a sample "
+            "Weights": format_large(found.weight_bytes, "B"),
+            "Operations of a step": f"{format_large(found.flops_per_token)} a token, "
+            f"{format_large(found.flops_per_sample)} a sample "
             f"of {found.tokens:.4g} tokens; forward and backward",
-            "Operations of all steps": large(found.flops_per_sample * seen),
-            "Activations": f"{large(found.activation_bytes, 'B')} a sample",
-            "Memory for training": f"about {large(found.training_bytes, 'B')}, with {at_once(settings, few)} "
+            "Operations of all steps": format_large(found.flops_per_sample * seen),
+            "Activations": f"{format_large(found.activation_bytes, 'B')} a sample",
+            "Memory for training": f"about {format_large(found.training_bytes, 'B')}, "
+            f"with {samples_at_once(settings, few)} "
             "samples at once in single precision",
         }
         if speeds:
-            facts["Speed"] += f", {large(np.median(speeds) * found.flops_per_token, 'FLOP/s')}"
+            facts["Speed"] += f", {format_large(np.median(speeds) * found.flops_per_token, 'FLOP/s')}"
     page.facts(facts)
 
 
-def plain_json(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Plain JSON, in which what is not a number is null."""
     if isinstance(value, dict):
-        return {str(key): plain_json(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (np.ndarray, list, tuple)):
-        return [plain_json(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, (float, np.floating)):
         return float(value) if math.isfinite(value) else None
     return int(value) if isinstance(value, np.integer) else value

@@ -20,10 +20,10 @@ from ..assembly import Assembly
 from ..data.batch import join
 from ..data.dataset import Dataset
 from ..errors import UserError
-from .attention import AttentionMaps, _array, attention_maps, even, gather, self_attention, title
-from .plots import style as frame
+from .attention import AttentionMaps, _array, attention_maps, even_steps, group_by_value, map_title, self_attention
+from .plots import style
 from .plots.curves import Band, draw_along
-from .plots.style import FAINT, LINES
+from .plots.style import FAINT_GREY, LINE_COLOURS
 
 Floats = NDArray[np.float64]
 
@@ -65,9 +65,9 @@ def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
     """(B, H): the mean distance of rows of weights (B, H, N, N), over real rows that have any."""
     total = a.sum(-1)
     used = real[:, None] & (total > 0)
-    far = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
+    distance = np.divide((a * d).sum(-1), total, out=np.zeros_like(total), where=used)
     count = used.sum(-1)
-    return np.divide(far.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.divide(distance.sum(-1), count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
 def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
@@ -142,8 +142,8 @@ def attention_distance_along(
     if x.ndim != 1 or x.dtype.kind not in "iuf":
         raise UserError(f"column `{column}` must hold a number for each sample, not {x.dtype} of shape {x.shape}")
     rows: list[tuple[float, dict[str, AttentionDistance]]] = []
-    for value, members in gather(x.astype(np.float64)):
-        few = members[even(len(members), samples_per_value)]
+    for value, members in group_by_value(x.astype(np.float64)):
+        few = members[even_steps(len(members), samples_per_value)]
         batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
         look = attention_maps(step, assembly, join(batches))
         if found := attention_distances(look, assembly):
@@ -161,28 +161,28 @@ def attention_distance_along(
 
 def draw_reach(found: Mapping[str, AttentionDistance], unit: str = "") -> Figure:
     """The reach of every head by block, over all samples, beside that of uniform attention; in what `unit`."""
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     for i, each in enumerate(found.values()):
         heads = each.heads.mean(0)
         place = i + 1 + min(0.05, 0.7 / len(heads)) * (np.arange(len(heads)) - (len(heads) - 1) / 2)
         low, high = np.percentile(each.heads, [16, 84], axis=0)
-        axes.vlines(place, low, high, color=LINES[0], alpha=0.35, linewidth=2)
-        axes.plot(place, heads, "o", color=LINES[0], markersize=4, label="a head" if i == 0 else None)
+        axes.vlines(place, low, high, color=LINE_COLOURS[0], alpha=0.35, linewidth=2)
+        axes.plot(place, heads, "o", color=LINE_COLOURS[0], markersize=4, label="a head" if i == 0 else None)
         blind = each.uniform.mean()
         ends = [i + 0.6, i + 1.4]
-        axes.plot(ends, [blind] * 2, color=FAINT, linestyle="--", label="uniform attention" if i == 0 else None)
+        axes.plot(ends, [blind] * 2, color=FAINT_GREY, linestyle="--", label="uniform attention" if i == 0 else None)
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_xlim(0.4, len(found) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True))
-    frame.finish(figure, axes, "block", frame.measured("mean distance", unit))
+    style.finish(figure, axes, "block", style.axis_label("mean distance", unit))
     return figure
 
 
 def draw_reach_along(along: ReachAlong, column: str, unit: str = "") -> Figure:
     """The reach of every block, in the mean over heads, against a column; the band is the deviation over samples."""
-    name = frame.measured("mean distance", unit)
+    name = style.axis_label("mean distance", unit)
     bands: dict[str, Band] = {}
     for block, mean in along.mean.items():
         middle, spread = mean.mean(1), along.deviation[block].mean(1)
-        bands[title(block)] = (middle, middle - spread, middle + spread)
+        bands[map_title(block)] = (middle, middle - spread, middle + spread)
     return draw_along(along.values, bands | {"uniform": (along.uniform, None, None)}, None, column, name)

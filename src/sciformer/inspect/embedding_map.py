@@ -14,17 +14,17 @@ from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
 from ..files.atomic import check_name, make_folder
-from .plots import style as frame
-from .plots.attention import FONT
-from .report.page import save
+from .plots import style
+from .plots.attention import FONT_SIZE
+from .report.page import save_figure
 
 if TYPE_CHECKING:
     from ..evaluation.embed import Embedded
 
 Array = NDArray[Any]
-FORMS = (".png", ".pdf", ".svg")
-CLASSES = 12  # that have a colour of their own; the rarest others are grey
-HUES = [
+IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
+MAX_COLOURED_CLASSES = 12  # that have a colour of their own; the rarest others are grey
+CLASS_COLOURS = [
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
     *("#332288", "#ddaa33", "#004488", "#bb5566", "#44aa99", "#999933"),
 ]
@@ -63,36 +63,36 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
     many numbers; in one colour without such a column."""
     points, shares = principal(found.vectors)
     x, y = points.T
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 4.4)
     size = 12 if len(points) < 2000 else 4
-    style: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75, "rasterized": len(points) > 5000}
+    marker_style: dict[str, Any] = {"s": size, "linewidths": 0, "alpha": 0.75, "rasterized": len(points) > 5000}
     column = found.samples.get(by)
     if column is None:
-        axes.scatter(x, y, color=HUES[0], **style)
-    elif column.dtype.kind in "biuf" and len(np.unique(column)) > CLASSES:
-        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **style)
+        axes.scatter(x, y, color=CLASS_COLOURS[0], **marker_style)
+    elif column.dtype.kind in "biuf" and len(np.unique(column)) > MAX_COLOURED_CLASSES:
+        drawn = axes.scatter(x, y, c=column.astype(np.float64), cmap="viridis", **marker_style)
         bar = figure.colorbar(drawn, ax=axes, shrink=0.8, aspect=25)
-        bar.ax.tick_params(labelsize=FONT, length=2)
-        bar.set_label(frame.plain(by), fontsize=FONT)
+        bar.ax.tick_params(labelsize=FONT_SIZE, length=2)
+        bar.set_label(style.escape_label(by), fontsize=FONT_SIZE)
         bar.outline.set_visible(False)
     else:
         named = np.array([str(value) for value in column.tolist()])
         names, counts = np.unique(named, return_counts=True)
-        shown = sorted(names[np.argsort(-counts, kind="stable")[:CLASSES]])
+        shown = sorted(names[np.argsort(-counts, kind="stable")[:MAX_COLOURED_CLASSES]])
         if len(shown) < len(names):
             rest = ~np.isin(named, shown)
-            axes.scatter(x[rest], y[rest], color="0.75", label="others", **style)
-        for hue, name in zip(HUES, shown):
-            axes.scatter(x[named == name], y[named == name], color=hue, label=frame.plain(name), **style)
+            axes.scatter(x[rest], y[rest], color="0.75", label="others", **marker_style)
+        for hue, name in zip(CLASS_COLOURS, shown):
+            axes.scatter(x[named == name], y[named == name], color=hue, label=style.escape_label(name), **marker_style)
     titles = [f"component {i + 1} ({100 * share:.0f} % of the variance)" for i, share in enumerate(shares)]
-    frame.finish(figure, axes, titles[0], titles[1])
+    style.finish(figure, axes, titles[0], titles[1])
     return figure
 
 
 def check_picture(path: Path) -> None:
     """Refuse a name that is not that of a picture."""
-    check_name(path, FORMS, "a picture")
+    check_name(path, IMAGE_SUFFIXES, "a picture")
 
 
 def check_colours(found: Embedded, by: str) -> None:
@@ -106,5 +106,5 @@ def write_map(path: Path, found: Embedded, by: str = "label") -> None:
     check_picture(path)
     check_colours(found, by)
     make_folder(path.parent)
-    with frame.any_letters():
-        save(draw_map(found, by), path)
+    with style.ignore_missing_glyphs():
+        save_figure(draw_map(found, by), path)

@@ -19,11 +19,11 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
-from .attention import Panel, attention_maps, draw_samples, even, name_of, weights_on
-from .attribution import answers, attribute, entering, told
-from .plots import style as frame
-from .plots.style import DASHES, FAINT, LINES
-from .rollout import rolled
+from .attention import Panel, attention_maps, draw_samples, even_steps, sample_name, weights_on
+from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
+from .plots import style
+from .plots.style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
+from .rollout import rollout_samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     Picture = tuple[str, Callable[[], Figure], str]
 
 Floats = NDArray[np.float64]
-SAMPLES, FEWEST = 48, 8  # of which tokens are left out, at most, and at least for it to mean something
-OPERATIONS = 1e11  # that a report may take for it: some seconds of a core
+MAX_SAMPLES, MIN_SAMPLES = 48, 8  # of which tokens are left out, at most, and at least for it to mean something
+MAX_OPERATIONS = 1e11  # that a report may take for it: some seconds of a core
 
 
 def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row: int) -> Figure:
@@ -49,40 +49,40 @@ def draw_reasons(assembly: Assembly, batch: Batch, ways: dict[str, Scores], row:
         times = weights / weights.mean() if weights.sum() > 0 else weights
         most = float(times.max(initial=0.0))
         words = f"up to {most:.1f} × mean" if most >= 1.1 else "nearly the same for all"
-        panels.append((f"{WAYS.get(way, way)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
+        panels.append((f"{WAY_NAMES.get(way, way)}\n{words}", sample, np.clip(times - 1, 0, None) * (most >= 1.1)))
     return draw_samples(assembly, panels)
 
 
-def affordable(run: Run, tokens: float) -> int:
+def affordable_samples(run: Run, tokens: float) -> int:
     """Samples of so many tokens that a report has the time for; none where they would be too few to mean something."""
-    passes = len(SHARES) * (len(WAYS) + 1 + DRAWS) + 4
-    few = int(OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
-    return min(SAMPLES, few) if few >= FEWEST else 0
+    passes = len(REMOVED_SHARES) * (len(WAY_NAMES) + 1 + RANDOM_DRAWS) + 4
+    few = int(MAX_OPERATIONS / (2.0 * parameters(run.model) * max(1.0, tokens) * passes))
+    return min(MAX_SAMPLES, few) if few >= MIN_SAMPLES else 0
 
 
-def pictures(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], most: int = SAMPLES
+def reason_figures(
+    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], most: int = MAX_SAMPLES
 ) -> Iterator[Picture]:
     """(name, how to draw it, caption) of some samples, and of what leaving out tokens does; numbers are left in
     `numbers`. None where a model has no one answer for a sample."""
-    if not answers(run.step, data):
+    if not has_single_answer(run.step, data):
         return
     dataset = data.dataset(part)
-    shown = dataset.batch(even(len(dataset), samples))
+    shown = dataset.batch(even_steps(len(dataset), samples))
     if shown.stream.lengths.sum():
-        ways, said = scored(run.step, data, shown), likeliest(run.step, data, shown)
+        ways, said = score_tokens(run.step, data, shown), choose_answers(run.step, data, shown)
         for row in np.flatnonzero(shown.stream.lengths):
-            name = name_of(shown, int(row), run.recipe.objective)
+            name = sample_name(shown, int(row), run.recipe.objective)
             caption = f"{name}: what the answer {said[row]} comes from, by several ways to look at the model."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown, ways, int(row)), caption
-    batch = dataset.batch(even(len(dataset), most))
+    batch = dataset.batch(even_steps(len(dataset), most))
     if int((batch.stream.lengths > 1).sum()) >= min(2, most):
         found = faithfulness(run.step, data, batch)
-        numbers["faithfulness"] = as_numbers(found)
-        yield "faithfulness", partial(draw_faithfulness, found), summary(found)
+        numbers["faithfulness"] = to_json(found)
+        yield "faithfulness", partial(draw_faithfulness, found), summarize_ratios(found)
 
 
-def as_numbers(found: Faithfulness) -> dict[str, Any]:
+def to_json(found: Faithfulness) -> dict[str, Any]:
     """For scores.json."""
     return {
         "samples": len(next(iter(found.change.values()))),
@@ -94,9 +94,9 @@ def as_numbers(found: Faithfulness) -> dict[str, Any]:
     }
 
 
-def summary(found: Faithfulness) -> str:
+def summarize_ratios(found: Faithfulness) -> str:
     """The ratios in words."""
-    said = [f"{WAYS.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
+    said = [f"{WAY_NAMES.get(way, way)} {value:.2f} ± {error:.2f}" for way, (value, error) in found.ratio.items()]
     count = len(next(iter(found.change.values())))
     verb = "left out" if found.removed else "blanked"
     return (
@@ -111,11 +111,11 @@ def summary(found: Faithfulness) -> str:
 Flags = NDArray[np.bool_]
 Scores = list[Floats]
 
-SHARES = (0.1, 0.2, 0.35, 0.5)
-DRAWS = 2  # of random tokens, of which the mean is taken
-RANDOM, LEAST = "random", "least attended"
-COLOURS = (*LINES[:3], "#7a3b8f")
-WAYS = {  # their names for people
+REMOVED_SHARES = (0.1, 0.2, 0.35, 0.5)
+RANDOM_DRAWS = 2  # of random tokens, of which the mean is taken
+RANDOM_WAY, LEAST_ATTENDED_WAY = "random", "least attended"
+WAY_COLOURS = (*LINE_COLOURS[:3], "#7a3b8f")
+WAY_NAMES = {  # their names for people
     "attention": "attention",
     "rollout": "rollout",
     "attribution": "attention × gradient",
@@ -144,9 +144,9 @@ def faithfulness(
     step: Any,
     assembly: Assembly,
     batch: Batch,
-    shares: Sequence[float] = SHARES,
+    shares: Sequence[float] = REMOVED_SHARES,
     how: str = "auto",
-    draws: int = DRAWS,
+    draws: int = RANDOM_DRAWS,
     scores: Mapping[str, Scores] | None = None,
 ) -> Faithfulness:
     """Leave out the tokens of samples that a way to look at the model scores highest, a share of them at a time.
@@ -160,25 +160,25 @@ def faithfulness(
     one_of("how to leave out tokens", how, ("auto", "remove", "blank"))
     (tokens,) = assembly.tokens.values()
     batch = batch.take(np.flatnonzero(batch.stream.lengths > 1))
-    if not answers(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
+    if not has_single_answer(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
         found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
         needed = "samples of two tokens or more with one answer each, and shares between 0 and 1"
         raise UserError(f"leaving out tokens needs {needed}, not {found}")
     removed = takes_any(assembly, tokens) if how == "auto" else how == "remove"
-    ways = dict(scored(step, assembly, batch) if scores is None else scores)
+    ways = dict(score_tokens(step, assembly, batch) if scores is None else scores)
     if "attention" in ways:
-        ways[LEAST] = [-each for each in ways["attention"]]
-    may, rng = removable(tokens, batch.stream), np.random.default_rng(0)
+        ways[LEAST_ATTENDED_WAY] = [-each for each in ways["attention"]]
+    may, rng = removable_tokens(tokens, batch.stream), np.random.default_rng(0)
     before, values = _answers(step, assembly, batch)
-    change: dict[str, list[Floats]] = {way: [] for way in (*ways, RANDOM)}
+    change: dict[str, list[Floats]] = {way: [] for way in (*ways, RANDOM_WAY)}
     flipped: dict[str, list[float]] = {way: [] for way in change}
     best = before.argmax(1)[:, None]
     drawn = [[rng.random(n) for n in batch.stream.lengths] for _ in range(draws)]
     for share in sorted(shares):
-        for way, orders in [*((way, [each]) for way, each in ways.items()), (RANDOM, drawn)]:
+        for way, orders in [*((way, [each]) for way, each in ways.items()), (RANDOM_WAY, drawn)]:
             moved, flips = [], []
             for order in orders:
-                less = without(tokens, batch, chosen(batch.stream, order, may, share), removed)
+                less = remove_tokens(tokens, batch, choose_tokens(batch.stream, order, may, share), removed)
                 after, _ = _answers(step, assembly, less)
                 apart = np.abs(after - before)
                 moved.append(apart.mean(1) if values else np.take_along_axis(apart, best, 1)[:, 0])
@@ -190,17 +190,17 @@ def faithfulness(
     return Faithfulness(np.array(sorted(shares)), made, other, ratios(np.array(sorted(shares)), made), removed)
 
 
-def scored(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
+def score_tokens(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
     """What every way to look at a model says of the tokens of samples; a model without attention has one way."""
     look, found = attention_maps(step, assembly, batch), attribute(step, assembly, batch)
     ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}
     if look.watch.attention:
         last = [list(weights_on(look, row).values())[-1] for row in range(len(batch))]
-        ways = {"attention": last, "rollout": rolled(look), **ways}
+        ways = {"attention": last, "rollout": rollout_samples(look), **ways}
     return ways or {"gradient": found.gradient}
 
 
-def likeliest(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
+def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
     """The answer that is followed back for each sample: the likeliest class; of values, the name of the first."""
     found, values = _answers(step, assembly, batch)
     objective: Any = assembly.objective
@@ -212,26 +212,26 @@ def likeliest(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
 def takes_any(assembly: Assembly, tokens: Tokens) -> bool:
     """Whether a model takes any tokens of a sample, or needs them all where they stand side by side."""
     model = assembly.recipe.model
-    if not isinstance(tokens.places, tuple):
+    if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
     return bool(model.trunk == "transformer" and not tokens.mixes_tokens)
 
 
-def removable(tokens: Tokens, stream: Stream) -> Flags:
+def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
     """(T,) which tokens may be left out: those that say something, not the special ones; all where there are no such.
 
     Some tokens cannot be hidden, because others know of them; left out they can be all the same.
     """
-    may = stream.position >= tokens.lead
+    may = stream.position >= tokens.prefix_tokens
     try:
-        hideable = tokens.hideable(stream)
+        maskable = tokens.maskable(stream)
     except UserError:
-        hideable = None
-    may = may if hideable is None else may & hideable
+        maskable = None
+    may = may if maskable is None else may & maskable
     return np.asarray(may | (np.bincount(stream.sample[may], minlength=len(stream)) < 2)[stream.sample])
 
 
-def chosen(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
+def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
     """(T,) a share of the tokens of each sample that may be left out, those of the highest scores; one or more of them,
     and never all."""
     out = np.zeros(len(may), bool)
@@ -242,11 +242,11 @@ def chosen(stream: Stream, scores: Scores, may: Flags, share: float) -> Flags:
     return out
 
 
-def without(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
+def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
     """Samples without the tokens where the mask (T,) is True, or with nothing left of them."""
     stream = batch.stream
     return batch.with_columns(
-        stream.keep(~out) if removed else stream.with_columns(**tokens.blank(stream, out), hidden=out)
+        stream.keep(~out) if removed else stream.with_columns(**tokens.mask_out(stream, out), hidden=out)
     )
 
 
@@ -257,7 +257,7 @@ def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[floa
         way: (np.diff(steps) * (np.pad(each, ((0, 0), (1, 0)))[:, :-1] + each) / 2).sum(1)
         for way, each in change.items()
     }
-    return {way: _ratio(each, area[RANDOM]) for way, each in area.items() if way != RANDOM}
+    return {way: _ratio(each, area[RANDOM_WAY]) for way, each in area.items() if way != RANDOM_WAY}
 
 
 def _ratio(top: Floats, bottom: Floats) -> tuple[float, float]:
@@ -277,7 +277,7 @@ def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]
     was = step.training
     step.eval()
     try:
-        found, values = told(step.model, entering(step, assembly, batch))
+        found, values = model_answers(step.model, prepare_inputs(step, assembly, batch))
     finally:
         step.train(was)
     return np.asarray(found.double().cpu().numpy()), values
@@ -286,26 +286,26 @@ def _answers(step: Any, assembly: Assembly, batch: Batch) -> tuple[Floats, bool]
 def draw_faithfulness(found: Faithfulness) -> Figure:
     """The mean change of answers against the share of tokens left out, by how these were chosen; bars are errors of the
     mean over samples."""
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     x = np.concatenate([[0.0], found.shares])
     for i, (way, each) in enumerate(found.change.items()):
-        grey = way in (RANDOM, LEAST)
+        grey = way in (RANDOM_WAY, LEAST_ATTENDED_WAY)
         mean, error = each.mean(0), each.std(0) / max(1, len(each)) ** 0.5
         axes.errorbar(
             x,
             np.concatenate([[0.0], mean]),
             np.concatenate([[0.0], error]),
-            color=FAINT if grey else COLOURS[i % len(COLOURS)],
-            linestyle=DASHES[1 if way == RANDOM else 2] if grey else DASHES[i % len(DASHES)],
+            color=FAINT_GREY if grey else WAY_COLOURS[i % len(WAY_COLOURS)],
+            linestyle=LINE_DASHES[1 if way == RANDOM_WAY else 2] if grey else LINE_DASHES[i % len(LINE_DASHES)],
             linewidth=1.4,
             marker="o",
             markersize=3,
             capsize=2,
-            label=WAYS.get(way, way),
+            label=WAY_NAMES.get(way, way),
         )
     axes.set_ylim(bottom=0)
     axes.set_xlim(0, 1.05 * x[-1])
     verb = "left out" if found.removed else "blanked"
     answer = "change of the log odds" if found.flipped else "change of the values, in deviations"
-    frame.finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
+    style.finish(figure, axes, f"share of the tokens {verb}", answer, always=True)
     return figure

@@ -18,19 +18,19 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.random import SampleRandom
 from ..tokens.base import Tokens
-from .attention import even, plain
-from .plots.attention import FONT
+from .attention import escape_mathtext, even_steps
+from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
 from .report.page import Page
 
 if TYPE_CHECKING:
-    from .report.report import Found
+    from .report.report import ReportData
 
 Array = NDArray[Any]
-WIDE, HIGH = 7.0, 1.9  # inches of a panel
+PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
 
 
-def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
+def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
     """Samples as a model saw them (hidden tokens hidden, values raw), and what it says of those it was asked for.
 
     The answers are (T, ...) for the tokens of all samples, as the readout gives them, NaN where nothing was asked.
@@ -38,7 +38,7 @@ def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    aside = {name: assembly.tokens[name].aside for name in streams}
+    aside = {name: assembly.tokens[name].host_columns for name in streams}
     model, was = step.model, step.training
     step.eval()
     try:
@@ -55,7 +55,7 @@ def say_hidden(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict
     return seen, found
 
 
-def draw_hidden(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str] = ()) -> Figure | None:
+def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str] = ()) -> Figure | None:
     """What was hidden of each sample beside what the model says of it; None where nothing is, or cannot be drawn so.
 
     names  of the samples, above their drawings
@@ -66,8 +66,8 @@ def draw_hidden(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
     (tokens,) = assembly.tokens.values()
     if type(tokens).draw_hidden is Tokens.draw_hidden:
         return None
-    seen, answers = say_hidden(step, assembly, batch)
-    figure = Figure(figsize=(WIDE, HIGH * len(batch) + 0.3), layout="constrained")
+    seen, answers = predict_masked(step, assembly, batch)
+    figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(batch) + 0.3), layout="constrained")
     grid = figure.subplots(len(batch), 1, squeeze=False)[:, 0]
     stops = seen.stream.lengths.cumsum()
     for row, axes in enumerate(grid):
@@ -75,18 +75,18 @@ def draw_hidden(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
         one = {name: column[mine] for name, column in answers.items()}
         tokens.draw_hidden(seen.take(np.array([row])), one, axes)
         if row < len(names):
-            axes.set_title(plain(names[row]), fontsize=FONT, loc="left")
+            axes.set_title(escape_mathtext(names[row]), fontsize=FONT_SIZE, loc="left")
     join_legends(figure, grid, grey=False)
     return figure
 
 
-def section(page: Page, found: Found, part: str, samples: int = 3) -> None:
+def section(page: Page, found: ReportData, part: str, samples: int = 3) -> None:
     """The section of the report, where tokens are hidden that can be drawn so."""
     if found.data is None:
         return
     dataset = found.data.dataset(part)
-    batch = dataset.batch(even(len(dataset), samples))
-    figure = draw_hidden(found.run.step, found.data, batch, [f"sample {number}" for number in batch.ids])
+    batch = dataset.batch(even_steps(len(dataset), samples))
+    figure = draw_masked(found.run.step, found.data, batch, [f"sample {number}" for number in batch.ids])
     if figure is not None:
         page.section("What was hidden", note=f"And what the model says of it ({part})")
         page.figure(figure, "Hidden values and predictions, with one standard deviation where it has one.", "Hidden")

@@ -21,17 +21,17 @@ from torch import Tensor
 from ..assembly import Assembly
 from ..data.batch import Batch, Stream
 from ..nn.positions import Position, Rotary, grid
-from .attention import even
+from .attention import even_steps
 from .distance import correlation
-from .plots import style as frame
-from .plots.attention import COLOURS, FONT, draw_weights
-from .plots.style import LINES
+from .plots import style
+from .plots.attention import COLOUR_MAP, FONT_SIZE, draw_weights
+from .plots.style import LINE_COLOURS
 
 Floats = NDArray[np.float64]
-MOST = 160  # places on a line, or tokens of a sample, at most
-PANELS = 8  # places of a grid that are shown, in each direction
-BINS = 24
-NEXT = 1.5  # times the distance of the nearest place: so far neighbours are
+MAX_PLACES = 160  # places on a line, or tokens of a sample, at most
+MAX_PANELS = 8  # places of a grid that are shown, in each direction
+DISTANCE_BINS = 24
+NEIGHBOUR_DISTANCE = 1.5  # times the distance of the nearest place: so far neighbours are
 
 
 class Similarity(NamedTuple):
@@ -53,9 +53,9 @@ class Similarity(NamedTuple):
         places are not even, two are neighbours that are nearly as close as the nearest of each.
         """
         pairs = np.triu_indices(len(self.values), 1)
-        far, like = self.distance[pairs], self.values[pairs]
+        distance, like = self.distance[pairs], self.values[pairs]
         nearest = np.where(np.eye(len(self.distance), dtype=bool), np.inf, self.distance).min(1)
-        near = far <= NEXT * np.minimum(nearest[pairs[0]], nearest[pairs[1]])
+        near = distance <= NEIGHBOUR_DISTANCE * np.minimum(nearest[pairs[0]], nearest[pairs[1]])
         return float(like[near].mean()), float(like[~near].mean()) if not near.all() else float("nan")
 
 
@@ -100,16 +100,16 @@ def position_similarity(step: Any, assembly: Assembly, batch: Batch) -> Similari
         return None
     device, shape = next(step.model.parameters()).device, None
     scaled = tokens.normalise(stream)
-    if isinstance(tokens.places, tuple):
-        shape = tokens.places
+    if isinstance(tokens.grid_shape, tuple):
+        shape = tokens.grid_shape
         at = grid(shape)
         distance = tokens.distance(Stream({"at": at.numpy()}, np.array([len(at)])))
     elif "at" in scaled.columns:
-        few = even(n, MOST)
+        few = even_steps(n, MAX_PLACES)
         at, distance = torch.from_numpy(np.asarray(scaled.columns["at"])[few]), tokens.distance(stream)
         distance = None if distance is None else distance[np.ix_(few, few)]
     else:
-        places = even(tokens.places or n, MOST)
+        places = even_steps(tokens.grid_shape or n, MAX_PLACES)
         at, distance = torch.from_numpy(places), np.abs(np.subtract.outer(places, places))
     values = None if distance is None else similarity(position, at.to(device))
     return None if values is None or distance is None else compare(values, distance, shape)
@@ -120,52 +120,52 @@ def draw_positions(found: Similarity, unit: str = "") -> Figure:
     figure = Figure(figsize=(7.0, 3.3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
     if found.shape is not None and len(found.shape) == 2:
-        _mosaic(left, found.values, found.shape)
+        _draw_mosaic(left, found.values, found.shape)
     else:
         draw_weights(found.values, axes=left, low=min(0.0, float(found.values.min())), high=1.0)
-        left.set_xlabel("place", fontsize=FONT)
-        left.set_ylabel("place", fontsize=FONT)
-    _against(right, found)
-    right.set_xlabel(frame.measured("distance of two places", unit), fontsize=FONT)
+        left.set_xlabel("place", fontsize=FONT_SIZE)
+        left.set_ylabel("place", fontsize=FONT_SIZE)
+    _draw_against_distance(right, found)
+    right.set_xlabel(style.axis_label("distance of two places", unit), fontsize=FONT_SIZE)
     return figure
 
 
-def _mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
+def _draw_mosaic(axes: Axes, values: Floats, shape: tuple[int, ...]) -> None:
     """A panel for each of some places of a grid, where it stands there: how alike its code is to that of all others."""
     height, width = shape
-    lines = [even(size, PANELS) for size in shape]
+    lines = [even_steps(size, MAX_PANELS) for size in shape]
     high, wide = height + max(1, height // 6), width + max(1, width // 6)  # with a gap
     whole = np.full((len(lines[0]) * high, len(lines[1]) * wide), np.nan)
     for i, row in enumerate(lines[0]):
         for j, column in enumerate(lines[1]):
             one = values[row * width + column].reshape(height, width)
             whole[i * high : i * high + height, j * wide : j * wide + width] = one
-    axes.imshow(whole, cmap=COLOURS, vmin=float(values.min()), vmax=1, interpolation="nearest")
+    axes.imshow(whole, cmap=COLOUR_MAP, vmin=float(values.min()), vmax=1, interpolation="nearest")
     axes.set_xticks(np.arange(len(lines[1])) * wide + (width - 1) / 2, labels=[str(i + 1) for i in lines[1]])
     axes.set_yticks(np.arange(len(lines[0])) * high + (height - 1) / 2, labels=[str(i + 1) for i in lines[0]])
-    axes.tick_params(length=0, labelsize=FONT)
-    axes.set_xlabel("column of a place", fontsize=FONT)
-    axes.set_ylabel("row of a place", fontsize=FONT)
+    axes.tick_params(length=0, labelsize=FONT_SIZE)
+    axes.set_xlabel("column of a place", fontsize=FONT_SIZE)
+    axes.set_ylabel("row of a place", fontsize=FONT_SIZE)
     for spine in axes.spines.values():
         spine.set_visible(False)
 
 
-def _against(axes: Axes, found: Similarity) -> None:
+def _draw_against_distance(axes: Axes, found: Similarity) -> None:
     """Similarity against distance: the mean, and the middle 68 %, of pairs in bins of distance."""
     pairs = np.triu_indices(len(found.values), 1)
-    far, like = found.distance[pairs], found.values[pairs]
-    edges = np.unique(np.quantile(far, np.linspace(0, 1, BINS + 1)))
-    which = np.clip(np.searchsorted(edges, far, side="right") - 1, 0, max(0, len(edges) - 2))
+    distance, like = found.distance[pairs], found.values[pairs]
+    edges = np.unique(np.quantile(distance, np.linspace(0, 1, DISTANCE_BINS + 1)))
+    which = np.clip(np.searchsorted(edges, distance, side="right") - 1, 0, max(0, len(edges) - 2))
     groups = [like[which == i] for i in range(max(1, len(edges) - 1))]
-    x = [float(far[which == i].mean()) for i, group in enumerate(groups) if len(group)]
+    x = [float(distance[which == i].mean()) for i, group in enumerate(groups) if len(group)]
     groups = [group for group in groups if len(group)]
     low, high = (np.array([np.quantile(group, q) for group in groups]) for q in (0.16, 0.84))
-    axes.fill_between(x, low, high, color=LINES[2], alpha=0.3, linewidth=0)
-    axes.plot(x, [group.mean() for group in groups], color=LINES[0], marker="o", markersize=3, linewidth=1.4)
-    frame.quiet(axes)
-    axes.set_ylabel("similarity of their codes", fontsize=FONT)
-    near, others = map(frame.two, found.neighbours)
+    axes.fill_between(x, low, high, color=LINE_COLOURS[2], alpha=0.3, linewidth=0)
+    axes.plot(x, [group.mean() for group in groups], color=LINE_COLOURS[0], marker="o", markersize=3, linewidth=1.4)
+    style.quiet_frame(axes)
+    axes.set_ylabel("similarity of their codes", fontsize=FONT_SIZE)
+    near, others = map(style.two_decimals, found.neighbours)
     axes.set_title(
-        f"correlation {frame.two(found.correlation)}; neighbours {near}, others {others}",
-        fontsize=FONT,
+        f"correlation {style.two_decimals(found.correlation)}; neighbours {near}, others {others}",
+        fontsize=FONT_SIZE,
     )

@@ -27,10 +27,10 @@ def rollout(maps: Sequence[ArrayLike]) -> Floats:
     """
     if not len(maps):
         raise UserError("there are no maps of attention to multiply")
-    return chain([halved(a) for a in maps])
+    return chain([average_with_identity(a) for a in maps])
 
 
-def halved(weights: ArrayLike) -> Floats:
+def average_with_identity(weights: ArrayLike) -> Floats:
     """(I + A) / 2 of self-attention (H, N, N); of a query (H, 1 + N) that asks itself and the tokens, its row of it."""
     a = np.asarray(weights, np.float64).mean(0)
     if a.ndim == 2:
@@ -74,12 +74,12 @@ def follow(layers: Sequence[Floats], rows: Sequence[Floats], tokens: int, asks: 
     return np.asarray(found[front:])
 
 
-def rolled(look: AttentionMaps) -> list[Floats]:
+def rollout_samples(look: AttentionMaps) -> list[Floats]:
     """For every sample of a look, how much of each of its tokens (N,) is in its answer; none without attention."""
-    return followed(look, look.watch.attention, halved)
+    return follow_samples(look, look.watch.attention, average_with_identity)
 
 
-def followed(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
+def follow_samples(look: AttentionMaps, maps: dict[str, Tensor], layer: Callable[[Floats], Floats]) -> list[Floats]:
     """`follow` for every sample of a look, with what makes a layer of maps (H, N, N) and a row of maps (H, 1 + N)."""
     inside = self_attention(look)
     if not maps:

@@ -12,7 +12,7 @@ from ..errors import UserError
 ABSENT = object()
 
 # Bookkeeping, training, generation and the heads of other tasks: nothing of it changes what the trunk computes.
-HARMLESS = """
+HARMLESS_KEYS = """
     _name_or_path _commit_hash _attn_implementation architectures model_type name_or_path transformers_version
     torch_dtype dtype tokenizer_class prefix torchscript use_bfloat16 use_cache return_dict output_attentions
     output_hidden_states output_past output_scores chunk_size_feed_forward gradient_checkpointing initializer_range
@@ -36,7 +36,7 @@ class Config:
     """
 
     def __init__(self, values: Mapping[str, Any], where: str, file: Path | None = None) -> None:
-        self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS.split())
+        self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
         """The value of a key, of one of these types (int unless given); null counts as absent."""
@@ -64,8 +64,8 @@ class Config:
         self.asked.add(key)
         value = self.values.get(key)
         if value is not None and value not in allowed:
-            fits = " or ".join(shown(one) for one in allowed)
-            raise UserError(f"`{key}` in {self.where} must be {fits}, not {shown(value)}", file=self.file)
+            fits = " or ".join(format_value(one) for one in allowed)
+            raise UserError(f"`{key}` in {self.where} must be {fits}, not {format_value(value)}", file=self.file)
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
         """Our name for the value of a key."""
@@ -79,13 +79,13 @@ class Config:
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:
                 raise UserError(
-                    f"{self.where} has a key that is not known here: `{key}: {shown(value)}`",
+                    f"{self.where} has a key that is not known here: `{key}: {format_value(value)}`",
                     hint="If it does not change what the model computes, take it out of the file.",
                     file=self.file,
                 )
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as a file has it, shortened."""
     text = json.dumps(value) if not isinstance(value, str) else value
     return text if len(text) < 80 else text[:77] + "..."

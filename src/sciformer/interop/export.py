@@ -18,9 +18,9 @@ from ..errors import UserError, one_of
 from ..recipe.field import extensions
 from ..run import Run
 from ..train.folder import Folder
-from .onnx import export as onnx
+from .onnx import export as onnx_export
 
-ONNX = "onnx"
+ONNX_FORMAT = "onnx"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Exporter:
 
 def formats() -> tuple[str, ...]:
     """The names of all formats."""
-    return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX)
+    return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX_FORMAT)
 
 
 def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
@@ -60,19 +60,19 @@ def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = 
     if exporter is not None:
         exporters = [one for one in exporters if one.format == exporter.format]
     out = Path(out).expanduser()
-    if format == ONNX:
-        _check(out, overwrite, lambda: onnx.files(run))
+    if format == ONNX_FORMAT:
+        _check(out, overwrite, lambda: onnx_export.files(run))
     else:
         _check(out, overwrite, lambda: {name for one in exporters for name in one.files})
     partial = Folder(out.with_name(f".{out.name}.partial-{os.getpid()}"))
     try:
-        if format == ONNX:
-            notes = onnx.write_onnx(run, partial)
+        if format == ONNX_FORMAT:
+            notes = onnx_export.write_onnx(run, partial)
         elif exporter is not None:
             notes = exporter.write(run, partial)
         else:
             _refuse(run, exporters)
-        _put(partial.path, out)
+        _move_into_place(partial.path, out)
     except (OSError, UserError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__  # a folder speaks of a run
         if not isinstance(cause, OSError):
@@ -107,8 +107,8 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
     raise UserError(
         f"the format {names} needs a single stream of tokens of the kind {kinds}, not {there}"
         if exporters
-        else f"there is no format but {ONNX} for tokens of the kind {there}",
-        hint=f"--format {ONNX} writes encoders of any tokens that answer in one pass.",
+        else f"there is no format but {ONNX_FORMAT} for tokens of the kind {there}",
+        hint=f"--format {ONNX_FORMAT} writes encoders of any tokens that answer in one pass.",
         key="tokens.kind",
     )
 
@@ -136,7 +136,7 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
         )
 
 
-def _put(made: Path, out: Path) -> None:
+def _move_into_place(made: Path, out: Path) -> None:
     """Put a finished folder in its place; what is there goes only when the new one stands."""
     old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
     if out.exists():

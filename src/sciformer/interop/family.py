@@ -9,18 +9,23 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..recipe import Recipe
-from .config import Config, shown
+from .config import Config, format_value
 from .weight_map import WeightMap
 
 Sections = dict[str, dict[str, Any]]
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
-THEIRS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way back
+THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way back
 
-EMBEDDING = "entrance.embedding.table.weight"
-POSITION = "trunk.position.table"
-READOUT = "readout.linear"
-NOBODYS = {"model.residual": True, "model.periods": None, "model.rotary_share": 1.0, "model.rotary_values": False}
-NOBODYS |= {"model.readout_norm": False, "model.compress": None}
+EMBEDDING_WEIGHT = "entrance.embedding.table.weight"
+POSITION_WEIGHT = "trunk.position.table"
+READOUT_LAYER = "readout.linear"
+UNSUPPORTED_ELSEWHERE = {
+    "model.residual": True,
+    "model.periods": None,
+    "model.rotary_share": 1.0,
+    "model.rotary_values": False,
+}
+UNSUPPORTED_ELSEWHERE |= {"model.readout_norm": False, "model.compress": None}
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Written:
 class Family:
     """A kind of model of others. Abstract: see bert.py, gpt2.py and llama.py."""
 
-    def plain(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
+    def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
         """Their weights under plain names; what is known to be of no use here is left out, and said in `notes`."""
         raise NotImplementedError
 
@@ -52,7 +57,7 @@ class Family:
         raise NotImplementedError
 
 
-def given(value: float | None, default: float) -> float:
+def or_default(value: float | None, default: float) -> float:
     """A value, or what stands for none."""
     return default if value is None else value
 
@@ -63,20 +68,20 @@ def encoder_keys(model: Any) -> dict[str, Any]:
         "hidden_size": model.dim,
         "num_hidden_layers": model.depth,
         "num_attention_heads": model.heads,
-        "intermediate_size": round(model.ratio * model.dim),
-        "hidden_act": THEIRS[model.activation],
+        "intermediate_size": round(model.mlp_ratio * model.dim),
+        "hidden_act": THEIR_ACTIVATIONS[model.activation],
         "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": given(model.attention_dropout, model.dropout),
-        "layer_norm_eps": given(model.norm_epsilon, 1e-5),
+        "attention_probs_dropout_prob": or_default(model.attention_dropout, model.dropout),
+        "layer_norm_eps": or_default(model.norm_epsilon, 1e-5),
     }
 
 
-def without(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def remove_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The weights with a prefix taken off the names that have it."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
 
 
-def drop(tensors: dict[str, Tensor], wanted: Any, notes: list[str], what: str) -> None:
+def drop_weights(tensors: dict[str, Tensor], wanted: Any, notes: list[str], what: str) -> None:
     """Leave weights out, and say so."""
     names = sorted(name for name in tensors if wanted(name))
     for name in names:
@@ -85,7 +90,7 @@ def drop(tensors: dict[str, Tensor], wanted: Any, notes: list[str], what: str) -
         notes.append(f"left out: {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
 
 
-def tied(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
+def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
     """Whether the last layer is the embedding itself; a copy of it under the name `head` is removed."""
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
@@ -98,15 +103,15 @@ def tied(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, 
     return tie
 
 
-def refuse(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
+def refuse_recipe(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
     """Refuse a recipe whose keys differ from what a class of others needs; a tuple holds several fit values."""
-    for key, fit in {**wanted, **NOBODYS}.items():
+    for key, fit in {**wanted, **UNSUPPORTED_ELSEWHERE}.items():
         section, _, name = key.partition(".")
         fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
         if found not in fits:
-            choice = " or ".join(shown(one) for one in fits)
+            choice = " or ".join(format_value(one) for one in fits)
             raise UserError(
-                f"{what} needs `{key}: {choice}`, not `{key}: {shown(found)}`",
+                f"{what} needs `{key}: {choice}`, not `{key}: {format_value(found)}`",
                 hint="Hugging Face has no class for that.",
                 key=key,
             )

@@ -37,7 +37,7 @@ def import_model(
     """Make a run of a model of others: a folder, or a file of weights.
 
     changes    of the recipe, such as {"model.heads": 8}
-    say        function that is told what was left out
+    log        function that is told what was left out
     """
     source, run = Path(source).expanduser(), Path(run).expanduser()
     refuse_files(run)

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ..errors import UserError
 
-SAFE, PICKLED = "model.safetensors", "pytorch_model.bin"
-POOLS = {"mean": "mean", "cls": "first"}
+SAFETENSORS_FILE, PICKLED_FILE = "model.safetensors", "pytorch_model.bin"
+POOL_NAMES = {"mean": "mean", "cls": "first"}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -32,14 +32,15 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
     """All weights of a folder: safetensors, or (without running anything of it) a file of PyTorch's."""
-    for name, read in ((SAFE, read_safe), (PICKLED, read_pickled)):
+    for name, read in ((SAFETENSORS_FILE, read_safe), (PICKLED_FILE, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
         if (folder / f"{name}.index.json").is_file():
             return _shards(folder, f"{name}.index.json", read)
     names = ", ".join(sorted(path.name for path in folder.iterdir())[:8])
     raise UserError(
-        f"{folder} has no {SAFE} (or {PICKLED})" + (f", only {names}" if names else ": it is empty"), file=folder
+        f"{folder} has no {SAFETENSORS_FILE} (or {PICKLED_FILE})" + (f", only {names}" if names else ": it is empty"),
+        file=folder,
     )
 
 
@@ -136,9 +137,9 @@ def _pooling(path: Path) -> str:
     modes = [mode.removesuffix("_token").removesuffix("_tokens") for mode in modes if mode != "include_prompt"]
     if isinstance(settings.get("pooling_mode"), str):
         modes = [settings["pooling_mode"]]
-    if len(modes) != 1 or modes[0] not in POOLS:
+    if len(modes) != 1 or modes[0] not in POOL_NAMES:
         raise UserError(
-            f"{path} must have a single pooling, {' or '.join(POOLS)}, not {', '.join(modes) or 'no pooling'}",
+            f"{path} must have a single pooling, {' or '.join(POOL_NAMES)}, not {', '.join(modes) or 'no pooling'}",
             file=path,
         )
-    return POOLS[modes[0]]
+    return POOL_NAMES[modes[0]]

@@ -21,7 +21,7 @@ from ..errors import UserError
 from ..recipe import Recipe
 from ..train.folder import Folder
 from ..train.resume import absolute_paths
-from ..train.weights import put, save_weights
+from ..train.weights import load_into, save_weights
 
 
 @dataclass
@@ -58,12 +58,12 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
     """Write the run folder, whole or not at all."""
     recipe = absolute_paths(made.recipe)
     has_data = bool(getattr(recipe.data, "files", []))
-    assembly = Assembly.open(recipe, made.state) if has_data else Assembly.stored(recipe, made.state)
+    assembly = Assembly.open(recipe, made.state) if has_data else Assembly.from_state(recipe, made.state)
     if made.check is not None:
         made.check(assembly)
     with torch.device("meta"):  # shapes without numbers
         network = assembly.network()
-    put(network, made.weights, lambda found, own: found.to("meta"), str(source))
+    load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
     about: dict[str, Any] = {
         "sciformer": __version__,
         "torch": torch.__version__,
@@ -80,7 +80,7 @@ def write_run(run: Path, made: Imported, source: Path) -> None:
     partial = Folder(run.with_name(f".{run.name}.partial-{os.getpid()}"))
     try:
         partial.write("run.json", json.dumps(about, indent=1))
-        partial.write("recipe.yaml", recipe.text())
+        partial.write("recipe.yaml", recipe.to_yaml())
         partial.write("model/statistics.json", json.dumps(assembly.state()))
         for name, text in made.files.items():
             partial.write(f"model/{name}", text)

@@ -11,25 +11,25 @@ from torch import Tensor
 
 from ..errors import UserError
 
-FEW = 6  # names shown of a long list
+MAX_LISTED_NAMES = 6  # names shown of a long list
 
 
 @dataclass(frozen=True)
 class WeightMap:
     """One weight of ours, and the weights of theirs that it is made of, one below the other.
 
-    rows    of each of theirs, as ours has them; for one alone they need not be given
-    turned  theirs are stored as (inputs, outputs)
-    halves  heads of each of theirs in which rotary positions couple (x_i, x_i+E/2), as Hugging Face has them, where
-            ours couple neighbours (x_2i, x_2i+1); 0 where nothing is turned
-    zeros   ours may lack it, and theirs are zeros then
+    rows         of each of theirs, as ours has them; for one alone they need not be given
+    transposed   theirs are stored as (inputs, outputs)
+    rope_halves  heads of each of theirs in which rotary positions couple (x_i, x_i+E/2), as Hugging Face has them,
+                 where ours couple neighbours (x_2i, x_2i+1); 0 where nothing is turned
+    zeros        ours may lack it, and theirs are zeros then
     """
 
     ours: str
     theirs: tuple[str, ...]
     rows: tuple[int, ...] = ()
-    turned: bool = False
-    halves: tuple[int, ...] = ()
+    transposed: bool = False
+    rope_halves: tuple[int, ...] = ()
     zeros: bool = False
 
     def from_theirs(self, theirs: dict[str, Tensor], file: Path | str | None = None) -> Tensor:
@@ -37,12 +37,14 @@ class WeightMap:
         parts = []
         for i, name in enumerate(self.theirs):
             part = theirs.pop(name)
-            part = part.T if self.turned else part
+            part = part.T if self.transposed else part
             if self.rows and part.shape[0] != self.rows[i]:
                 raise UserError(
                     f"`{name}` must have {self.rows[i]} rows, as the configuration says, not {part.shape[0]}", file=file
                 )
-            parts.append(neighbours(part, self.halves[i]) if self.halves and self.halves[i] else part)
+            parts.append(
+                rope_pairs_from_halves(part, self.rope_halves[i]) if self.rope_halves and self.rope_halves[i] else part
+            )
         whole = torch.cat(parts)
         return whole.to(torch.promote_types(whole.dtype, torch.float32)).contiguous()
 
@@ -53,8 +55,10 @@ class WeightMap:
         whole = ours.get(self.ours, torch.zeros(sum(self.rows)))
         given = {}
         for i, part in enumerate(whole.split(self.rows) if self.rows else [whole]):
-            part = halved(part, self.halves[i]) if self.halves and self.halves[i] else part
-            given[self.theirs[i]] = (part.T if self.turned else part).contiguous().clone()
+            part = (
+                rope_halves_from_pairs(part, self.rope_halves[i]) if self.rope_halves and self.rope_halves[i] else part
+            )
+            given[self.theirs[i]] = (part.T if self.transposed else part).contiguous().clone()
         return given
 
 
@@ -66,14 +70,14 @@ def from_theirs(
     missing = [name for link in links for name in link.theirs if name not in left]
     if missing:
         raise UserError(
-            f"weights of {where} are missing: {listed(missing)}",
-            hint=f"There are {listed(sorted(left))}.",
+            f"weights of {where} are missing: {join_names(missing)}",
+            hint=f"There are {join_names(sorted(left))}.",
             file=file,
         )
     ours = {link.ours: link.from_theirs(left, file) for link in links}
     if left:
         raise UserError(
-            f"weights of {where} are not of the kind of model that it says it is: {listed(sorted(left))}",
+            f"weights of {where} are not of the kind of model that it says it is: {join_names(sorted(left))}",
             hint="They would change what the model computes; a model with them is not known here.",
             file=file,
         )
@@ -85,21 +89,21 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
     links = list(links)
     left = sorted(ours.keys() - {link.ours for link in links})
     if left:
-        raise UserError(f"Hugging Face has no place for the weights {listed(left)}")
+        raise UserError(f"Hugging Face has no place for the weights {join_names(left)}")
     return {name: tensor for link in links for name, tensor in link.to_theirs(ours).items()}
 
 
-def listed(names: list[str]) -> str:
+def join_names(names: list[str]) -> str:
     """Some names, and how many more there are."""
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
+    more = f" and {len(names) - MAX_LISTED_NAMES} more" if len(names) > MAX_LISTED_NAMES else ""
+    return ", ".join(names[:MAX_LISTED_NAMES]) + more
 
 
-def neighbours(weight: Tensor, heads: int) -> Tensor:
+def rope_pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
     """Rows (head, half, pair) of queries or keys as (head, pair, half)."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
-def halved(weight: Tensor, heads: int) -> Tensor:
+def rope_halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
     """The way back."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 NAN = float("nan")
-ROUNDING = 0.02  # what a row of probabilities in half precision may miss of one
+MAX_ROUNDING_ERROR = 0.02  # what a row of probabilities in half precision may miss of one
 
 
 def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
@@ -33,7 +33,7 @@ def floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -
     return array.astype(np.float64)
 
 
-def known(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
+def finite_floats(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Floats:
     """An array of finite numbers that come from the data and not from a model."""
     array = floats(name, values, shape)
     if wrong := int((~np.isfinite(array)).sum()):
@@ -43,7 +43,7 @@ def known(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) ->
 
 def weights(weight: ArrayLike | None, n: int) -> Floats:
     """Weights (n,) of samples, none below zero and not all zero; ones unless given."""
-    array = np.ones(n) if weight is None else known("weight", weight, (n,))
+    array = np.ones(n) if weight is None else finite_floats("weight", weight, (n,))
     if array.min() < 0 or array.sum() == 0:
         raise UserError(
             f"weights must be zero or more, with a sum above zero, but they are {array.min():g} to {array.max():g}"
@@ -61,7 +61,9 @@ def classes(probabilities: ArrayLike, label: ArrayLike) -> tuple[Floats, Integer
         )
     finite = p[np.isfinite(p).all(axis=1)]
     if finite.size and (
-        finite.min() < -ROUNDING or finite.max() > 1 + ROUNDING or np.abs(finite.sum(axis=1) - 1).max() > ROUNDING
+        finite.min() < -MAX_ROUNDING_ERROR
+        or finite.max() > 1 + MAX_ROUNDING_ERROR
+        or np.abs(finite.sum(axis=1) - 1).max() > MAX_ROUNDING_ERROR
     ):
         raise UserError(
             "probabilities must be in 0 .. 1, with sum 1 for every sample, but they are from "

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
 
-HOTTEST = 50.0  # temperatures are looked for from 1 / HOTTEST to HOTTEST
-TINY = 1e-37  # probabilities below are not told from zero in single precision
+MAX_TEMPERATURE = 50.0  # temperatures are looked for from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
+MIN_PROBABILITY = 1e-37  # probabilities below are not told from zero in single precision
 
 
 class Reliability(NamedTuple):
@@ -62,7 +62,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
     """
     p, truth = classes(probabilities, label)
     demand_numbers("a temperature", p)
-    logits = np.log(np.maximum(p.astype(np.float64), TINY))
+    logits = np.log(np.maximum(p.astype(np.float64), MIN_PROBABILITY))
     right = np.take_along_axis(logits, truth[:, None], 1)[:, 0]
     weights = None if weight is None else np.asarray(weight, np.float64)
 
@@ -72,7 +72,7 @@ def temperature(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | 
         mean = (scaled * logits).sum(1) / scaled.sum(1)
         return float(np.average(mean - right, weights=weights))
 
-    low, high = 1 / HOTTEST, HOTTEST
+    low, high = 1 / MAX_TEMPERATURE, MAX_TEMPERATURE
     if not np.average(p.argmax(1) != truth, weights=weights):
         raise UserError(
             f"all answers of the {len(p):,} samples are right, but only wrong answers tell how sure a model may be: no "

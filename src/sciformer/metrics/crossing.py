@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .arrays import NAN, Floats, floats, known, numbers
+from .arrays import NAN, Floats, finite_floats, floats, numbers
 
-LOST = 0.1  # share of the bootstrap's draws that may fail to cross before their spread is no longer an error
+MAX_LOST_SHARE = 0.1  # share of the bootstrap's draws that may fail to cross before their spread is no longer an error
 
 
 class Crossing(NamedTuple):
@@ -44,7 +44,7 @@ def crossing(
     with the `seed`. It is nan where more than one draw in ten never crosses, or where there is one group only. Both
     value and error are nan where p never crosses, or where it is not a number.
     """
-    place, output = known("x", x), floats("p", p)
+    place, output = finite_floats("x", x), floats("p", p)
     if place.ndim != 1 or place.shape != output.shape:
         raise UserError(f"`x` and `p` must have one shape (n,), not {place.shape} and {output.shape}")
     if not np.isfinite(level) or draws < 2:
@@ -61,25 +61,25 @@ def crossing(
     excess = output - level
     rounding = 1e-12 * max(abs(level), float(np.abs(output).max()))
 
-    def found(times: Floats) -> float:
+    def crossing_of(times: Floats) -> float:
         """The crossing where each sample is taken so many times."""
         count: Floats = np.bincount(index, weights=times, minlength=len(places)).astype(np.float64)
         total: Floats = np.bincount(index, weights=times * excess, minlength=len(places)).astype(np.float64)
         total[np.abs(total) <= rounding * count] = 0.0
         return _cross(places[count > 0], total[count > 0], count[count > 0])
 
-    value = found(np.ones(place.size))
+    value = crossing_of(np.ones(place.size))
     if np.isnan(value) or units < 2:
         return Crossing(value, NAN)
     generator = np.random.default_rng(seed)
     tries = np.array(
         [
-            found(np.bincount(generator.integers(units, size=units), minlength=units)[unit].astype(np.float64))
+            crossing_of(np.bincount(generator.integers(units, size=units), minlength=units)[unit].astype(np.float64))
             for _ in range(draws)
         ]
     )
     crossed = tries[~np.isnan(tries)]
-    enough = len(crossed) >= max(2, (1 - LOST) * draws)
+    enough = len(crossed) >= max(2, (1 - MAX_LOST_SHARE) * draws)
     return Crossing(value, float(crossed.std(ddof=1)) if enough else NAN)
 
 

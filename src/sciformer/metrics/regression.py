@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .arrays import NAN, Floats, floats, known, numbers, weights
+from .arrays import NAN, Floats, finite_floats, floats, numbers, weights
 
 
 def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
@@ -68,14 +68,14 @@ def negative_log_likelihood(mean: ArrayLike, std: ArrayLike, target: ArrayLike) 
 
 def _inside(low: ArrayLike, high: ArrayLike, target: ArrayLike) -> float:
     below = floats("low", low)
-    above, truth = floats("high", high, below.shape), known("target", target, below.shape)
+    above, truth = floats("high", high, below.shape), finite_floats("target", target, below.shape)
     return float(np.mean((below <= truth) & (truth <= above))) if numbers(below) and numbers(above) else NAN
 
 
 def _errors(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None) -> tuple[Floats, Floats]:
     """mean − target and the weight of each entry."""
     predicted = floats("mean", mean)
-    error = predicted - known("target", target, predicted.shape)
+    error = predicted - finite_floats("target", target, predicted.shape)
     w = weights(weight, len(error)).reshape(-1, *[1] * (error.ndim - 1))
     return (error if numbers(error) else np.full_like(error, NAN)), np.broadcast_to(w, error.shape)
 
@@ -84,7 +84,7 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
     """z = (target − mean) / std, and std; nan where an output is not finite."""
     predicted = floats("mean", mean)
     spread = floats("std", std, predicted.shape)
-    truth = known("target", target, predicted.shape)
+    truth = finite_floats("target", target, predicted.shape)
     if (spread <= 0).any():
         raise UserError(
             f"standard deviations in `std` must be above zero, not {np.nanmin(spread):g}",

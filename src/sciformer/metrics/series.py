@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .arrays import NAN, Floats, floats, known, numbers
+from .arrays import NAN, Floats, finite_floats, floats, numbers
 
 
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
@@ -30,7 +30,7 @@ def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     is found to be zero everywhere has 0.
     """
     product = floats("inner", inner)
-    own, truth = floats("power", power, product.shape), known("true_power", true_power, product.shape)
+    own, truth = floats("power", power, product.shape), finite_floats("true_power", true_power, product.shape)
     if not numbers(product) or not numbers(own) or not (truth > 0).any():
         return NAN
     scale = np.sqrt(own * truth)
@@ -40,4 +40,4 @@ def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
 
 def _sums(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:
     sums = floats("residual", first)
-    return sums, known("count or noise", second, sums.shape)
+    return sums, finite_floats("count or noise", second, sums.shape)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..errors import UserError
-from .arrays import NAN, Floats, floats, known, numbers
+from .arrays import NAN, Floats, finite_floats, floats, numbers
 
 
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
@@ -34,7 +34,7 @@ def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
 
 def _sums(name: str, values: ArrayLike, count: ArrayLike) -> tuple[Floats, Floats]:
     sums = floats(name, values)
-    counts = known("count", count, sums.shape)
+    counts = finite_floats("count", count, sums.shape)
     if counts.min() < 0:
         raise UserError(f"`count` must be zero or more, not {counts.min():g}")
     return sums, counts

@@ -32,7 +32,7 @@ from ..nn.transformer import redraw
 from ..nn.watch import look
 from ..tokens.base import Tokens
 from .base import Model, Network, single
-from .trunks import CLOUDS, RASTERS, RECURRENT
+from .trunks import CLOUD_TRUNKS, RASTER_TRUNKS, RECURRENT_TRUNKS
 
 
 class Encoder(Model):
@@ -76,7 +76,7 @@ class Encoder(Model):
         """The pooling of this name; one without weights where nobody asks for it, as none may stay untrained."""
         name = self.pool
         if name == "auto" or (name in ("class_attention", "attention", "blocks", "lstm", "gru") and not asked):
-            name = "last" if self.trunk in RECURRENT else "mean"
+            name = "last" if self.trunk in RECURRENT_TRUNKS else "mean"
         if name == "class_token" and self.trunk != "transformer":
             raise UserError(
                 "`model.pool: class_token` needs a trunk whose first token sees all others, "
@@ -84,7 +84,7 @@ class Encoder(Model):
                 key="model.pool",
             )
         if name == "blocks":
-            if self.trunk in (*CLOUDS, *RASTERS):
+            if self.trunk in (*CLOUD_TRUNKS, *RASTER_TRUNKS):
                 raise UserError(
                     "`model.pool: blocks` needs a trunk whose blocks have the width of its input, "
                     f"not `model.trunk: {self.trunk}`",
@@ -96,7 +96,7 @@ class Encoder(Model):
         if name == "first":
             return FirstPool()
         if name == "last":
-            return LastPool(self.bidirectional and self.trunk in RECURRENT)
+            return LastPool(self.bidirectional and self.trunk in RECURRENT_TRUNKS)
         if name == "class_token":
             return ClassToken(dim)
         if name == "class_attention":
@@ -114,21 +114,21 @@ class Encoder(Model):
             self.heads,
             self.class_depth,
             raw_query=self.class_query == "raw",
-            groups=self.groups,
+            kv_heads=self.kv_heads,
             head_dim=self.head_dim,
-            ratio=self.ratio,
+            mlp_ratio=self.mlp_ratio,
             activation=self.activation,
             norm=self.norm,
             epsilon=self.norm_epsilon,
-            order=self.order,
+            norm_position=self.norm_position,
             residual=self.residual,
             qk_norm=self.qk_norm,
             bias=self.bias,
             extras=self.extras,
             dropout=self.class_dropout,
         )
-        if self.weights != "normal":
-            redraw(made.blocks, self.weights)
+        if self.init != "normal":
+            redraw(made.blocks, self.init)
         return made
 
 
@@ -159,8 +159,8 @@ class EncoderNetwork(Network):
     ) -> None:
         super().__init__(section, tokens, objective, trunk, read_dim)
         self.pooling = pool
-        if section.weights == "moco":
-            redraw(self.heads, section.weights)
+        if section.init == "moco":
+            redraw(self.heads, section.init)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """Every token informed by all others."""

@@ -15,7 +15,7 @@ from ..nn.watch import look
 from ..tokens.base import Tokens
 from .base import Entrance, Model
 from .encoder import Encoded
-from .trunks import RECURRENT
+from .trunks import RECURRENT_TRUNKS
 
 SOURCE, TARGET = "source", "target"  # the names of the two streams
 
@@ -51,7 +51,7 @@ class EncoderDecoder(Model):
                 f"`model.kind: {self.kind}` needs a transformer or a recurrent trunk, not `model.trunk: convolution`",
                 key="model.trunk",
             )
-        if self.trunk in RECURRENT:
+        if self.trunk in RECURRENT_TRUNKS:
             self._check_recurrent(tokens[SOURCE])
         return EncoderDecoderNetwork(self, tokens, objective)
 
@@ -75,7 +75,7 @@ class EncoderDecoder(Model):
 
     def make_decoder(self, tokens: Tokens, memory_dim: int) -> nn.Module:
         """The stack that writes."""
-        if self.trunk not in RECURRENT:
+        if self.trunk not in RECURRENT_TRUNKS:
             return self.make_trunk(tokens, causal=True, cross=True)
         score = None if self.score == "none" else self.score
         return RecurrentDecoder(
@@ -86,7 +86,7 @@ class EncoderDecoder(Model):
             memory_dim=memory_dim,
             length=self.longest,
             dropout=self.dropout,
-            remember=self.remember,
+            forget_bias=self.forget_bias,
         )
 
 
@@ -99,7 +99,7 @@ class EncoderDecoderNetwork(nn.Module):
         self.source = Entrance(source, section.dim, section.heads, section.entering, pairs=False, hides=False)
         self.target = Entrance(target, section.dim, section.heads, section.entering, pairs=False, hides=False)
         if section.share:
-            if not source.alike(target):
+            if not source.same_vocabulary(target):
                 raise UserError(
                     "`model.share` needs the same vocabulary for source and target, but they have two",
                     hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
@@ -108,7 +108,7 @@ class EncoderDecoderNetwork(nn.Module):
             self.target.embedding = self.source.embedding
         self.encoder = section.make_trunk(source, causal=False, bidirectional=section.bidirectional)
         self.decoder = section.make_decoder(target, self.encoder.dim)  # type: ignore[arg-type]
-        both_ways = section.bidirectional and section.trunk in RECURRENT
+        both_ways = section.bidirectional and section.trunk in RECURRENT_TRUNKS
         self.last = LastPool(both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
         self.dim = section.dim
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))

@@ -76,13 +76,13 @@ class MaskDecoder(nn.Module):
         wide = section.decoder_dim or section.dim
         form = {"dim": wide, "depth": section.decoder_depth, "heads": section.decoder_heads or section.heads}
         small = section.model_copy(
-            update={**form, "groups": None, "head_dim": None, "drop_path": 0.0, "compress": None}
+            update={**form, "kv_heads": None, "head_dim": None, "drop_path": 0.0, "compress": None}
         )
         self.adapt = nn.Linear(dim, wide)
         nn.init.xavier_uniform_(self.adapt.weight)
         nn.init.zeros_(self.adapt.bias)
         self.hidden = nn.Parameter(torch.empty(wide).normal_(std=0.02))
-        self.trace = tokens.trace(wide)
+        self.trace = tokens.visible_part(wide)
         self.first = nn.Parameter(torch.zeros(wide)) if section.pool == "class_token" else None
         self.trunk = small.make_trunk(tokens, causal=False)
 
@@ -120,9 +120,11 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
-        always = type(tokens).hideable is Tokens.hideable
-        mixed = getattr(objective, "random", 0) or getattr(objective, "same", 0) or getattr(objective, "whole", False)
-        self.share: float | None = getattr(objective, "share", None) if always and not mixed else None
+        always = type(tokens).maskable is Tokens.maskable
+        mixed = (
+            getattr(objective, "random", 0) or getattr(objective, "same", 0) or getattr(objective, "whole_words", False)
+        )
+        self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
         """Share of the tokens of every sample that is hidden, where that is always so."""
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
@@ -163,8 +165,8 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
             room = int(count.max()) if count.numel() else 0
             even = valid is None and bool((count == room).all())
         else:
-            room = n if self.share is None else n - max(1, round(self.share * n))
-            even = valid is None and self.share is not None
+            room = n if self.mask_ratio is None else n - max(1, round(self.mask_ratio * n))
+            even = valid is None and self.mask_ratio is not None
         order = torch.argsort((~visible).to(torch.uint8), dim=1, stable=True)[:, :room]
         row = torch.arange(len(order), device=order.device)[:, None]
         kept = {name: column[row, order] for name, column in columns.items()}
@@ -177,7 +179,9 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
         if not torch.compiler.is_compiling():
             room = int(visible.sum())
         else:  # shapes may not depend on values: the most that rounding in every sample can leave
-            room = total if self.share is None else min(total, math.ceil((1 - self.share) * total + count / 2))
+            room = (
+                total if self.mask_ratio is None else min(total, math.ceil((1 - self.mask_ratio) * total + count / 2))
+            )
         ends = torch.cat([visible.new_zeros(1, dtype=torch.long), visible.long().cumsum(0)])
         lengths = ends[ragged.ends] - ends[ragged.ends - ragged.lengths]
         slot = torch.where(visible, ends[1:] - 1, room)

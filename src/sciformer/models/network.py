@@ -25,11 +25,11 @@ class Entrance(nn.Module):
 
     def __init__(self, tokens: Tokens, dim: int, heads: int, dropout: float, pairs: bool, hides: bool) -> None:
         super().__init__()
-        hides = hides and tokens.stand_in
+        hides = hides and tokens.has_mask_vector
         self.embedding = tokens.embedding(dim)
         dim = tokens.width(dim)
         self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides else None
-        self.trace = tokens.trace(dim) if hides else None
+        self.trace = tokens.visible_part(dim) if hides else None
         self.dropout = Dropout(dropout)
         self.pairs = tokens.pairs(heads) if pairs else None
 
@@ -46,7 +46,7 @@ class Entrance(nn.Module):
         return None if self.pairs is None else self.pairs(view.columns, view.valid)
 
 
-class LayerBefore(Readout):
+class ReadoutLayer(Readout):
     """A readout of norm(act(W h + b)) instead of h, as BERT has it, or of norm(h) with `readout_norm` alone; activation
     and norm are the trunk's."""
 
@@ -100,7 +100,7 @@ class Network(nn.Module):
         if isinstance(trunk, DeepSets) and objective.hides:
             raise UserError(
                 f"`objective.kind: {objective.kind}` needs a trunk whose tokens see each other, "
-                "not `model.trunk: sets`",
+                "not `model.trunk: deep_sets`",
                 key="model.trunk",
             )
         attends = isinstance(trunk, Transformer)
@@ -114,7 +114,7 @@ class Network(nn.Module):
             read_dim = read_dim or self.dim
             readout = tokens.readout(read_dim, self.entrance.embedding)
             before = section.readout_layer or section.readout_norm
-            self.readout = LayerBefore(readout, read_dim, section) if before else readout
+            self.readout = ReadoutLayer(readout, read_dim, section) if before else readout
 
     def embed(self, view: StreamView) -> Tensor:
         """Tokens as vectors."""

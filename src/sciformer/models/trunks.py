@@ -35,58 +35,59 @@ TRUNKS = (
     "gru",
     "lstm",
     "convolution",
-    "sets",
+    "deep_sets",
     "resnet",
     "resnet2d",
-    "edges",
-    "points",
+    "edge_conv",
+    "point_cloud_transformer",
 )
-OF_FIELDS = tuple(places("trunk"))  # each a function (model section, width of the tokens) -> module
+DOMAIN_TRUNKS = tuple(places("trunk"))  # each a function (model section, width of the tokens) -> module
 if TYPE_CHECKING:
     Trunk = str
 else:
-    Trunk = Literal[*TRUNKS, *OF_FIELDS]
-RECURRENT = ("rnn", "gru", "lstm")
-ATTENDING = ("transformer", "conformer")
-CLOUDS = ("sets", "resnet", "edges", "points", *OF_FIELDS)  # of tokens that may enter as they are, in any width
-RASTERS = ("resnet2d",)  # of tokens that enter as they are, and are put together on their grid
-OF_ATTENTION = (
-    *("heads", "groups", "head_dim", "ratio", "activation", "norm", "order", "drop_path", "qk_norm", "bias", "reach"),
-    *("attention_dropout", "hidden_dropout", "weights", "norm_epsilon", "embedding_norm", "rotary_base"),
+    Trunk = Literal[*TRUNKS, *DOMAIN_TRUNKS]
+RECURRENT_TRUNKS = ("rnn", "gru", "lstm")
+ATTENTION_TRUNKS = ("transformer", "conformer")
+# Trunks of tokens that may enter as they are, in any width.
+CLOUD_TRUNKS = ("deep_sets", "resnet", "edge_conv", "point_cloud_transformer", *DOMAIN_TRUNKS)
+RASTER_TRUNKS = ("resnet2d",)  # of tokens that enter as they are, and are put together on their grid
+ATTENTION_KEYS = (
+    *("heads", "kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "drop_path", "qk_norm"),
+    *("bias", "window", "attention_dropout", "hidden_dropout", "init", "norm_epsilon", "embedding_norm", "rotary_base"),
     *("extras", "last_norm", "residual", "rotary_share", "rotary_values", "compress"),
 )
-WAVES = ("sinusoidal", "rotary", "fourier", "modulation")  # positions whose periods can be given
-OF_RASTERS = ("stages", "bottleneck")
-OF_CLOUDS = ("widths", "neighbours", *OF_RASTERS)
-OF_OTHERS = (*OF_ATTENTION, "position", "periods", "kernel", "growth", "bidirectional", "remember")
-UNUSED = {
-    "transformer": ("kernel", "growth", "bidirectional", "remember", *OF_CLOUDS),
+WAVE_POSITIONS = ("sinusoidal", "rotary", "fourier", "modulation")  # positions whose periods can be given
+RASTER_KEYS = ("stages", "bottleneck")
+CLOUD_KEYS = ("widths", "neighbours", *RASTER_KEYS)
+KEYS_OF_OTHERS = (*ATTENTION_KEYS, "position", "periods", "kernel", "dilation_growth", "bidirectional", "forget_bias")
+UNUSED_KEYS = {
+    "transformer": ("kernel", "dilation_growth", "bidirectional", "forget_bias", *CLOUD_KEYS),
     "conformer": (
-        *("ratio", "activation", "extras", "residual", "drop_path", "hidden_dropout"),
-        *("growth", "bidirectional", "remember", "compress", *OF_CLOUDS),
+        *("mlp_ratio", "activation", "extras", "residual", "drop_path", "hidden_dropout"),
+        *("dilation_growth", "bidirectional", "forget_bias", "compress", *CLOUD_KEYS),
     ),
-    "convolution": (*OF_ATTENTION, "bidirectional", "remember", *OF_CLOUDS),
-    **dict.fromkeys(RECURRENT, (*OF_ATTENTION, "kernel", "growth", *OF_CLOUDS)),
-    "rnn": (*OF_ATTENTION, "kernel", "growth", "remember", *OF_CLOUDS),
-    "sets": (*OF_OTHERS, "neighbours", *OF_RASTERS),
-    "resnet": (*OF_OTHERS, "neighbours", *OF_RASTERS),
-    "edges": (*OF_OTHERS, *OF_RASTERS),
-    "points": (*OF_OTHERS, *OF_RASTERS),
-    **dict.fromkeys(OF_FIELDS, (*OF_OTHERS, *OF_CLOUDS)),
-    "resnet2d": (*OF_OTHERS, "depth", "dropout", "neighbours"),
+    "convolution": (*ATTENTION_KEYS, "bidirectional", "forget_bias", *CLOUD_KEYS),
+    **dict.fromkeys(RECURRENT_TRUNKS, (*ATTENTION_KEYS, "kernel", "dilation_growth", *CLOUD_KEYS)),
+    "rnn": (*ATTENTION_KEYS, "kernel", "dilation_growth", "forget_bias", *CLOUD_KEYS),
+    "deep_sets": (*KEYS_OF_OTHERS, "neighbours", *RASTER_KEYS),
+    "resnet": (*KEYS_OF_OTHERS, "neighbours", *RASTER_KEYS),
+    "edge_conv": (*KEYS_OF_OTHERS, *RASTER_KEYS),
+    "point_cloud_transformer": (*KEYS_OF_OTHERS, *RASTER_KEYS),
+    **dict.fromkeys(DOMAIN_TRUNKS, (*KEYS_OF_OTHERS, *CLOUD_KEYS)),
+    "resnet2d": (*KEYS_OF_OTHERS, "depth", "dropout", "neighbours"),
 }
 
 
 def make_cloud(model: Model, inputs: int) -> nn.Module:
-    """One of CLOUDS, for tokens of so many inputs."""
+    """One of CLOUD_TRUNKS, for tokens of so many inputs."""
     widths = model.widths or [model.dim] * max(1, model.depth)
-    if model.trunk == "sets":
+    if model.trunk == "deep_sets":
         return DeepSets(inputs, widths)
     if model.trunk == "resnet":
         return ResNet(inputs, widths)
-    if model.trunk == "edges":
+    if model.trunk == "edge_conv":
         return EdgeConvNet(inputs, widths, model.neighbours)
-    if model.trunk == "points":
+    if model.trunk == "point_cloud_transformer":
         return PointCloudTransformer(
             inputs, model.dim, model.depth, model.widths or [-(-model.dim // 2)] * 2, model.neighbours
         )
@@ -96,7 +97,7 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
 
 def make_raster(model: Model, tokens: Tokens) -> nn.Module:
     """A trunk that puts tokens together as an image."""
-    raster, grid = tokens.raster, tokens.places
+    raster, grid = tokens.raster, tokens.grid_shape
     if raster is None or not isinstance(grid, tuple) or len(grid) != 2:
         raise UserError(
             f"`model.trunk: {model.trunk}` needs tokens that are parts of an image, not `tokens.kind: {tokens.kind}`",
@@ -114,29 +115,30 @@ def make_raster(model: Model, tokens: Tokens) -> nn.Module:
 
 def compression(model: Model, tokens: Tokens) -> dict[str, Any]:
     """The options of attention for `model.compress`; a class token stands beside the places of tokens."""
-    if tokens.places is None:
+    if tokens.grid_shape is None:
         raise UserError(
             f"model.compress needs tokens with counted places, which `tokens.kind: {tokens.kind}` does not have",
             key="model.compress",
         )
     lead = int(getattr(model, "pool", "") == "class_token")
-    return {"compress": model.compress, "places": tokens.places, "lead": lead}
+    return {"compress": model.compress, "places": tokens.grid_shape, "lead": lead}
 
 
 def make_position(model: Model, tokens: Tokens) -> Position | None:
     """The position code of this name, fitted to the tokens' coordinates."""
-    name, axes, places, periods = model.position, tokens.axes, tokens.places, model.periods
+    name, axes, places, periods = model.position, tokens.axes, tokens.grid_shape, model.periods
     if name == "auto":
-        if model.trunk not in ATTENDING:
+        if model.trunk not in ATTENTION_TRUNKS:
             return None
         name = "sinusoidal" if places is None else "learned"
-    if periods is not None and name not in WAVES:
+    if periods is not None and name not in WAVE_POSITIONS:
         raise UserError(
-            f"model.periods needs model.position to be one of {', '.join(WAVES)}, not {name}", key="model.position"
+            f"model.periods needs model.position to be one of {', '.join(WAVE_POSITIONS)}, not {name}",
+            key="model.position",
         )
     if model.position_scale is not None and name != "learned":
         raise UserError(f"model.position_scale needs `model.position: learned`, not {name}", key="model.position")
-    if model.rotary_values and name != "rotary" and model.trunk in ATTENDING:
+    if model.rotary_values and name != "rotary" and model.trunk in ATTENTION_TRUNKS:
         raise UserError(f"model.rotary_values needs `model.position: rotary`, not {name}", key="model.position")
     if name == "none":
         return None
@@ -154,7 +156,7 @@ def make_position(model: Model, tokens: Tokens) -> Position | None:
         return UnpairedSinusoidal(model.dim, axes)
     if name == "rotary":
         width = model.head_dim or model.dim // model.heads
-        apart = model.heads if model.groups in (None, model.heads) else None  # heads that share keys share periods
+        apart = model.heads if model.kv_heads in (None, model.heads) else None  # heads that share keys share periods
         return Rotary(width, axes, model.rotary_base, periods=periods, heads=apart, share=model.rotary_share)
     if name == "fourier":
         return Fourier(model.dim, axes, periods=periods)

@@ -19,7 +19,7 @@ from .positions import Rotation
 from .ragged import Ragged
 from .watch import Watch, look
 
-ORDERS = ("pre", "post")
+NORM_POSITIONS = ("pre", "post")
 NORMFORMER = ("head_scale", "attention_norm", "hidden_norm", "residual_scale")
 EXTRAS = (*NORMFORMER, "output_scale")
 
@@ -73,10 +73,10 @@ class MLP(nn.Module):
 class BlockOptions(AttentionOptions, total=False):
     """The choices of a Block that a trunk passes on."""
 
-    order: str
+    norm_position: str
     norm: str
     activation: str
-    ratio: float
+    mlp_ratio: float
     dropout: float
     attention_dropout: float | None
     hidden_dropout: float | None
@@ -90,16 +90,16 @@ class Block(nn.Module):
         pre:   x <- x + attention(norm(x));   x <- x + cross(norm(x), memory);   x <- x + mlp(norm(x))
         post:  x <- norm(x + attention(x));   x <- norm(x + cross(x, memory));   x <- norm(x + mlp(x))
 
-    cross    whether there is attention to a memory (a decoder's)
-    ratio    width of the MLP's hidden layer over the width of the block
-    dropout  of both branches, and of attention weights (`attention_dropout`) and hidden activations of the MLP
-             (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
-    residual whether x stands in these sums beside what a part made of it; without it (ASTROMER, arXiv 2205.01677)
-             post is x <- norm(attention(x)); x <- norm(mlp(x))
-    extras   of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
-             `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a scale
-             of the residual beside the MLP; or `output_scale`, a scale for each head's share of the width after W_o,
-             which the Particle Transformer has in place of `head_scale` (arXiv 2202.03772)
+    cross      whether there is attention to a memory (a decoder's)
+    mlp_ratio  width of the MLP's hidden layer over the width of the block
+    dropout    of both branches, and of attention weights (`attention_dropout`) and hidden activations of the MLP
+               (`hidden_dropout`) unless these are given; `drop_path` leaves out whole branches
+    residual   whether x stands in these sums beside what a part made of it; without it (ASTROMER, arXiv 2205.01677)
+               post is x <- norm(attention(x)); x <- norm(mlp(x))
+    extras     of NormFormer (arXiv 2110.09456), any of NORMFORMER: `head_scale` learns a scale for each head,
+               `attention_norm` normalises after attention, `hidden_norm` inside the MLP, `residual_scale` learns a
+               scale of the residual beside the MLP; or `output_scale`, a scale for each head's share of the width after
+               W_o, which the Particle Transformer has in place of `head_scale` (arXiv 2202.03772)
     """
 
     def __init__(
@@ -108,10 +108,10 @@ class Block(nn.Module):
         heads: int,
         *,
         cross: bool = False,
-        order: str = "pre",
+        norm_position: str = "pre",
         norm: str = "layer",
         activation: str = "gelu",
-        ratio: float = 4.0,
+        mlp_ratio: float = 4.0,
         dropout: float = 0.0,
         attention_dropout: float | None = None,
         hidden_dropout: float | None = None,
@@ -121,7 +121,7 @@ class Block(nn.Module):
         **options: Unpack[AttentionOptions],
     ) -> None:
         super().__init__()
-        one_of("the order", order, ORDERS)
+        one_of("norm_position", norm_position, NORM_POSITIONS)
         for option in options:
             one_of("options", option, BlockOptions.__annotations__)
         if isinstance(extras, str):
@@ -131,7 +131,7 @@ class Block(nn.Module):
         if not residual and (drop_path or "residual_scale" in extras):
             option = f"drop_path {drop_path:g}" if drop_path else "the extra residual_scale"
             raise UserError(f"{option} needs blocks with a residual connection, but residual is False")
-        self.pre, self.residual = order == "pre", residual
+        self.pre, self.residual = norm_position == "pre", residual
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         head_scale = "head_scale" in extras
         seldom = dropout if attention_dropout is None else attention_dropout
@@ -142,7 +142,7 @@ class Block(nn.Module):
         self.cross_norm = make_norm(norm, dim, bias, epsilon) if cross else None
         inner = norm if "hidden_norm" in extras else "none"
         within = dropout if hidden_dropout is None else hidden_dropout
-        self.mlp = MLP(dim, round(ratio * dim), activation, within, bias, inner, epsilon)
+        self.mlp = MLP(dim, round(mlp_ratio * dim), activation, within, bias, inner, epsilon)
         self.mlp_norm = make_norm(norm, dim, bias, epsilon)
         self.output_scale = nn.Parameter(torch.ones(heads, 1)) if "output_scale" in extras else None
         self.residual_scale = nn.Parameter(torch.ones(dim)) if "residual_scale" in extras else None
@@ -190,7 +190,7 @@ class Block(nn.Module):
         return self.attention_out_norm(y)
 
     def join(self, x: Tensor, y: Tensor, norm: nn.Module, ragged: Ragged | None = None) -> Tensor:
-        """The residual sum of x and a branch y (or y alone), normalised here when the order is post."""
+        """The residual sum of x and a branch y (or y alone), normalised here when norm_position is post."""
         if self.training and self.drops:  # calls that do nothing cost a small model some time
             y = self.drop_path(self.dropout(y), ragged)
         x = x + y if self.residual else y

@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-IGNORED = -100
+IGNORE_INDEX = -100
 
 
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, target: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
 ) -> Tensor:
-    """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORED.
+    """-ln softmax(W h)[target], (n,) for hidden (n, D), weight (V, D), target (n,); 0 where the target is IGNORE_INDEX.
 
     With a `bias` (V,) it is W h + b. With label smoothing s it is -(1 - s) ln p[target] - s / V sum_v ln p[v] (arXiv
     1706.03762).
@@ -52,7 +52,7 @@ def _cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, target: Tensor, smoothing: float, reduction: str
 ) -> Tensor:
     logits = _exact(F.linear(hidden, weight, bias))
-    return F.cross_entropy(logits, target, reduction=reduction, ignore_index=IGNORED, label_smoothing=smoothing)
+    return F.cross_entropy(logits, target, reduction=reduction, ignore_index=IGNORE_INDEX, label_smoothing=smoothing)
 
 
 def disagreement(first: Tensor, second: Tensor) -> Tensor:
@@ -80,7 +80,7 @@ class _Chunked(torch.autograd.Function):
         for start in range(0, hidden.shape[0], chunk):
             h, t = hidden[start : start + chunk], target[start : start + chunk]
             logits = _exact(h @ weight.T)
-            wanted = t != IGNORED
+            wanted = t != IGNORE_INDEX
             right = t.clamp(min=0)[:, None]
             norm = logits.logsumexp(-1, keepdim=True)
             hoped = logits.gather(1, right)

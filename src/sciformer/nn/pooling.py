@@ -180,7 +180,7 @@ class ClassAttention(nn.Module):
         self.token = nn.Parameter(torch.empty(1, 1, dim))
         nn.init.trunc_normal_(self.token, std=0.02)
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
-        pre = options.get("order", "pre") == "pre"
+        pre = options.get("norm_position", "pre") == "pre"
         norm = options.get("norm", "layer") if pre else "none"
         self.norm = make_norm(norm, dim, options.get("bias", True), options.get("epsilon"))
 

@@ -38,8 +38,8 @@ class Transformer(nn.Module):
     drop_path the rate at the last block; it grows linearly with depth
     embedding_norm  whether tokens with their positions are normalised before the first block (BERT)
     last_norm       whether the last block is followed by a norm, where blocks normalise before their parts
-    Every further option is the block's (order, norm, activation, ratio, dropout, extras, residual) or the attention's
-    (groups, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
+    Every further option is the block's (norm_position, norm, activation, mlp_ratio, dropout, extras, residual) or the
+    attention's (kv_heads, head_dim, score, length, qk_norm, bias, epsilon, kernel, compress, places, lead).
 
     Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
     sqrt(2 depth) (GPT-2).
@@ -70,7 +70,7 @@ class Transformer(nn.Module):
         self.blocks = nn.ModuleList(
             Block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
         )
-        pre = options.get("order", "pre") == "pre"
+        pre = options.get("norm_position", "pre") == "pre"
         norm, bias, epsilon = options.get("norm", "layer"), options.get("bias", True), options.get("epsilon")
         self.embedding_norm = make_norm(norm if embedding_norm else "none", dim, bias, epsilon)
         self.norm = make_norm(norm if pre and last_norm else "none", dim, bias, epsilon)
@@ -82,10 +82,10 @@ class Transformer(nn.Module):
             )
         head_dim = options.get("head_dim") or dim // heads
         self.position.fits(dim, heads, head_dim)
-        if getattr(self.position, "spread", 1) > 1 and options.get("groups") not in (None, heads):
+        if getattr(self.position, "spread", 1) > 1 and options.get("kv_heads") not in (None, heads):
             raise UserError(
-                f"{heads} heads cannot share keys in {options['groups']} groups, "
-                "because Rotary gives each head its own periods"
+                f"kv_heads must be {heads}, as many as heads, because Rotary gives each head its own periods, "
+                f"not {options['kv_heads']}"
             )
         self.reset()
 
@@ -95,7 +95,7 @@ class Transformer(nn.Module):
         first = self.blocks[0].attention.compress if len(self.blocks) else None  # type: ignore[union-attr]
         return None if first is None else first.table  # type: ignore[union-attr, return-value]
 
-    def reset(self, weights: str = "normal") -> None:
+    def reset(self, init: str = "normal") -> None:
         """Draw the weights of the blocks afresh.
 
         normal   of deviation 0.02, less for matrices that write into the residual
@@ -105,7 +105,7 @@ class Transformer(nn.Module):
         """
         for i, block in enumerate(self.blocks, 1):
             beside = getattr(block, "residual", True)
-            redraw(block, weights, (2 * (i if weights == "moco" else self.depth)) ** 0.5 if beside else 1.0)
+            redraw(block, init, (2 * (i if init == "moco" else self.depth)) ** 0.5 if beside else 1.0)
 
     def forward(
         self,
@@ -227,21 +227,21 @@ class Transformer(nn.Module):
         return self.adapt(memory), Sight(valid=valid)
 
 
-def redraw(module: nn.Module, weights: str, residual: float = 1.0) -> None:
+def redraw(module: nn.Module, init: str, residual: float = 1.0) -> None:
     """New weights for the matrices of a block, as `Transformer.reset` has them; those that write into the residual are
     divided by `residual`, but for `xavier`."""
     for name, part in module.named_modules():
         if not isinstance(part, nn.Linear):
             continue
         writes = name.endswith(("out", "down"))
-        if weights == "normal":
+        if init == "normal":
             nn.init.normal_(part.weight, std=0.02 / residual if writes else 0.02)
-        elif weights == "moco" and name.endswith("qkv"):
+        elif init == "moco" and name.endswith("qkv"):
             bound = (6 / (part.out_features // 3 + part.in_features)) ** 0.5
             nn.init.uniform_(part.weight, -bound, bound)
         else:
             nn.init.xavier_uniform_(part.weight)
-            if writes and weights == "moco":
+            if writes and init == "moco":
                 part.weight.data /= residual
         if part.bias is not None:
             nn.init.zeros_(part.bias)

@@ -63,14 +63,14 @@ class Objective(Section):
         return ()
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """Columns of the table that training and judging need beside the tokens."""
-        return tuple(name for name in (*self.labels, self.along) if name)
+        return tuple(name for name in (*self.labels, self.plot_against) if name)
 
     metrics: list[str] = Field(default_factory=list)
     """What to measure beside the loss; empty: what is usual for this objective."""
-    along: str = ""
-    """Column of samples against which the report draws the answers (a temperature, an energy)."""
+    plot_against: str = ""
+    """Column of samples against which the report plots the answers (a temperature, an energy); none unless given."""
     reference: float | None = None
     """Known value on that axis, drawn for comparison."""
 
@@ -198,7 +198,7 @@ class Objective(Section):
         return ""
 
 
-def known(inputs: ModelInputs, column: str, name: str) -> Tensor:
+def required_sample_column(inputs: ModelInputs, column: str, name: str) -> Tensor:
     """A column of samples that the loss needs; `name` is what the user calls it."""
     if column not in inputs.samples:
         there = f"the columns are {', '.join(inputs.samples)}" if inputs.samples else "there are no columns"

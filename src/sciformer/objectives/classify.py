@@ -18,7 +18,7 @@ from ..errors import UserError, one_of
 from ..metrics import temperature
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, Widths, known
+from .base import ANSWER, Array, Objective, Outputs, Widths, required_sample_column
 
 Balance = Annotated[
     Literal["none", "classes"],
@@ -70,9 +70,9 @@ class Classify(Objective):
         return batch.with_columns(None, **{PARTNER: other.samples[self.label], SHARE: share})
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """The class and the weight."""
-        return (*super().needs, *(name for name in (self.label, self.weight) if name))
+        return (*super().required_columns, *(name for name in (self.label, self.weight) if name))
 
     def fit(self, train: Dataset) -> None:
         """Learn the classes, in sorted order, and how many samples each has."""
@@ -189,7 +189,7 @@ class Classify(Objective):
 
     def judged(self, logits: Tensor, inputs: ModelInputs) -> tuple[Tensor, Outputs]:
         """The loss (B,) of logits (B, classes), and what the metrics need of them."""
-        label = known(inputs, ANSWER, self.label)
+        label = required_sample_column(inputs, ANSWER, self.label)
         loss = self._loss(logits, label)
         if PARTNER in inputs.samples:
             share = inputs.samples[SHARE]

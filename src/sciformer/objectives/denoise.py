@@ -21,7 +21,10 @@ from .base import ANSWER, Array, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # columns of tokens: values are scaled (value - centre) / scale
-ASKED, OWN = "asked", "own"  # columns of tokens: whose truth is known, and which are no tokens given beside
+ASKED_TOKENS, OWN_TOKENS = (
+    "asked",
+    "own",
+)  # columns of tokens: whose truth is known, and which are no tokens given beside
 NOISE = "target noise"  # the column of samples with the sum of (value - truth)^2
 
 
@@ -60,9 +63,9 @@ class Denoise(Objective):
         return made
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """The values without noise, and the class."""
-        return (*super().needs, self.target, *([self.label] if self.label else []))
+        return (*super().required_columns, self.target, *([self.label] if self.label else []))
 
     @property
     def classes(self) -> list[str]:
@@ -107,13 +110,15 @@ class Denoise(Objective):
         """Scale what is to be found as values are; nothing is hidden."""
         ((name, stream),) = batch.streams.items()
         domain, value = tokens[name], stream.columns[tokens[name].hides[0]]
-        centre, scale = (np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.scales(stream))
-        made = {CENTRE: centre, SCALE: scale, OWN: stream.position >= domain.lead}
+        centre, scale = (
+            np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
+        )
+        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= domain.prefix_tokens}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)
-            known = np.isfinite(truth) & made[OWN][:, None]
-            made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED: known}
+            known = np.isfinite(truth) & made[OWN_TOKENS][:, None]
+            made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED_TOKENS: known}
             noise = np.where(known & np.isfinite(value.reshape(centre.shape)), value.reshape(centre.shape) - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
         batch = batch.with_columns(stream.with_columns(**made), **more)
@@ -121,7 +126,7 @@ class Denoise(Objective):
 
     def count(self, batch: Batch) -> float:
         """Samples."""
-        if ASKED not in batch.stream.columns:
+        if ASKED_TOKENS not in batch.stream.columns:
             raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
         if self.question is not None:
             self.question.count(batch)
@@ -136,7 +141,7 @@ class Denoise(Objective):
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The mean loss of the values of each sample, and that of its class."""
         view, (value, logits) = inputs.stream, self._read(model, inputs)
-        target, asked = view.columns[ANSWER].float(), view.columns[ASKED]
+        target, asked = view.columns[ANSWER].float(), view.columns[ASKED_TOKENS]
         each = value.loss(target) if self.form == "gaussian" else (value.mean - target) ** 2
         count = _sums(asked.float(), view)
         loss = _sums(each.masked_fill(~asked, 0), view) / count.clamp(min=1)
@@ -157,7 +162,10 @@ class Denoise(Objective):
         """The values without noise, in the units of the data, and probabilities of the classes."""
         view, (value, logits) = inputs.stream, self._read(model, inputs)
         centre, scale = (view.columns[name].float() for name in (CENTRE, SCALE))
-        found = {"recovered": _padded(value.mean * scale + centre, view), OWN: _padded(view.columns[OWN], view)}
+        found = {
+            "recovered": _padded(value.mean * scale + centre, view),
+            OWN_TOKENS: _padded(view.columns[OWN_TOKENS], view),
+        }
         if self.form == "gaussian":
             found["deviation"] = _padded(value.std * scale, view)
         return found if self.question is None else found | {"probabilities": logits.softmax(-1)}
@@ -176,9 +184,9 @@ class Denoise(Objective):
         found = dict(outputs)
         if NOISE in samples and "residual" in found:
             found["noise"] = np.asarray(samples[NOISE])
-        if OWN not in found:
+        if OWN_TOKENS not in found:
             return found
-        own = found.pop(OWN) > 0
+        own = found.pop(OWN_TOKENS) > 0
         for name in [name for name in ("recovered", "deviation") if name in found]:
             rows = np.empty(len(own), object)
             for row, here in enumerate(own):

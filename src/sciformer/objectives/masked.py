@@ -18,7 +18,7 @@ from ..tokens.base import Tokens
 from .base import PREFIX, Array, Objective, Outputs
 
 PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
-ROOM = 16  # K is a multiple of this, so that a compiled step sees few shapes
+PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
 
 
 class Masked(Objective):
@@ -33,14 +33,14 @@ class Masked(Objective):
     reads_out: ClassVar[bool] = True
     standard: ClassVar[tuple[str, ...]] = ()
 
-    share: float = Field(default=0.15, gt=0, le=1)
-    """Share of the tokens asked for, at least one in every sample that has any."""
+    mask_ratio: float = Field(default=0.15, gt=0, le=1)
+    """Share of the tokens that are masked and predicted, at least one in every sample (default: 0.15)."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of those that are replaced by random tokens (BERT: 0.1)."""
     same: float = Field(default=0.0, ge=0, le=1)
     """Share of those that stay as they are (BERT: 0.1)."""
-    whole: bool = False
-    """Ask for whole words: all tokens of one are hidden, replaced or left together."""
+    whole_words: bool = False
+    """Mask whole words: all tokens of a word are hidden, replaced or left together (default: false)."""
 
     @property
     def sends(self) -> tuple[str, ...]:
@@ -58,22 +58,22 @@ class Masked(Objective):
         domain = tokens[name]
         if not domain.hides:
             raise UserError(f"`tokens.kind: {domain.kind}` has nothing that can be hidden", key="tokens.kind")
-        if self.whole and "word" not in stream.columns:
+        if self.whole_words and "word" not in stream.columns:
             raise UserError(
-                "objective.whole needs tokens that are parts of words, "
+                "objective.whole_words needs tokens that are parts of words, "
                 f"but `tokens.kind: {domain.kind}` has no column `word` here",
-                hint="Choose another unit, or leave out objective.whole.",
-                key="objective.whole",
+                hint="Choose another unit, or leave out objective.whole_words.",
+                key="objective.whole_words",
             )
-        first = first_of(stream) if self.whole else np.arange(int(stream.lengths.sum()))
-        may = domain.hideable(stream)
+        first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
+        may = domain.maskable(stream)
         asked = self._asked(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
         if self.random:
-            stream = stream.with_columns(**domain.noise(stream, asked & (fate < self.random), rng))
-        stream = stream.with_columns(**domain.blank(stream, hidden))
+            stream = stream.with_columns(**domain.random_replacement(stream, asked & (fate < self.random), rng))
+        stream = stream.with_columns(**domain.mask_out(stream, hidden))
         return batch.with_columns(
             stream.with_columns(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)}
         )
@@ -87,9 +87,9 @@ class Masked(Objective):
         here = np.arange(len(first)) if may is None else np.flatnonzero(may)
         sample, drawn = stream.sample[here], rng.uniform("asked", stream.lengths)
         count = np.bincount(sample, minlength=len(stream))
-        wanted = np.maximum(1, np.round(self.share * count)).astype(np.int64)
+        wanted = np.maximum(1, np.round(self.mask_ratio * count)).astype(np.int64)
         asked = np.zeros(len(first), bool)
-        if not self.whole and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
+        if not self.whole_words and len(here) and (table := sorted_rows(drawn[here], sample, count)) is not None:
             last = table[np.arange(len(count)), np.clip(wanted, 1, np.maximum(1, count)) - 1]
             asked[here] = drawn[here] <= last[sample]  # as many of each sample as are wanted of it, without words
             return asked
@@ -149,7 +149,7 @@ def _places(stream: Stream, asked: Array) -> Array:
     """(B, K) the places of the tokens asked for in each sample, counted from 1, and zeros."""
     sample, place = stream.sample[asked], stream.position[asked] + 1
     count = np.bincount(sample, minlength=len(stream))
-    room = -(-int(count.max(initial=1)) // ROOM) * ROOM
+    room = -(-int(count.max(initial=1)) // PLACES_MULTIPLE) * PLACES_MULTIPLE
     places = np.zeros((len(stream), room), np.int64)
     places[sample, np.arange(len(sample)) - np.repeat(count.cumsum() - count, count)] = place
     return places

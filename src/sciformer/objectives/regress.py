@@ -18,9 +18,9 @@ from ..errors import UserError
 from ..metrics import METRICS, spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, Widths, known
+from .base import ANSWER, Array, Objective, Outputs, Widths, required_sample_column
 
-SHARES = (68, 95)  # per cent of the targets that intervals should hold
+INTERVAL_PERCENTS = (68, 95)  # per cent of the targets that intervals should hold
 
 
 def _levels(given: list[float]) -> list[float]:
@@ -54,9 +54,9 @@ class Regress(Objective):
     """Share of numbers of the inner layers (without such, of what the head reads) set to zero in training."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """The values."""
-        return (*super().needs, *self.targets)
+        return (*super().required_columns, *self.targets)
 
     def fit(self, train: Dataset) -> None:
         """Learn mean and deviation of the values, so that the model works with numbers near one."""
@@ -108,7 +108,7 @@ class Regress(Objective):
         """The names of the metrics; without other wishes, those that can be had."""
         if self.metrics or self.form == "gaussian":
             return super().chosen()
-        had = [f"coverage_{share}" for share in SHARES if self._pair(share) is not None]
+        had = [f"coverage_{share}" for share in INTERVAL_PERCENTS if self._pair(share) is not None]
         return ["rmse", "mae", *had]
 
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
@@ -153,7 +153,7 @@ class Regress(Objective):
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of the scaled values, summed over values and samples."""
         value = self._value(model, inputs)
-        target = known(inputs, ANSWER, ", ".join(self.targets))
+        target = required_sample_column(inputs, ANSWER, ", ".join(self.targets))
         if isinstance(value, Gaussian):
             loss = Gaussian(value.mean.float(), value.std).loss(target)
         else:
@@ -185,7 +185,7 @@ class Regress(Objective):
     def intervals(self, outputs: Mapping[str, Array]) -> dict[str, Array]:
         """`low_68`, `high_68` (n, values) and so on: where so many per cent of the targets should be."""
         found: dict[str, Array] = {}
-        for share in SHARES:
+        for share in INTERVAL_PERCENTS:
             if "quantiles" in outputs:
                 if (place := self._pair(share)) is None:
                     continue

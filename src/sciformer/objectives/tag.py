@@ -16,7 +16,7 @@ from ..data.random import SampleRandom
 from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead
-from ..nn.losses import IGNORED
+from ..nn.losses import IGNORE_INDEX
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from .base import ANSWER, Array, Objective, Outputs
@@ -88,7 +88,7 @@ class Tag(Objective):
         )
         number = np.searchsorted(tags, flat)
         number = np.where(tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags))  # never seen: one more
-        answer = np.full(len(first), IGNORED, np.int64)
+        answer = np.full(len(first), IGNORE_INDEX, np.int64)
         answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
         return batch.with_columns(stream.with_columns(**{ANSWER: answer}))
 
@@ -107,14 +107,14 @@ class Tag(Objective):
         """Cross-entropy of the first tokens of words."""
         view = inputs.stream
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
-        answer = _real(view.columns[ANSWER], view, IGNORED)
-        target = answer.masked_fill(answer >= logits.shape[-1], IGNORED)
+        answer = _real(view.columns[ANSWER], view, IGNORE_INDEX)
+        target = answer.masked_fill(answer >= logits.shape[-1], IGNORE_INDEX)
         flat = logits.flatten(0, -2)
         if not outputs:
-            return F.cross_entropy(flat, target.flatten(), ignore_index=IGNORED, reduction="sum"), {}
-        loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORED, reduction="none").view_as(target)
+            return F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="sum"), {}
+        loss = F.cross_entropy(flat, target.flatten(), ignore_index=IGNORE_INDEX, reduction="none").view_as(target)
         best = logits.argmax(-1)
-        found = {"loss": loss, "correct": best == answer, "count": answer != IGNORED}
+        found = {"loss": loss, "correct": best == answer, "count": answer != IGNORE_INDEX}
         sums = {name: _padded(part, view).sum(1) for name, part in found.items()}
         return loss.sum(), {**sums, **_words(best, view)}
 

@@ -16,27 +16,37 @@ from typing import Any
 import yaml
 
 from ..errors import UserError
-from .yaml import Keys, Loader, Place, Tree, bracketed, dotted, on_one_line, scalar, syntax
+from .yaml import (
+    Keys,
+    Loader,
+    Place,
+    Tree,
+    describe_syntax_error,
+    dotted_key,
+    parse_brackets,
+    parse_scalar,
+    to_one_line,
+)
 
 __all__ = [
     "Document",
     "Keys",
     "Place",
     "RecipeError",
-    "bracketed",
     "differences",
-    "dotted",
-    "flat",
+    "dotted_key",
+    "flatten",
+    "from_mapping",
     "lay_over",
-    "of_mapping",
-    "plain",
+    "parse_brackets",
+    "parse_scalar",
     "read",
-    "scalar",
+    "to_plain_values",
     "write",
 ]
 
-BYTES = 1_000_000  # of a file at most
-CODE = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
+MAX_FILE_BYTES = 1_000_000  # of a file at most
+CODE_KEYS = ("plugin", "import", "_target_", "class_path")  # keys by which other libraries let a file name code
 
 
 class RecipeError(UserError):
@@ -78,7 +88,7 @@ class Document:
         return self.where(keys).error(message, keys, hint)
 
 
-def of_mapping(mapping: Mapping[str, Any], label: str) -> Document:
+def from_mapping(mapping: Mapping[str, Any], label: str) -> Document:
     """A document from Python, or the dotted keys of a change: {"model.depth": 8} is {"model": {"depth": 8}}."""
     values: dict[str, Any] = {}
     problems: list[UserError] = []
@@ -93,27 +103,27 @@ def of_mapping(mapping: Mapping[str, Any], label: str) -> Document:
             if not isinstance(inner.get(key), dict):
                 inner[key] = {}
             inner = inner[key]
-        inner[last] = _merged(inner.get(last), plain(value), (), set())
-    document = Document(values, {keys: whole for keys, _ in flat(values)}, whole)
-    if problems := problems + _naming_code(document):
+        inner[last] = _merge(inner.get(last), to_plain_values(value), (), set())
+    document = Document(values, {keys: whole for keys, _ in flatten(values)}, whole)
+    if problems := problems + _find_code_keys(document):
         raise RecipeError(problems)
     return document
 
 
-def plain(value: Any) -> Any:
+def to_plain_values(value: Any) -> Any:
     """A copy in dicts, lists, texts and numbers only; other objects stay for the validation to judge."""
     if isinstance(value, Mapping):
-        return {str(plain(key)): plain(inner) for key, inner in value.items()}
+        return {str(to_plain_values(key)): to_plain_values(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value)]
+        return [to_plain_values(inner) for inner in (sorted(value) if isinstance(value, set | frozenset) else value)]
     return str(value) if isinstance(value, PurePath) else value.value if isinstance(value, Enum) else value
 
 
-def flat(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+def flatten(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
     """The values at the ends of the tree, each with its keys; a list is one value."""
     if isinstance(values, dict) and (values or not keys):
         for key, value in values.items():
-            yield from flat(value, (*keys, key))
+            yield from flatten(value, (*keys, key))
     else:
         yield keys, values
 
@@ -121,7 +131,7 @@ def flat(values: Any, keys: Keys = ()) -> Iterator[tuple[Keys, Any]]:
 def lay_over(base: Document, child: Document) -> Document:
     """The child's values over those of its base: mappings key by key, lists and single values as a whole."""
     replaced: set[Keys] = set()
-    values = _merged(base.values, child.values, (), replaced)
+    values = _merge(base.values, child.values, (), replaced)
     kept = {
         keys: place
         for keys, place in base.places.items()
@@ -137,7 +147,7 @@ def differences(
 
     ignore    keys that may differ, with all that stands under them
     """
-    left, right = ({dotted(keys): value for keys, value in flat(dict(side)) if keys} for side in (old, new))
+    left, right = ({dotted_key(keys): value for keys, value in flatten(dict(side)) if keys} for side in (old, new))
     found = []
     for key in dict.fromkeys((*left, *right)):
         before, now = left.get(key), right.get(key)
@@ -152,10 +162,10 @@ def read(file: Path | Traversable, label: str) -> Document:
     whole = Place(label, str(file))
     try:
         with file.open("rb") as stream:
-            raw = stream.read(BYTES + 1)
+            raw = stream.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise RecipeError([whole.error(f"the file cannot be read ({error.strerror})")]) from error
-    if len(raw) > BYTES:
+    if len(raw) > MAX_FILE_BYTES:
         hint = "A recipe is a short text; data belong in files of their own."
         raise RecipeError([whole.error("the file is larger than 1 MB", hint=hint)])
     try:
@@ -167,7 +177,7 @@ def read(file: Path | Traversable, label: str) -> Document:
         hint = "A recipe is a YAML text file."
         raise RecipeError([whole.error("the file is not UTF-8 text", hint=hint)]) from error
     except yaml.YAMLError as error:
-        raise RecipeError([syntax(error, text, whole)]) from error
+        raise RecipeError([describe_syntax_error(error, text, whole)]) from error
     if node is None:
         raise RecipeError([whole.error("the file is empty", hint="Write sections such as `model:`, or a `base:`.")])
     if not isinstance(node, yaml.MappingNode):
@@ -176,13 +186,13 @@ def read(file: Path | Traversable, label: str) -> Document:
         raise RecipeError(
             [whole.at(line + 1).error(f"a recipe must be made of sections such as `model:`, not `{found}`")]
         )
-    tree = Tree(whole, scalar)
+    tree = Tree(whole, parse_scalar)
     try:
         values = tree.build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise RecipeError([syntax(error, text, whole)]) from error
+        raise RecipeError([describe_syntax_error(error, text, whole)]) from error
     document = Document(values, tree.places, whole)
-    if problems := tree.problems + _naming_code(document):
+    if problems := tree.problems + _find_code_keys(document):
         raise RecipeError(problems)
     return document
 
@@ -194,19 +204,19 @@ def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys 
         inside = (*keys, key)
         nested = isinstance(value, Mapping) and bool(value)
         note = f"  # {comment(inside)}" if comment(inside) else ""
-        lines.append("  " * len(keys) + f"{on_one_line(str(key))}:{'' if nested else ' ' + on_one_line(value)}{note}\n")
+        lines.append("  " * len(keys) + f"{to_one_line(str(key))}:{'' if nested else ' ' + to_one_line(value)}{note}\n")
         if nested:
             lines.append(write(value, comment, inside))
     return "".join(lines)
 
 
-def _merged(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
+def _merge(base: Any, child: Any, keys: Keys, replaced: set[Keys]) -> Any:
     if child is None and len(keys) == 1 and isinstance(base, dict):
         return base  # a section whose lines are all commented out says nothing
     if not (isinstance(base, dict) and isinstance(child, dict)) or _starts_anew(base, child, keys):
         replaced.add(keys)
         return child
-    over = {key: _merged(base.get(key), value, (*keys, key), replaced) for key, value in child.items()}
+    over = {key: _merge(base.get(key), value, (*keys, key), replaced) for key, value in child.items()}
     return {**base, **over}
 
 
@@ -222,17 +232,18 @@ def _starts_anew(base: dict[str, Any], child: dict[str, Any], keys: Keys) -> boo
     return (not child and len(keys) > 1) or ("kind" in base and child.get("kind", base["kind"]) != base["kind"])
 
 
-def _naming_code(document: Document) -> list[UserError]:
+def _find_code_keys(document: Document) -> list[UserError]:
     """The keys by which a file would choose what is imported."""
 
     def search(value: Any, keys: Keys) -> Iterator[Keys]:
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            if key in CODE:
+            if key in CODE_KEYS:
                 yield (*keys, key)
             elif isinstance(inner, dict | list):
                 yield from search(inner, (*keys, key))
 
     hint = "Pass --plugin FILE on the command line."
     return [
-        document.error(keys, f"{dotted(keys)}: a recipe cannot name code", hint) for keys in search(document.values, ())
+        document.error(keys, f"{dotted_key(keys)}: a recipe cannot name code", hint)
+        for keys in search(document.values, ())
     ]

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-DOMAINS = "sciformer.domains"
-NAMED = ("data", "tokens", "model", "objective", "trunk", "new", "simulate")
+DOMAINS_PACKAGE = "sciformer.domains"
+NAMED_EXTENSIONS = ("data", "tokens", "model", "objective", "trunk", "new", "simulate")
 """What a field registers by name."""
 
 
@@ -59,9 +59,9 @@ class Field:
 @cache
 def fields() -> dict[str, Field]:
     """The fields by name: the folders below `domains/`, without those that use a field that is not there."""
-    package = importlib.import_module(DOMAINS)
+    package = importlib.import_module(DOMAINS_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
-    found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS}.{name}").FIELD for name in names}
+    found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS_PACKAGE}.{name}").FIELD for name in names}
     while lacking := [name for name, one in found.items() if not found.keys() >= {*one.uses}]:
         for name in lacking:
             del found[name]
@@ -69,9 +69,11 @@ def fields() -> dict[str, Field]:
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute place `module:attribute`, over all fields, of one of `NAMED`."""
+    """Name -> absolute place `module:attribute`, over all fields, of one of `NAMED_EXTENSIONS`."""
     return {
-        name: f"{DOMAINS}.{home}{place}" for home, one in fields().items() for name, place in getattr(one, what).items()
+        name: f"{DOMAINS_PACKAGE}.{home}{place}"
+        for home, one in fields().items()
+        for name, place in getattr(one, what).items()
     }
 
 
@@ -85,4 +87,4 @@ def extensions(what: str) -> Iterator[Any]:
     """The objects that fields list without a name: importers, exporters, sections of the report."""
     for home, one in fields().items():
         for place in getattr(one, what):
-            yield load(f"{DOMAINS}.{home}{place}")
+            yield load(f"{DOMAINS_PACKAGE}.{home}{place}")

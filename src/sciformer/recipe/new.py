@@ -59,9 +59,9 @@ def new(
     guess = known[kind]
     if not files:
         raise UserError("the names of your files are missing", hint=f"sciformer new {kind} FILE ...")
-    given, files = files, _opened(files) if guess.tagged else files
-    found = _found(guess, list(files))
-    path = Path(out).expanduser() if out is not None else Path(f"{_stem(given, found)}.yaml")
+    given, files = files, _expand_folders(files) if guess.tagged else files
+    found = _find_files(guess, list(files))
+    path = Path(out).expanduser() if out is not None else Path(f"{_recipe_name(given, found)}.yaml")
     check_name(path, (".yaml", ".yml"), "a recipe")
     if path.exists() and not overwrite:
         raise UserError(
@@ -84,30 +84,30 @@ def new(
     return path
 
 
-def _found(guess: Guess, files: list[str | Path]) -> list[Path]:
+def _find_files(guess: Guess, files: list[str | Path]) -> list[Path]:
     """The files that are meant."""
     if guess.find is not None:
         return guess.find(files)
-    return find_files([untagged(str(file)) for file in files] if guess.tagged else files, "files")
+    return find_files([remove_tag(str(file)) for file in files] if guess.tagged else files, "files")
 
 
-def untagged(name: str) -> str:
+def remove_tag(name: str) -> str:
     """A name without the class before it: HToBB:a.root is a.root."""
     return split_tag(name)[1]
 
 
-def _opened(files: Sequence[str | Path]) -> list[str | Path]:
+def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
     """The same with a glob in place of a folder: its files with the commonest ending, a class before it stays."""
     names: list[str | Path] = []
     for file in files:
-        folder = Path(untagged(str(file))).expanduser()
+        folder = Path(remove_tag(str(file))).expanduser()
         kinds = Counter(path.suffix for path in folder.iterdir() if path.is_file()) if folder.is_dir() else Counter()
         names.append(f"{str(file).rstrip('/')}/*{kinds.most_common(1)[0][0]}" if kinds else file)
     return names
 
 
-def _stem(files: Sequence[str | Path], found: Sequence[Path]) -> str:
+def _recipe_name(files: Sequence[str | Path], found: Sequence[Path]) -> str:
     """The name of a recipe: that of the first file, or of the folder that was named."""
-    folder = Path(untagged(str(files[0]))).expanduser()
+    folder = Path(remove_tag(str(files[0]))).expanduser()
     name = folder.resolve().name if folder.is_dir() else found[0].name
     return name.partition(".")[0] or "recipe"

@@ -17,9 +17,9 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from ..errors import UserError
-from .document import Keys, bracketed, scalar
+from .document import Keys, parse_brackets, parse_scalar
 
-WORDS = {
+TYPE_WORDS = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
     str: ("a string", "strings"),
@@ -27,7 +27,7 @@ WORDS = {
     types.NoneType: ("null", "nulls"),
     Any: ("any value", "any values"),
 }
-BOUNDS = {
+BOUND_WORDS = {
     "gt": "above {}",
     "ge": "at least {}",
     "lt": "below {}",
@@ -58,16 +58,20 @@ def options(section: type[BaseModel], prefix: str = "") -> list[Option]:
             found += options(info.annotation, f"{prefix}{key}.")  # type: ignore[arg-type]
             continue
         default = ... if info.is_required() else info.get_default(call_default_factory=True, validated_data={})
-        found.append(Option(prefix + key, words(_whole(info)), default, " ".join((info.description or "").split())))
+        found.append(
+            Option(
+                prefix + key, describe_type(_full_annotation(info)), default, " ".join((info.description or "").split())
+            )
+        )
     return found
 
 
 def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     """The words of a command line, parted into those for the verb and the changes of the recipe.
 
-    An option with a dot in its name is a change: `--model.depth 8`, `--train.rate=3e-4`, `--data.files a.txt b.txt`.
-    Its values run until the next word that begins with two dashes; after `=` there is exactly one. Several make a
-    list, none means true. Values stay text until the recipe knows their type. After a lone `--` nothing is a change.
+    An option with a dot in its name is a change: `--model.depth 8`, `--train.learning_rate=3e-4`, `--data.files a.txt
+    b.txt`. Its values run until the next word that begins with two dashes; after `=` there is exactly one. Several make
+    a list, none means true. Values stay text until the recipe knows their type. After a lone `--` nothing is a change.
     """
     rest: list[str] = []
     changes: dict[str, Any] = {}
@@ -90,48 +94,48 @@ def parse_arguments(line: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     return rest, changes
 
 
-def typed(value: Any, annotation: Any) -> Any:
+def parse_typed(value: Any, annotation: Any) -> Any:
     """A value from Python or the command line, its text read as the annotation wants it.
 
     Text stays text where text is wanted, so that a name may be `8`; a list is made from one value where only a list is
     wanted. What does not fit is left for the validation to refuse.
     """
-    leaves = kinds(annotation)
+    leaves = alternatives(annotation)
     lists = any(_is_list(leaf) for leaf in leaves)
     text = any(_is_text(leaf) for leaf in leaves)
     other = any(not _is_text(leaf) and not _is_list(leaf) and leaf is not types.NoneType for leaf in leaves)
     if isinstance(value, Mapping):
-        return {key: typed(inner, inside(annotation, str(key))) for key, inner in value.items()}
+        return {key: parse_typed(inner, annotation_inside(annotation, str(key))) for key, inner in value.items()}
     if isinstance(value, list):
-        return [typed(inner, inside(annotation, number)) for number, inner in enumerate(value)]
+        return [parse_typed(inner, annotation_inside(annotation, number)) for number, inner in enumerate(value)]
     if isinstance(value, str):
         if value == "null" and types.NoneType in leaves:
             return None
-        if value[:1] in ("[", "{") and (lists or other) and (tree := bracketed(value)) is not None:
-            return typed(tree, annotation)
+        if value[:1] in ("[", "{") and (lists or other) and (tree := parse_brackets(value)) is not None:
+            return parse_typed(tree, annotation)
         if text and not other:
             return value
     if lists and not text and not other and value is not None:
-        return [typed(value, inside(annotation, 0))]
-    return scalar(value) if isinstance(value, str) else value
+        return [parse_typed(value, annotation_inside(annotation, 0))]
+    return parse_scalar(value) if isinstance(value, str) else value
 
 
-def kinds(annotation: Any) -> list[Any]:
+def alternatives(annotation: Any) -> list[Any]:
     """The alternatives of an annotation: those of a union, without the bounds around them."""
     if get_origin(annotation) is Annotated:
-        return kinds(get_args(annotation)[0])
+        return alternatives(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        return [leaf for part in get_args(annotation) for leaf in kinds(part)]
+        return [leaf for part in get_args(annotation) for leaf in alternatives(part)]
     return [annotation]
 
 
-def inside(annotation: Any, key: str | int) -> Any:
+def annotation_inside(annotation: Any, key: str | int) -> Any:
     """The annotation of a key or an item within what is annotated; Any where it cannot be known."""
     found: list[Any] = []
-    for leaf in kinds(annotation):
+    for leaf in alternatives(annotation):
         arguments = get_args(leaf)
         if is_section(leaf) and key in leaf.model_fields:
-            found.append(_whole(leaf.model_fields[key]))
+            found.append(_full_annotation(leaf.model_fields[key]))
         elif _is_list(leaf) and arguments and isinstance(key, int):
             fixed = get_origin(leaf) is tuple and arguments[-1] is not ...
             found += arguments[key : key + 1] if fixed else arguments[:1]
@@ -142,35 +146,38 @@ def inside(annotation: Any, key: str | int) -> Any:
 
 def field_at(annotation: Any, key: str | int) -> FieldInfo | None:
     """The field behind a key of a section."""
-    fields = (leaf.model_fields.get(key) for leaf in kinds(annotation) if is_section(leaf))
+    fields = (leaf.model_fields.get(key) for leaf in alternatives(annotation) if is_section(leaf))
     return next((info for info in fields if info), None)
 
 
 def keys_of(annotation: Any) -> list[str]:
     """The keys that may stand in a section."""
-    return [key for leaf in kinds(annotation) if is_section(leaf) for key in leaf.model_fields]
+    return [key for leaf in alternatives(annotation) if is_section(leaf) for key in leaf.model_fields]
 
 
-def words(annotation: Any, several: bool = False) -> str:
+def describe_type(annotation: Any, several: bool = False) -> str:
     """An annotation in words: `a whole number, at least 1`; `a list of texts or null`."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        bounds = [text for item in arguments[1:] for text in _bounds(item)]
-        return ", ".join([words(arguments[0], several), *bounds])
+        bounds = [text for item in arguments[1:] for text in _describe_bounds(item)]
+        return ", ".join([describe_type(arguments[0], several), *bounds])
     if origin in (Union, types.UnionType):
-        return " or ".join(dict.fromkeys(words(part, several) for part in arguments))
-    if annotation in WORDS:
-        return WORDS[annotation][several]
+        return " or ".join(dict.fromkeys(describe_type(part, several) for part in arguments))
+    if annotation in TYPE_WORDS:
+        return TYPE_WORDS[annotation][several]
     if origin is Literal:
-        return ("" if len(arguments) == 1 else "one of ") + ", ".join(shown(part).strip('"') for part in arguments)
+        return ("" if len(arguments) == 1 else "one of ") + ", ".join(
+            format_value(part).strip('"') for part in arguments
+        )
     if _is_list(annotation):
         fixed = origin is tuple and arguments[-1:] != (...,)
         same = len(set(arguments)) == 1
         if fixed and not same:
-            return f"a list of {', '.join(words(part) for part in arguments)}"
-        return f"a list of {f'{len(arguments)} ' if fixed else ''}{words(arguments[0] if arguments else Any, True)}"
+            return f"a list of {', '.join(describe_type(part) for part in arguments)}"
+        items = describe_type(arguments[0] if arguments else Any, True)
+        return f"a list of {f'{len(arguments)} ' if fixed else ''}{items}"
     if _is_mapping(annotation):
-        return f"keys with {words(arguments[1], True)}"
+        return f"keys with {describe_type(arguments[1], True)}"
     if is_section(annotation):
         return f"the keys {', '.join(annotation.model_fields)}"
     if isinstance(annotation, type) and issubclass(annotation, PurePath):
@@ -180,11 +187,11 @@ def words(annotation: Any, several: bool = False) -> str:
     return str(getattr(annotation, "__name__", annotation))
 
 
-def mismatch(annotation: Any, value: Any) -> tuple[str, str]:
+def describe_mismatch(annotation: Any, value: Any) -> tuple[str, str]:
     """What a value must be and is not, as the end of a sentence; and a hint at what may have been meant."""
-    leaves = kinds(annotation)
+    leaves = alternatives(annotation)
     verb = "have" if all(is_section(leaf) or _is_mapping(leaf) for leaf in leaves) else "be"
-    text = f"must {verb} {words(annotation)}, not {shown(value)}"
+    text = f"must {verb} {describe_type(annotation)}, not {format_value(value)}"
     choices = [str(choice) for leaf in leaves if get_origin(leaf) is Literal for choice in get_args(leaf)]
     if near := difflib.get_close_matches(str(value), choices, n=1):
         return text, f"Did you mean {near[0]}?"
@@ -193,13 +200,13 @@ def mismatch(annotation: Any, value: Any) -> tuple[str, str]:
     return text, ""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as YAML would write it, cut where it is long."""
     names = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return names[value]
     if isinstance(value, list | tuple):
-        text = f"[{', '.join(shown(item) for item in value[:8])}{', ...' if len(value) > 8 else ''}]"
+        text = f"[{', '.join(format_value(item) for item in value[:8])}{', ...' if len(value) > 8 else ''}]"
     elif isinstance(value, Mapping):
         text = f"the keys {', '.join(map(str, value))}" if value else "no keys"
     else:
@@ -212,26 +219,26 @@ def is_section(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
-def follow(classes: Mapping[Keys, type[BaseModel]], keys: Keys) -> Any:
+def annotation_at(classes: Mapping[Keys, type[BaseModel]], keys: Keys) -> Any:
     """The annotation at some keys of a recipe whose sections have these classes."""
     for end in range(len(keys), 0, -1):
         if keys[:end] in classes:
             annotation: Any = classes[keys[:end]]
             for key in keys[end:]:
-                annotation = inside(annotation, key)
+                annotation = annotation_inside(annotation, key)
             return annotation
     return Any
 
 
-def _whole(info: FieldInfo) -> Any:
+def _full_annotation(info: FieldInfo) -> Any:
     return Annotated[(info.annotation, *info.metadata)] if info.metadata else info.annotation
 
 
-def _bounds(item: Any) -> Iterable[str]:
+def _describe_bounds(item: Any) -> Iterable[str]:
     for part in item.metadata if isinstance(item, FieldInfo) else [item]:
         if getattr(part, "allow_inf_nan", None) is False:
             yield "finite"
-        for name, text in BOUNDS.items():
+        for name, text in BOUND_WORDS.items():
             if (bound := getattr(part, name, None)) is not None:
                 yield text.format(bound)
 

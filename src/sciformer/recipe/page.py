@@ -13,15 +13,15 @@ from ..data.source import Splits
 from ..data.split import Split
 from ..errors import UserError
 
-WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # that YAML takes for something else
+YAML_WORDS = ("true", "false", "null", "yes", "no", "on", "off", "y", "n")  # that YAML takes for something else
 
 
-PARTS = {
+PART_WORDS = {
     **dict.fromkeys(("train", "training", "trn"), "train"),
     **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
     **dict.fromkeys(("test", "tst", "testing", "eval"), "test"),
 }
-RELATIVE = "relative to the folder where you train"
+RELATIVE_PATHS_NOTE = "relative to the folder where you train"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def write(head: Sequence[str], lines: Sequence[Line]) -> str:
     return "\n".join(done) + "\n"
 
 
-def put(section: Mapping[str, Any], key: str, why: str = "", depth: int = 2) -> list[Line]:
+def line_of(section: Mapping[str, Any], key: str, why: str = "", depth: int = 2) -> list[Line]:
     """The line of a key where the section has something there; what is named has a line for each name."""
     value = section.get(key)
     if value in (None, "", [], {}):
@@ -83,7 +83,7 @@ def _entries(value: Any) -> list[str]:
 
 def _value(value: Any) -> str:
     plain = isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value, re.ASCII)
-    return value if plain and value.lower() not in WORDS else json.dumps(value, ensure_ascii=False)
+    return value if plain and value.lower() not in YAML_WORDS else json.dumps(value, ensure_ascii=False)
 
 
 def _printable(text: str) -> str:
@@ -91,17 +91,17 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
 
-def named(paths: list[Path]) -> str:
+def name_files(paths: list[Path]) -> str:
     """The files in a few words."""
     return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
-WHY = "Every choice below is a guess from that, with its reason; change what you know better."
-NONE = Split(valid=0, test=0)
-SKIPS = Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)
+GUESSES_NOTE = "Every choice below is a guess from that, with its reason; change what you know better."
+NO_SPLIT = Split(valid=0, test=0)
+SKIP_BAD_FILES = Line("bad_files", "skip", "some cannot be read, see above; `stop` refuses them", 2)
 
 
-def readable(section: Any) -> tuple[Splits, bool]:
+def open_readable(section: Any) -> tuple[Splits, bool]:
     """What the files of a section hold, and whether some of them are left out, for they cannot be read."""
     try:
         return section.open(), False
@@ -111,24 +111,26 @@ def readable(section: Any) -> tuple[Splits, bool]:
         return section.model_copy(update={"bad_files": "skip"}).open(), True
 
 
-def files_of(parts: Mapping[str, list[str]]) -> list[Line]:
+def file_lines(parts: Mapping[str, list[str]]) -> list[Line]:
     """The keys of the files of each part."""
-    more = {part: names for part, names in parts.items() if part not in PARTS.values()}
+    more = {part: names for part, names in parts.items() if part not in PART_WORDS.values()}
     return [
-        Line("files", parts["train"], RELATIVE, 2),
+        Line("files", parts["train"], RELATIVE_PATHS_NOTE, 2),
         *(Line(part, parts[part], "by its name", 2) for part in ("valid", "test") if part in parts),
-        *([Line("more", more, "judged each by itself", 2)] if more else []),
+        *([Line("extra_parts", more, "judged each by itself", 2)] if more else []),
     ]
 
 
-def by_part(names: Sequence[str]) -> dict[str, list[str]]:
+def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
     """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own.
 
     Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
     """
     apart = len({Path(name).parent for name in names}) > 1
-    own = [_told(name) for name in names]
-    parts = [told or (_told(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)]
+    own = [_part_in_name(name) for name in names]
+    parts = [
+        told or (_part_in_name(str(Path(name).parent)) if apart else "") or "train" for told, name in zip(own, names)
+    ]
     if len(set(parts)) == 1 or "train" not in parts:
         return {"train": list(names)}
     found: dict[str, list[str]] = {}
@@ -139,6 +141,6 @@ def by_part(names: Sequence[str]) -> dict[str, list[str]]:
     return found
 
 
-def _told(name: str) -> str:
+def _part_in_name(name: str) -> str:
     """The part that a name tells, or nothing."""
-    return next((PARTS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PARTS), "")
+    return next((PART_WORDS[word] for word in re.split(r"[._-]", Path(name).name.lower()) if word in PART_WORDS), "")

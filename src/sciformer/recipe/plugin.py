@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import UserError
 from . import registry
 
-LOADED: dict[str, Plugin] = {}
+LOADED_PLUGINS: dict[str, Plugin] = {}
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def load(path: str | Path) -> Plugin:
         raise UserError(message, key="--plugin", file=path)
     code = path.read_bytes()
     plugin = Plugin(path.name, path, hashlib.sha256(code).hexdigest())
-    known = LOADED.get(plugin.name)
+    known = LOADED_PLUGINS.get(plugin.name)
     if known and known.sha256 == plugin.sha256:
         return known
     if known and known.path == path:
@@ -60,23 +60,23 @@ def load(path: str | Path) -> Plugin:
     if known:
         message = f"two plugins are called {path.name}: {known.path} and {path}"
         raise UserError(message, hint="Rename one of the two files.", key="--plugin", file=path)
-    before = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
+    before = {section: dict(classes) for section, classes in registry.REGISTERED_CLASSES.items()}
     try:
         _import(f"sciformer_plugin_{path.stem}", path, code)
         _check(path, before)
     except BaseException:
-        registry.REGISTERED.update(before)  # what a broken file registered does not stay
+        registry.REGISTERED_CLASSES.update(before)  # what a broken file registered does not stay
         raise
-    LOADED[plugin.name] = plugin
+    LOADED_PLUGINS[plugin.name] = plugin
     return plugin
 
 
-def recorded(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
+def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
     """What a run keeps of its plugins: name and hash, never a path to import from."""
     return [plugin.record() for plugin in sorted(plugins, key=lambda plugin: plugin.name)]
 
 
-def required(
+def check_plugins(
     record: Mapping[str, Any] | Iterable[Mapping[str, Any]] | None, given: Iterable[Plugin], accepted: bool = False
 ) -> None:
     """Refuse to go on with a run unless the plugins it recorded were given now, unchanged.
@@ -134,7 +134,7 @@ def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]
     """Refuse a file that registered nothing, or took a name from another plugin."""
     new = [
         (section, name)
-        for section, classes in registry.REGISTERED.items()
+        for section, classes in registry.REGISTERED_CLASSES.items()
         for name, found in classes.items()
         if before[section].get(name) is not found
     ]

@@ -20,9 +20,9 @@ from typing import Any
 from ..errors import UserError
 from . import document
 from .document import Document, Keys, Place, RecipeError, differences
-from .field import DOMAINS, fields
-from .options import Option, field_at, follow, options, parse_arguments, shown, typed
-from .validate import SECTIONS, About, classes_of, section_of, unknown, value_at
+from .field import DOMAINS_PACKAGE, fields
+from .options import Option, annotation_at, field_at, format_value, options, parse_arguments, parse_typed
+from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at
 
 __all__ = [
     "About",
@@ -36,8 +36,8 @@ __all__ = [
     "recipes",
 ]
 
-MEASURED = ("command", "hardware", "time", "score")
-BASES = 8  # recipes in a chain of `base:` at most
+MEASURED_KEYS = ("command", "hardware", "time", "score")
+MAX_BASES = 8  # recipes in a chain of `base:` at most
 
 
 @dataclass(frozen=True)
@@ -60,47 +60,47 @@ class Recipe:
     @classmethod
     def load(cls, name: str | Path, changes: Mapping[str, Any] | None = None, where: str = "in changes") -> Recipe:
         """A shipped recipe by its name, a .yaml file, or that of a run folder; `where` is what errors call changes."""
-        return _validated(_with_bases(name), changes, where)
+        return _validate(_with_bases(name), changes, where)
 
     @classmethod
-    def of(
+    def from_dict(
         cls, mapping: Mapping[str, Any], changes: Mapping[str, Any] | None = None, where: str = "in changes"
     ) -> Recipe:
         """A recipe from plain dicts in Python."""
-        return _validated(_over_base(document.of_mapping(mapping, "in Python"), Path(), ()), changes, where)
+        return _validate(_over_base(document.from_mapping(mapping, "in Python"), Path(), ()), changes, where)
 
     def change(self, changes: Mapping[str, Any] | None = None, /, where: str = "in changes", **more: Any) -> Recipe:
         """A recipe with other values: `recipe.change({"model.depth": 8})`. Another `kind` starts its section anew."""
-        return _validated(self.source, {**(changes or {}), **more}, where)
+        return _validate(self.source, {**(changes or {}), **more}, where)
 
-    def over(self, below: Mapping[str, Any], label: str) -> Recipe:
+    def inherit_from(self, below: Mapping[str, Any], label: str) -> Recipe:
         """This recipe laid over the sections of another: what it leaves open is theirs, what it says stays."""
-        return _validated(document.lay_over(document.of_mapping(below, label), self.source), None, label)
+        return _validate(document.lay_over(document.from_mapping(below, label), self.source), None, label)
 
-    def dump(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """All values, defaults included, as plain nested dicts."""
-        return {section: _dumped(getattr(self, section)) for section in SECTIONS}
+        return {section: _dump_section(getattr(self, section)) for section in SECTIONS}
 
-    def text(self) -> str:
+    def to_yaml(self) -> str:
         """All values, defaults included, as YAML with the help of each key behind it; loads to an equal recipe."""
         classes, _ = classes_of(self.source)
 
         def help_of(keys: Keys) -> str:
-            info = field_at(follow(classes, keys[:-1]), keys[-1]) if keys[-1] != "kind" else None
+            info = field_at(annotation_at(classes, keys[:-1]), keys[-1]) if keys[-1] != "kind" else None
             return " ".join(((info and info.description) or "").split())
 
-        return document.write({key: value for key, value in self.dump().items() if value}, help_of)
+        return document.write({key: value for key, value in self.to_dict().items() if value}, help_of)
 
 
 @cache
-def _shipped() -> dict[str, Traversable]:
+def _shipped_files() -> dict[str, Traversable]:
     """The files of the recipes that come with the library, by name.
 
     FIELD/recipes/NAME.yaml is FIELD/NAME; FIELD/recipes/GROUP/NAME.yaml is GROUP/NAME.
     """
     found: dict[str, Traversable] = {}
     for name in fields():
-        folder = importlib.resources.files(f"{DOMAINS}.{name}") / "recipes"
+        folder = importlib.resources.files(f"{DOMAINS_PACKAGE}.{name}") / "recipes"
         for entry in folder.iterdir() if folder.is_dir() else ():
             inside = [(entry.name, file) for file in entry.iterdir()] if entry.is_dir() else [(name, entry)]
             for group, file in inside:
@@ -111,7 +111,7 @@ def _shipped() -> dict[str, Traversable]:
 
 def recipes() -> list[str]:
     """The names of the recipes that come with the library."""
-    return list(_shipped())
+    return list(_shipped_files())
 
 
 def describe(name: str | Path) -> About:
@@ -132,14 +132,14 @@ def _with_bases(
 ) -> Document:
     """The document of a name or path, laid over its bases."""
     try:
-        file, label = _file(name, folder, place)
+        file, label = _find_file(name, folder, place)
     except OSError as error:
-        raise _nowhere(place, f"{str(name)[:80]} cannot be read ({error.strerror})", file=name) from error
+        raise _not_found_error(place, f"{str(name)[:80]} cannot be read ({error.strerror})", file=name) from error
     identity = str(file.resolve()) if isinstance(file, Path) else label
     if identity in chain:
-        raise _nowhere(place, f"{name} leads back to itself")
-    if len(chain) == BASES:
-        raise _nowhere(place, f"{name} is number {BASES + 1} in a row of bases; {BASES} is the most")
+        raise _not_found_error(place, f"{name} leads back to itself")
+    if len(chain) == MAX_BASES:
+        raise _not_found_error(place, f"{name} is number {MAX_BASES + 1} in a row of bases; {MAX_BASES} is the most")
     return _over_base(document.read(file, label), file.parent if isinstance(file, Path) else Path(), (*chain, identity))
 
 
@@ -151,58 +151,62 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
         return child
     place = child.where(("base",))
     if not isinstance(base, str):
-        raise RecipeError([place.error(f"base must be the name of a recipe or a path, not {shown(base)}", ("base",))])
+        raise RecipeError(
+            [place.error(f"base must be the name of a recipe or a path, not {format_value(base)}", ("base",))]
+        )
     below = _with_bases(base, folder, place, chain)
     # A measured figure belongs to the run that gave it, not to the runs made from its recipe.
-    about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED}
+    about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED_KEYS}
     return document.lay_over(Document({**below.values, "about": about}, below.places, below.whole), child)
 
 
-def _nowhere(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
+def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
     """A name that leads to no recipe: that of a base, with the place where it stands, or of the recipe itself."""
     if place is not None:
         return RecipeError([place.error(f"base: {message}", ("base",), hint)])
     return RecipeError([UserError(message, hint=hint, file=file)])
 
 
-def _file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
+def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Path | Traversable, str]:
     """The file that a name or path means, and what to call it."""
-    shipped = _shipped()
+    shipped = _shipped_files()
     if isinstance(name, str) and name in shipped:
         return shipped[name], name
     path = folder / Path(name).expanduser()
     if path.is_dir():
         if not (path / "recipe.yaml").is_file():
-            raise _nowhere(place, f"{path} is a folder without recipe.yaml, so it is not a run", file=path)
+            raise _not_found_error(place, f"{path} is a folder without recipe.yaml, so it is not a run", file=path)
         return path / "recipe.yaml", str(path / "recipe.yaml")
     if path.suffix in (".yaml", ".yml"):
         if not path.is_file():
-            raise _nowhere(place, f"{path} is not a file" if path.exists() else f"{path} does not exist", file=path)
+            raise _not_found_error(
+                place, f"{path} is not a file" if path.exists() else f"{path} does not exist", file=path
+            )
         return path, str(path)
     if path.is_file():
-        raise _nowhere(place, f"{path} is not a recipe: its name should end in .yaml", file=path)
+        raise _not_found_error(place, f"{path} is not a recipe: its name should end in .yaml", file=path)
     families = {key: shipped_name for shipped_name in shipped for key in (shipped_name.partition("/")[2], shipped_name)}
     near = dict.fromkeys(families[key] for key in difflib.get_close_matches(str(name), families, n=5, cutoff=0.5))
     hint = f"Did you mean {', '.join(near)}?" if near else "`sciformer recipes` lists them; a file ends in .yaml."
-    raise _nowhere(place, f"{name} is not a recipe that comes with Sciformer", hint)
+    raise _not_found_error(place, f"{name} is not a recipe that comes with Sciformer", hint)
 
 
 # From a document to sections
 
 
-def _validated(source: Document, changes: Mapping[str, Any] | None, where: str) -> Recipe:
+def _validate(source: Document, changes: Mapping[str, Any] | None, where: str) -> Recipe:
     if changes:
-        wanted = document.of_mapping(changes, where)
+        wanted = document.from_mapping(changes, where)
         source = replace(document.lay_over(source, wanted), whole=source.whole)
         classes, _ = classes_of(source)
-        for keys, value in document.flat(wanted.values):
+        for keys, value in document.flatten(wanted.values):
             inner = value_at(source.values, keys[:-1])
             if inner[keys[-1]] is value:  # an empty section changes nothing
-                inner[keys[-1]] = typed(value, follow(classes, keys))
+                inner[keys[-1]] = parse_typed(value, annotation_at(classes, keys))
     classes, problems = classes_of(source)
     for key in source.values:
         if key not in SECTIONS:
-            problems.append(unknown((key,), source, classes))
+            problems.append(unknown_key_error((key,), source, classes))
     found: dict[str, Any] = {}
     for keys in classes:
         section = section_of(source, keys, classes, problems)
@@ -215,9 +219,9 @@ def _validated(source: Document, changes: Mapping[str, Any] | None, where: str) 
     return Recipe(name=source.label, source=source, **found)
 
 
-def _dumped(section: Any) -> dict[str, Any]:
+def _dump_section(section: Any) -> dict[str, Any]:
     if isinstance(section, dict):
-        return {name: _dumped(stream) for name, stream in section.items()}
+        return {name: _dump_section(stream) for name, stream in section.items()}
     # Not pydantic's mode="json", which makes null of infinity.
-    values: dict[str, Any] = document.plain(section.model_dump(exclude_none=isinstance(section, About)))
+    values: dict[str, Any] = document.to_plain_values(section.model_dump(exclude_none=isinstance(section, About)))
     return {key: value for key, value in values.items() if key != "kind" or value}  # `train` has one kind, without name

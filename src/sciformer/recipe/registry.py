@@ -15,11 +15,11 @@ from ..errors import UserError, one_of
 from .field import load, places
 
 # The library's own classes, imported when a recipe names them. Fields add theirs: see `field.py`.
-SHARED: dict[str, dict[str, str]] = {
+SHARED_CLASSES: dict[str, dict[str, str]] = {
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
-        "curves": "sciformer.data.readers.series.reader:SeriesFiles",
         "events": "sciformer.data.readers.events.reader:EventFiles",
+        "series": "sciformer.data.readers.series.reader:SeriesFiles",
     },
     "tokens": {},
     "model": {
@@ -30,18 +30,18 @@ SHARED: dict[str, dict[str, str]] = {
     },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
-        "continue": "sciformer.objectives.seq2seq:PromptedTranslation",
+        "denoise": "sciformer.objectives.denoise:Denoise",
         "masked": "sciformer.objectives.masked:Masked",
         "next_token": "sciformer.objectives.next_token:NextToken",
-        "recover": "sciformer.objectives.denoise:Denoise",
+        "prompted_translation": "sciformer.objectives.seq2seq:PromptedTranslation",
         "regress": "sciformer.objectives.regress:Regress",
         "tag": "sciformer.objectives.tag:Tag",
         "translate": "sciformer.objectives.seq2seq:Translate",
     },
 }
-KINDS = tuple(SHARED)
+SECTIONS_WITH_KIND = tuple(SHARED_CLASSES)
 """Sections of a recipe that have a `kind`."""
-REGISTERED: dict[str, dict[str, type[Section]]] = {section: {} for section in KINDS}
+REGISTERED_CLASSES: dict[str, dict[str, type[Section]]] = {section: {} for section in SECTIONS_WITH_KIND}
 Class = TypeVar("Class", bound="type[Section]")
 
 
@@ -73,18 +73,18 @@ class Section(BaseModel):
 
 def built_in(section: str) -> dict[str, str]:
     """Name -> place of the classes that come with the library, those of its fields among them."""
-    return {**SHARED[section], **places(section)}
+    return {**SHARED_CLASSES[section], **places(section)}
 
 
 def register(section: str, name: str) -> Callable[[Class], Class]:
     """Make a class known under a name: `@register("tokens", "beads")` above it, in a file given with --plugin."""
-    one_of("the section of a recipe", section, KINDS)
+    one_of("the section of a recipe", section, SECTIONS_WITH_KIND)
 
     def keep(found: Class) -> Class:
         if name in built_in(section):
             message = f"{found.__name__} cannot be registered as {name!r} because Sciformer has a kind of that name"
             raise UserError(message, hint="Choose another name.", key=f"{section}.kind")
-        REGISTERED[section][name] = found
+        REGISTERED_CLASSES[section][name] = found
         return found
 
     return keep
@@ -92,13 +92,13 @@ def register(section: str, name: str) -> Callable[[Class], Class]:
 
 def names(section: str) -> list[str]:
     """All names a recipe may use in this section."""
-    return sorted({**built_in(section), **REGISTERED[section]})
+    return sorted({**built_in(section), **REGISTERED_CLASSES[section]})
 
 
 def find(section: str, name: str) -> type[Section]:
     """The class behind a name."""
-    if name in REGISTERED[section]:
-        return REGISTERED[section][name]
+    if name in REGISTERED_CLASSES[section]:
+        return REGISTERED_CLASSES[section][name]
     one_of(f"`{section}.kind`", name, names(section))
     found: type[Section] = load(built_in(section)[name])
     return found

@@ -11,11 +11,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from ..errors import UserError
 from . import document
-from .document import Document, Keys, dotted
-from .options import field_at, follow, keys_of, kinds, mismatch, shown, words
-from .registry import KINDS, find, names
+from .document import Document, Keys, dotted_key
+from .options import alternatives, annotation_at, describe_mismatch, describe_type, field_at, format_value, keys_of
+from .registry import SECTIONS_WITH_KIND, find, names
+from .renamed import KEYS as RENAMED
+from .renamed import KINDS as RENAMED_KINDS
+from .renamed import VALUES as RENAMED_VALUES
 
-SECTIONS = ("about", *KINDS, "train")
+SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
 Classes = dict[Keys, type[BaseModel]]
 
@@ -53,30 +56,38 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
     """The class of every section that names a known kind, and what is wrong with the others."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
-    for section in KINDS:
+    for section in SECTIONS_WITH_KIND:
         value: Any = source.values.get(section)
         parts: dict[Keys, Any] = {(section,): value}
         if section == "tokens" and _are_streams(value):
             parts = {(section, name): stream for name, stream in value.items()}
         for keys, part in parts.items():
-            name, known, kind = dotted(keys), ", ".join(names(section)), (*keys, "kind")
+            name, known, kind = dotted_key(keys), ", ".join(names(section)), (*keys, "kind")
             if part is None:
                 hint = f"It needs a `kind`, which is one of {known}."
                 problems.append(source.whole.error(f"{name} is missing", keys, hint))
             elif not isinstance(part, dict):
-                problems.append(source.error(keys, f"{name} must have keys under it, with a `kind`, not {shown(part)}"))
+                problems.append(
+                    source.error(keys, f"{name} must have keys under it, with a `kind`, not {format_value(part)}")
+                )
             elif "kind" not in part:
                 problems.append(source.error(kind, f"{name}.kind is missing", f"It is one of {known}."))
             elif part["kind"] not in names(section):
-                near = difflib.get_close_matches(str(part["kind"]), names(section), n=1)
-                hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
-                problems.append(
-                    source.error(kind, f"{name}.kind must be one of {known}, not {shown(part['kind'])}", hint)
-                )
+                problems.append(_unknown_kind(section, keys, part["kind"], source))
             else:
                 classes[keys] = find(section, part["kind"])
     classes[("train",)] = train_class()
     return classes, problems
+
+
+def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
+    """A kind that no one registered: its new name, or which one is like it."""
+    at, known = (*keys, "kind"), names(section)
+    if (new := RENAMED_KINDS.get(section, {}).get(str(kind))) in known:
+        return source.error(at, f"{dotted_key(at)}: {kind} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+    near = difflib.get_close_matches(str(kind), known, n=1)
+    hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
+    return source.error(at, f"{dotted_key(at)} must be one of {', '.join(known)}, not {format_value(kind)}", hint)
 
 
 def _are_streams(tokens: Any) -> bool:
@@ -94,17 +105,17 @@ def section_of(source: Document, keys: Keys, classes: Classes, problems: list[Us
         section = classes[keys].model_validate(values)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            at = (*keys, *_present(values, detail["loc"], detail["type"] == "missing"))
-            found.setdefault(at, _problem(at, keys, detail, source, classes))
-    for at, value in document.flat(values, keys):
-        wanted = kinds(follow(classes, at))
+            at = (*keys, *_present_keys(values, detail["loc"], detail["type"] == "missing"))
+            found.setdefault(at, _validation_error(at, keys, detail, source, classes))
+    for at, value in document.flatten(values, keys):
+        wanted = alternatives(annotation_at(classes, at))
         if isinstance(value, bool) and {int, float} & {*wanted} and bool not in wanted:  # pydantic would take it as 1
-            found[at] = _unfit(at, value, source, classes)
+            found[at] = _type_error(at, value, source, classes)
     problems += found.values()
     return section
 
 
-def _present(values: Any, location: Collection[str | int], missing: bool) -> Keys:
+def _present_keys(values: Any, location: Collection[str | int], missing: bool) -> Keys:
     """The keys in pydantic's location; it also holds names of types, which the user did not write."""
     keys: Keys = ()
     for number, part in enumerate(location, start=1):
@@ -124,53 +135,60 @@ def value_at(values: Any, keys: Keys, default: Any = None) -> Any:
     return values
 
 
-def _problem(at: Keys, section: Keys, detail: Any, source: Document, classes: Classes) -> UserError:
+def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, classes: Classes) -> UserError:
     if detail["type"] == "extra_forbidden":
-        return unknown(at, source, classes)
+        return unknown_key_error(at, source, classes)
     if detail["type"] == "missing" and value_at(source.values, at, ABSENT) is ABSENT:
-        info = field_at(follow(classes, at[:-1]), at[-1])
+        info = field_at(annotation_at(classes, at[:-1]), at[-1])
         meaning = f": {' '.join(info.description.split())}" if info and info.description else "."
-        return source.error(at, f"{dotted(at)} is missing", f"Give {words(follow(classes, at))}{meaning}")
+        return source.error(
+            at, f"{dotted_key(at)} is missing", f"Give {describe_type(annotation_at(classes, at))}{meaning}"
+        )
     if detail["type"] in ("value_error", "assertion_error"):
-        return _refused(at, section, detail["ctx"]["error"], source)
-    return _unfit(at, value_at(source.values, at), source, classes)
+        return _section_error(at, section, detail["ctx"]["error"], source)
+    value = value_at(source.values, at)
+    if isinstance(value, str) and (new := RENAMED_VALUES.get(dotted_key(at), {}).get(value)):
+        return source.error(at, f"{dotted_key(at)}: {value} is now called {new}", f"Write {dotted_key(at)}: {new}.")
+    return _type_error(at, value, source, classes)
 
 
-def _unfit(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
+def _type_error(at: Keys, value: Any, source: Document, classes: Classes) -> UserError:
     """A value of another type than its key has."""
-    text, hint = mismatch(follow(classes, at), value)
-    return source.error(at, f"{dotted(at)} {text}", hint)
+    text, hint = describe_mismatch(annotation_at(classes, at), value)
+    return source.error(at, f"{dotted_key(at)} {text}", hint)
 
 
-def _refused(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
+def _section_error(at: Keys, section: Keys, error: Exception, source: Document) -> UserError:
     """What a section itself says of its values, with their place; the key it names may be that of one of several."""
     if not isinstance(error, UserError):
-        return source.error(at, f"{dotted(at)}: {error}")
+        return source.error(at, f"{dotted_key(at)}: {error}")
     first, *inner = error.key.split(".") if error.key else ("",)
     keys = (*section, *inner) if first == section[0] else at
-    name = "" if error.key and error.key in error.message else f"{dotted(keys)}: "
+    name = "" if error.key and error.key in error.message else f"{dotted_key(keys)}: "
     found = source.error(keys, name + error.message, error.hint)
     return found.with_fields(file=error.file, line=error.line) if error.file else found
 
 
-def unknown(at: Keys, source: Document, classes: Classes) -> UserError:
+def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError:
     """A key that no section has: whose it is, or which one is like it."""
     *around, key = at
-    known = keys_of(follow(classes, tuple(around))) if around else [*SECTIONS]
+    known = keys_of(annotation_at(classes, tuple(around))) if around else [*SECTIONS]
     owners = [
-        dotted(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
+        dotted_key(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
     ]
     near = difflib.get_close_matches(str(key), known, n=1)
+    if around and (new := RENAMED.get(str(around[0]), {}).get(str(key))) in known:
+        return source.error(at, f"{dotted_key(at)} is now called {new}", f"Write {dotted_key((*around, new))}.")
     hints = [f"`{key}` belongs to {' or '.join(owners)}."] if owners else []
     if tuple(around) in classes and (others := _kinds_with(str(key), around[0])):
-        hints.append(f"{dotted(at)} belongs to {dotted((*around, 'kind'))}: {', '.join(others)}.")
+        hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, 'kind'))}: {', '.join(others)}.")
     if near and not owners:
-        hints.append(f"Did you mean {dotted((*around, near[0]))}?")
-    return source.error(at, f"{dotted(at)} is not known", " ".join(hints) or f"Known keys are {', '.join(known)}.")
+        hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
+    return source.error(at, f"{dotted_key(at)} is not known", " ".join(hints) or f"Known keys are {', '.join(known)}.")
 
 
 def _kinds_with(key: str, section: str | int) -> list[str]:
     """The kinds of a section that have a key."""
-    if section not in KINDS:
+    if section not in SECTIONS_WITH_KIND:
         return []
     return [kind for kind in names(str(section)) if key in find(str(section), kind).model_fields]

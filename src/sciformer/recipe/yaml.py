@@ -17,13 +17,13 @@ from ..errors import UserError
 
 Keys = tuple[str | int, ...]
 
-ALIASES = 50  # anchors and aliases in a file at most
-DEPTH = 40  # of nesting at most
-NODES = 100_000  # in the tree at most, once its aliases are written out
+MAX_ALIASES = 50  # anchors and aliases in a file at most
+MAX_DEPTH = 40  # of nesting at most
+MAX_NODES = 100_000  # in the tree at most, once its aliases are written out
 
-NUMBER = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
-WHOLE = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0x[0-9a-fA-F]+|0o[0-7]+")
-WORDS = {
+NUMBER_PATTERN = re.compile(r"[-+]?([0-9]+(_[0-9]+)*(\.[0-9]*)?|\.[0-9]+)([eE][-+]?[0-9]+)?")
+INTEGER_PATTERN = re.compile(r"[-+]?[0-9]+(_[0-9]+)*|0x[0-9a-fA-F]+|0o[0-7]+")
+WORD_VALUES = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -31,11 +31,11 @@ WORDS = {
     **dict.fromkeys(("-.inf", "-.Inf"), -math.inf),
     **dict.fromkeys((".nan", ".NaN"), math.nan),
 }
-PLAIN = "plain"  # the tag of a scalar without quotes
-TAG = "tag:yaml.org,2002:"
+PLAIN_TAG = "plain"  # the tag of a scalar without quotes
+TAG_PREFIX = "tag:yaml.org,2002:"
 
 
-def dotted(keys: Keys) -> str:
+def dotted_key(keys: Keys) -> str:
     """Keys as a person writes them: `data.files item 2`."""
     text = ""
     for key in keys:
@@ -65,22 +65,22 @@ class Place:
     def error(self, message: str, keys: Keys = (), hint: str = "") -> UserError:
         """What is wrong here, with the place as fields; the key ends where a list begins."""
         end = next((number for number, key in enumerate(keys) if isinstance(key, int)), len(keys))
-        key = dotted(keys[:end]) or None
+        key = dotted_key(keys[:end]) or None
         return UserError(f"{self}: {message}", hint=hint, key=key, file=self.file, line=self.line)
 
 
-def scalar(text: str) -> Any:
+def parse_scalar(text: str) -> Any:
     """What a word without quotes means: null, true, false, a number, or the text itself."""
-    if text in WORDS:
-        return WORDS[text]
+    if text in WORD_VALUES:
+        return WORD_VALUES[text]
     if len(text) > 100:  # Python refuses to read a whole number of thousands of digits
         return text
-    if WHOLE.fullmatch(text):
+    if INTEGER_PATTERN.fullmatch(text):
         return int(text.replace("_", ""), 0 if text[1:2] in ("x", "o") else 10)
-    return float(text.replace("_", "")) if NUMBER.fullmatch(text) else text
+    return float(text.replace("_", "")) if NUMBER_PATTERN.fullmatch(text) else text
 
 
-def bracketed(text: str) -> list[Any] | dict[str, Any] | None:
+def parse_brackets(text: str) -> list[Any] | dict[str, Any] | None:
     """The list or mapping written in a word, `[1, 2]` or `{a: 1}`, its ends still text; None if it is neither."""
     tree = Tree(Place(""), str)
     try:
@@ -94,7 +94,7 @@ def bracketed(text: str) -> list[Any] | dict[str, Any] | None:
 class Loader(yaml.SafeLoader):
     """The nodes of a YAML text; names and nesting are counted, and words without quotes left as they are."""
 
-    yaml_implicit_resolvers: dict[Any, Any] = {None: [(PLAIN, re.compile(""))]}  # noqa: RUF012
+    yaml_implicit_resolvers: dict[Any, Any] = {None: [(PLAIN_TAG, re.compile(""))]}  # noqa: RUF012
     named, depth = 0, 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
@@ -102,10 +102,10 @@ class Loader(yaml.SafeLoader):
         event = self.peek_event()
         self.named += getattr(event, "anchor", None) is not None
         self.depth += 1
-        if self.named > ALIASES:
-            raise _refused(f"more than {ALIASES} anchors (&) and aliases (*)", event.start_mark)
-        if self.depth > DEPTH:
-            raise _refused(f"nested more than {DEPTH} deep", event.start_mark)
+        if self.named > MAX_ALIASES:
+            raise _refusal(f"more than {MAX_ALIASES} anchors (&) and aliases (*)", event.start_mark)
+        if self.depth > MAX_DEPTH:
+            raise _refusal(f"nested more than {MAX_DEPTH} deep", event.start_mark)
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
@@ -118,10 +118,12 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_str(self, data: str) -> Any:
-        return self.represent_scalar(f"{TAG}str", data, style=None if data.isprintable() else '"')
+        return self.represent_scalar(f"{TAG_PREFIX}str", data, style=None if data.isprintable() else '"')
 
 
-_Dumper.add_implicit_resolver(f"{TAG}float", re.compile(f"({NUMBER.pattern}|{WHOLE.pattern})$"), [*"-+.0123456789"])
+_Dumper.add_implicit_resolver(
+    f"{TAG_PREFIX}float", re.compile(f"({NUMBER_PATTERN.pattern}|{INTEGER_PATTERN.pattern})$"), [*"-+.0123456789"]
+)
 _Dumper.add_representer(str, _Dumper.represent_str)
 
 
@@ -137,19 +139,22 @@ class Tree:
     def build(self, node: yaml.Node, keys: Keys) -> Any:
         """The value of a node, and of all below it."""
         self.size += 1 + (len(node.value) // 50 if isinstance(node, yaml.ScalarNode) else 0)
-        if self.size > NODES or len(keys) > DEPTH:
-            raise _refused("aliases (*) that grow without end", node.start_mark)
+        if self.size > MAX_NODES or len(keys) > MAX_DEPTH:
+            raise _refusal("aliases (*) that grow without end", node.start_mark)
         place = self.places.setdefault(keys, self.whole.at(node.start_mark.line + 1)) if keys else self.whole
-        tag = node.tag.replace(TAG, "!!")
+        tag = node.tag.replace(TAG_PREFIX, "!!")
         if "python" in node.tag:
             self.problems.append(place.error(f"the tag {tag} names code, which a recipe cannot run", keys))
-        elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG}map":
+        elif isinstance(node, yaml.MappingNode) and node.tag == f"{TAG_PREFIX}map":
             return self._mapping(node, keys)
-        elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG}seq":
+        elif isinstance(node, yaml.SequenceNode) and node.tag == f"{TAG_PREFIX}seq":
             return [self.build(item, (*keys, number)) for number, item in enumerate(node.value)]
-        elif isinstance(node, yaml.ScalarNode) and node.tag in (PLAIN, *(TAG + name for name in ("int", "float"))):
+        elif isinstance(node, yaml.ScalarNode) and node.tag in (
+            PLAIN_TAG,
+            *(TAG_PREFIX + name for name in ("int", "float")),
+        ):
             return self.meaning(node.value)
-        elif node.tag == f"{TAG}str":
+        elif node.tag == f"{TAG_PREFIX}str":
             return node.value
         else:
             self.problems.append(place.error(f"the tag {tag} is not known; a recipe has no tags", keys))
@@ -159,23 +164,25 @@ class Tree:
         values: dict[str, Any] = {}
         for name, value in node.value:
             place = self.whole.at(name.start_mark.line + 1)
-            if not isinstance(name, yaml.ScalarNode) or name.tag not in (PLAIN, f"{TAG}str"):
+            if not isinstance(name, yaml.ScalarNode) or name.tag not in (PLAIN_TAG, f"{TAG_PREFIX}str"):
                 self.problems.append(place.error("a key must be a single word", keys))
                 continue
             inside = (*keys, name.value)
             if name.value in values:
                 first = self.places[inside].line
-                self.problems.append(place.error(f"{dotted(inside)} is given twice (first in line {first})", inside))
+                self.problems.append(
+                    place.error(f"{dotted_key(inside)} is given twice (first in line {first})", inside)
+                )
             self.places.setdefault(inside, place)
             values[name.value] = self.build(value, inside)
         return values
 
 
-def _refused(problem: str, mark: Any) -> yaml.MarkedYAMLError:
+def _refusal(problem: str, mark: Any) -> yaml.MarkedYAMLError:
     return yaml.MarkedYAMLError(problem=problem, problem_mark=mark)
 
 
-def syntax(error: yaml.YAMLError, text: str, whole: Place) -> UserError:
+def describe_syntax_error(error: yaml.YAMLError, text: str, whole: Place) -> UserError:
     """A mistake of YAML: the line, what is wrong, and what stands there."""
     if isinstance(error, yaml.reader.ReaderError):
         number = text[: error.position].count("\n")
@@ -191,7 +198,7 @@ def syntax(error: yaml.YAMLError, text: str, whole: Place) -> UserError:
     return whole.at(number + 1).error(f"{error.problem or error.context}: `{line.strip()[:80]}`")
 
 
-def on_one_line(value: Any) -> str:
+def to_one_line(value: Any) -> str:
     """A value as YAML."""
     written = yaml.dump(
         value, Dumper=_Dumper, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False

@@ -66,56 +66,60 @@ class Tokens(Section):
 
     model_config = ConfigDict(ignored_types=(overridable,))
     section = "tokens"
-    reads: ClassVar[tuple[str, ...]] = ()
+    source_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of the table that tokens are made of."""
     hides: ClassVar[tuple[str, ...]] = ()
     """Columns of tokens that an objective hides and asks for."""
-    aside: ClassVar[tuple[str, ...]] = ()
+    host_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of tokens that no model reads: they stay on the host."""
 
-    free: ClassVar[tuple[str, ...]] = ()
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ()
     """Fields that may differ from those of a run whose weights are taken: what was learned does not depend on them."""
-    stand_in: ClassVar[bool] = True
-    """Whether the model learns a vector that stands for a hidden token; otherwise `blank` names one of the tokens."""
+    has_mask_vector: ClassVar[bool] = True
+    """Whether the model learns a vector for hidden tokens; otherwise `mask_out` puts one of the tokens there."""
     writes_text: ClassVar[bool] = False
     """Whether tokens are made from text by `encode`, and text from tokens by `decode`."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """Columns of the table without which there are no tokens."""
-        return tuple(self.reads)
+        return tuple(self.source_columns)
 
     @property
-    def wishes(self) -> tuple[str, ...]:
+    def optional_columns(self) -> tuple[str, ...]:
         """Further columns that are taken where the data have them."""
         return ()
 
     @property
-    def positive(self) -> tuple[str, ...]:
+    def nonnegative_columns(self) -> tuple[str, ...]:
         """Columns of lists whose entries are 0 or more: where one is not, there is no token."""
         return ()
 
     @property
-    def entries(self) -> tuple[str, int] | None:
+    def counted_column(self) -> tuple[str, int] | None:
         """The column of lists that has an entry for each token, and how many are kept of a list; None: who wants to
         know the number of tokens must make them."""
         return None
 
-    def counts(self, told: Callable[..., Array | None]) -> Array | None:
+    def count_tokens(self, told: Callable[..., Array | None]) -> Array | None:
         """How many tokens every sample has, by what the data tell before they are loaded; None: who wants to know must
         make them.
 
         told   a column of all samples by its name, or with `lists=True` how long its lists are; None where unknown
         """
-        found = None if self.entries is None else told(self.entries[0], lists=True)
-        return None if found is None or self.entries is None else np.minimum(found, self.entries[1]).astype(np.int64)
+        found = None if self.counted_column is None else told(self.counted_column[0], lists=True)
+        return (
+            None
+            if found is None or self.counted_column is None
+            else np.minimum(found, self.counted_column[1]).astype(np.int64)
+        )
 
     # What is a token, and where is it?
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn from the training data what tokenising and scaling need; keep it in `state`, as plain JSON."""
 
-    def alike(self, other: Tokens) -> bool:
+    def same_vocabulary(self, other: Tokens) -> bool:
         """Whether both learn the same from the data, so that one of them may learn for both."""
         return False
 
@@ -127,7 +131,7 @@ class Tokens(Section):
         """The tokens of all samples of a table: columnar NumPy, raw values."""
         raise NotImplementedError
 
-    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
+    def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
         """A variation of the training samples, as a pure function of (seed, epoch, sample); none unless given."""
         return stream
 
@@ -139,17 +143,17 @@ class Tokens(Section):
         """Scaling and centring, after an objective has hidden what it hides."""
         return stream
 
-    def until(self, stream: Stream, far: float) -> Stream:
+    def truncate(self, stream: Stream, far: float) -> Stream:
         """The tokens that are at most so far after the first of their sample: in units of `at` before it is scaled (a
         time, say), by their places where there is no such axis. What every window begins with stays."""
-        at, own = stream.columns.get("at"), stream.position >= self.lead
+        at, own = stream.columns.get("at"), stream.position >= self.prefix_tokens
         if at is None or at.ndim > 1:
-            at = stream.position - self.lead
+            at = stream.position - self.prefix_tokens
         first = np.full(len(stream), np.inf)
         np.minimum.at(first, stream.sample[own], at[own])
         return stream.keep(~own | (at - first[stream.sample] <= far))
 
-    def scales(self, stream: Stream) -> tuple[Array, Array]:
+    def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
         """What `normalise` subtracts from the values of each token, the first column of `hides`, and what it then
         divides them by: (T, 1), or (T, P) where a token has several."""
         raise UserError(f"`tokens.kind: {self.kind}` has no values with a level and a scale", key="tokens.kind")
@@ -165,18 +169,18 @@ class Tokens(Section):
         return None
 
     @property
-    def series(self) -> bool:
+    def random_windows(self) -> bool:
         """Whether windows of a long sample are alike: in training one of each sample in every epoch, anywhere, unless
         there is a stride; where it is judged as many as it takes, evenly from its beginning to its end."""
         return False
 
     @property
-    def lead(self) -> int:
+    def prefix_tokens(self) -> int:
         """How many tokens at the beginning of a sample every window of it begins with."""
         return 0
 
     @property
-    def joins(self) -> bool:
+    def concatenates(self) -> bool:
         """Whether the samples of a table follow each other as one, cut into windows wherever these end."""
         return False
 
@@ -186,7 +190,7 @@ class Tokens(Section):
         return 1
 
     @property
-    def places(self) -> int | tuple[int, ...] | None:
+    def grid_shape(self) -> int | tuple[int, ...] | None:
         """How many places there are for tokens, on a line or a grid; None where they are not counted."""
         return self.window
 
@@ -197,7 +201,7 @@ class Tokens(Section):
 
     @overridable
     def varies(self) -> bool:
-        """Whether samples differ in their number of places along an axis, so that `places` holds the largest."""
+        """Whether samples differ in their number of places along an axis, so that `grid_shape` holds the largest."""
         return False
 
     @overridable
@@ -225,7 +229,7 @@ class Tokens(Section):
         """Whether the embedding of a token depends on its neighbours, as in a convolution; then all must be there."""
         return False
 
-    def trace(self, dim: int) -> nn.Module | None:
+    def visible_part(self, dim: int) -> nn.Module | None:
         """What a hidden token still shows: a module from columns to vectors (..., N, D), added to what stands for it;
         None: nothing."""
         return None
@@ -245,15 +249,15 @@ class Tokens(Section):
         """Whether samples have the special token of this role (begin, end); False only where a key turns it off."""
         return True
 
-    def hideable(self, stream: Stream) -> Array | None:
+    def maskable(self, stream: Stream) -> Array | None:
         """(T,) which tokens an objective may hide and ask for; None: all."""
         return None
 
-    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+    def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """Columns of `hides` with nothing left of the tokens where the mask (T,) is True."""
         return {name: _blank(stream.columns[name], tokens) for name in self.hides}
 
-    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
+    def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """Columns of `hides` in which the tokens where the mask (T,) is True are random ones."""
         raise UserError(f"tokens of `tokens.kind: {self.kind}` cannot be replaced by random tokens", key="tokens.kind")
 
@@ -273,7 +277,7 @@ class Tokens(Section):
 
     # How does a person look at it?
 
-    def words(self, stream: Stream) -> list[str]:
+    def token_labels(self, stream: Stream) -> list[str]:
         """A short name for each token of one sample, for the axes of an attention matrix."""
         return [str(i) for i in range(int(stream.lengths.sum()))]
 
@@ -285,11 +289,11 @@ class Tokens(Section):
         if weights is not None:
             axes.set_ylabel("attention")
 
-    def forms(self, sample: Batch) -> dict[str, Drawing]:
+    def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
         """Further ways to draw this sample, by name, each called as `draw` is."""
         return {}
 
-    def draw_hidden(self, sample: Batch, overridable: dict[str, Array], axes: Axes) -> None:
+    def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """What was hidden of one sample beside what a model says of it; not drawn unless given.
 
         sample  as `draw` has it, with the columns that an objective adds: `hidden`, `asked`, `target ...`
@@ -306,7 +310,7 @@ class Tokens(Section):
         return np.sqrt(((at[:, None] - at[None]) ** 2).sum(-1))
 
     @property
-    def distance_in(self) -> str:
+    def distance_unit(self) -> str:
         """The unit of distances, for pictures; not said unless given."""
         return ""
 

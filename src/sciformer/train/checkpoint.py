@@ -28,13 +28,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ..errors import UserError
-from .folder import alive, assert_plain, remove, replace, sync
+from .folder import assert_plain, is_alive, remove, replace, sync
 
 FORMAT = 1
-MARGIN = 1 << 20  # bytes to leave free beside a checkpoint
-WHOLE = 2 << 30  # files up to this size are read once, and what was hashed is what is loaded
-STEP = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{7,})")
-PARTIAL = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
+FREE_MARGIN_BYTES = 1 << 20  # to leave free beside a checkpoint
+MAX_BYTES_IN_MEMORY = 2 << 30  # files up to this size are read once, and what was hashed is what is loaded
+STEP_FOLDER = re.compile(r"(?P<replaced>\.replaced-)?step-(?P<step>\d{7,})")
+PARTIAL_FOLDER = re.compile(r"\.partial-step-\d{7,}-(?P<pid>\d+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +68,9 @@ def save(
     assert all(re.fullmatch(r"\w[\w.-]*", stem) for stem in tensors), list(tensors)
     assert_plain(state, "state")
     text = json.dumps(state)
-    files = {f"{stem}.safetensors": _storable(named) for stem, named in tensors.items()}
-    needed = sum(tensor.nbytes + 256 for named in files.values() for tensor in named.values()) + len(text) + MARGIN
+    files = {f"{stem}.safetensors": _storable_tensors(named) for stem, named in tensors.items()}
+    size = sum(tensor.nbytes + 256 for named in files.values() for tensor in named.values())
+    needed = size + len(text) + FREE_MARGIN_BYTES
     final = folder / f"step-{step:07d}"
     partial = folder / f".partial-{final.name}-{os.getpid()}"
     try:
@@ -92,7 +93,7 @@ def save(
     except BaseException as error:
         remove(partial)
         if isinstance(error, (OSError, SafetensorError)):
-            raise _unwritten(folder, final, needed, error) from error
+            raise _write_error(folder, final, needed, error) from error
         raise
     _prune(folder, step, keep, protect)
     return final
@@ -101,9 +102,9 @@ def save(
 def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -> Checkpoint | None:
     """The newest sound checkpoint, or that of `step`; None where there is none at all.
 
-    What is wrong with a newer one is told through `say`, and the one before is tried.
+    What is wrong with a newer one is told through `log`, and the one before is tried.
     """
-    there = _there(folder)
+    there = _find_checkpoints(folder)
     if not there and step is None:
         return None
     faults = []
@@ -132,10 +133,10 @@ def load(folder: Path, *, log: Callable[[str], None], step: int | None = None) -
 
 def steps(folder: Path) -> list[int]:
     """The steps of which there is a checkpoint, sound or not, oldest first."""
-    return sorted({step for step, _ in _there(folder)})
+    return sorted({step for step, _ in _find_checkpoints(folder)})
 
 
-def _storable(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _storable_tensors(named: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Detached, contiguous, on the CPU, each with its own memory: tied weights are stored under both names."""
     seen: set[int] = set()
     result = {}
@@ -165,10 +166,10 @@ def _swap(partial: Path, final: Path) -> None:
 def _tidy(folder: Path) -> None:
     """Clean up after processes that were killed: half-written folders, and a swap that was not finished."""
     for path in list(folder.iterdir()):
-        partial = PARTIAL.fullmatch(path.name)
-        if partial and not alive(int(partial["pid"])):
+        partial = PARTIAL_FOLDER.fullmatch(path.name)
+        if partial and not is_alive(int(partial["pid"])):
             remove(path)
-    for step, path in _there(folder):
+    for step, path in _find_checkpoints(folder):
         if path.name.startswith("."):
             final = path.with_name(path.name.removeprefix(".replaced-"))
             try:
@@ -182,7 +183,7 @@ def _tidy(folder: Path) -> None:
 def _prune(folder: Path, step: int, keep: int, protect: Collection[int]) -> None:
     """Remove what is neither among the newest nor protected, and what was replaced."""
     kept = {*[number for number in steps(folder) if number <= step][-keep:], *protect}
-    for number, path in _there(folder):
+    for number, path in _find_checkpoints(folder):
         if number not in kept or path.name.startswith("."):
             gone = folder / f".partial-step-{number:07d}-{os.getpid()}"
             with suppress(OSError):  # `remove` tells
@@ -190,7 +191,7 @@ def _prune(folder: Path, step: int, keep: int, protect: Collection[int]) -> None
             remove(path)
 
 
-def _unwritten(folder: Path, final: Path, needed: int, error: Exception) -> UserError:
+def _write_error(folder: Path, final: Path, needed: int, error: Exception) -> UserError:
     reason = getattr(error, "strerror", None) or str(error)
     try:
         free = f"{shutil.disk_usage(folder).free:,} bytes free"
@@ -205,10 +206,10 @@ def _unwritten(folder: Path, final: Path, needed: int, error: Exception) -> User
     )
 
 
-def _there(folder: Path) -> list[tuple[int, Path]]:
+def _find_checkpoints(folder: Path) -> list[tuple[int, Path]]:
     """All that has the name of a checkpoint, oldest first; the replaced one before that which replaced it."""
     try:
-        matches = [(match, path) for path in folder.iterdir() if (match := STEP.fullmatch(path.name))]
+        matches = [(match, path) for path in folder.iterdir() if (match := STEP_FOLDER.fullmatch(path.name))]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -223,15 +224,15 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
     try:
         if path.is_symlink() or not path.is_dir():
             raise Unsound("it is a link or a file, where a folder was written")
-        files = _listed(path, step)
+        files = _manifest_files(path, step)
         tensors: dict[str, dict[str, Tensor]] = {}
         state: Any = None
         for name, seal in files.items():
-            data = _verified(path / name, seal)
+            data = _read_verified(path / name, seal)
             if name == "state.json":
                 state = _parse(data, name)
             else:
-                tensors[name.removesuffix(".safetensors")] = _tensors(path / name, data)
+                tensors[name.removesuffix(".safetensors")] = _parse_tensors(path / name, data)
         others = sorted(entry.name for entry in path.iterdir() if entry.name not in {*files, "manifest.json"})
     except OSError as error:
         raise Unsound(f"it cannot be read ({error})") from error
@@ -241,7 +242,7 @@ def _read(path: Path, step: int, log: Callable[[str], None]) -> Checkpoint:
     return Checkpoint(step, tensors, state, path)
 
 
-def _listed(path: Path, step: int) -> dict[str, dict[str, Any]]:
+def _manifest_files(path: Path, step: int) -> dict[str, dict[str, Any]]:
     """The files of the manifest, after a look at all that it claims."""
     with _plain_file(path / "manifest.json") as file:
         manifest = _parse(file.read(1 << 20), "manifest.json")
@@ -263,20 +264,20 @@ def _listed(path: Path, step: int) -> dict[str, dict[str, Any]]:
     return files
 
 
-def _verified(path: Path, seal: dict[str, Any]) -> bytes:
+def _read_verified(path: Path, seal: dict[str, Any]) -> bytes:
     """The very bytes that were verified; none where they are too many to hold, though verified."""
     with _plain_file(path) as file:
         short = seal["bytes"] - os.fstat(file.fileno()).st_size
         if short:
             raise Unsound(f"{path.name} is {abs(short):,} bytes too {'short' if short > 0 else 'long'}")
-        data = file.read() if seal["bytes"] <= WHOLE else b""
+        data = file.read() if seal["bytes"] <= MAX_BYTES_IN_MEMORY else b""
         found = hashlib.sha256(data) if data else hashlib.file_digest(file, "sha256")
         if found.hexdigest() != seal["sha256"]:
             raise Unsound(f"{path.name} is not what was written, its hash differs")
     return data
 
 
-def _tensors(path: Path, data: bytes) -> dict[str, Tensor]:
+def _parse_tensors(path: Path, data: bytes) -> dict[str, Tensor]:
     """From the bytes that were verified, or from the file where they are too many."""
     try:
         return safetensors.torch.load(data) if data else safetensors.torch.load_file(path)

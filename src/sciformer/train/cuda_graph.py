@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..data.collate import ModelInputs, parts, run_of
 
-MOST = 64  # shapes that are recorded; steps of others are done kernel by kernel
+MAX_RECORDED_SHAPES = 64  # steps of other shapes are done kernel by kernel
 
 
 class CudaGraphStep:
@@ -47,7 +47,7 @@ class CudaGraphStep:
         """
         shape = inputs.shape()
         if shape not in self.kept:
-            if shape not in self.seen or len(self.kept) == MOST:
+            if shape not in self.seen or len(self.kept) == MAX_RECORDED_SHAPES:
                 self.seen.add(shape)
                 return None
             self.kept[shape] = self._record(inputs)

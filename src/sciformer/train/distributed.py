@@ -20,9 +20,9 @@ from ..errors import UserError
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-PATIENCE = 1800.0  # seconds of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
-LOST = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
-JOINED: list[bool] = []  # whether the group of processes was joined here, not by the caller
+PATIENCE_SECONDS = 1800.0  # of silence after which a rank is given up; SCIFORMER_PATIENCE says otherwise
+LOST_RANK_ERROR = re.compile("gloo|nccl|connection (closed|reset)|timed out", re.IGNORECASE)
+JOINED_HERE: list[bool] = []  # whether the group of processes was joined here, not by the caller
 Made = TypeVar("Made")
 
 
@@ -46,7 +46,7 @@ class Ranks:
             kinds = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
             dist.init_process_group(kinds, timeout=patience())
             atexit.register(_leave)
-            JOINED.append(True)
+            JOINED_HERE.append(True)
 
     @property
     def first(self) -> bool:
@@ -127,7 +127,7 @@ class Ranks:
         """
         if error is not None:
             _leave()
-        if self.world > 1 and isinstance(error, RuntimeError) and LOST.search(str(error)):
+        if self.world > 1 and isinstance(error, RuntimeError) and LOST_RANK_ERROR.search(str(error)):
             why = str(error).strip().splitlines()[0][:200]
             raise UserError(
                 f"one of the {self.world} processes of the run is gone, or silent for {patience()} ({why})",
@@ -137,8 +137,8 @@ class Ranks:
 
 def _leave() -> None:
     """Leave the group, if it was joined here."""
-    if JOINED and dist.is_initialized():
-        JOINED.clear()
+    if JOINED_HERE and dist.is_initialized():
+        JOINED_HERE.clear()
         dist.destroy_process_group()
 
 
@@ -146,7 +146,7 @@ def patience() -> datetime.timedelta:
     """How long a silent rank is waited for."""
     given = os.environ.get("SCIFORMER_PATIENCE", "")
     try:
-        seconds = float(given or PATIENCE)
+        seconds = float(given or PATIENCE_SECONDS)
         if not 0 < seconds < float("inf"):
             raise ValueError
     except ValueError as error:
@@ -156,16 +156,16 @@ def patience() -> datetime.timedelta:
     return datetime.timedelta(seconds=seconds)
 
 
-def divided(tensor: Tensor) -> TypeGuard[DTensor]:
+def is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
     """Whether ranks share a tensor. Where nobody imported those, which takes a second, there are none."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """A tensor with all its shares, detached; every rank must ask."""
     tensor = tensor.detach()
-    return tensor.full_tensor() if divided(tensor) else tensor
+    return tensor.full_tensor() if is_sharded(tensor) else tensor
 
 
 def place(value: Tensor, like: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def place(value: Tensor, like: Tensor) -> Tensor:
     for the same tensors in the same order, and files do not keep an order.
     """
     value = value.to(like.device)
-    if divided(like) and value.shape == like.shape:
+    if is_sharded(like) and value.shape == like.shape:
         from torch.distributed.tensor import distribute_tensor
 
         return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)

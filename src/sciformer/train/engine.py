@@ -21,16 +21,16 @@ from ..metrics import AtLeast
 from ..nn import BatchNorm
 from ..objectives.base import Step
 from . import checkpoint
-from .distributed import Ranks, place, whole
+from .distributed import Ranks, full_tensor, place
 from .finetune import freeze
 from .folder import Folder
-from .optimizers import make_optimizer, optimizer_state, rate, restore_optimizer
+from .optimizers import learning_rate, make_optimizer, optimizer_state, restore_optimizer
 from .progress import Board, ProgressReporter
 from .signals import Stop, signal_name
-from .step import OptimizerStep, StepResult, bad_samples, bad_samples_of, many_shapes, products
-from .weights import mean_of, named, put, save_weights
+from .step import OptimizerStep, StepResult, allow_many_shapes, bad_samples, bad_samples_of, matmul_precision
+from .weights import load_into, mean_weights, named_tensors, save_weights
 
-MANY = 24  # shapes of batches, each of which takes a compiler half a minute
+WARN_ABOVE_SHAPES = 24  # shapes of batches, each of which takes a compiler half a minute
 
 
 class Engine:
@@ -47,7 +47,7 @@ class Engine:
             settings.tokens,
             settings.seed,
             bucket=not mixed if settings.bucket is None else settings.bucket,
-            multiple=settings.multiple,
+            multiple=settings.pad_to_multiple,
             packed=settings.packed,
             shift=assembly.objective.lookahead,
         )
@@ -65,12 +65,14 @@ class Engine:
         self.updater = OptimizerStep(
             self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.log
         )
-        if self.updater.compiled and (shapes := self.order.shapes(self.updater.multiple)) > MANY:
-            self.log(f"batches have up to {shapes} shapes, and a step is compiled for each: train.multiple makes fewer")
+        shapes = self.order.shapes(self.updater.pad_to_multiple) if self.updater.compiled else 0
+        if shapes > WARN_ABOVE_SHAPES:
+            text = f"batches have up to {shapes} shapes, and a step is compiled for each"
+            self.log(f"{text}: train.pad_to_multiple makes fewer")
         self.names = {id(weight): name for name, weight in model.named_parameters()}
-        self.average: dict[str, Tensor] = {}
-        if settings.average:
-            self.average = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+        self.ema: dict[str, Tensor] = {}
+        if settings.ema:
+            self.ema = {name: weight.detach().clone() for name, weight in model.named_parameters()}
         one_of("train.best", settings.best, ["loss", *assembly.objective.measured])
         self.number = 0  # updates done
         self.best: dict[str, Any] = {}  # step and scores of the best model so far
@@ -97,8 +99,8 @@ class Engine:
         stop = Stop()
         try:
             with self.own_state(), stop.listening(), closing(self._batches(last)) as batches:
-                start = self.assembly.start
-                if self.number == 0 and start is not None and start.answers:
+                pretrained = self.assembly.pretrained
+                if self.number == 0 and pretrained is not None and pretrained.can_answer:
                     self._judge(board)  # what is begun with answers already: nothing worse is kept
                 before: tuple[int, StepResult, Batch] | None = None
                 for batch in batches:
@@ -107,13 +109,13 @@ class Engine:
                     self.number += 1
                     self._remember(updated, batch)
                     if before is not None:
-                        self._look(*before)  # the step before: by now the device has done it
+                        self._read_result(*before)  # the step before: by now the device has done it
                     before = self.number, updated, batch
                     done = self.number == last
-                    judges = self._due(self.every) or self.number == self.total
-                    saves = self._due(self.save_every) or done or asked > 0
+                    judges = self._is_due(self.every) or self.number == self.total
+                    saves = self._is_due(self.save_every) or done or asked > 0
                     if judges or saves:
-                        self._look(*before)
+                        self._read_result(*before)
                         before = None
                     if judges and self._judge(board):
                         self.early = saves = done = True
@@ -140,8 +142,8 @@ class Engine:
         devices = [device.index or 0] if device.type == "cuda" else []
         with (
             torch.random.fork_rng(devices=devices),
-            products(self.settings, device),
-            many_shapes(self.updater.compiled),
+            matmul_precision(self.settings, device),
+            allow_many_shapes(self.updater.compiled),
         ):
             yield
 
@@ -154,17 +156,17 @@ class Engine:
             log=self.log,
         )
 
-    def _due(self, every: int) -> bool:
+    def _is_due(self, every: int) -> bool:
         return self.number % every == 0
 
     def _remember(self, updated: StepResult, batch: Batch) -> None:
-        """Add to the average of the weights, without waiting for the device."""
-        if self.average:
+        """Add to the moving average of the weights, without waiting for the device."""
+        if self.ema:
             weights = [weight.detach() for weight in self.step.model.parameters()]
-            keep = min(self.settings.average, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
-            torch._foreach_lerp_(list(self.average.values()), weights, 1 - keep)
+            keep = min(self.settings.ema, (1 + self.number) / (10 + self.number))  # forget the beginning sooner
+            torch._foreach_lerp_(list(self.ema.values()), weights, 1 - keep)
 
-    def _look(self, number: int, updated: StepResult, batch: Batch) -> None:
+    def _read_result(self, number: int, updated: StepResult, batch: Batch) -> None:
         """Read what an update showed, for the log. If its gradient was not finite, the weights are as they were."""
         loss, norm = updated.read()
         self.since = (self.since[0] + batch.tokens, self.since[1])
@@ -172,11 +174,11 @@ class Engine:
             self.sums = [self.sums[0] + loss, self.sums[1] + norm, self.sums[2] + 1]
             self.bad = 0
         else:
-            self._left_out(number, batch)
+            self._record_skipped(number, batch)
         if number % self.settings.log_every == 0:
             self._log(number)
 
-    def _left_out(self, number: int, batch: Batch) -> None:
+    def _record_skipped(self, number: int, batch: Batch) -> None:
         """An update was left out: say and log it, and give up after some in a row."""
         self.bad += 1
         found = sorted(sample for part in self.ranks.gather(bad_samples(batch)) for sample in part)
@@ -184,11 +186,11 @@ class Engine:
         self.log(f"step {number}: the gradient was not finite; the update was left out ({where})")
         record = {"step": number, "left_out": True, "samples": found or batch.ids[:10].tolist()}
         self.ranks.lead(lambda: self.folder.append(record))
-        if self.bad >= self.settings.bad_steps:
+        if self.bad >= self.settings.max_skipped:
             raise UserError(
                 f"the gradient was not finite at {self.bad} steps in a row, the last with {where}",
-                hint="The weights and the last checkpoint are intact. Look at those samples, or lower train.rate.",
-                key=None if found else "train.rate",
+                hint="Weights and last checkpoint are intact. Look at those samples, or lower train.learning_rate.",
+                key=None if found else "train.learning_rate",
             )
 
     def _log(self, number: int) -> None:
@@ -205,7 +207,7 @@ class Engine:
             "epoch": number / self.order.batches,
             "loss": loss / steps,
             "norm": norm / steps,
-            "rate": rate(number - 1, self.total, self.settings),
+            "learning_rate": learning_rate(number - 1, self.total, self.settings),
             "tokens_per_s": tokens_all / max(now - when, 1e-9),
         }
 
@@ -222,9 +224,9 @@ class Engine:
     def _judge(self, board: Board | None) -> bool:
         """Judge the model; keep it if it is the best; return whether the training should stop early."""
         began = time.monotonic()
-        part, found = self._judgement()
+        part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
-        better = self._better(scores)
+        better = self._is_better(scores)
         if better:
             self.best, self.worse = {"step": self.number, "scores": scores}, 0
         else:
@@ -252,28 +254,28 @@ class Engine:
             return True
         return False
 
-    def _judgement(self) -> tuple[str, Evaluation]:
+    def _evaluate(self) -> tuple[str, Evaluation]:
         """The part of the data that is judged and its scores, with the averaged weights where there are such."""
         part = "valid" if "valid" in self.assembly.parts() else "train"
         limit = None if part == "valid" else 1024
-        current = self._swap(self.average) if self.average else {}
+        current = self._swap(self.ema) if self.ema else {}
         found = evaluate(
             self.step,
             self.assembly,
             self.assembly.dataset(part),
             ranks=self.ranks,
             device=self.ranks.device,
-            batch=self.updater.micro or max(self.order.batch, 64),
+            batch=self.updater.micro_batch or max(self.order.batch, 64),
             tokens=None if self.settings.tokens is None else max(self.settings.tokens, 64 * 64),
             limit=limit,
             precision=self.updater.precision,
         )
         if current:
             self._swap(current)
-        self._look_at_scores(part, found.scores, limit)
+        self._check_scores(part, found.scores, limit)
         return part, found
 
-    def _look_at_scores(self, part: str, scores: dict[str, float], limit: int | None) -> None:
+    def _check_scores(self, part: str, scores: dict[str, float], limit: int | None) -> None:
         """Say aloud where no model can be chosen by its score, and stop if that is the fault of the data."""
         wrong = {name: scores[name] for name in ("loss", self.settings.best) if not math.isfinite(scores[name])}
         if not wrong:
@@ -285,7 +287,7 @@ class Engine:
                 f"(numbers {bad[:10]}, from 0), so that {words}",
                 hint="Mend them or leave them out; no model can be chosen by them.",
             )
-        why = ": the model diverged, lower train.rate" if "loss" in wrong else ""
+        why = ": the model diverged, lower train.learning_rate" if "loss" in wrong else ""
         self.log(f"step {self.number}: {words}, though the data are finite{why}; that is not taken for better")
 
     def _swap(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -297,7 +299,7 @@ class Engine:
                 weight.copy_(weights[name])
         return had
 
-    def _better(self, scores: dict[str, float]) -> bool:
+    def _is_better(self, scores: dict[str, float]) -> bool:
         """Whether no model was better so far; of two that are as good, that with the lower loss is."""
         name, before = self.settings.best, self.best.get("scores")
         if not before or math.isnan(before[name]):
@@ -307,20 +309,22 @@ class Engine:
 
     def kept_weights(self) -> dict[str, Tensor]:
         """The weights that are judged: averaged where asked for, whole whatever the ranks hold."""
-        return {name: whole(weight).cpu() for name, weight in {**named(self.step.model), **self.average}.items()}
+        kept = {**named_tensors(self.step.model), **self.ema}
+        return {name: full_tensor(weight).cpu() for name, weight in kept.items()}
 
     def _save(self) -> None:
         """A checkpoint: counters, weights and what the optimizer remembers; the order of the data needs nothing."""
+        remembered = optimizer_state(self.optimizer, self.names)
         tensors = {
-            "weights": {name: whole(weight) for name, weight in named(self.step.model).items()},
-            "optimizer": {key: whole(value) for key, value in optimizer_state(self.optimizer, self.names).items()},
-            "average": {name: whole(weight) for name, weight in self.average.items()},
+            "weights": {name: full_tensor(weight) for name, weight in named_tensors(self.step.model).items()},
+            "optimizer": {key: full_tensor(value) for key, value in remembered.items()},
+            "average": {name: full_tensor(weight) for name, weight in self.ema.items()},
         }
         state = {
             "best": self.best,
             "worse": self.worse,
             "bad": self.bad,
-            "halved": None if self.updater.micro == self.settings.micro else self.updater.micro,
+            "halved": None if self.updater.micro_batch == self.settings.micro_batch else self.updater.micro_batch,
             "early": self.early,
             "sums": [*self.ranks.sum(self.sums[0]), *self.sums[1:]],  # each rank has its share of the loss
         }
@@ -334,17 +338,17 @@ class Engine:
 
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint."""
-        put(self.step.model, saved.tensors["weights"], place, f"the checkpoint {saved.path}", saved.path)
+        load_into(self.step.model, saved.tensors["weights"], place, f"the checkpoint {saved.path}", saved.path)
         averaged = saved.tensors["average"] or saved.tensors["weights"]  # none where averaging is an accepted change
-        for name, weight in self.average.items():
+        for name, weight in self.ema.items():
             weight.copy_(place(averaged[name], weight))
         restore_optimizer(self.optimizer, self.names, saved.tensors["optimizer"], place)
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]
         self.bad, self.early = saved.state["bad"], saved.state["early"]
-        sizes = [size for size in (saved.state["halved"], self.settings.micro) if size]
-        self.updater.micro = min(sizes, default=None)
+        sizes = [size for size in (saved.state["halved"], self.settings.micro_batch) if size]
+        self.updater.micro_batch = min(sizes, default=None)
 
     @property
     def complete(self) -> bool:
@@ -355,10 +359,10 @@ class Engine:
         """In the end, keep the mean of the last checkpoints instead of the best model, where the recipe says so."""
         if not self.settings.average_last:
             return
-        weights, used = mean_of(self.folder.checkpoints, self.settings.average_last, self.log)
-        put(self.step.model, weights, place, "the checkpoints", self.folder.checkpoints)
-        self.average = {}
-        part, found = self._judgement()
+        weights, used = mean_weights(self.folder.checkpoints, self.settings.average_last, self.log)
+        load_into(self.step.model, weights, place, "the checkpoints", self.folder.checkpoints)
+        self.ema = {}
+        part, found = self._evaluate()
         scores = {name: float(value) for name, value in found.scores.items()}
         about = {"step": self.number, "scores": scores, "mean_of": used}
         self.ranks.lead(lambda: save_weights(self.folder.model, weights, about))

@@ -26,25 +26,26 @@ from ..recipe import Recipe
 from ..recipe.document import differences
 from . import checkpoint
 from .folder import Folder
-from .optimizers import ANSWERS, is_answer
+from .optimizers import ANSWER_PARTS, is_answer
 from .resume import absolute_paths
-from .weights import digest, load_weights, named
+from .weights import digest, load_weights, named_tensors
 
-OPTIONAL = ("entrance.hidden", "entrance.trace.")  # what stands for hidden tokens, which a question may want or not
-HARMLESS = tuple(f"model.{key}" for key in ("dropout", "attention_dropout", "hidden_dropout", "drop_path", "pool"))
-FEW = 6  # names that are listed
+# What stands for hidden tokens, which a question may want or not.
+OPTIONAL_WEIGHTS = ("entrance.hidden", "entrance.trace.")
+HARMLESS_KEYS = ("model.dropout", "model.attention_dropout", "model.hidden_dropout", "model.drop_path", "model.pool")
+MAX_LISTED = 6  # names that are listed
 
 
 class Pretrained:
-    """The best model of another run, and what its tokens learned: `Start("runs/bert")`."""
+    """The best model of another run, and what its tokens learned: `Pretrained("runs/bert")`."""
 
     def __init__(self, path: str | Path) -> None:
         folder = Folder(Path(path).expanduser())
         if not folder.recipe.exists():
             raise UserError(
-                f"train.start names {path}, which is not the folder of a run",
+                f"train.init_from names {path}, which is not the folder of a run",
                 hint=f"Make a run with `sciformer pretrain RECIPE --run {path}`, or name another with --from RUN.",
-                key="train.start",
+                key="train.init_from",
                 file=path,
             )
         self.path = folder.path.resolve()
@@ -67,26 +68,26 @@ class Pretrained:
 
         It then says where its weights come from.
         """
-        if recipe.train.start_hash not in ("", self.hash):
+        if recipe.train.init_from_hash not in ("", self.hash):
             raise UserError(
-                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.start_hash}",
-                hint="Leave out train.start_hash to begin with these.",
-                key="train.start_hash",
+                f"the weights in {self.path} are {self.hash}, and the recipe names {recipe.train.init_from_hash}",
+                hint="Leave out train.init_from_hash to begin with these.",
+                key="train.init_from_hash",
                 file=self.path,
             )
-        sections = {key: value for key, value in self.recipe.dump().items() if key in ("tokens", "model")}
+        sections = {key: value for key, value in self.recipe.to_dict().items() if key in ("tokens", "model")}
         ours, theirs = type(recipe.model), type(self.recipe.model)
         if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
             # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
             both = {key: value for key, value in sections["model"].items() if key in ours.model_fields}
             sections["model"] = {**both, "kind": recipe.model.kind}
-        made = recipe.over(sections, f"in {self.path}").change(
-            {"train.start": str(self.path), "train.start_hash": self.hash}
+        made = recipe.inherit_from(sections, f"in {self.path}").change(
+            {"train.init_from": str(self.path), "train.init_from_hash": self.hash}
         )
-        self._same_tokens(made)
+        self._check_same_tokens(made)
         return made
 
-    def _same_tokens(self, recipe: Recipe) -> None:
+    def _check_same_tokens(self, recipe: Recipe) -> None:
         ours, theirs = (_streams(one.tokens) for one in (recipe, self.recipe))
         if ours.keys() != theirs.keys():
             raise UserError(
@@ -96,13 +97,13 @@ class Pretrained:
             )
         for name, tokens in ours.items():
             where = "tokens" if len(ours) == 1 else f"tokens.{name}"
-            keys = [f"{where}.{key}" for key in tokens.free]
+            keys = [f"{where}.{key}" for key in tokens.may_differ_when_finetuning]
             changed = differences({where: theirs[name].model_dump()}, {where: tokens.model_dump()}, keys)
             if theirs[name].kind != tokens.kind:
                 changed = [(f"{where}.kind", theirs[name].kind, tokens.kind)]
             if changed:
                 raise UserError(
-                    f"the tokens differ from those in {self.path}: {_listed(changed)}",
+                    f"the tokens differ from those in {self.path}: {_list_changes(changed)}",
                     hint="Leave these keys out, and they are taken from there.",
                     key=changed[0][0],
                     file=self.path,
@@ -114,18 +115,18 @@ class Pretrained:
         Embedding and trunk must agree as a whole. Heads and readout are taken where the question is the same and all of
         them fit; a pooling where it fits.
         """
-        own = named(model)
-        self._same_body(own, recipe)
+        own = named_tensors(model)
+        self._check_same_body(own, recipe)
         old = self.recipe.objective.fresh()
         old.state.update(copy.deepcopy(self.state["objective"]))
         same = old.head_kind == objective.head_kind and old.answers == objective.answers
         fitting = {name for name in own if name in self.weights and self.weights[name].shape == own[name].shape}
         taken = {name for name in fitting if not is_answer(name)}
-        for part in ANSWERS:
+        for part in ANSWER_PARTS:
             names = {name for name in own if name.partition(".")[0] == part}
             if names <= fitting and (same or part == "pooling"):
                 taken |= names
-            elif recipe.train.freeze and _enters(getattr(model, part, None)):
+            elif recipe.train.freeze and _enters_trunk(getattr(model, part, None)):
                 raise UserError(
                     f"train.freeze fixes the class token, and {self.path} has no class token",
                     hint="Take another model.pool, for example mean, or train it all.",
@@ -145,21 +146,21 @@ class Pretrained:
             "new": sorted(own.keys() - taken),
         }
 
-    def _same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
+    def _check_same_body(self, own: Mapping[str, Tensor], recipe: Recipe) -> None:
         """Refuse another width, depth or kind of trunk, naming the keys."""
         body = [name for name in {**own, **self.weights} if not is_answer(name)]
         odd = [
             name
             for name in body
             if (name not in own or name not in self.weights or own[name].shape != self.weights[name].shape)
-            and not (name.startswith(OPTIONAL) and not (name in own and name in self.weights))
+            and not (name.startswith(OPTIONAL_WEIGHTS) and not (name in own and name in self.weights))
         ]
         if not odd:
             return
-        theirs, ours = ({key: one.dump()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
-        changed = differences(theirs, ours, HARMLESS)
+        theirs, ours = ({key: one.to_dict()[key] for key in ("model", "tokens")} for one in (self.recipe, recipe))
+        changed = differences(theirs, ours, HARMLESS_KEYS)
         shapes = [tuple(side[odd[0]].shape) if odd[0] in side else "none" for side in (own, self.weights)]
-        found = _listed(changed) or "another form"
+        found = _list_changes(changed) or "another form"
         raise UserError(
             f"the model does not fit the weights in {self.path}: {found}, so that {odd[0]} is {shapes[0]} here and "
             f"{shapes[1]} there",
@@ -169,7 +170,7 @@ class Pretrained:
         )
 
     @property
-    def answers(self) -> bool:
+    def can_answer(self) -> bool:
         """Whether the model that was filled can answer as it is: nothing that makes an answer is begun anew."""
         return bool(self.about) and not any(is_answer(name) for name in self.about["new"])
 
@@ -180,8 +181,8 @@ class Pretrained:
         text += "" if about["step"] is None else f", step {about['step']}"
         for key, words in (("new", "begun anew"), ("left", "left there")):
             if about[key]:
-                more = f" and {len(about[key]) - FEW} more" if len(about[key]) > FEW else ""
-                text += f"; {words}: {', '.join(about[key][:FEW])}{more}"
+                more = f" and {len(about[key]) - MAX_LISTED} more" if len(about[key]) > MAX_LISTED else ""
+                text += f"; {words}: {', '.join(about[key][:MAX_LISTED])}{more}"
         return text
 
 
@@ -190,28 +191,28 @@ def load_pretrained(recipe: Recipe, folder: Folder) -> tuple[Recipe, Pretrained 
 
     Of a training that was begun before, the folder holds all that it took.
     """
-    if not recipe.train.start:
+    if not recipe.train.init_from:
         return recipe, None
-    start, there = recipe.train.start, Path(recipe.train.start).expanduser()
+    init_from, there = recipe.train.init_from, Path(recipe.train.init_from).expanduser()
     if there.resolve() == folder.path.resolve():
         raise UserError(
-            f"train.start names {start}, the folder of this run itself",
+            f"train.init_from names {init_from}, the folder of this run itself",
             hint="Use another --run.",
-            key="train.start",
+            key="train.init_from",
             file=folder.path,
         )
     if not checkpoint.steps(folder.checkpoints):
-        found = Pretrained(start)
+        found = Pretrained(init_from)
         return absolute_paths(found.over(recipe)), found
     own = Recipe.load(folder.recipe)
-    if own.train.start:
-        sections = {key: value for key, value in own.dump().items() if key in ("tokens", "model")}
-        recipe = recipe.over(sections, f"in {folder.path}")
+    if own.train.init_from:
+        sections = {key: value for key, value in own.to_dict().items() if key in ("tokens", "model")}
+        recipe = recipe.inherit_from(sections, f"in {folder.path}")
     return absolute_paths(
         recipe.change(
             {
-                "train.start": str(there.resolve()),
-                "train.start_hash": recipe.train.start_hash or own.train.start_hash,
+                "train.init_from": str(there.resolve()),
+                "train.init_from_hash": recipe.train.init_from_hash or own.train.init_from_hash,
             }
         )
     ), None
@@ -222,7 +223,8 @@ def freeze(step: Step) -> None:
 
     A class token goes through the trunk, and is fixed with it.
     """
-    parts = {name: part for name, part in step.model.named_children() if name not in ANSWERS or _enters(part)}
+    children = step.model.named_children()
+    parts = {name: part for name, part in children if name not in ANSWER_PARTS or _enters_trunk(part)}
     for part in parts.values():
         part.requires_grad_(False).eval()
     if not any(weight.requires_grad for weight in step.model.parameters()):
@@ -234,7 +236,7 @@ def freeze(step: Step) -> None:
     step.still = tuple(parts.values())
 
 
-def _enters(part: nn.Module | None) -> bool:
+def _enters_trunk(part: nn.Module | None) -> bool:
     return isinstance(part, ClassToken)
 
 
@@ -242,6 +244,6 @@ def _streams(tokens: Any) -> dict[str, Any]:
     return dict(tokens) if isinstance(tokens, Mapping) else {"tokens": tokens}
 
 
-def _listed(changed: list[tuple[str, Any, Any]]) -> str:
-    words = [f"{key} {after} here, {before} there" for key, before, after in changed[:FEW]]
-    return "; ".join(words) + (f" and {len(changed) - FEW} more" if len(changed) > FEW else "")
+def _list_changes(changed: list[tuple[str, Any, Any]]) -> str:
+    words = [f"{key} {after} here, {before} there" for key, before, after in changed[:MAX_LISTED]]
+    return "; ".join(words) + (f" and {len(changed) - MAX_LISTED} more" if len(changed) > MAX_LISTED else "")

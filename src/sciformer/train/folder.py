@@ -20,23 +20,23 @@ from ..errors import UserError
 # The lock is a POSIX record lock (lockf). flock would belong to the open file, which a fork shares: a data worker that
 # outlives its killed parent would keep the run locked. A record lock belongs to the process alone, whoever forks, and
 # the kernel drops it with the process. Its price: it is also dropped when the process closes *any* descriptor of the
-# file. So nothing but `lock` opens `.lock`, and `lock` looks into HELD before it does. Windows has no fcntl: there a
-# byte far behind the text is locked, which no child inherits either (written from the manual, not tested).
+# file. So nothing but `lock` opens `.lock`, and `lock` looks into LOCKED_FOLDERS before it does. Windows has no fcntl:
+# there a byte far behind the text is locked, which no child inherits either (written from the manual, not tested).
 if sys.platform == "win32":
     import msvcrt
 
-    def _take(descriptor: int) -> None:
+    def _take_lock(descriptor: int) -> None:
         os.lseek(descriptor, 1 << 30, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 else:
     import fcntl
 
-    def _take(descriptor: int) -> None:
+    def _take_lock(descriptor: int) -> None:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from others: links in it are not written through
-HELD: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
+LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
 
 
 def sync(path: Path) -> None:
@@ -81,7 +81,7 @@ def remove(path: Path) -> None:
         warnings.warn(f"{path} is no longer needed but could not be removed", RuntimeWarning, stacklevel=4)
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Whether another process of this number runs on this host."""
     if pid == os.getpid():
         return False
@@ -152,7 +152,7 @@ class Folder:
         """Make the folder where there is none, and show by a probe that checkpoints can be written in it."""
         # As long as the longest name that a checkpoint writes: a path too long for it is found out now.
         probe = self.checkpoints / f".probe-{os.getpid()}".ljust(80, "-")
-        with _mapped(f"the run folder {self.path} cannot be written to", self.path):
+        with _as_user_error(f"the run folder {self.path} cannot be written to", self.path):
             for folder in (self.checkpoints, self.model, self.path / "tensorboard"):
                 if folder.is_symlink():
                     raise OSError(errno.ELOOP, "a link to another place", str(folder))
@@ -169,10 +169,10 @@ class Folder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep every other process out of the folder, until the block ends or this process dies, however it dies."""
-        with _mapped(f"the run folder {self.path} cannot be locked", self.path):
+        with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
             inode = os.stat(self.path)
             me = (os.getpid(), inode.st_dev, inode.st_ino)
-            if me in HELD:
+            if me in LOCKED_FOLDERS:
                 raise UserError(
                     f"the run folder {self.path} is in use: this process ({me[0]}) has locked it already",
                     file=self.path,
@@ -180,11 +180,11 @@ class Folder:
             descriptor = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT | NOFOLLOW, 0o644)
         try:
             self._claim(descriptor)
-            HELD.add(me)
+            LOCKED_FOLDERS.add(me)
             try:
                 yield
             finally:
-                HELD.discard(me)
+                LOCKED_FOLDERS.discard(me)
                 if os.getpid() == me[0]:  # a forked child that leaves the block has no lock to give back
                     os.ftruncate(descriptor, 0)
         finally:
@@ -193,24 +193,24 @@ class Folder:
     def _claim(self, descriptor: int) -> None:
         """Take the lock and sign it, or tell who has it."""
         try:
-            _take(descriptor)
+            _take_lock(descriptor)
         except OSError as error:
             if error.errno in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
                 text = f"the file system of {self.path} has no locks ({error.strerror}): start only one process in it"
                 warnings.warn(text, RuntimeWarning, stacklevel=5)
             elif error.errno in (errno.EAGAIN, errno.EACCES, errno.EDEADLK):
                 os.lseek(descriptor, 0, os.SEEK_SET)
-                raise self._taken(os.read(descriptor, 4096)) from error
+                raise self._in_use_error(os.read(descriptor, 4096)) from error
             else:
-                raise _refused(f"the run folder {self.path} cannot be locked", self.path, error) from error
+                raise _folder_error(f"the run folder {self.path} cannot be locked", self.path, error) from error
         since = datetime.now().astimezone().isoformat(timespec="seconds")
         text = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
-        with _mapped(f"the run folder {self.path} cannot be locked", self.path):
+        with _as_user_error(f"the run folder {self.path} cannot be locked", self.path):
             os.ftruncate(descriptor, 0)
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.write(descriptor, text.encode())
 
-    def _taken(self, text: bytes) -> UserError:
+    def _in_use_error(self, text: bytes) -> UserError:
         """Name the holder; it may be between taking the lock and signing it."""
         try:
             owner = json.loads(text)
@@ -226,7 +226,7 @@ class Folder:
         """Write a text file below the folder, whole or not at all."""
         path = self.path / name
         assert ".." not in path.relative_to(self.path).parts, name
-        with _mapped(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
+        with _as_user_error(f"{len(text.encode()):,} bytes cannot be written to {path}", path):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, text)
         return path
@@ -236,7 +236,7 @@ class Folder:
         assert_plain(record, "record")
         line = json.dumps(record).encode() + b"\n"
         failed = f"no line can be added to the log {self.log}"
-        with _mapped(failed, self.log), open(self.log, "ab+", opener=_opened) as file:
+        with _as_user_error(failed, self.log), open(self.log, "ab+", opener=_open_without_links) as file:
             if file.tell():
                 file.seek(-1, os.SEEK_END)
                 if file.read(1) != b"\n":  # torn by a kill; a line counts when its end is there
@@ -246,7 +246,7 @@ class Folder:
 
     def secure(self) -> None:
         """Wait until the log is on the disk."""
-        with _mapped(f"the log {self.log} cannot be written to the disk", self.log):
+        with _as_user_error(f"the log {self.log} cannot be written to the disk", self.log):
             if self.log.exists():
                 sync(self.log)
 
@@ -258,13 +258,13 @@ class Folder:
         """Drop the records after `step`, and a torn line: the log of a run that goes on from there."""
         lines = self._lines()
         kept = b"".join(line for line, record in lines if record.get("step", step) <= step)
-        with _mapped(f"the log {self.log} cannot be rewritten", self.log):
+        with _as_user_error(f"the log {self.log} cannot be rewritten", self.log):
             if self.log.exists() and self.log.stat().st_size != len(kept):
                 replace(self.log, kept)
 
     def _lines(self) -> list[tuple[bytes, dict[str, Any]]]:
         """The lines of the log as they stand there, and what they say."""
-        with _mapped(f"the log {self.log} cannot be read", self.log):
+        with _as_user_error(f"the log {self.log} cannot be read", self.log):
             text = self.log.read_bytes() if self.log.exists() else b""
         lines = []
         for number, line in enumerate(text[: text.rfind(b"\n") + 1].splitlines(keepends=True), 1):
@@ -283,20 +283,20 @@ class Folder:
         return lines
 
 
-def _opened(path: str, flags: int) -> int:
+def _open_without_links(path: str, flags: int) -> int:
     return os.open(path, flags | NOFOLLOW, 0o666)
 
 
 @contextmanager
-def _mapped(failed: str, path: Path) -> Iterator[None]:
+def _as_user_error(failed: str, path: Path) -> Iterator[None]:
     """Answer an error of the file system as one that the user can mend."""
     try:
         yield
     except OSError as error:
-        raise _refused(failed, path, error) from error
+        raise _folder_error(failed, path, error) from error
 
 
-def _refused(failed: str, path: Path, error: OSError) -> UserError:
+def _folder_error(failed: str, path: Path, error: OSError) -> UserError:
     advice = {
         errno.EEXIST: "There is a file of that name: name another folder with --run.",
         errno.ENOTDIR: "A part of the path is a file: name another folder with --run.",

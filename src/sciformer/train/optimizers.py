@@ -1,4 +1,4 @@
-"""The optimizers with their groups, and the rate at each step."""
+"""The optimizers with their groups, and the learning rate at each step."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from torch import Tensor, nn
 
 from .config import Train
 
-ANSWERS = (
+ANSWER_PARTS = (
     "heads",
     "pooling",
     "readout",
     "mask_decoder",
 )  # the parts of a model that make an answer of what its trunk found
-BEFORE = ("position", "embedding_norm", "input_norm", "stem", "stem_norm")  # what of a trunk comes before its blocks
-BLOCK = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
+# What of a trunk comes before its blocks.
+PARTS_BEFORE_BLOCKS = ("position", "embedding_norm", "input_norm", "stem", "stem_norm")
+BLOCK_NAME = re.compile(r"(?P<stack>(?:\w+\.)+?)(?:blocks|layers)\.(?P<number>\d+)\.")
 
 
 class Ranger(torch.optim.RAdam):
@@ -52,15 +53,15 @@ class Ranger(torch.optim.RAdam):
 def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> torch.optim.Optimizer:
     """AdamW (arXiv 1711.05101) or Ranger: matrices decay, vectors (biases, norms, tokens that stand alone) do not.
 
-    A group has a `scale`, its rate over that of the schedule: see `scales`.
+    A group has a `scale`, its learning rate over that of the schedule: see `scales`.
     """
     trained = {name.removeprefix("model."): weight for name, weight in model.named_parameters() if weight.requires_grad}
     scale = scales(trained, settings)
     kinds: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, weight in sorted(trained.items(), key=lambda item: item[1].dim() < 2):  # as they come, matrices first
-        kinds.setdefault((settings.decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
+        kinds.setdefault((settings.weight_decay if weight.dim() >= 2 else 0.0, scale[name]), []).append(weight)
     groups = [{"params": weights, "weight_decay": decay, "scale": scale} for (decay, scale), weights in kinds.items()]
-    options: dict[str, Any] = {"lr": settings.rate, "betas": settings.betas, "eps": settings.epsilon}
+    options: dict[str, Any] = {"lr": settings.learning_rate, "betas": settings.betas, "eps": settings.epsilon}
     if settings.optimizer == "ranger":
         return Ranger(groups, **options)
     return torch.optim.AdamW(groups, fused=device.type in ("cpu", "cuda"), **options)
@@ -68,19 +69,19 @@ def make_optimizer(model: nn.Module, settings: Train, device: torch.device) -> t
 
 def is_answer(name: str) -> bool:
     """Whether a parameter of this name belongs to what makes an answer: heads, pooling, readout."""
-    return name.partition(".")[0] in ANSWERS
+    return name.partition(".")[0] in ANSWER_PARTS
 
 
 def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
-    """The rate of each parameter of a model over that of the schedule (arXiv 1801.06146), by its name.
+    """The learning rate of each parameter of a model over that of the schedule (arXiv 1801.06146), by its name.
 
-    block i of n      layer_rate^(n - 1 - i)
-    before block 0    layer_rate^n: embedding, positions; n is that of the longest stack
+    block i of n      layer_decay^(n - 1 - i)
+    before block 0    layer_decay^n: embedding, positions; n is that of the longest stack
     after the blocks  1: the norm of a trunk
-    answers           head_rate: heads, pooling, readout
+    answers           head_lr_scale: heads, pooling, readout
     """
     names = list(names)
-    blocks = {name: found for name in names if not is_answer(name) and (found := BLOCK.match(name))}
+    blocks = {name: found for name in names if not is_answer(name) and (found := BLOCK_NAME.match(name))}
     depth: dict[str, int] = {}
     for found in blocks.values():
         depth[found["stack"]] = max(depth.get(found["stack"], 0), int(found["number"]) + 1)
@@ -91,31 +92,32 @@ def scales(names: Iterable[str], settings: Train) -> dict[str, float]:
             return depth[blocks[name]["stack"]] - 1 - int(blocks[name]["number"])
         for stack, count in depth.items():
             if name.startswith(stack):
-                return count if name.removeprefix(stack).partition(".")[0] in BEFORE else 0
+                return count if name.removeprefix(stack).partition(".")[0] in PARTS_BEFORE_BLOCKS else 0
         return max(depth.values(), default=0)
 
-    return {name: settings.head_rate if is_answer(name) else settings.layer_rate ** below(name) for name in names}
+    return {name: settings.head_lr_scale if is_answer(name) else settings.layer_decay ** below(name) for name in names}
 
 
-def rate(step: int, total: int, settings: Train) -> float:
-    """The learning rate of a step, counted from 0.
+def learning_rate(step: int, total: int, settings: Train) -> float:
+    """The learning rate of a step, counted from 0. Over the peak, with min = `min_lr_ratio`:
 
-    cosine        floor + (1 - floor) (1 + cos(pi t)) / 2,   t from 0 after the warm-up to 1 at the end
-    inverse_sqrt  sqrt(warmup / step)                         (arXiv 1706.03762, with the peak as the scale)
-    flat          1 for a share of the steps, then floor^t,   t from 0 there to 1 at the end
+    cosine        min + (1 - min) (1 + cos(pi t)) / 2,      t from 0 after the warm-up to 1 at the end
+    inverse_sqrt  sqrt(warmup / step)                       (arXiv 1706.03762, with the peak as the scale)
+    flat          1 for a share of the steps, then min^t,   t from 0 there to 1 at the end
     """
+    peak, least = settings.learning_rate, settings.min_lr_ratio
     if step < settings.warmup:
-        return settings.rate * (step + 1) / settings.warmup
+        return peak * (step + 1) / settings.warmup
     if settings.schedule == "constant":
-        return settings.rate
+        return peak
     if settings.schedule == "inverse_sqrt":
-        return settings.rate * math.sqrt(max(1, settings.warmup) / (step + 1))
+        return peak * math.sqrt(max(1, settings.warmup) / (step + 1))
     if settings.schedule == "cosine":
         part = (step - settings.warmup) / max(1, total - settings.warmup)
-        return settings.rate * (settings.floor + (1 - settings.floor) * (1 + math.cos(math.pi * min(1.0, part))) / 2)
+        return peak * (least + (1 - least) * (1 + math.cos(math.pi * min(1.0, part))) / 2)
     level = settings.flat * total
     part = max(0.0, step - level) / max(1.0, total - level)
-    return settings.rate * settings.floor ** min(1.0, part)
+    return peak * least ** min(1.0, part)
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, names: dict[int, str]) -> dict[str, Tensor]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-QUIET = 5.0  # seconds between plain lines, at least
+MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
 
 
 class _Figures(ProgressColumn):
@@ -61,7 +61,7 @@ class ProgressReporter:
         figures = f"loss {record['loss']:.4f}  {speed}  gradient {record['norm']:.2f}"
         if self.bar is not None:
             self.bar.update(self.task, completed=number, figures=figures)
-        elif time.monotonic() - self.last > QUIET or number == self.total:
+        elif time.monotonic() - self.last > MIN_SECONDS_BETWEEN_LINES or number == self.total:
             self.last = time.monotonic()
             gone = max(1, number - self.first)
             left = (self.last - self.began) / gone * (self.total - number)

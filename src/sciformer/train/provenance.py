@@ -27,7 +27,7 @@ def describe_run(assembly: Assembly, engine: Engine, plugins: Sequence[plugin.Pl
         "python": platform.python_version(),
         "device": _device_name(engine.ranks.device),
         "ranks": engine.ranks.world,
-        "plugins": plugin.recorded(plugins),
+        "plugins": plugin.record_plugins(plugins),
         "data": assembly.splits.fingerprint,
         "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
         "batches": engine.order.batches,
@@ -56,15 +56,16 @@ def announce(recipe: Recipe, assembly: Assembly, engine: Engine, teller: Progres
         teller.log(f"note: samples longer than tokens.*.context were cut to it: {found}")
     if recipe.train.freeze:
         trained = sum(weight.numel() for weight in engine.step.parameters() if weight.requires_grad)
-        random = "" if recipe.train.start else ", and the others are random: train.freeze without train.start"
+        random = "" if recipe.train.init_from else ", and the others are random: train.freeze without train.init_from"
         teller.log(f"{trained:,} of these parameters are trained{random}")
     if resumed:
         teller.log(f"going on from step {engine.number}")
-    elif assembly.start is not None:
-        teller.log(assembly.start.words())
-        if assembly.start.answers:
+    elif assembly.pretrained is not None:
+        teller.log(assembly.pretrained.words())
+        if assembly.pretrained.can_answer:
             teller.log(
-                "it answers already: judged before the first step, nothing worse is kept; a low train.rate spares it"
+                "it answers already: judged before the first step, nothing worse is kept; "
+                "a low train.learning_rate spares it"
             )
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from ..errors import UserError
 from ..recipe import Recipe
 from ..recipe.document import differences
-from .config import NEUTRAL
+from .config import NEUTRAL_KEYS
 
 Log = Callable[[str], None]
-RESUME = "Use another --run, start over with --fresh, or go on with --accept-changes."
+RESUME_HINT = "Use another --run, start over with --fresh, or go on with --accept-changes."
 
 
 class Changed(UserError):
@@ -28,18 +28,18 @@ def absolute_paths(recipe: Recipe) -> Recipe:
 
 def check_same_recipe(old: Recipe, new: Recipe, accepted: bool, log: Log) -> None:
     """Refuse another recipe, or say how it differs where that is accepted."""
-    found = differences(absolute_paths(old).dump(), absolute_paths(new).dump(), NEUTRAL)
+    found = differences(absolute_paths(old).to_dict(), absolute_paths(new).to_dict(), NEUTRAL_KEYS)
     if not found:
         return
     lines = "\n".join(f"  {key}: {before!r} -> {after!r}" for key, before, after in found)
     if not accepted:
         message = f"the recipe differs from the recipe this run was begun with:\n{lines}"
-        raise UserError(message, hint=RESUME, key=found[0][0])
+        raise UserError(message, hint=RESUME_HINT, key=found[0][0])
     log(f"the recipe changed since this run was begun:\n{lines}")
 
 
 def check_same_data(
-    old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME
+    old: Mapping[str, str], new: Mapping[str, str], accepted: bool, log: Log, advice: str = RESUME_HINT
 ) -> None:
     """Refuse other data, by their fingerprints, or say how they differ where that is accepted."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]

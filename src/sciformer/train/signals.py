@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-WATCHED = [name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
-ECHO = 1.0  # seconds in which a second signal is the first one's echo: torchrun passes on what the terminal sent to all
+WATCHED_SIGNALS = [name for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)]
+# In which a second signal is the first one's echo: torchrun passes on what the terminal sent to all.
+ECHO_SECONDS = 1.0
 
 
 class Stop:
@@ -23,10 +24,10 @@ class Stop:
     def __bool__(self) -> bool:
         return self.signal != 0
 
-    def _heard(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: Any) -> None:
         if not self.signal:
             self.signal, self.when = number, time.monotonic()
-        elif time.monotonic() - self.when > ECHO:
+        elif time.monotonic() - self.when > ECHO_SECONDS:
             raise KeyboardInterrupt
 
     @contextmanager
@@ -35,7 +36,7 @@ class Stop:
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {name: signal.signal(getattr(signal, name), self._heard) for name in WATCHED}
+        before = {name: signal.signal(getattr(signal, name), self._handle) for name in WATCHED_SIGNALS}
         try:
             yield self
         finally:

@@ -22,13 +22,13 @@ from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import rounded
 from ..errors import UserError
-from ..evaluation.evaluate import cast
+from ..evaluation.evaluate import autocast
 from .config import Train
 from .cuda_graph import CudaGraphStep
-from .distributed import Ranks, divided
-from .optimizers import rate
+from .distributed import Ranks, is_sharded
+from .optimizers import learning_rate
 
-SHAPES = 512  # of batches that a step may be compiled for
+MAX_COMPILED_SHAPES = 512  # shapes of batches that a step may be compiled for
 
 
 class StepResult:
@@ -65,44 +65,44 @@ class OptimizerStep:
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
         self.settings, self.ranks, self.total, self.share, self.log = settings, ranks, total, share, log
         self.device = ranks.device
-        self.micro = settings.micro
+        self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
         compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
         self.compiled = compiled
-        self.multiple = settings.multiple or (32 if compiled else 1)
+        self.pad_to_multiple = settings.pad_to_multiple or (32 if compiled else 1)
         if compiled:
             give_own_code(step)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
         # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
         # host between the parts of a step, so they go without.
-        graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.graphs is not False
+        use_graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.cuda_graphs is not False
         self.whole_call: Any = self.call
         self.sharded = settings.shard == "full" and ranks.world > 1
         self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
         self.recorded: CudaGraphStep | None = None
-        if graphs and settings.graphs == "whole" and self.weights:
-            self.recorded = CudaGraphStep(self.call, self.weights, lambda: cast(self.device, self.precision))
-        elif graphs:
+        if use_graphs and settings.cuda_graphs == "whole" and self.weights:
+            self.recorded = CudaGraphStep(self.call, self.weights, lambda: autocast(self.device, self.precision))
+        elif use_graphs:
             self._record_halves()
 
     def __call__(self, batch: Batch, number: int, count: float) -> StepResult:
         """Update number `number` (from 0) with this rank's share of a batch that counts `count` over all ranks."""
         for group in self.optimizer.param_groups:
-            group["lr"] = rate(number, self.total, self.settings) * group.get("scale", 1.0)
+            group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
-        if divided(norm):
+        if is_sharded(norm):
             norm = norm.full_tensor()
         if self.device.type == "cpu" and not self.sharded:  # nobody to wait for: what changes nothing is left out
             length = float(norm)
             if math.isfinite(length):
-                if self.settings.clip and length + 1e-6 > self.settings.clip:
-                    torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+                if self.settings.clip_norm and length + 1e-6 > self.settings.clip_norm:
+                    torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm)
                 self.optimizer.step()
             return StepResult(loss, norm)
         fine = torch.isfinite(norm)
-        if self.settings.clip:
-            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip, norm)
+        if self.settings.clip_norm:
+            torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm)
         if self.sharded or not self.optimizer.defaults.get("fused"):
             if bool(fine):
                 self.optimizer.step()
@@ -134,20 +134,21 @@ class OptimizerStep:
             try:
                 return self._gradient(batch, number, count)
             except torch.OutOfMemoryError as error:
-                size = min(self.micro or len(batch), len(batch))
+                size = min(self.micro_batch or len(batch), len(batch))
                 if size == 1 or self.ranks.world > 1:
-                    advice = "Use a smaller model or shorter samples." if size == 1 else f"Set train.micro: {size // 2}"
+                    smaller = f"Set train.micro_batch: {size // 2}"
                     raise UserError(
                         f"a step does not fit into memory with {size} {'sample' if size == 1 else 'samples'} at once",
-                        hint=advice,
-                        key=None if size == 1 else "train.micro",
+                        hint="Use a smaller model or shorter samples." if size == 1 else smaller,
+                        key=None if size == 1 else "train.micro_batch",
                     ) from error
-                self.micro = -(-size // 2)
+                self.micro_batch = -(-size // 2)
             # Outside the handler, so that what the failed attempt held is free.
             self.optimizer.zero_grad(set_to_none=True)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
-            self.log(f"out of memory: going on with {self.micro} samples at a time; an update is of as many as before")
+            size = self.micro_batch
+            self.log(f"out of memory: going on with {size} samples at a time; an update is of as many as before")
 
     def _gradient(self, batch: Batch, number: int, count: float) -> Tensor:
         seed_step(self.device, self.settings.seed, number, self.ranks.rank)
@@ -162,10 +163,10 @@ class OptimizerStep:
         for i, rows in enumerate(pieces):
             piece = batch if len(pieces) == 1 else batch.take(rows)
             inputs = self.inputs(piece, batch.room)
-            if len(pieces) == 1 and (loss := self._replayed(inputs, scale)) is not None:
+            if len(pieces) == 1 and (loss := self._replay(inputs, scale)) is not None:
                 return loss
             inputs = inputs.to(self.device)
-            with self._quiet(last=i == len(pieces) - 1), cast(self.device, self.precision):
+            with self._delay_sync(last=i == len(pieces) - 1), autocast(self.device, self.precision):
                 loss, _ = call(inputs)
                 loss = loss * scale
                 loss.backward()
@@ -173,7 +174,7 @@ class OptimizerStep:
         assert total is not None
         return total if self.ranks.world == 1 else total / self.ranks.world
 
-    def _replayed(self, inputs: ModelInputs, scale: float) -> Tensor | None:
+    def _replay(self, inputs: ModelInputs, scale: float) -> Tensor | None:
         """The loss by a recording of the whole step, where there is one; its gradient is left at the weights."""
         if self.recorded is None:
             return None
@@ -189,12 +190,12 @@ class OptimizerStep:
 
     def inputs(self, piece: Batch, room: tuple[int, int] | None = None) -> ModelInputs:
         """A piece of a batch as the step wants it: compiled, of few shapes, all streams of one width."""
-        packed, multiple = self.settings.packed, self.multiple
+        packed, multiple = self.settings.packed, self.pad_to_multiple
         rows = width = None
         if self.compiled:
             if room is not None:
-                rows = max(len(piece), min(room[0], self.micro or room[0]))
-            if room is not None and not (packed and self.micro):
+                rows = max(len(piece), min(room[0], self.micro_batch or room[0]))
+            if room is not None and not (packed and self.micro_batch):
                 width = room[1]
             elif packed or len(piece.streams) > 1:
                 width = int(rounded(np.array(piece.widest(packed)), None if packed else multiple))
@@ -204,13 +205,13 @@ class OptimizerStep:
 
     def _pieces(self, count: int, share: int) -> list[Any]:
         """The rows of the micro-batches. Ranks that divide weights need as many each: some then have an empty one."""
-        size = self.micro or max(1, count)
+        size = self.micro_batch or max(1, count)
         runs = [np.arange(start, min(start + size, count)) for start in range(0, count, size)]
-        wanted = -(-share // size) if self.sharded and self.micro else max(1, len(runs))
+        wanted = -(-share // size) if self.sharded and self.micro_batch else max(1, len(runs))
         return runs + [np.arange(0)] * (wanted - len(runs))
 
-    def _quiet(self, last: bool) -> Any:
-        """Gradients are summed over ranks once, with the last micro-batch."""
+    def _delay_sync(self, last: bool) -> Any:
+        """Gradients are summed over ranks once, with the last micro-batch: before it, not at all."""
         if self.sharded:
             self.wrapped.set_requires_gradient_sync(last)  # type: ignore[operator]
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
@@ -232,15 +233,16 @@ def give_own_code(module: nn.Module) -> None:
 
 
 @contextlib.contextmanager
-def many_shapes(compiled: bool) -> Iterator[None]:
-    """Allow `SHAPES` compilations of a function inside; beyond its own limit the compiler would stop without a word."""
+def allow_many_shapes(compiled: bool) -> Iterator[None]:
+    """Allow `MAX_COMPILED_SHAPES` compilations of a function inside; beyond its own limit the compiler would stop
+    without a word."""
     if not compiled:
         yield
         return
     from torch._dynamo import config
 
-    limit = max(config.recompile_limit, SHAPES)
-    total = max(config.accumulated_recompile_limit, 4 * SHAPES)
+    limit = max(config.recompile_limit, MAX_COMPILED_SHAPES)
+    total = max(config.accumulated_recompile_limit, 4 * MAX_COMPILED_SHAPES)
     with config.patch(recompile_limit=limit, accumulated_recompile_limit=total):
         yield
 
@@ -273,7 +275,7 @@ def working_precision(settings: Train, device: torch.device) -> torch.dtype | No
 
 
 @contextlib.contextmanager
-def products(settings: Train, device: torch.device) -> Iterator[None]:
+def matmul_precision(settings: Train, device: torch.device) -> Iterator[None]:
     """Products of float32 matrices with fewer digits while a training runs, where it asks for that; a setting of the
     whole process, put back at the end."""
     before = torch.get_float32_matmul_precision()

@@ -20,14 +20,14 @@ from .folder import replace
 FORMAT = 1
 
 
-def named(model: nn.Module) -> dict[str, Tensor]:
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Parameters and lasting buffers of a model by name, tied ones once."""
     lasting = model.state_dict()
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in lasting}
     return {**dict(model.named_parameters()), **buffers}
 
 
-def put(
+def load_into(
     model: nn.Module,
     weights: Mapping[str, Tensor],
     place: Callable[[Tensor, Tensor], Tensor],
@@ -35,7 +35,7 @@ def put(
     file: Path | None = None,
 ) -> None:
     """Copy weights into a model; `what` and `file` name where they come from, should they not fit."""
-    own = named(model)
+    own = named_tensors(model)
     odd = sorted(own.keys() ^ weights.keys()) or [name for name in own if own[name].shape != weights[name].shape]
     if odd:
         raise UserError(
@@ -93,7 +93,7 @@ def load_weights(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return weights, json.loads(header["about"])
 
 
-def mean_of(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:
+def mean_weights(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list[int]]:
     """The mean of the weights of the last `count` checkpoints (the averaged ones, where a run averages)."""
     used: list[int] = []
     total: dict[str, Tensor] = {}
@@ -102,7 +102,7 @@ def mean_of(folder: Path, count: int, log: Any) -> tuple[dict[str, Tensor], list
         try:
             saved = checkpoint.load(folder, log=log, step=step)
         except UserError:
-            continue  # it was told through `say`; the others have a mean too
+            continue  # it was told through `log`; the others have a mean too
         assert saved is not None
         for name, tensor in {**saved.tensors["weights"], **saved.tensors["average"]}.items():
             total[name] = total.get(name, torch.zeros((), dtype=torch.float64)) + tensor.double()

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciformer.data.columns import Lists
-from sciformer.data.readers.formula import FUNCTIONS, OVER, Formula
+from sciformer.data.readers.formula import FUNCTIONS, LIST_FUNCTIONS, Formula
 from sciformer.errors import UserError
 from tests.errors import refuses
 
@@ -260,5 +260,5 @@ def test_everything_that_is_allowed_can_be_worked_out():
     for name, count in FUNCTIONS.items():
         given_values = ", ".join(["x > 1", "x", "a"][:3] if name == "where" else ["x", "a", "9"][:count])
         assert of(f"{name}({given_values})").shape == X.shape
-    for name in OVER:
+    for name in LIST_FUNCTIONS:
         assert of(f"{name}(x)").shape == (4,)

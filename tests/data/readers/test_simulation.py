@@ -41,8 +41,8 @@ def test_recall_recipes_have_one_task(model):
     data = Assembly.open(recipe)
     assert data.objective.classes == list("ABCDEFGH")
     assert data.dataset("train").batch(np.arange(2)).stream.lengths.tolist() == [8, 8]
-    base = Recipe.load("text/recall-transformer").dump()
-    same = Recipe.load(f"text/recall-{model}").dump()
+    base = Recipe.load("text/recall-transformer").to_dict()
+    same = Recipe.load(f"text/recall-{model}").to_dict()
     assert all(base[key] == same[key] for key in ("data", "tokens", "objective"))
     assert {key: base["train"][key] for key in ("steps", "batch")} == {
         key: same["train"][key] for key in ("steps", "batch")

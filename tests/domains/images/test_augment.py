@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists
 from sciformer.data.random import SampleRandom
-from sciformer.domains.images.augment import Variation, resample
-from sciformer.domains.images.scaling import raw, stretched, unstretched
+from sciformer.domains.images.augment import Augmentation, resample
+from sciformer.domains.images.scaling import denormalise_patches, stretch_values, unstretch_values
 from sciformer.domains.images.tokens import Patches
 from sciformer.objectives.masked import Masked
 from tests.errors import refuses
@@ -27,7 +27,7 @@ def fitted(images, **options):
 
 def varied(images, ids, epoch=0, **options):
     tokens = fitted(images, **options)
-    stream = tokens.augment(tokens.tokenize({"image": images}), SampleRandom(0, epoch, ids))
+    stream = tokens.augment_stream(tokens.tokenize({"image": images}), SampleRandom(0, epoch, ids))
     patches = stream.columns["patch"]
     return tokens.image(patches.reshape(len(images), -1, patches.shape[-1]))
 
@@ -61,32 +61,34 @@ def test_views_of_an_image():
         np.testing.assert_allclose(ring, np.roll(square, (-1, 2), (1, 2)), atol=1e-5)
 
 
-@pytest.mark.parametrize("vary", [("crop",), ("rotate",), ("shift",), ("noise",), ("crop", "rotate", "shift", "noise")])
-def test_variations_are_pure_and_differ(vary):
+@pytest.mark.parametrize(
+    "augment", [("crop",), ("rotate",), ("shift",), ("noise",), ("crop", "rotate", "shift", "noise")]
+)
+def test_variations_are_pure_and_differ(augment):
     images = RNG.integers(0, 255, (20, 9, 7, 2)).astype(np.uint8)
     ids = np.arange(20) + 50
-    found = varied(images, ids, patch=3, vary=vary)
+    found = varied(images, ids, patch=3, augment=augment)
     assert found.shape == images.shape
     assert found.dtype == np.float32
     some = RNG.permutation(20)[:7]
-    tokens = fitted(images, patch=3, vary=vary)
+    tokens = fitted(images, patch=3, augment=augment)
     stream = tokens.tokenize({"image": images[some]})
-    again = tokens.augment(stream, SampleRandom(0, 0, ids[some])).columns["patch"].reshape(7, 9, 18)
+    again = tokens.augment_stream(stream, SampleRandom(0, 0, ids[some])).columns["patch"].reshape(7, 9, 18)
     np.testing.assert_array_equal(tokens.image(again), found[some])
-    assert not np.array_equal(varied(images, ids, epoch=1, patch=3, vary=vary), found)
+    assert not np.array_equal(varied(images, ids, epoch=1, patch=3, augment=augment), found)
     assert (found != images).any((1, 2, 3)).mean() > 0.7
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "float32", "float64"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 5])
-@pytest.mark.parametrize(("shape", "vary"), [((6, 9), ("flip",)), ((6, 6), ("turn",)), ((6, 6), ("flip", "turn"))])
-def test_pixels_that_only_change_places_are_moved_in_the_patches(monkeypatch, dtype, channels, shape, vary):
+@pytest.mark.parametrize(("shape", "augment"), [((6, 9), ("flip",)), ((6, 6), ("turn",)), ((6, 6), ("flip", "turn"))])
+def test_pixels_that_only_change_places_are_moved_in_the_patches(monkeypatch, dtype, channels, shape, augment):
     images = RNG.integers(0, 255, (30, *shape, channels)).astype(dtype)
-    tokens, rng = fitted(images, patch=3, vary=vary), SampleRandom(0, 0, np.arange(30))
+    tokens, rng = fitted(images, patch=3, augment=augment), SampleRandom(0, 0, np.arange(30))
     stream = tokens.tokenize({"image": images})
-    found = tokens.augment(stream, rng).columns["patch"]
-    monkeypatch.setattr(Variation, "whole", lambda self, shape: False)
-    expected = tokens.augment(stream, rng).columns["patch"]
+    found = tokens.augment_stream(stream, rng).columns["patch"]
+    monkeypatch.setattr(Augmentation, "permutes_pixels", lambda self, shape: False)
+    expected = tokens.augment_stream(stream, rng).columns["patch"]
     assert found.dtype == expected.dtype == images.dtype
     np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(found, stream.columns["patch"])
@@ -95,31 +97,31 @@ def test_pixels_that_only_change_places_are_moved_in_the_patches(monkeypatch, dt
 def test_how_far_they_go():
     flat = np.full((400, 8, 8), 5.0)
     flat[:, 4:] = 9
-    noisy = varied(flat, np.arange(400), vary=("noise",), grain=0.5)[..., 0] - flat
+    noisy = varied(flat, np.arange(400), augment=("noise",), noise_std=0.5)[..., 0] - flat
     np.testing.assert_allclose(noisy.std(), 0.5 * flat.std(), rtol=0.02)
     assert abs(noisy.mean()) < 0.02
     ramp = np.tile(np.arange(12.0)[:, None], (300, 1, 12))
-    apart = varied(ramp, np.arange(300), vary=("shift",), shift=3)[:, 6, 6, 0] - 6
+    apart = varied(ramp, np.arange(300), augment=("shift",), shift=3)[:, 6, 6, 0] - 6
     assert set(apart.tolist()) == {-3, -2, -1, 0, 1, 2, 3}
-    slope = np.diff(varied(ramp, np.arange(300), vary=("crop",), crop=(0.25, 0.81))[:, 5:7, 6, 0], axis=1)[:, 0]
+    slope = np.diff(varied(ramp, np.arange(300), augment=("crop",), crop=(0.25, 0.81))[:, 5:7, 6, 0], axis=1)[:, 0]
     assert 0.5 <= slope.min() < 0.55
     assert 0.85 < slope.max() <= 0.9 + 1e-5
-    turned = varied(ramp, np.arange(300), vary=("rotate",))
+    turned = varied(ramp, np.arange(300), augment=("rotate",))
     down, aside = (np.diff(turned[..., 0], axis=axis)[:, 5, 5] for axis in (1, 2))
     np.testing.assert_allclose(np.hypot(down, aside), 1, atol=1e-4)
     assert np.abs(np.exp(1j * np.arctan2(aside, down)).mean()) < 0.12  # all angles alike
     with refuses("(0.9, 0.5)", key="tokens.crop"):
-        varied(ramp, np.arange(300), vary=("crop",), crop=(0.9, 0.5))
+        varied(ramp, np.arange(300), augment=("crop",), crop=(0.9, 0.5))
 
 
 def test_images_of_several_shapes_vary_each_for_itself():
     shapes = np.array([[6, 9], [8, 5], [6, 9]], np.int32)
     table = {"image": Lists(RNG.normal(size=(148, 1)), shapes.prod(1).astype(np.int64)), "image_shape": shapes}
-    tokens = Patches(kind="patches", vary=("flip", "rotate"))
+    tokens = Patches(kind="patches", augment=("flip", "rotate"))
     tokens.fit([table])
     stream = tokens.tokenize(table)
-    found = tokens.augment(stream, SampleRandom(0, 0, np.arange(3)))
-    alone = tokens.augment(stream.take(np.array([1])), SampleRandom(0, 0, np.array([1])))
+    found = tokens.augment_stream(stream, SampleRandom(0, 0, np.arange(3)))
+    alone = tokens.augment_stream(stream.take(np.array([1])), SampleRandom(0, 0, np.array([1])))
     np.testing.assert_array_equal(found.take(np.array([1])).columns["patch"], alone.columns["patch"])
     outside = tokens.normalise(found).columns["patch"].reshape(-1, 4, 4)[stream.columns["cell"][:, 0] == 1]
     np.testing.assert_allclose(outside[stream.columns["size"][stream.columns["cell"][:, 0] == 1][:, 0] == 6, 2:], 0)
@@ -128,16 +130,18 @@ def test_images_of_several_shapes_vary_each_for_itself():
 @pytest.mark.parametrize("how", ["asinh", "log", "sqrt", "none"])
 def test_stretching(how):
     values = np.concatenate([-np.geomspace(1e-3, 1e4, 20)[::-1], [0], np.geomspace(1e-3, 1e4, 20)])
-    found = stretched(values, how, 3.0)
+    found = stretch_values(values, how, 3.0)
     assert (np.diff(found) > 0).all()
     np.testing.assert_allclose(found, -found[::-1])
-    np.testing.assert_allclose(unstretched(found, how, 3.0), values, rtol=1e-9)
-    assert stretched(np.array([7], np.uint16), how).dtype in (np.float32, np.uint16)
+    np.testing.assert_allclose(unstretch_values(found, how, 3.0), values, rtol=1e-9)
+    assert stretch_values(np.array([7], np.uint16), how).dtype in (np.float32, np.uint16)
 
 
 def hidden(tokens, images, share=0.5):
     batch = Batch({"t": tokens.tokenize({"image": images})}, ids=np.arange(len(images)))
-    return Masked(kind="masked", share=share).corrupt(batch, {"t": tokens}, SampleRandom(0, 0, np.arange(len(images))))
+    return Masked(kind="masked", mask_ratio=share).corrupt(
+        batch, {"t": tokens}, SampleRandom(0, 0, np.arange(len(images)))
+    )
 
 
 @pytest.mark.parametrize("scale", ["channel", "image", "none"])
@@ -152,7 +156,7 @@ def test_targets_and_the_way_back(scale, stretch, target):
     if target == "patch":
         np.testing.assert_allclose(asked.mean(-1), 0, atol=1e-5)
         np.testing.assert_allclose(asked.var(-1, ddof=1), 1, atol=1e-3)
-    back = raw(tokens, batch.stream, asked).reshape(4, -1, tokens.pixels)
+    back = denormalise_patches(tokens, batch.stream, asked).reshape(4, -1, tokens.pixels)
     np.testing.assert_allclose(tokens.image(back), images, atol=1e-3)
     if scale == "image":  # by what is seen of each image
         for row in range(4):

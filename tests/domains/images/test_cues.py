@@ -42,9 +42,9 @@ def test_the_section_of_the_report():
     samples = {"label": np.array([0, 1, 1]), "texture": np.array([1, 0, 1])}
     page = Page("x")
     found.judged = {"valid": Evaluation({}, {"probabilities": p}, {"label": samples["label"]})}
-    cues.section(page, found)
+    cues.cue_section(page, found)
     assert "texture" not in page.html()
     found.judged = {"test": Evaluation({}, {"probabilities": p}, samples)}
-    cues.section(page, found)
+    cues.cue_section(page, found)
     assert "0.500 ± 0.354" in page.html()
     assert found.numbers["cues"]["test"]["bias"] == 0.5

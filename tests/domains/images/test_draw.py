@@ -5,13 +5,13 @@ import pytest
 from matplotlib.figure import Figure
 
 from sciformer.data.batch import Batch
-from sciformer.domains.images.draw import EMPTY, coloured, draw, limits
+from sciformer.domains.images.draw import MISSING_COLOUR, display_limits, draw_image, to_rgb
 from sciformer.domains.images.tokens import Patches
 
 
 def drawn(image, shade=None):
     axes = Figure().subplots()
-    draw(axes, image, shade)
+    draw_image(axes, image, shade)
     return [picture.get_array() for picture in axes.get_images()], axes
 
 
@@ -28,11 +28,11 @@ def test_the_largest_weight_is_the_least_like_the_image():
 def test_what_is_not_there_is_empty(channels):
     image = np.random.default_rng(0).normal(size=(6, 6, channels))
     image[:2] = np.nan
-    found = coloured(image, limits(image))
-    np.testing.assert_array_equal(found[:2], np.broadcast_to(EMPTY, (2, 6, 3)))
+    found = to_rgb(image, display_limits(image))
+    np.testing.assert_array_equal(found[:2], np.broadcast_to(MISSING_COLOUR, (2, 6, 3)))
     assert np.isfinite(found).all()
     assert np.ptp(found[2:]) == 1
-    assert np.isfinite(limits(np.full((2, 2, channels), np.nan))).all()
+    assert np.isfinite(display_limits(np.full((2, 2, channels), np.nan))).all()
 
 
 def test_hidden_patches_are_drawn_empty():
@@ -43,6 +43,6 @@ def test_hidden_patches_are_drawn_empty():
     axes = Figure().subplots()
     tokens.draw(Batch({"tokens": stream.with_columns(hidden=np.array([True, False, False, False]))}), None, axes)
     shown = axes.get_images()[0].get_array()
-    assert (shown[:2, :2] == EMPTY).all()
-    assert not (shown[2:] == EMPTY).all(-1).any()
-    assert tokens.distance_in == "pixels"
+    assert (shown[:2, :2] == MISSING_COLOUR).all()
+    assert not (shown[2:] == MISSING_COLOUR).all(-1).any()
+    assert tokens.distance_unit == "pixels"

@@ -8,7 +8,7 @@ import pytest
 
 from sciformer.check.check import check
 from sciformer.cli.main import main
-from sciformer.domains.images.new import _side
+from sciformer.domains.images.new import _patch_side
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.domains.images.reader.examples import classes, picture, pixels
@@ -44,7 +44,11 @@ def test_images_without_classes_are_learned_by_hiding(tmp_path):
     for number in range(12):
         picture(tmp_path / "sky" / f"{number}.png", pixels(8 + number, 20))
     recipe, text = passes(new("images", ["sky"]))
-    assert (recipe.model.kind, recipe.objective.kind, recipe.objective.share) == ("masked_autoencoder", "masked", 0.75)
+    assert (recipe.model.kind, recipe.objective.kind, recipe.objective.mask_ratio) == (
+        "masked_autoencoder",
+        "masked",
+        0.75,
+    )
     assert recipe.data.size == 8
     assert recipe.data.channels == 1
     assert "8 to 19 pixels high and 20 to 20 wide, grey" in text
@@ -76,7 +80,7 @@ def test_tables_arrays_and_parts(tmp_path):
 
 def test_sides_of_patches():
     sizes = [(28, 28), (32, 32), (64, 64), (224, 224), (8, 8), (97, 103), (64, 256)]
-    assert [_side(*size) for size in sizes] == [4, 4, 8, 32, 2, 14, 16]
+    assert [_patch_side(*size) for size in sizes] == [4, 4, 8, 32, 2, 14, 16]
 
 
 def test_too_few_and_bad_ones(tmp_path):
@@ -163,7 +167,7 @@ def test_what_a_column_may_be(tmp_path, values, kind):
 def test_classes_of_images_do_not_change_along_a_column(tmp_path):
     np.savez(tmp_path / "a.npz", image=pixels(30, 8, 8), label=np.arange(30) % 3, snr=np.arange(30) / 7)
     recipe, text = passes(new("a.npz", []))
-    assert recipe.objective.along == ""
+    assert recipe.objective.plot_against == ""
     assert "others: `snr` (values)" in text
     np.savez(tmp_path / "b.npz", image=pixels(30, 8, 8), label=np.arange(29) % 3)
     assert "`label` of b.npz has 29 entries, not 30" in new("b.npz", []).read_text()

@@ -47,7 +47,7 @@ def test_padding_and_overlap(height, width, side, wide, data):
     images = RNG.integers(0, 255, (3, height, width, 2)).astype(np.uint8)
     tokens = fitted({"image": images}, patch=(side, wide), step=step)
     stream = tokens.tokenize({"image": images})
-    rows, columns = tokens.places
+    rows, columns = tokens.grid_shape
     down, aside = (step, step) if step else (side, wide)
     assert height <= (rows - 1) * down + side < height + down or rows == 1
     assert width <= (columns - 1) * aside + wide < width + aside or columns == 1
@@ -69,7 +69,7 @@ def test_what_is_padded_is_zero_once_scaled():
     for options in (
         {},
         {"scale": "image"},
-        {"stretch": "asinh", "soft": 20.0},
+        {"stretch": "asinh", "softening": 20.0},
         {"stretch": "log"},
         {"stretch": "sqrt"},
     ):
@@ -90,7 +90,7 @@ def test_images_of_several_shapes():
     assert tokens.state["shape"] == [*table["image_shape"].max(0).tolist(), 2]
     np.testing.assert_allclose(tokens.state["mean"], table["image"].values.mean(0))
     stream = tokens.tokenize(table)
-    places = np.asarray(tokens.places)
+    places = np.asarray(tokens.grid_shape)
     for row, (height, width) in enumerate(table["image_shape"]):
         one = stream.take(np.array([row]))
         rows, columns = -(-height // 4), -(-width // 3)
@@ -104,7 +104,7 @@ def test_images_of_several_shapes():
         for name, column in one.columns.items():
             np.testing.assert_array_equal(alone.columns[name], column)
     assert stream.columns["at"].dtype == np.float32
-    assert tokens.words(stream.take(np.array([0])))[0] == "0,0"
+    assert tokens.token_labels(stream.take(np.array([0])))[0] == "0,0"
 
 
 def test_arrays_of_different_shapes_vary_too():
@@ -125,7 +125,7 @@ def test_other_sizes_than_trained_on():
     network = Encoder(kind="encoder", dim=8, depth=1, heads=2).build({"t": tokens}, Objective()).eval()
     with torch.no_grad():
         for stream in (other, tokens.tokenize({"image": images})):
-            seen = Batch({"t": tokens.normalise(stream)}, aside={"t": tokens.aside}).inputs().stream
+            seen = Batch({"t": tokens.normalise(stream)}, aside={"t": tokens.host_columns}).inputs().stream
             assert "size" not in seen.columns
             assert network.pool(network.encode(seen)).isfinite().all()
     # Images like those of the training, given as lists, are the same tokens.
@@ -178,8 +178,8 @@ def test_the_stem_on_a_full_grid_is_the_plain_convolution():
         ({"patch": 4, "scale": "image", "target": "patch"}, {"image": RNG.normal(size=(4, 10, 7, 3))}),
         ({"patch": (4, 2), "embed": "convolution"}, several()),
         ({"patch": 4, "embed": "none", "stretch": "asinh", "scale": "image"}, several()),
-        ({"patch": 3, "vary": ("flip", "crop", "rotate", "shift", "noise")}, several(channels=1, dtype=np.float32)),
-        ({"patch": 3, "stretch": "sqrt", "vary": ("noise",)}, {"image": RNG.integers(0, 999, (3, 9, 9, 20))}),
+        ({"patch": 3, "augment": ("flip", "crop", "rotate", "shift", "noise")}, several(channels=1, dtype=np.float32)),
+        ({"patch": 3, "stretch": "sqrt", "augment": ("noise",)}, {"image": RNG.integers(0, 999, (3, 9, 9, 20))}),
     ],
 )
 def test_conformance(options, table):

@@ -37,18 +37,18 @@ def test_tokenize_and_image_are_inverse(rows, columns, side, channels, count):
     full = images if channels else images[..., None]
     np.testing.assert_array_equal(images_of(stream, tokens), full)
     assert stream.lengths.tolist() == [rows * columns] * count
-    assert tokens.places == (rows, columns)
+    assert tokens.grid_shape == (rows, columns)
     for i, (row, column) in enumerate(stream.columns["at"]):
         piece = full[i // (rows * columns), row * side : (row + 1) * side, column * side : (column + 1) * side]
         np.testing.assert_array_equal(stream.columns["patch"][i], piece.reshape(-1))
-    assert tokens.words(stream.take(np.array([0])))[-1] == f"{rows - 1},{columns - 1}"
+    assert tokens.token_labels(stream.take(np.array([0])))[-1] == f"{rows - 1},{columns - 1}"
 
 
 def test_nothing_is_legal():
-    tokens = fitted(np.ones((2, 4, 4)), vary=("flip", "turn", "negate"))
+    tokens = fitted(np.ones((2, 4, 4)), augment=("flip", "turn", "negate"))
     stream = tokens.tokenize({"image": np.zeros((0, 4, 4))})
     assert len(stream) == 0
-    assert len(tokens.normalise(tokens.augment(stream, SampleRandom(0, 0, [])))) == 0
+    assert len(tokens.normalise(tokens.augment_stream(stream, SampleRandom(0, 0, [])))) == 0
 
 
 @pytest.mark.parametrize("pieces", [1, 3])
@@ -71,9 +71,9 @@ def test_fit_and_normalise(pieces):
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, np.float32, np.int32])
 def test_whole_numbers_and_signs(dtype):
     images = RNG.integers(0, 2, (50, 4, 4)).astype(dtype)
-    tokens = fitted(images, vary=("negate",))
+    tokens = fitted(images, augment=("negate",))
     stream = tokens.tokenize({"image": images})
-    varied = tokens.augment(stream, SampleRandom(0, 0, np.arange(50)))
+    varied = tokens.augment_stream(stream, SampleRandom(0, 0, np.arange(50)))
     ratio = images_of(varied, tokens).sum((1, 2, 3)) / np.maximum(1, images.astype(int).sum((1, 2)))
     assert set(ratio.tolist()) == {1.0, -1.0}
     assert 10 < (ratio > 0).sum() < 40
@@ -85,18 +85,18 @@ def symmetries(image):
     return [np.rot90(one, k) for one in flips for k in range(4)]
 
 
-@pytest.mark.parametrize("vary", [("flip",), ("turn",), ("flip", "turn"), ("roll",), ("roll", "flip", "turn")])
-def test_variations_are_symmetries_and_pure(vary):
+@pytest.mark.parametrize("augment", [("flip",), ("turn",), ("flip", "turn"), ("roll",), ("roll", "flip", "turn")])
+def test_variations_are_symmetries_and_pure(augment):
     images = RNG.normal(size=(40, 4, 4, 2))
-    tokens = fitted(images, patch=2, vary=vary, periodic=True)
+    tokens = fitted(images, patch=2, augment=augment, periodic=True)
     stream, ids = tokens.tokenize({"image": images}), np.arange(40) + 100
-    varied = tokens.augment(stream, SampleRandom(0, 1, ids))
+    varied = tokens.augment_stream(stream, SampleRandom(0, 1, ids))
     found = images_of(varied, tokens)
     np.testing.assert_array_equal(varied.columns["at"], stream.columns["at"])
     np.testing.assert_array_equal(np.sort(found.reshape(40, 16, 2), 1), np.sort(images.reshape(40, 16, 2), 1))
     kinds = set()
     for image, one in zip(images, found):
-        shifts = [(a, b) for a in range(4) for b in range(4)] if "roll" in vary else [(0, 0)]
+        shifts = [(a, b) for a in range(4) for b in range(4)] if "roll" in augment else [(0, 0)]
         matches = [
             (shift, k)
             for shift in shifts
@@ -105,13 +105,13 @@ def test_variations_are_symmetries_and_pure(vary):
         ]
         assert matches
         kinds.add(matches[0])
-    assert len(kinds) >= {("flip",): 2, ("turn",): 4, ("flip", "turn"): 8}.get(vary, 12)
+    assert len(kinds) >= {("flip",): 2, ("turn",): 4, ("flip", "turn"): 8}.get(augment, 12)
     order = RNG.permutation(40)[:11]
-    again = tokens.augment(stream.take(order), SampleRandom(0, 1, ids[order]))
+    again = tokens.augment_stream(stream.take(order), SampleRandom(0, 1, ids[order]))
     np.testing.assert_array_equal(images_of(again, tokens), found[order])
-    other = images_of(tokens.augment(stream, SampleRandom(0, 2, ids)), tokens)
+    other = images_of(tokens.augment_stream(stream, SampleRandom(0, 2, ids)), tokens)
     assert not np.array_equal(other, found)
-    assert tokens.augment(stream, SampleRandom(0, 1, ids)).columns["patch"] is not stream.columns["patch"]
+    assert tokens.augment_stream(stream, SampleRandom(0, 1, ids)).columns["patch"] is not stream.columns["patch"]
     np.testing.assert_array_equal(images_of(stream, tokens), images)  # the data stay as they are
 
 
@@ -142,20 +142,20 @@ def test_images_that_are_refused(images, options, key, mentions):
 
 
 def test_mistakes():
-    tokens = fitted(np.ones((1, 4, 8)), vary=("turn",))
+    tokens = fitted(np.ones((1, 4, 8)), augment=("turn",))
     stream = tokens.tokenize({"image": np.ones((1, 4, 8))})
-    with refuses("4 x 8", key="tokens.vary"):
-        tokens.augment(stream, SampleRandom(0, 0, [0]))
+    with refuses("4 x 8", key="tokens.augment"):
+        tokens.augment_stream(stream, SampleRandom(0, 0, [0]))
     with refuses("tokens.periodic: true", key="tokens.periodic"):
-        fitted(np.ones((1, 4, 8)), vary=("roll",)).augment(stream, SampleRandom(0, 0, [0]))
+        fitted(np.ones((1, 4, 8)), augment=("roll",)).augment_stream(stream, SampleRandom(0, 0, [0]))
     with refuses("1 channels", "not 2", "(1, 4, 8, 2)"):
         tokens.tokenize({"image": np.ones((1, 4, 8, 2))})
     with refuses("`image`", "text"):
         tokens.tokenize({"text": np.ones(1)})
     with refuses(hint="fit"):
-        _ = Patches(kind="patches").places
+        _ = Patches(kind="patches").grid_shape
     with refuses("patches", key="tokens.kind"):
-        tokens.noise(stream, np.zeros(2, bool), SampleRandom(0, 0, [0]))
+        tokens.random_replacement(stream, np.zeros(2, bool), SampleRandom(0, 0, [0]))
     tables = ({"image": np.ones((1, 4, 4, n))} for n in (1, 3))
     with refuses("1 channels", 3):
         Patches(kind="patches").fit(tables)

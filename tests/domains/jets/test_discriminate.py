@@ -13,7 +13,7 @@ def recipe(folder, **objective):
     label = np.arange(60) % 2
     image = (rng.normal(size=(60, 4, 4)) + label[:, None, None]).astype(np.float32)
     np.savez(folder / "a.npz", image=image, label=np.array(["noise", "top"])[label])
-    return Recipe.of(
+    return Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(folder / "a.npz")], "split": {"valid": 0.25}},
             "tokens": {"kind": "patches", "patch": 2},
@@ -44,6 +44,6 @@ KINDS = ("classify", "discriminate")
 def test_heads_of_a_classifier_are_taken_by_either(tmp_path, first):
     start = train(recipe(tmp_path, kind=first), tmp_path / "first", show=False, report=False)
     (second,) = set(KINDS) - {first}
-    asked = recipe(tmp_path, kind=second).change({"train.start": str(start.path)})
+    asked = recipe(tmp_path, kind=second).change({"train.init_from": str(start.path)})
     run = train(asked, tmp_path / "second", show=False, report=False)
-    assert run.about["start"]["new"] == []
+    assert run.about["init_from"]["new"] == []

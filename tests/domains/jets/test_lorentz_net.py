@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from sciformer.domains.jets.lorentz_net import LorentzNet, Pairs, product, squeeze
+from sciformer.domains.jets.lorentz_net import LorentzNet, TokenPairs, minkowski_product, signed_log
 from sciformer.nn import Layout, MeanPool, Ragged
 from tests.nn.parity import shake
 
@@ -64,7 +64,7 @@ def test_no_frame_changes_what_comes_out(net, name):
 def test_four_vectors_turn_with_the_frame(net):
     frame, x = FRAMES["rotation and boosts"], momenta(6)[None]
     layout = Layout(x, None)
-    pairs, h, s = Pairs(layout), torch.randn(6, 8).double(), torch.randn(6, 4).double()
+    pairs, h, s = TokenPairs(layout), torch.randn(6, 8).double(), torch.randn(6, 4).double()
     _, moved = net.blocks[0](h, x[0], s, pairs, layout)
     _, turned = net.blocks[0](h, x[0] @ frame.T, s, pairs, layout)
     assert (moved - x[0]).abs().max() > 1e-3
@@ -75,12 +75,12 @@ def test_a_block_is_its_equation(net):
     torch.manual_seed(3)
     block, x = net.blocks[0], momenta(4)
     h, s, layout = torch.randn(4, 8).double(), torch.randn(4, 4).double(), Layout(x[None], None)
-    found, moved = block(h, x, s, Pairs(layout), layout)
+    found, moved = block(h, x, s, TokenPairs(layout), layout)
     for i in range(4):
         sums, push = torch.zeros(8).double(), torch.zeros(4).double()
         for j in (j for j in range(4) if j != i):
             apart = x[i] - x[j]
-            seen = squeeze(torch.stack([product(apart, apart), product(x[i], x[j])]))
+            seen = signed_log(torch.stack([minkowski_product(apart, apart), minkowski_product(x[i], x[j])]))
             y = block.pair_norm(block.pair(torch.cat([h[i], h[j], seen]))[None])[0].relu()
             m = block.message(y).relu()
             m = m * block.gate(m).sigmoid()
@@ -97,14 +97,14 @@ def test_moments_are_those_of_all_real_pairs(lengths, total, padded):
     ragged = Ragged(lengths, total)
     x = torch.zeros(ragged.total, 1).double()
     layout = Layout(ragged.pad(x).as_subclass(Other), ragged.valid) if padded else Layout(x, ragged)
-    pairs, frame = Pairs(layout), torch.randn(6, 2).double()
-    assert pairs.listed is not padded
+    pairs, frame = TokenPairs(layout), torch.randn(6, 2).double()
+    assert pairs.packed is not padded
     a, b = (5 + torch.randn(layout.total, 6).double().requires_grad_() for _ in range(2))
     symmetric = torch.rand(layout.total, 2).double()
-    left, right = pairs.both(symmetric, symmetric)
+    left, right = pairs.pair_values(symmetric, symmetric)
     seen = left + right
     mean, variance, count = pairs.moments(a, b, seen, frame)
-    first, second = pairs.both(a, b)
+    first, second = pairs.pair_values(a, b)
     rows = first + second + seen @ frame.T
     rows = rows if pairs.real is None else rows[pairs.real.flatten()]
     assert int(count) == len(rows) == sum(n * (n - 1) for n in lengths)
@@ -129,10 +129,10 @@ def test_in_training_a_block_normalises_over_its_pairs():
     plain.load_state_dict(block.state_dict())
     ragged, x = Ragged([4, 6]), momenta(10)
     h, s, layout = torch.randn(10, 8).double(), torch.randn(10, 4).double(), Layout(torch.zeros(10, 1), ragged)
-    pairs = Pairs(layout)
+    pairs = TokenPairs(layout)
     found, _ = block(h, x, s, pairs, layout)
     a, b = x[pairs.left], x[pairs.right]
-    seen = squeeze(torch.stack([product(a - b, a - b), product(a, b)], -1))
+    seen = signed_log(torch.stack([minkowski_product(a - b, a - b), minkowski_product(a, b)], -1))
     m = plain.pair_norm(plain.pair(torch.cat([h[pairs.left], h[pairs.right], seen], -1))).relu()
     m = plain.message(m).relu()
     m = m * plain.gate(m).sigmoid()
@@ -150,9 +150,9 @@ def test_in_training_a_block_normalises_over_its_pairs():
 
 def test_small_functions():
     p = torch.tensor([[5.0, 3.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
-    assert product(p, p).tolist() == [16.0, 0.0]
-    assert squeeze(torch.tensor([0.0, math.e - 1, 1 - math.e])).tolist() == pytest.approx([0, 1, -1])
-    pairs = Pairs(Layout(torch.zeros(5, 1), Ragged([2, 0, 3])))
+    assert minkowski_product(p, p).tolist() == [16.0, 0.0]
+    assert signed_log(torch.tensor([0.0, math.e - 1, 1 - math.e])).tolist() == pytest.approx([0, 1, -1])
+    pairs = TokenPairs(Layout(torch.zeros(5, 1), Ragged([2, 0, 3])))
     assert list(zip(pairs.left.tolist(), pairs.right.tolist())) == [
         *((0, 1), (1, 0)),
         *((2, 3), (2, 4), (3, 2), (3, 4), (4, 2), (4, 3)),

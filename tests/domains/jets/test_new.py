@@ -13,10 +13,20 @@ import uproot
 from sciformer.check.check import check
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
-from sciformer.domains.jets.new import by_class, classes, groups, label, look, momenta, observers, particles, weight
+from sciformer.domains.jets.new import (
+    find_class_flags,
+    find_label,
+    find_observers,
+    find_particles,
+    find_weight,
+    group_momenta,
+    inspect_files,
+    momentum_formulas,
+    tag_by_class,
+)
 from sciformer.domains.jets.simulate.jets import jets
 from sciformer.recipe import Recipe
-from sciformer.recipe.new import new, untagged
+from sciformer.recipe.new import new, remove_tag
 from sciformer.run import train
 from tests.errors import refuses
 from tests.paths import SHARED as DATA
@@ -130,7 +140,7 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     assert (recipe.data.label, recipe.data.weight, recipe.objective.weight) == ("is_signal", "event_weight", "weight")
     assert recipe.tokens.features == "kin"
     assert "Other sets of momenta, not used: genpart_pt" in page
-    assert look([Path("a.parquet")]).jets == 60
+    assert inspect_files([Path("a.parquet")]).jets == 60
 
 
 def test_a_column_with_the_class_by_its_name(simulated):
@@ -182,7 +192,7 @@ def test_padded_arrays_without_names(simulated):
     np.savez("a.npz", X=padded, y=np.arange(60) % 2)
     recipe, _ = passes(new("jets", ["a.npz"]))
     assert recipe.data.axes == {"X": ["part_energy", "part_px", "part_py", "part_pz"]}
-    assert (recipe.data.label, recipe.tokens.most) == ("y", 24)
+    assert (recipe.data.label, recipe.tokens.max_tokens) == ("y", 24)
     quark = np.stack(
         [np.hypot(padded[..., 1], padded[..., 2]), padded[..., 3] * 0, padded[..., 0] * 0, padded[..., 0] * 0], -1
     )
@@ -227,15 +237,18 @@ def test_what_is_no_jet_is_answered(tmp_path):
 
 
 def test_momenta_by_their_names():
-    assert groups(["part_px", "part_deta", "PT", "PartPt", "a.Eta", "eta_rel", "pte"]) == {
+    assert group_momenta(["part_px", "part_deta", "PT", "PartPt", "a.Eta", "eta_rel", "pte"]) == {
         "part_": {"px": "part_px"},
         "": {"pt": "PT"},
         "Part": {"pt": "PartPt"},
         "a.": {"eta": "a.Eta"},
     }
-    assert momenta({"px": "part_px", "py": "part_py", "pz": "part_pz", "energy": "part_energy"}) == {}
-    assert momenta({"px": "a", "py": "b", "pz": "c", "mass": "m"})["part_energy"] == "sqrt(a**2 + b**2 + c**2 + m**2)"
-    assert momenta({"pt": "a", "eta": "b", "phi": "c"})["part_energy"] == "a * cosh(b)"
+    assert momentum_formulas({"px": "part_px", "py": "part_py", "pz": "part_pz", "energy": "part_energy"}) == {}
+    assert (
+        momentum_formulas({"px": "a", "py": "b", "pz": "c", "mass": "m"})["part_energy"]
+        == "sqrt(a**2 + b**2 + c**2 + m**2)"
+    )
+    assert momentum_formulas({"pt": "a", "eta": "b", "phi": "c"})["part_energy"] == "a * cosh(b)"
 
 
 @pytest.mark.parametrize(
@@ -250,24 +263,24 @@ def test_momenta_by_their_names():
 )
 def test_the_likeliest_set_is_taken(stems, best):
     kinds = {f"{stem}{part}": "list" for stem in stems for part in ("pt", "eta", "phi")}
-    assert next(iter(particles(kinds).parts.values())).startswith(best)
+    assert next(iter(find_particles(kinds).parts.values())).startswith(best)
 
 
 def test_classes_labels_weights_and_observers():
     flags = {"label_a": np.array([1, 0, 0]), "label_b": np.array([0, 1, 1]), "label_c": np.array([1, 1, 1])}
-    assert classes({name: flags[name] for name in ("label_a", "label_b")}) == {"a": "label_a", "b": "label_b"}
-    assert classes(flags) == {}
-    assert label({"jet_label": np.array([3, 4]), "target": np.array([0.5, 1])}) == "jet_label"
-    assert label({"target": np.array([0.5, 1])}) == ""
-    assert weight({"genWeight": np.array([1.0, -1])}) == (
+    assert find_class_flags({name: flags[name] for name in ("label_a", "label_b")}) == {"a": "label_a", "b": "label_b"}
+    assert find_class_flags(flags) == {}
+    assert find_label({"jet_label": np.array([3, 4]), "target": np.array([0.5, 1])}) == "jet_label"
+    assert find_label({"target": np.array([0.5, 1])}) == ""
+    assert find_weight({"genWeight": np.array([1.0, -1])}) == (
         "",
         "`genWeight` has weights below zero, or NaN: it is not used",
     )
     table = {"jet_pt": np.ones(2), "Jet_size": np.ones(2), "other": np.ones(2), "event": np.ones(2)}
-    assert observers(table, ["event"]) == ["jet_pt"]
-    assert by_class(["a/HToBB_000.root", "a/HToBB_001.root", "b/QCD_1.root"])[1] == "HToBB:a/HToBB_001.root"
-    assert by_class(["a_0.root", "a_1.root"]) == []
-    assert untagged("HToBB:a/*.root") == "a/*.root"
+    assert find_observers(table, ["event"]) == ["jet_pt"]
+    assert tag_by_class(["a/HToBB_000.root", "a/HToBB_001.root", "b/QCD_1.root"])[1] == "HToBB:a/HToBB_001.root"
+    assert tag_by_class(["a_0.root", "a_1.root"]) == []
+    assert remove_tag("HToBB:a/*.root") == "a/*.root"
 
 
 # Real files
@@ -289,4 +302,4 @@ def test_real_layouts(name, features, found):
     assert recipe.tokens.features == features
     assert found in page
     if found != "jet_label":  # a hundred jets of 188 classes cannot be divided
-        passes(path, **{"tokens.most": 16})
+        passes(path, **{"tokens.max_tokens": 16})

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from sciformer.data.batch import Batch
-from sciformer.domains.jets.layers import PAIRS, ParticlePairs, motion, pair_features
+from sciformer.domains.jets.layers import PAIR_FEATURES, ParticlePairs, pair_features, particle_kinematics
 from sciformer.domains.jets.tokens import Particles
 from sciformer.nn import PairBias
 from tests.domains.jets.jets_table import jets
@@ -35,8 +35,8 @@ def official(x, eps=1e-8):
     return torch.stack([value.clamp(min=eps).log() for value in values], -1)
 
 
-def ours(x, names=PAIRS):
-    here = motion(x)
+def ours(x, names=PAIR_FEATURES):
+    here = particle_kinematics(x)
     return pair_features(here.unsqueeze(-2), here.unsqueeze(-3), names)
 
 
@@ -129,7 +129,7 @@ def test_padded_and_packed_pairs_are_the_same(training, tail, hidden):
     padded, packed = views(hidden, tail=tail)
     for view in (padded, packed):
         view.columns["vector"] = view.columns["vector"].double()
-    modules = [ParticlePairs(PAIRS, (8, 8), 4).double().train(training) for _ in range(2)]
+    modules = [ParticlePairs(PAIR_FEATURES, (8, 8), 4).double().train(training) for _ in range(2)]
     modules[1].load_state_dict(modules[0].state_dict())
     square, flat = (module(view.columns, view.valid) for module, view in zip(modules, (padded, packed)))
     assert isinstance(flat, PairBias)
@@ -153,7 +153,7 @@ class Through(torch.nn.Module):
 
 
 def test_features_stay_in_single_precision_under_autocast():
-    module, (padded, packed) = ParticlePairs(PAIRS, (8,), 4), views()
+    module, (padded, packed) = ParticlePairs(PAIR_FEATURES, (8,), 4), views()
     module.embedding = Through()
     plain = module(packed.columns, packed.valid).values
     with torch.autocast("cpu", dtype=torch.bfloat16):

@@ -21,7 +21,7 @@ LENGTHS = (6, 1, 9, 0, 14)
 
 
 def assembled(name, **changes):
-    return Assembly.stored(Recipe.load(f"jets/{name}").change({**SMALL, **changes}), STATE)
+    return Assembly.from_state(Recipe.load(f"jets/{name}").change({**SMALL, **changes}), STATE)
 
 
 def batch_of(assembly, lengths=LENGTHS, training=False, table=None, epoch=0):
@@ -129,7 +129,7 @@ def poisoned(stream, hidden):
 
 def test_nothing_of_a_hidden_particle_leaks():
     """Not through features, pairs, angles, jet sums or norms; in training and in judging, padded and packed."""
-    assembly = assembled("part-masked", **{"objective.share": 0.5})
+    assembly = assembled("part-masked", **{"objective.mask_ratio": 0.5})
     tokens, objective = assembly.tokens["tokens"], assembly.objective
     raw = tokens.tokenize(jets(LENGTHS, sums=False))
     clean = objective.corrupt(Batch({"tokens": raw}), assembly.tokens, SampleRandom(1, 0, np.arange(5))).stream
@@ -152,7 +152,7 @@ def test_nothing_of_a_hidden_particle_leaks():
 
 
 def test_a_hidden_particle_is_a_set_without_its_own_pairs():
-    assembly = assembled("part-masked", **{"objective.share": 0.5})
+    assembly = assembled("part-masked", **{"objective.mask_ratio": 0.5})
     batch = batch_of(assembly, training=True)
     stream = batch.stream
     hidden = stream.columns["hidden"].astype(bool)
@@ -169,7 +169,7 @@ def test_a_hidden_particle_is_a_set_without_its_own_pairs():
 
 
 def test_targets_are_momentum_and_type():
-    assembly = assembled("part-masked", **{"objective.share": 0.5})
+    assembly = assembled("part-masked", **{"objective.mask_ratio": 0.5})
     batch = batch_of(assembly, training=True)
     raw, columns = assembly.tokens["tokens"].tokenize(jets(LENGTHS)), batch.stream.columns
     pt = np.hypot(*raw.columns["vector"].T[:2])
@@ -182,7 +182,7 @@ def test_targets_are_momentum_and_type():
 
 def test_hidden_particles_are_found():
     """The likelihood grows, and the type is found more often than by chance."""
-    assembly = assembled("part-masked", **{"objective.share": 0.3})
+    assembly = assembled("part-masked", **{"objective.mask_ratio": 0.3})
     step = Step(assembly.network(seed=0), assembly.objective).train()
     optimizer = torch.optim.AdamW(step.parameters(), 3e-3)
     batch = batch_of(assembly, training=True)

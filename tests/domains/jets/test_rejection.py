@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from sciformer.domains.jets.discriminate import Discriminate
-from sciformer.domains.jets.rejection import odds, rejection, sculpting, tradeoff
+from sciformer.domains.jets.rejection import log_odds, rejection, sculpting, tradeoff
 from sciformer.metrics import AtLeast, auc
 from tests.errors import refuses
 
@@ -82,7 +82,7 @@ def test_a_sure_model_keeps_its_order():
     p[4] = [0.0, 1.0]
     found = rejection(p, [1, 1, 0, 0, 0], efficiency=0.5)
     assert (found.left, found.value) == (1, 3.0)  # the one that is surer than any signal
-    assert odds(np.zeros((1, 2)), 1, 0).tolist() == [0.0]
+    assert log_odds(np.zeros((1, 2)), 1, 0).tolist() == [0.0]
 
 
 def test_weights_and_other_classes():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from sciformer.compare.compare import compare, number
+from sciformer.compare.compare import compare, format_figure
 from sciformer.compare.statistics import Comparison, Row, Trial, verdict
 from sciformer.compare.statistics import Figure as Seeds
 from sciformer.domains.jets.discriminate import Discriminate
@@ -23,7 +23,7 @@ from tests.errors import refuses
 @pytest.fixture(autouse=True, scope="module")
 def _coarse():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "DOTS", 24)
+        patch.setattr(page, "DOTS_PER_INCH", 24)
         yield
 
 
@@ -76,13 +76,20 @@ def recipe(folder, signal=1.5, **objective):
         "text": label.astype(str),
     }
     np.savez(folder / "a.npz", image=image.astype(np.float32), **columns)
-    return Recipe.of(
+    return Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(folder / "a.npz")], "split": {"valid": 0.25, "test": 0.25}},
             "tokens": {"kind": "patches", "patch": 2},
             "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 2, "pool": "class_attention"},
             "objective": {"kind": "discriminate", "background": "noise", **objective},
-            "train": {"steps": 12, "batch": 32, "rate": 1e-2, "warmup": 1, "device": "cpu", "evaluate_every": 6},
+            "train": {
+                "steps": 12,
+                "batch": 32,
+                "learning_rate": 1e-2,
+                "warmup": 1,
+                "device": "cpu",
+                "evaluate_every": 6,
+            },
         }
     )
 
@@ -189,7 +196,7 @@ def test_rejections_are_compared_by_their_median(tmp_path):
 
 
 def test_a_bound_is_written_as_one_and_decides_nothing():
-    assert number(Seeds(1730.0, 12.0, 3, bound=True)) == "≥ 1730"
+    assert format_figure(Seeds(1730.0, 12.0, 3, bound=True)) == "≥ 1730"
     trials = {"a": [AtLeast(100.0), 90.0, 120.0], "b": [10.0, 11.0, 12.0]}
     rows = [
         Row(

@@ -30,7 +30,7 @@ def stream_of(table, **fields):
         {},
         {"features": "kin", "at": "vector"},
         {"features": "kinpid", "pair_features": (), "embed": "linear"},
-        {"most": 4},
+        {"max_tokens": 4},
         {"features": ["log_pt", {"name": "part_charge", "centre": None, "scale": None, "clip": [-2, 2]}]},
     ],
 )
@@ -74,7 +74,7 @@ def test_features_are_those_of_the_paper(features, count):
 
 def test_the_hardest_come_first_and_stay():
     table = jets((9, 0, 1, 5))
-    whole, cut = stream_of(table), stream_of(table, most=4)
+    whole, cut = stream_of(table), stream_of(table, max_tokens=4)
     assert cut.lengths.tolist() == [4, 0, 1, 4]
     pt = np.hypot(*whole.columns["vector"].T[:2])
     for start, length in zip(whole.starts, whole.lengths):
@@ -119,14 +119,14 @@ def test_at_is_the_plane_or_the_vector():
     plane, vector = stream_of(table), stream_of(table, at="vector")
     np.testing.assert_array_equal(plane.columns["at"], plane.columns["plane"])
     np.testing.assert_array_equal(vector.columns["at"], vector.columns["vector"][:, [3, 0, 1, 2]])
-    assert (made().axes, made(at="vector").axes, made().places) == (2, 4, None)
+    assert (made().axes, made(at="vector").axes, made().grid_shape) == (2, 4, None)
 
 
 def test_only_columns_that_are_needed_are_asked_for():
-    assert made(features="kin").needs == ("part_px", "part_py", "part_pz", "part_energy")
-    assert "part_d0val" in made().needs
-    assert "jet_pt" in made().wishes
-    assert made(features=[{"name": "d", "column": "mine"}]).needs[-1] == "mine"
+    assert made(features="kin").required_columns == ("part_px", "part_py", "part_pz", "part_energy")
+    assert "part_d0val" in made().required_columns
+    assert "jet_pt" in made().optional_columns
+    assert made(features=[{"name": "d", "column": "mine"}]).required_columns[-1] == "mine"
 
 
 def test_scales_left_open_are_learned():
@@ -163,7 +163,7 @@ def test_a_formula_is_a_feature():
     table = jets()
     feature = {"name": "pt", "formula": "hypot(part_px, part_py)"}
     tokens = made(features=[feature, "dphi"])
-    assert set(tokens.needs) >= {"part_px", "part_py"}
+    assert set(tokens.required_columns) >= {"part_px", "part_py"}
     stream = tokens.normalise(tokens.tokenize(table))
     np.testing.assert_allclose(stream.columns["features"][:, 0], np.hypot(*stream.columns["vector"].T[:2]), rtol=1e-5)
 
@@ -174,9 +174,9 @@ def test_words_name_type_and_momentum():
     table["part_py"] = Lists(np.zeros(2), table["part_px"].lengths)
     for number, name in enumerate(TYPES):
         table[f"part_{name}"] = Lists(np.array([number == 2, number == 0]), table["part_px"].lengths)
-    assert made().words(made().tokenize(table)) == ["π± 34 GeV", "γ 3.0 GeV"]
+    assert made().token_labels(made().tokenize(table)) == ["π± 34 GeV", "γ 3.0 GeV"]
     bare = {name: column for name, column in table.items() if not name.startswith("part_is")}
-    assert made(features="kin").words(made(features="kin").tokenize(bare)) == ["? 34 GeV", "? 3.0 GeV"]
+    assert made(features="kin").token_labels(made(features="kin").tokenize(bare)) == ["? 34 GeV", "? 3.0 GeV"]
 
 
 def test_distance_goes_round():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sciformer.cli.main import app
-from sciformer.cli.terminal import CHANGES
+from sciformer.cli.terminal import RECIPE_CHANGES
 from sciformer.data.batch import StreamView
 from sciformer.interop import import_model
 from sciformer.nn import Ragged
@@ -103,7 +103,7 @@ def test_a_plain_forward_pass_is_reproduced_in_both_layouts(made, tmp_path):
 
 
 def test_it_becomes_a_run_by_the_verb(made, tmp_path, capsys):
-    CHANGES.clear()  # of a command line that another test ran
+    RECIPE_CHANGES.clear()  # of a command line that another test ran
     with pytest.raises(SystemExit):
         app(["import", str(made), "--run", str(tmp_path / "run")], exit_on_error=False)
     run = Run(tmp_path / "run")

@@ -36,7 +36,7 @@ def setting(case, random=0.2, same=0.1):
     fields, table = CASES[case]
     tokens = Observations(kind="observations", **fields)
     tokens.fit([table])
-    objective = Masked(kind="masked", share=0.5, random=random, same=same)
+    objective = Masked(kind="masked", mask_ratio=0.5, random=random, same=same)
     network = shaken(Encoder(**SIZES).build({"tokens": tokens}, objective)).eval()
     return tokens, objective, Step(network, objective), tokens.tokenize(table)
 
@@ -94,7 +94,7 @@ def test_what_is_seen_does_matter(case):
     """The test above would pass for a model that looks at nothing."""
     tokens, objective, step, stream = setting(case, random=0.0)
     batch = ready(tokens, objective, stream)
-    seen = ~batch.stream.columns["hidden"].astype(bool) & tokens.hideable(stream)
+    seen = ~batch.stream.columns["hidden"].astype(bool) & tokens.maskable(stream)
     other = ready(tokens, objective, poisoned(stream, np.flatnonzero(seen)[1::2], 2.0))
     first, second = (predictions(step, one)[1]["value"] for one in (batch, other))
     assert (first != second).any(dim=-1 if first.dim() > 1 else 0).any()
@@ -132,7 +132,7 @@ def test_padding_enters_no_pooling(trunk, pool):
     tokens.fit([table])
     network = shaken(Encoder(**SIZES, trunk=trunk, pool=pool).build({"tokens": tokens}, Objective())).eval()
     stream = tokens.normalise(tokens.tokenize(table))
-    batch = Batch({"tokens": stream}, aside={"tokens": tokens.aside})
+    batch = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns})
 
     def pooled(junk=0.0, **layout):
         view = batch.inputs(**layout).stream

@@ -5,7 +5,7 @@ import pytest
 
 from sciformer.check.check import check
 from sciformer.cli.main import main
-from sciformer.data import curves
+from sciformer.data import read_series
 from sciformer.data.readers.series.names import Kind, Names, error_of, resolve
 from sciformer.evaluation.embed import embed
 from sciformer.recipe import Recipe
@@ -62,8 +62,8 @@ def test_classes_of_any_form(form, tmp_path):
     found = embed(run, [name])
     assert found.vectors.shape == (60, 8)
     columns = [[row[key] for row in ROWS] for key in ("mjd", "mag", "magerr", "filter")]
-    np.testing.assert_allclose(embed(run, curves(*columns)).vectors, found.vectors, atol=1e-6)
-    np.testing.assert_allclose(run.predict(curves(*columns))["probabilities"], answers["probabilities"], atol=1e-6)
+    np.testing.assert_allclose(embed(run, read_series(*columns)).vectors, found.vectors, atol=1e-6)
+    np.testing.assert_allclose(run.predict(read_series(*columns))["probabilities"], answers["probabilities"], atol=1e-6)
 
 
 def test_values_and_nothing_to_learn(tmp_path):

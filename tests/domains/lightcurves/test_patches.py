@@ -34,7 +34,7 @@ def test_gaps_are_marked_not_filled():
     raw = tokens.tokenize(table)
     empty = ~np.isfinite(raw.columns["value"]).any(1)
     assert empty.sum() >= 2
-    assert not tokens.hideable(raw)[empty].any()
+    assert not tokens.maskable(raw)[empty].any()
     stream = tokens.normalise(raw)
     value, flags = stream.columns["features"][:, :4], stream.columns["features"][:, 4:8]
     missing = np.isnan(raw.columns["value"])

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists, select
 from sciformer.data.random import SampleRandom
-from sciformer.domains.lightcurves import periods as phases
+from sciformer.domains.lightcurves import periods
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.objectives.base import Objective
 from sciformer.objectives.masked import Masked
@@ -27,7 +27,7 @@ def made(table, **fields):
 
 
 def told(tokens, stream, what):
-    return tokens.normalise(stream).columns["features"][:, tokens.listed.index(what)]
+    return tokens.normalise(stream).columns["features"][:, tokens.input_features.index(what)]
 
 
 @pytest.mark.filterwarnings("error")
@@ -35,7 +35,7 @@ def test_every_observation_is_told_its_phase():
     table = curves(LENGTHS)
     tokens = made(table, periods=2)
     raw = tokens.tokenize(table)
-    assert tokens.listed == ["value", "error", "no error", *phases.names(2)]
+    assert tokens.input_features == ["value", "error", "no error", *periods.feature_names(2)]
     features = tokens.normalise(raw).columns["features"]
     assert features.shape == (sum(LENGTHS), 3 + 16)
     assert features.dtype == np.float32
@@ -76,7 +76,7 @@ def test_series_without_variation():
     [
         ({"periods": 2}, curves((30, 1, 12))),
         (
-            {"vary": ["noise", "thin"], "extra": ["redshift", "field"]},
+            {"augment": ["noise", "thin"], "extra": ["redshift", "field"]},
             curves(extra=True, bands=("g", "r"), limits=True),
         ),
         ({"patch": 4, "shortest": 0.05}, regular()),
@@ -95,10 +95,10 @@ def test_hidden_values_would_leak():
     table = curves()
     tokens = made(table)
     batch = Batch({"tokens": tokens.tokenize(table)}, ids=np.arange(5))
-    masked = Masked(kind="masked", share=0.5)
+    masked = Masked(kind="masked", mask_ratio=0.5)
     with refuses("tokens.periods: 1", key="tokens.periods"):
         masked.corrupt(batch, {"tokens": tokens}, SampleRandom(0, 0, batch.ids))
-    for refused in (tokens.blank, lambda *some: tokens.noise(*some, SampleRandom(0, 0, batch.ids))):
+    for refused in (tokens.mask_out, lambda *some: tokens.random_replacement(*some, SampleRandom(0, 0, batch.ids))):
         with refuses("tokens.periods: 1", key="tokens.periods"):
             refused(batch.stream, np.ones(sum(batch.stream.lengths), bool))
     other = made(table, periods=0)
@@ -108,13 +108,13 @@ def test_hidden_values_would_leak():
 
 def test_windows_and_variations_keep_the_periods():
     table = curves(LENGTHS)
-    tokens = made(table, vary=["noise", "thin"], thin=0.5)
+    tokens = made(table, augment=["noise", "thin"], drop_points=0.5)
     raw = tokens.tokenize(table)
-    varied = tokens.augment(raw, SampleRandom(0, 0, np.arange(len(raw))))
+    varied = tokens.augment_stream(raw, SampleRandom(0, 0, np.arange(len(raw))))
     assert varied.lengths.sum() < raw.lengths.sum()
     at = np.searchsorted(raw.columns["at"][:60], varied.columns["at"][: varied.lengths[0]])
     window = raw.cut(np.array([7]), np.array([20]))
-    for name in phases.COLUMNS:
+    for name in periods.PERIOD_COLUMNS:
         np.testing.assert_array_equal(varied.columns[name][: varied.lengths[0]], raw.columns[name][:60][at])
         np.testing.assert_array_equal(window.columns[name], raw.columns[name][7:27])
 
@@ -122,22 +122,22 @@ def test_windows_and_variations_keep_the_periods():
 def test_the_beginning_of_a_series_does_not_know_its_end():
     table = curves(LENGTHS)
     tokens = made(table)
-    early = tokens.until(tokens.tokenize(table), 150)
+    early = tokens.truncate(tokens.tokenize(table), 150)
     time, sample = table["time"].values, np.repeat(np.arange(6), LENGTHS)
     first = time[np.cumsum(LENGTHS) - LENGTHS]
     kept = time - first[sample] <= 150
     lengths = np.bincount(sample[kept])
     cut = {name: Lists(table[name].values[kept], lengths) for name in ("time", "value", "error")}
     alone = tokens.tokenize(cut)
-    for name in ("at", *phases.COLUMNS):
+    for name in ("at", *periods.PERIOD_COLUMNS):
         np.testing.assert_array_equal(early.columns[name], alone.columns[name])
     assert not np.array_equal(early.columns["period"], tokens.tokenize(table).columns["period"][kept])
 
 
 def test_periods_are_found_once(monkeypatch):
     table, calls = curves((40, 30), seed=77), []
-    found = phases.periods
-    monkeypatch.setattr(phases, "periods", lambda *some: calls.append(1) or found(*some))
+    found = periods.find_periods
+    monkeypatch.setattr(periods, "find_periods", lambda *some: calls.append(1) or found(*some))
     tokens = made(table)
     assert len(calls) == 2
     raw = tokens.tokenize(table)
@@ -146,7 +146,7 @@ def test_periods_are_found_once(monkeypatch):
     np.testing.assert_array_equal(again.columns["phase"], raw.columns["phase"][40:])
     made(table, shortest=2.0).tokenize(table)
     assert len(calls) == 4  # another search
-    monkeypatch.setattr(phases, "KEPT", 1)
+    monkeypatch.setattr(periods, "MAX_CACHED_SERIES", 1)
     tokens.tokenize(curves((20, 20), seed=78))
     assert len(calls) == 6
 
@@ -158,11 +158,11 @@ def test_limits_and_what_is_given_beside_have_no_say():
     limit = table["limit"].values
     wild = np.where(limit, 99, table["value"].values).astype(np.float32)
     other = tokens.tokenize({**table, "value": Lists(wild, table["value"].lengths)})
-    for name in phases.COLUMNS:
+    for name in periods.PERIOD_COLUMNS:
         np.testing.assert_array_equal(raw.columns[name], other.columns[name])
     beside = raw.columns["entry"] > 0
     features = tokens.normalise(raw).columns["features"]
-    assert (features[beside, tokens.listed.index("sin half of period 1") :] == 0).all()
+    assert (features[beside, tokens.input_features.index("sin half of period 1") :] == 0).all()
     assert (raw.columns["period"][~beside] > 0).all()
 
 
@@ -170,7 +170,7 @@ def test_patches_have_the_phase_of_their_middle():
     table = regular((400, 300), share=0.1)
     tokens = made(table, patch=4, shortest=0.01)
     raw = tokens.tokenize(table)
-    assert phases.search_of(tokens).shortest == pytest.approx(2 * tokens.spacing)
+    assert periods.period_search(tokens).shortest == pytest.approx(2 * tokens.spacing)
     np.testing.assert_allclose(raw.columns["period"][:, 0], 2 * np.pi * 3 * 0.02, rtol=0.02)
     assert raw.columns["phase"].shape == (len(raw.columns["at"]), 1)
 
@@ -179,19 +179,19 @@ def test_others_are_told_and_people_see_the_folded_curve():
     table = {name: column for name, column in curves(LENGTHS, bands=("g", "r")).items() if name != "period"}
     tokens = made(table, periods=2)
     about = json.loads(json.dumps(tokens.preprocessing(), allow_nan=False))
-    assert about["features"] == tokens.listed
+    assert about["features"] == tokens.input_features
     assert "Lomb-Scargle" in about["columns"]["features"]
     assert "Lomb-Scargle" not in made(table, periods=0).preprocessing()["columns"]["features"]
     example = tokens.normalise(tokens.tokenize(tokens.example()))
-    view = Batch({"tokens": example}, aside={"tokens": tokens.aside}).inputs().stream
+    view = Batch({"tokens": example}, aside={"tokens": tokens.host_columns}).inputs().stream
     assert set(about["columns"]) == set(view.columns)
     assert tokens.embedding(8)(view.columns).isfinite().all()
     one = Batch({"tokens": tokens.tokenize(select(table, np.array([0])))}, ids=np.zeros(1, np.int64))
     axes = Figure().add_subplot()
-    tokens.forms(one)["folded"](one, None, axes)
+    tokens.alternative_drawings(one)["folded"](one, None, axes)
     assert f"period {one.stream.columns['period'][0, 0]:.6g}" in axes.get_xlabel()
     known = one.with_columns(period=np.array([7.25]))
-    tokens.forms(known)["folded"](known, None, axes)
+    tokens.alternative_drawings(known)["folded"](known, None, axes)
     assert "period 7.25" in axes.get_xlabel()
     unknown = Batch({"tokens": tokens.tokenize(select(table, np.array([1])))}, {"period": np.array([np.nan])})
-    assert tokens.forms(unknown) == {}
+    assert tokens.alternative_drawings(unknown) == {}

@@ -17,16 +17,16 @@ pytestmark = pytest.mark.skipif(not DATA.exists(), reason="no shared data beside
 def opened(name, objective, **tokens):
     pytest.importorskip("pyarrow")
     sections = {
-        "data": {"kind": "curves", "files": [str(DATA / name)]},
+        "data": {"kind": "series", "files": [str(DATA / name)]},
         "tokens": {"kind": "observations", **tokens},
         "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
         "objective": objective,
     }
-    return Assembly.open(Recipe.of(sections))
+    return Assembly.open(Recipe.from_dict(sections))
 
 
 def test_real_stars_with_half_of_their_points_hidden():
-    assembly = opened("asas_variables.parquet", {"kind": "masked", "share": 0.5}, errors="weight", scale="none")
+    assembly = opened("asas_variables.parquet", {"kind": "masked", "mask_ratio": 0.5}, errors="weight", scale="none")
     data, (tokens,) = assembly.dataset("valid"), assembly.tokens.values()
     table = select(data.source.load(0), np.arange(40))
     small = assembly.samples(table)
@@ -42,7 +42,7 @@ def test_real_stars_with_half_of_their_points_hidden():
     )
     for name in ("features", "at"):
         np.testing.assert_array_equal(made.stream.columns[name], other.stream.columns[name])
-    assert tokens.listed == ["value"]
+    assert tokens.input_features == ["value"]
     weight = made.stream.columns["target weight"]
     assert weight.min() == pytest.approx(1e-3, rel=1e-3)
     assert weight.max() == pytest.approx(1.001)

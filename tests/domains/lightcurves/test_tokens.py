@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data import batch as batches
+from sciformer.data import batch
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.columns import Lists, select
 from sciformer.data.random import SampleRandom
-from sciformer.domains.lightcurves.scaling import level, medians, rates
+from sciformer.domains.lightcurves.scaling import compute_level, error_weights, group_medians
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe.registry import find
 from sciformer.testing import check_tokens
@@ -38,7 +38,7 @@ def seen(table, **fields):
 
 PROMISES = [
     ({}, curves()),
-    ({"errors": "both", "gaussian": True, "vary": ["noise", "thin"]}, curves(limits=True, clean=True)),
+    ({"errors": "both", "gaussian": True, "augment": ["noise", "thin"]}, curves(limits=True, clean=True)),
     (
         {"errors": "both", "weighting": "chi2", "times": "both", "centre": "median", "scale": "deviation"},
         curves(bands=("g", "r"), limits=True),
@@ -46,7 +46,7 @@ PROMISES = [
     ({"times": "differences", "errors": "none", "centre": "learned"}, curves(errors=False)),
     ({"extra": ["redshift", "field"], "by_band": True, "window": 8}, curves(bands=("g", "r", "i"), extra=True)),
     ({"patch": 4, "errors": "both", "scale": "none"}, regular()),
-    ({"patch": 4, "gaps": "drop", "gaussian": True, "vary": ["noise", "thin"]}, regular()),
+    ({"patch": 4, "gaps": "drop", "gaussian": True, "augment": ["noise", "thin"]}, regular()),
 ]
 
 
@@ -69,7 +69,7 @@ def test_times_lose_nothing_at_a_modified_julian_date():
     at = tokens.normalise(raw).columns["at"]
     assert at.dtype == np.float32
     np.testing.assert_allclose(np.diff(at) * 86400, np.diff(time) * 86400, atol=0.01)  # a hundredth of a second
-    since = tokens.normalise(raw).columns["features"][:, tokens.listed.index("since")]
+    since = tokens.normalise(raw).columns["features"][:, tokens.input_features.index("since")]
     np.testing.assert_allclose(np.expm1(since[1:].astype(float)) * 86400, np.diff(time) * 86400, atol=0.05)
     moved = {**table, "time": Lists(time - 59990.25, lengths)}
     np.testing.assert_allclose(tokens.normalise(tokens.tokenize(moved)).columns["at"], at, atol=1e-6)
@@ -82,7 +82,7 @@ def test_time_units_and_positions():
     stream = seen(table)
     np.testing.assert_allclose(np.bincount(stream.sample, stream.columns["at"]), 0, atol=1e-2)
     assert "at" not in seen(table, times="differences").columns
-    assert made().places is None
+    assert made().grid_shape is None
     assert made().axes == 1
 
 
@@ -135,15 +135,15 @@ def test_limits_are_marked_and_count_in_no_centre():
     limit = table["limit"].values
     stream = tokens.normalise(raw)
     np.testing.assert_array_equal(stream.columns["features"][:, -1], limit)
-    assert tokens.listed[-1] == "limit"
-    assert not tokens.hideable(raw)[limit].any()
+    assert tokens.input_features[-1] == "limit"
+    assert not tokens.maskable(raw)[limit].any()
     wild = {**table, "value": Lists(np.where(limit, 99, table["value"].values).astype(np.float32), limit_of(table))}
     again = tokens.normalise(tokens.tokenize(wild))
     np.testing.assert_array_equal(again.columns["features"][~limit], stream.columns["features"][~limit])
     dropped = seen(table, limits="drop")
     assert len(dropped.columns["at"]) == (~limit).sum()
     bare = made({name: column for name, column in table.items() if name != "limit"})
-    assert "limit" not in bare.listed
+    assert "limit" not in bare.input_features
     assert len(bare.tokenize(table).columns["at"]) == (~limit).sum()  # it never learned what a limit is
 
 
@@ -162,9 +162,9 @@ def test_errors_enter_as_logarithms_and_may_be_unknown():
     assert (error[:4] == 0).all()
     middle, wide = tokens.state["error"]
     np.testing.assert_allclose(error[4:], (np.log(bad[4:].astype(float)) - middle) / wide, rtol=1e-4)
-    assert made(table, errors="weight").listed == made(table, errors="none").listed == ["value"]
+    assert made(table, errors="weight").input_features == made(table, errors="none").input_features == ["value"]
     without = curves(errors=False)
-    assert made(without, errors="both").listed == ["value"]
+    assert made(without, errors="both").input_features == ["value"]
 
 
 def test_what_is_given_beside_stands_in_front():
@@ -177,10 +177,10 @@ def test_what_is_given_beside_stands_in_front():
     known = table["redshift"][[0, 2]]
     expected = (known - known.mean()) / known.std()
     np.testing.assert_allclose(stream.columns["given"][[0, 7]], expected, atol=1e-5)
-    assert not tokens.hideable(raw)[raw.columns["entry"] > 0].any()
+    assert not tokens.maskable(raw)[raw.columns["entry"] > 0].any()
     other = tokens.tokenize({**table, "field": np.array(["north", "west", "south"])})
     assert other.columns["entry"][other.starts + 1].tolist() == [3, 5, 4]
-    assert tokens.words(raw.take(np.array([0])))[:2] == ["redshift", "field"]
+    assert tokens.token_labels(raw.take(np.array([0])))[:2] == ["redshift", "field"]
     with refuses("redshift", key="tokens.extra"):
         made(curves(), extra=["redshift"])
 
@@ -214,9 +214,9 @@ def test_faults_of_a_table_are_named():
 
 def test_variations_keep_the_first_point_and_what_is_beside():
     table = curves((60, 1, 40), extra=True)
-    tokens = made(table, vary=["noise", "thin"], thin=0.9, extra=["redshift"])
+    tokens = made(table, augment=["noise", "thin"], drop_points=0.9, extra=["redshift"])
     raw = tokens.tokenize(table)
-    varied = tokens.augment(raw, SampleRandom(0, 0, np.arange(3)))
+    varied = tokens.augment_stream(raw, SampleRandom(0, 0, np.arange(3)))
     assert (varied.lengths >= [2, 2, 2]).all()
     assert varied.lengths.sum() < raw.lengths.sum()
     assert (varied.columns["entry"][varied.starts] > 0).all()
@@ -227,12 +227,12 @@ def test_variations_keep_the_first_point_and_what_is_beside():
 
 def test_weights_of_errors_are_those_of_astromer_2():
     error, sample = np.array([0.1, 0.2, 0.4, 0.3, 0.3, 0.5])[:, None], np.array([0, 0, 0, 1, 1, 2])
-    weight = rates(error, np.ones((6, 1), bool), sample)[:, 0]
+    weight = error_weights(error, np.ones((6, 1), bool), sample)[:, 0]
     inverse = 1 / error[:3, 0]
     np.testing.assert_allclose(weight[:3], (inverse - inverse.min()) / (inverse.max() - inverse.min()) + 1e-3)
     assert weight[3:].tolist() == [1, 1, 1]  # all alike
     known = np.array([True, True, False, False, False, True])[:, None]
-    some = rates(error, known, sample)[:, 0]
+    some = error_weights(error, known, sample)[:, 0]
     np.testing.assert_allclose(some[:3], [1.001, 0.001, 0.501])
     assert some[3:].tolist() == [1, 1, 1]
 
@@ -246,13 +246,13 @@ def test_medians_are_those_of_numpy(lengths, seed, size):
     there = rng.random(values.shape) < 0.7
     mixed = rng.permutation(len(sample))  # bands come in any order
     for room, order in itertools.product((0, 8), (slice(None), mixed)):
-        with mock.patch.object(batches, "ROOM", room):
-            found, number = medians(values[order], there[order], sample[order], len(lengths))
+        with mock.patch.object(batch, "MAX_PLACES_PER_VALUE", room):
+            found, number = group_medians(values[order], there[order], sample[order], len(lengths))
         for row in range(len(lengths)):
             mine = values[sample == row][there[sample == row]]
             assert number[row] == len(mine)
             assert found[row] == pytest.approx(np.median(mine) if len(mine) else 0)
-    about = level(values, there, sample, None, "mean", "deviation", (7.0, 3.0))
+    about = compute_level(values, there, sample, None, "mean", "deviation", (7.0, 3.0))
     for row in np.unique(sample):
         mine, here = values[sample == row][there[sample == row]], np.flatnonzero(sample == row)[0]
         assert about.centre[here, 0] == pytest.approx(mine.mean() if len(mine) else 7.0)
@@ -265,9 +265,9 @@ def test_others_are_told_how_tokens_are_made():
     tokens = made(table, extra=["redshift", "field"], times="both", by_band=True)
     about = json.loads(json.dumps(tokens.preprocessing(), allow_nan=False))
     stream = tokens.normalise(tokens.tokenize(tokens.example()))
-    assert about["features"] == tokens.listed
+    assert about["features"] == tokens.input_features
     assert len(about["features"]) == stream.columns["features"].shape[1] == 5
-    view = Batch({"tokens": stream}, aside={"tokens": tokens.aside}).inputs().stream
+    view = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns}).inputs().stream
     assert set(about["columns"]) == set(view.columns)
     assert about["learned"]["bands"] == ["g", "r"]
     assert torch.isfinite(tokens.embedding(8)(view.columns)).all()

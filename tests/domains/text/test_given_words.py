@@ -16,7 +16,7 @@ def test_a_word_with_a_blank_in_it_is_learned_as_one():
     tokens.fit([seen])
     stream = tokens.tokenize(seen)
     assert (stream.columns["ids"] != tokens.specials["unknown"]).all()
-    assert tokens.words(stream) == ["1 000", "new york", "1\xa0000", "cat", "1 000"]
+    assert tokens.token_labels(stream) == ["1 000", "new york", "1\xa0000", "cat", "1 000"]
     assert stream.columns["word"].tolist() == [0, 1, 2, 3, 4]
     assert tokens.encode("1 000 cat").tolist() == [*[tokens.specials["unknown"]] * 2, tokens.encode("cat")[0]]
 
@@ -25,4 +25,4 @@ def test_a_word_with_the_end_of_a_line_in_it_shifts_no_other():
     seen = table("a\nb", "cat", "cat", "dog")
     tokens = Text(kind="text", unit="words", column="words")
     tokens.fit([seen])
-    assert tokens.words(tokens.tokenize(seen)) == ["<unk>", "cat", "cat", "dog"]
+    assert tokens.token_labels(tokens.tokenize(seen)) == ["<unk>", "cat", "cat", "dog"]

@@ -22,7 +22,7 @@ BOTH = {"unit": "bpe", "learn": ["en", "de"], "vocabulary": 280}
 def recipe(tmp_path, source, target):
     for name, lines in (("en", EN), ("de", DE)):
         (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
-    return Recipe.of(
+    return Recipe.from_dict(
         {
             "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
             "tokens": {
@@ -72,15 +72,15 @@ def test_who_is_alike(unit):
 
     one = text(column="en")
     other = text(column="de", learn=["de", "en"], begin=True, end=True, context=9, tie=False, scale=True)
-    assert one.alike(other)
-    assert other.alike(one)
+    assert one.same_vocabulary(other)
+    assert other.same_vocabulary(one)
     for options in ({"unit": "words" if unit != "words" else "bpe"}, {"vocabulary": 999}, {"lower": True}):
-        assert not one.alike(text(**options))
+        assert not one.same_vocabulary(text(**options))
     if unit != "bytes":
-        assert not one.alike(text(learn=["en"]))
-        assert not text(column="en", learn=[]).alike(text(column="de", learn=[]))
-    assert not one.alike(Patches(kind="patches"))
-    assert not Patches(kind="patches").alike(Patches(kind="patches"))
+        assert not one.same_vocabulary(text(learn=["en"]))
+        assert not text(column="en", learn=[]).same_vocabulary(text(column="de", learn=[]))
+    assert not one.same_vocabulary(Patches(kind="patches"))
+    assert not Patches(kind="patches").same_vocabulary(Patches(kind="patches"))
     for tokens in (one, other):
         tokens.fit([{"en": np.array(EN), "de": np.array(DE)}])
     assert one.size == other.size

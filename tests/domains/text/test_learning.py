@@ -11,9 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.domains.text import subwords as tokenizer
-from sciformer.domains.text.tokens import SUBWORDS, Text, as_table
-from sciformer.domains.text.unigram import _best, _expected, _part_edges, _runs, _seeds, _text_edges, learn_pieces
+from sciformer.domains.text import subwords
+from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
+from sciformer.domains.text.unigram import (
+    _best_scores,
+    _candidate_pieces,
+    _expected_counts,
+    _letter_runs,
+    _part_edges,
+    _text_edges,
+    learn_pieces,
+)
 from tests.errors import refuses
 
 TEXTS = [
@@ -40,7 +48,9 @@ def fitted(unit, texts=TEXTS, **options):
 
 
 def digests(texts):
-    states = [fitted(unit, texts, vocabulary=None if unit == "words" else 300).state for unit in ("words", *SUBWORDS)]
+    states = [
+        fitted(unit, texts, vocabulary=None if unit == "words" else 300).state for unit in ("words", *SUBWORD_UNITS)
+    ]
     return [hashlib.sha256(json.dumps(state).encode()).hexdigest() for state in states]
 
 
@@ -92,10 +102,10 @@ def test_words_by_frequency_then_alphabet():
 
 def test_names_of_special_tokens():
     bert = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]", "separator": "[SEP]"}
-    for unit in ("words", *SUBWORDS):
+    for unit in ("words", *SUBWORD_UNITS):
         tokens = fitted(unit, special=bert, begin=True, end=True)
         assert tokens.specials["end"] == tokens.specials["separator"]
-        shown = tokens.words(tokens.tokenize(as_table(["two"])))
+        shown = tokens.token_labels(tokens.tokenize(as_table(["two"])))
         assert shown[0] == "[CLS]"
         assert shown[-1] == "[SEP]"
         assert (
@@ -108,7 +118,7 @@ def test_names_of_special_tokens():
         fitted("words", special={"start": "<s>"})
 
 
-@pytest.mark.parametrize("unit", SUBWORDS)
+@pytest.mark.parametrize("unit", SUBWORD_UNITS)
 def test_minimum_keeps_rare_pieces_apart(unit):
     rare, often = (fitted(unit, ["abcd abcd xyz"], minimum=least) for least in (2, 3))
     if unit == "unigram":
@@ -119,17 +129,17 @@ def test_minimum_keeps_rare_pieces_apart(unit):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.text("ab .\n", max_size=12), max_size=4), st.integers(1, 6), st.sampled_from(SUBWORDS))
+@given(st.lists(st.text("ab .\n", max_size=12), max_size=4), st.integers(1, 6), st.sampled_from(SUBWORD_UNITS))
 def test_long_texts_are_encoded_in_parts(texts, long, unit):
     tokens = fitted(unit, ["ab ba.\nabab a. b\n" * 4])
     whole = tokens.tokenize(as_table(texts))
     assert tokens.coder.cuts
-    before = tokenizer.LONG
+    before = subwords.MAX_BATCH_CHARACTERS
     try:
-        tokenizer.LONG = long
+        subwords.MAX_BATCH_CHARACTERS = long
         parts = tokens.tokenize(as_table(texts))
     finally:
-        tokenizer.LONG = before
+        subwords.MAX_BATCH_CHARACTERS = before
     assert parts.lengths.tolist() == whole.lengths.tolist()
     for name, column in whole.columns.items():
         np.testing.assert_array_equal(parts.columns[name], column)
@@ -138,11 +148,11 @@ def test_long_texts_are_encoded_in_parts(texts, long, unit):
 def test_a_long_text_is_learned_from_in_parts(monkeypatch):
     text = " ".join(TEXTS)
     whole = fitted("wordpiece", [text], vocabulary=150).state
-    monkeypatch.setattr(tokenizer, "LONG", 50)
-    assert len(tokenizer.cut(text)) > 5
-    assert "".join(tokenizer.cut(text)) == text
+    monkeypatch.setattr(subwords, "MAX_BATCH_CHARACTERS", 50)
+    assert len(subwords.cut_text(text)) > 5
+    assert "".join(subwords.cut_text(text)) == text
     assert fitted("wordpiece", [text], vocabulary=150).state == whole
-    assert tokenizer.cut("x" * 200) == ["x" * 200]
+    assert subwords.cut_text("x" * 200) == ["x" * 200]
 
 
 def ways(word):
@@ -155,7 +165,7 @@ def ways(word):
 def test_unigram_sums_over_all_ways():
     words, weight = ["abab", "ba", "c", "abc"], np.array([3.0, 2.0, 1.0, 5.0])
     lengths = np.array([len(word) for word in words])
-    runs = _seeds(_runs(words, lengths, weight), 100)
+    runs = _candidate_pieces(_letter_runs(words, lengths, weight), 100)
     line = "".join(words)
     pieces = [line[first : first + long] for first, long in zip(runs.first, runs.long)]
     assert pieces == ["a", "b", "c", "ab", "ba", "bc", "aba", "abc", "bab", "abab"]
@@ -168,9 +178,9 @@ def test_unigram_sums_over_all_ways():
         for way, share in chance.items():
             for piece in way:
                 expected[piece] += times * share / sum(chance.values())
-    found = _expected(_text_edges(runs, lengths), p, weight)
+    found = _expected_counts(_text_edges(runs, lengths), p, weight)
     np.testing.assert_allclose(found, list(expected.values()), rtol=1e-12)
-    best = _best(_part_edges(runs), np.log(p))
+    best = _best_scores(_part_edges(runs), np.log(p))
     for piece, score in zip(pieces, best):
         scores = [
             np.log([likely[part] for part in way]).sum()

@@ -22,7 +22,7 @@ def test_every_end_of_a_line_is_counted():
     ids, end = stream.columns["ids"], tokens.specials["end"]
     assert len(ids) == len(SAMPLE.split()) + SAMPLE.count("\n")
     assert np.flatnonzero(ids == end).tolist() == [4, 5, 12]
-    assert tokens.words(stream)[3:7] == ["=", "<eos>", "<eos>", "the"]
+    assert tokens.token_labels(stream)[3:7] == ["=", "<eos>", "<eos>", "the"]
     assert ids[10] == tokens.specials["unknown"]  # the unknown word of the data is ours too
     assert tokens.size == len(set(SAMPLE.split())) + 1
     assert set(tokens.specials.values()) == {end, tokens.specials["unknown"]}

@@ -45,7 +45,7 @@ def test_two_languages_become_a_translation(tmp_path):
     source, target = recipe.tokens["source"], recipe.tokens["target"]
     assert (source.column, target.column, target.begin, target.end) == ("en", "de", True, True)
     assert source.unit == "bpe"
-    assert source.alike(target)
+    assert source.same_vocabulary(target)
     assert "# Found: 40 pairs of lines" in page
     assert "# 12 of 12 pairs of valid are among those to train on too." in page
 

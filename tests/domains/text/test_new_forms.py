@@ -5,8 +5,14 @@ from pathlib import Path
 import pytest
 
 from sciformer.data.readers.text_parts import read_lines
-from sciformer.domains.text.new import belong, marked, tabbed, tagged, translations
-from sciformer.recipe.page import by_part
+from sciformer.domains.text.new import (
+    are_translations,
+    find_name_pattern,
+    is_tagged,
+    lines_match,
+    tab_separated_columns,
+)
+from sciformer.recipe.page import group_by_part
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import shared, write
 
@@ -15,7 +21,7 @@ GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(4
 
 
 def found(*names):
-    return marked([Path(name) for name in names])
+    return find_name_pattern([Path(name) for name in names])
 
 
 @pytest.mark.parametrize(
@@ -59,23 +65,23 @@ def test_names_that_differ_in_one_part(names, values, marks):
     ],
 )
 def test_parts_by_name(names, parts):
-    assert by_part(names.split()) == parts
+    assert group_by_part(names.split()) == parts
 
 
 def test_lines_that_belong_together(tmp_path):
-    assert belong(ENGLISH, GERMAN)
-    assert not belong(ENGLISH, GERMAN[1:])
-    assert not belong(ENGLISH, GERMAN[3:] + GERMAN[:3])
-    assert not belong(["same"] * 20, ["same"] * 20)
+    assert lines_match(ENGLISH, GERMAN)
+    assert not lines_match(ENGLISH, GERMAN[1:])
+    assert not lines_match(ENGLISH, GERMAN[3:] + GERMAN[:3])
+    assert not lines_match(["same"] * 20, ["same"] * 20)
     for name, lines in {"a.one": ENGLISH, "a.two": GERMAN, "b.one": ENGLISH, "b.two": sorted(GERMAN)}.items():
         write(tmp_path / name, "\n".join(lines))
     for name, truth in {"a": True, "b": False}.items():
-        assert translations(marked([tmp_path / f"{name}.one", tmp_path / f"{name}.two"])) is truth
+        assert are_translations(find_name_pattern([tmp_path / f"{name}.one", tmp_path / f"{name}.two"])) is truth
 
 
 def test_pairs_between_tabs(tmp_path):
     def columns(name, text):
-        return tabbed(Path(write(tmp_path / name, text)))
+        return tab_separated_columns(Path(write(tmp_path / name, text)))
 
     both = "\n".join(f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN))
     assert columns("a.txt", both) == ["source", "target"]
@@ -102,7 +108,7 @@ def test_pairs_between_tabs(tmp_path):
     ],
 )
 def test_words_with_tags(tmp_path, name, text, truth):
-    assert tagged(Path(write(tmp_path / name, text))) is truth
+    assert is_tagged(Path(write(tmp_path / name, text))) is truth
 
 
 @shared
@@ -110,10 +116,10 @@ def test_real_files():
     def there(*names):
         return [SHARED / name for name in names]
 
-    pair = marked(there("multi30k/train.fr.gz", "multi30k/train.cs.gz"))
+    pair = find_name_pattern(there("multi30k/train.fr.gz", "multi30k/train.cs.gz"))
     assert pair.values == ["fr", "cs"]
-    assert translations(pair)
-    polarity = marked(there("sentence_polarity/rt-polarity.neg.gz", "sentence_polarity/rt-polarity.pos.gz"))
-    assert not belong(*(read_lines(Path(polarity.names[0].format(label))) for label in polarity.values))
-    assert [tagged(path) for path in there("wnut17/dev.conll.gz", "wikitext2/test.txt.gz")] == [True, False]
-    assert tabbed(SHARED / "wikitext2/test.txt.gz") == []
+    assert are_translations(pair)
+    polarity = find_name_pattern(there("sentence_polarity/rt-polarity.neg.gz", "sentence_polarity/rt-polarity.pos.gz"))
+    assert not lines_match(*(read_lines(Path(polarity.names[0].format(label))) for label in polarity.values))
+    assert [is_tagged(path) for path in there("wnut17/dev.conll.gz", "wikitext2/test.txt.gz")] == [True, False]
+    assert tab_separated_columns(SHARED / "wikitext2/test.txt.gz") == []

@@ -9,13 +9,13 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from sciformer.data.columns import Lists
-from sciformer.domains.text import subwords as tokenizer
-from sciformer.domains.text.tokens import SUBWORDS, Text, as_table
+from sciformer.domains.text import subwords
+from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
 from sciformer.testing import check_tokens
 from tests.errors import refuses
 
 CORPUS = ["Two young, White males are outside near many bushes.", "it isn't über-cool: 123 cats\n  and dogs"] * 4
-UNITS = ("characters", "bytes", "words", *SUBWORDS)
+UNITS = ("characters", "bytes", "words", *SUBWORD_UNITS)
 
 
 def trained(made, trainer, **options):
@@ -100,7 +100,7 @@ def test_a_tokenizer_of_others(form):
         clear = [i for i in expected.ids if made.id_to_token(i) not in ("[UNK]", "<unk>")]
         if clear == expected.ids:
             assert tokens.decode(expected.ids) == made.decode(expected.ids)
-        assert len(tokens.words(tokens.tokenize(as_table([text])))) == len(expected.ids) + 2
+        assert len(tokens.token_labels(tokens.tokenize(as_table([text])))) == len(expected.ids) + 2
     stream = tokens.tokenize(as_table([CORPUS[0] * 3]))
     assert stream.columns["ids"][0] == tokens.specials["begin"]
     assert stream.columns["ids"][-1] == tokens.specials["end"]
@@ -122,7 +122,7 @@ def test_parts_of_long_texts(form, monkeypatch):
     text = " ".join(CORPUS)
     whole = tokens.tokenize(as_table([text])).columns
     assert tokens.coder.cuts
-    monkeypatch.setattr(tokenizer, "LONG", 20)
+    monkeypatch.setattr(subwords, "MAX_BATCH_CHARACTERS", 20)
     parts = tokens.tokenize(as_table([text])).columns
     np.testing.assert_array_equal(parts["ids"], whole["ids"])
     if name != "llama":  # where each part is a word
@@ -132,9 +132,9 @@ def test_parts_of_long_texts(form, monkeypatch):
 def test_where_parts_would_differ_a_text_stays_whole(monkeypatch):
     made = gpt2()
     made.normalizer = normalizers.Strip()
-    coder = tokenizer.Subwords(made.to_str(), (), False)
+    coder = subwords.Subwords(made.to_str(), (), False)
     assert not coder.cuts
-    monkeypatch.setattr(tokenizer, "LONG", 5)
+    monkeypatch.setattr(subwords, "MAX_BATCH_CHARACTERS", 5)
     assert coder.encode([CORPUS[0]])[0][0].tolist() == made.encode(CORPUS[0]).ids
 
 
@@ -148,7 +148,9 @@ def test_a_padded_vocabulary_and_other_roles(tmp_path):
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
     assert (
-        tokens.words(tokens.tokenize(as_table(["cats"])).with_columns(ids=np.full(len(tokens.encode("cats")), 319)))[0]
+        tokens.token_labels(
+            tokens.tokenize(as_table(["cats"])).with_columns(ids=np.full(len(tokens.encode("cats")), 319))
+        )[0]
         == ""
     )
     file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
@@ -202,7 +204,7 @@ def test_a_run_needs_its_file_no_more(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("options", [{}, {"begin": True, "end": True, "lower": True, "normal": "nfkc"}])
+@pytest.mark.parametrize("options", [{}, {"begin": True, "end": True, "lower": True, "unicode_form": "nfkc"}])
 def test_our_own_as_a_file(unit, options, tmp_path):
     tokens = Text(kind="text", unit=unit, **options)
     tokens.fit([as_table(CORPUS)])
@@ -223,7 +225,7 @@ def test_our_own_as_a_file(unit, options, tmp_path):
     if unit != "words":
         assert made.decode(tokens.encode("cats and")) == "cats and"
     split = Lists(np.array(["two", "cats"], object), np.array([2]))
-    if unit in ("words", *SUBWORDS):
+    if unit in ("words", *SUBWORD_UNITS):
         np.testing.assert_array_equal(
             again.tokenize({"text": split}).columns["word"], tokens.tokenize({"text": split}).columns["word"]
         )
@@ -246,16 +248,16 @@ def test_without_the_package(monkeypatch, tmp_path):
 
 
 def test_threads_are_used_here_and_never_in_a_worker(monkeypatch):
-    monkeypatch.setattr(tokenizer, "_OURS", set())
-    monkeypatch.delenv(tokenizer.THREADS, raising=False)
-    with tokenizer.threads():
-        assert os.environ[tokenizer.THREADS] == "true"
-    assert os.environ[tokenizer.THREADS] == "false"  # said, so that no fork warns
-    monkeypatch.setattr(tokenizer.multiprocessing, "parent_process", lambda: object())
-    with tokenizer.threads():
-        assert os.environ[tokenizer.THREADS] == "false"
-    monkeypatch.setattr(tokenizer, "_OURS", set())
-    monkeypatch.setenv(tokenizer.THREADS, "1")
-    with tokenizer.threads():
-        assert os.environ[tokenizer.THREADS] == "1"  # the user's word
-    assert os.environ[tokenizer.THREADS] == "1"
+    monkeypatch.setattr(subwords, "_SET_VARIABLES", set())
+    monkeypatch.delenv(subwords.PARALLELISM_VARIABLE, raising=False)
+    with subwords.all_threads():
+        assert os.environ[subwords.PARALLELISM_VARIABLE] == "true"
+    assert os.environ[subwords.PARALLELISM_VARIABLE] == "false"  # said, so that no fork warns
+    monkeypatch.setattr(subwords.multiprocessing, "parent_process", lambda: object())
+    with subwords.all_threads():
+        assert os.environ[subwords.PARALLELISM_VARIABLE] == "false"
+    monkeypatch.setattr(subwords, "_SET_VARIABLES", set())
+    monkeypatch.setenv(subwords.PARALLELISM_VARIABLE, "1")
+    with subwords.all_threads():
+        assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"  # the user's word
+    assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"

@@ -53,7 +53,7 @@ def test_the_vocabulary_is_sorted_and_has_two_more():
     assert BYTES.size == 258
     assert BYTES.decode([104, 105, 256, 257]) == "hi"
     assert fitted("ab", vocabulary=64).size == 64
-    assert Text(kind="text", context=7).window == Text(kind="text", context=7).places == 7
+    assert Text(kind="text", context=7).window == Text(kind="text", context=7).grid_shape == 7
 
 
 def test_mistakes():
@@ -82,10 +82,10 @@ def test_tokenize_is_one_text_after_the_other():
 def test_blank_and_noise(tokens):
     stream = tokens.tokenize(as_table(["abcdef" * 100] * 3))
     mask = np.arange(1800) % 3 == 0
-    blank = tokens.blank(stream, mask)["ids"]
+    blank = tokens.mask_out(stream, mask)["ids"]
     assert (blank[mask] == tokens.mask).all()
     np.testing.assert_array_equal(blank[~mask], stream.columns["ids"][~mask])
-    noise = tokens.noise(stream, mask, SampleRandom(0, 0, [1, 2, 3]))["ids"]
+    noise = tokens.random_replacement(stream, mask, SampleRandom(0, 0, [1, 2, 3]))["ids"]
     np.testing.assert_array_equal(noise[~mask], stream.columns["ids"][~mask])
     assert noise.min() >= 0
     assert noise.max() < tokens.mask - 1  # neither the unknown token nor the hidden one
@@ -113,7 +113,7 @@ def test_the_readout_may_be_the_embedding():
 def test_draw(text):
     tokens = fitted("to be\tor $not$ a\nbe_^{} \\")
     stream = tokens.tokenize(as_table([text]))
-    words = tokens.words(stream)
+    words = tokens.token_labels(stream)
     assert len(words) == len(text)
     assert not set(words) & {" ", "\n", "\t"}
     assert tokens.distance(stream).shape == (len(text), len(text))

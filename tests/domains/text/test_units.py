@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists
 from sciformer.data.random import SampleRandom
-from sciformer.domains.text.tokens import SUBWORDS, Text, as_table
+from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
 from sciformer.testing import check_tokens
 from tests.errors import refuses
 
@@ -40,7 +40,7 @@ ALL = {unit: fitted(unit) for unit in UNITS}
 
 def test_the_sweep_sees_every_unit():
     assert len(UNITS) == len(ALL) == 6
-    assert set(SUBWORDS) < set(UNITS)
+    assert set(SUBWORD_UNITS) < set(UNITS)
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -50,7 +50,7 @@ def test_the_sweep_sees_every_unit():
         {},
         {"begin": True, "end": True, "scale": True},
         {"column": ["text", "other"], "end": True, "tie": False},
-        {"column": "other", "learn": ["text", "other"], "lower": True, "normal": "nfkc"},
+        {"column": "other", "learn": ["text", "other"], "lower": True, "unicode_form": "nfkc"},
     ],
     ids=["plain", "framed", "two columns", "joint"],
 )
@@ -62,8 +62,8 @@ def test_conformance(unit, options):
 
 
 def test_the_conformance_suite_can_fail(monkeypatch):
-    monkeypatch.setattr(Text, "words", lambda self, stream: [])
-    monkeypatch.setattr(Text, "blank", lambda self, stream, tokens: {"ids": stream.columns["ids"]})
+    monkeypatch.setattr(Text, "token_labels", lambda self, stream: [])
+    monkeypatch.setattr(Text, "mask_out", lambda self, stream, tokens: {"ids": stream.columns["ids"]})
     found = check_tokens(Text(kind="text", unit="bpe"), PAIRS, draw=False)
     assert len(found) == 2
     assert "hidden values leak" in found[0]
@@ -149,11 +149,11 @@ def test_special_tokens_around_a_text(unit):
     assert stream.columns["ids"].tolist() == [begin, *inside, end, begin, end]
     assert stream.lengths.tolist() == [len(inside) + 2, 2]
     assert tokens.decode(stream.columns["ids"]) == "to be"
-    assert tokens.hideable(stream).tolist() == [False, *[True] * len(inside), False, False, False]
+    assert tokens.maskable(stream).tolist() == [False, *[True] * len(inside), False, False, False]
     assert {"begin", "end", "mask", "unknown", "separator"} <= set(tokens.specials)
     assert not tokens.writable[list(tokens.specials.values())].any()
-    assert tokens.writable.sum() == tokens.known
-    assert tokens.words(stream.take(np.array([1]))) == ["<s>", "</s>"]
+    assert tokens.writable.sum() == tokens.writable_count
+    assert tokens.token_labels(stream.take(np.array([1]))) == ["<s>", "</s>"]
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -167,7 +167,7 @@ def test_two_columns_and_the_words_in_them(unit):
     first = stream.take(np.array([0])).columns
     assert first["ids"].tolist() == [begin, *one, between, *two, end]
     assert first["part"].tolist() == [0] * (len(one) + 2) + [1] * (len(two) + 1)
-    assert tokens.reads == ("text", "other")
+    assert tokens.source_columns == ("text", "other")
     if tokens.coder.words:
         word = first["word"]
         assert word[[0, len(one) + 1, -1]].tolist() == [-1, -1, -1]
@@ -179,7 +179,7 @@ def test_two_columns_and_the_words_in_them(unit):
         assert "word" not in first
 
 
-@pytest.mark.parametrize("unit", ["words", *SUBWORDS])
+@pytest.mark.parametrize("unit", ["words", *SUBWORD_UNITS])
 def test_texts_that_are_split_into_words(unit):
     tokens = fitted(unit, end=True)
     stream = tokens.tokenize({"text": WORDS})
@@ -215,23 +215,23 @@ def test_letters_of_split_texts_have_blanks_between():
 def test_noise_and_blank(unit):
     tokens = fitted(unit, begin=True, end=True)
     stream = tokens.tokenize(as_table(TEXTS * 20))
-    mask = tokens.hideable(stream) & (np.arange(len(stream.columns["ids"])) % 2 == 0)
-    noise = tokens.noise(stream, mask, SampleRandom(0, 0, np.arange(len(stream))))["ids"]
+    mask = tokens.maskable(stream) & (np.arange(len(stream.columns["ids"])) % 2 == 0)
+    noise = tokens.random_replacement(stream, mask, SampleRandom(0, 0, np.arange(len(stream))))["ids"]
     assert noise.dtype == stream.columns["ids"].dtype
     assert tokens.writable[noise[mask]].all()
     assert len(np.unique(noise[mask])) > 8
     np.testing.assert_array_equal(noise[~mask], stream.columns["ids"][~mask])
-    blank = tokens.blank(stream, mask)["ids"]
+    blank = tokens.mask_out(stream, mask)["ids"]
     assert (blank[mask] == tokens.specials["mask"]).all()
     assert blank.dtype == stream.columns["ids"].dtype
 
 
 @pytest.mark.parametrize("unit", UNITS)
 def test_small_letters_and_normal_form(unit):
-    tokens = fitted(unit, "ＡB é", lower=True, normal="nfkc")
+    tokens = fitted(unit, "ＡB é", lower=True, unicode_form="nfkc")
     np.testing.assert_array_equal(tokens.encode("ab e\u0301"), tokens.encode("ＡＢ É"))
     assert tokens.decode(tokens.encode("AB É")) == "ab é"
-    nfc = fitted(unit, "é Ａ", normal="nfc")
+    nfc = fitted(unit, "é Ａ", unicode_form="nfc")
     np.testing.assert_array_equal(nfc.encode("e\u0301"), nfc.encode("é"))
     assert nfc.decode(nfc.encode("é")) == "é"
 
@@ -270,11 +270,11 @@ def test_a_line_of_100000_tokens(unit):
 def test_words_for_axes_and_drawings(unit):
     tokens = fitted(unit, end=True)
     stream = tokens.tokenize(as_table(["to be $not$ a\nquestion " * 4]))
-    words = tokens.words(stream)
+    words = tokens.token_labels(stream)
     assert len(words) == int(stream.lengths[0])
     assert words[-1] == "</s>"
     assert not any(mark in "".join(words) for mark in "Ġ▁Ċ \n")
-    if unit in ("words", *SUBWORDS):
+    if unit in ("words", *SUBWORD_UNITS):
         assert words[:2] == ["to", "be"]
     figure, axes = plt.subplots(figsize=(6, 2))
     tokens.draw(Batch({"t": stream}), np.linspace(0, 1, len(words)), axes)

@@ -23,12 +23,12 @@ def run(request, tmp_path_factory):
     table = {"time": time, "value": clean + rng.normal(size=len(time)).astype(np.float32), "clean": clean}
     sizes = {f"{name}_lengths": lengths for name in table}
     np.savez(folder / "waves.npz", **table, **sizes, label=np.where(there, "wave", "noise"))
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "arrays", "files": [str(folder / "waves.npz")], "split": {"valid": 0.2, "test": 0.2}},
             "tokens": {"kind": "observations", "window": 12},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "recover", "form": request.param, "label": "label"},
+            "objective": {"kind": "denoise", "form": request.param, "label": "label"},
             "train": {"steps": 4, "batch": 8, "warmup": 1, "device": "cpu", "packed": True},
         }
     )

@@ -11,7 +11,7 @@ from sciformer.inspect.attention import attention_maps, weights_on
 from sciformer.inspect.distance import attention_distances
 from sciformer.inspect.plots import heads
 from sciformer.inspect.plots.heads import draw_every_head, has_shape
-from sciformer.inspect.plots.panels import few_ticks, join_legends, shrink
+from sciformer.inspect.plots.panels import join_legends, shrink, thin_ticks
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import jets
@@ -27,7 +27,7 @@ def assembled(tokens, table, objective=None, **model):
         "model": {"kind": "encoder", "dim": 16, "depth": 3, "heads": 4, "position": "none", **model},
         "objective": objective or {"kind": "classify"},
     }
-    made = Assembly(Recipe.of(sections), None)
+    made = Assembly(Recipe.from_dict(sections), None)
     for one in made.tokens.values():
         one.fit([table])
     made.objective.state.update(classes=["a", "b"], counts=[1, 1], mean=[0.0], deviation=[1.0])
@@ -95,8 +95,8 @@ def test_the_pair_bias_is_in_the_weights_that_are_shown():
 
 
 def test_many_heads_and_blocks_are_thinned(monkeypatch):
-    monkeypatch.setattr(heads, "BLOCKS", 2)
-    monkeypatch.setattr(heads, "HEADS", 3)
+    monkeypatch.setattr(heads, "MAX_BLOCKS", 2)
+    monkeypatch.setattr(heads, "MAX_HEADS", 3)
     tokens, table, _, _ = CASES["patches"]
     made, step, batch = assembled(tokens, table, depth=4, heads=8, pool="mean")
     figure = draw_every_head(attention_maps(step, made, batch), made, 0)
@@ -114,7 +114,7 @@ def test_one_legend_for_all_panels():
         if names:
             axes.legend()
         shrink(axes, 1.0)
-        few_ticks(axes, named=axes is grid[0])
+        thin_ticks(axes, named=axes is grid[0])
     sizes = {float(size) for axes in grid for marks in axes.collections for size in marks.get_sizes()}
     assert max(sizes) < 90
     join_legends(figure, grid)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sciformer.inspect.plots.curves import draw_confusion
-from sciformer.inspect.report.page import POLICY, UNPRINTABLE, Page
+from sciformer.inspect.report.page import CONTENT_SECURITY_POLICY, UNPRINTABLE_PATTERN, Page
 from tests.errors import refuses
 
 VOID = {"meta", "img"}
@@ -111,7 +111,7 @@ def test_every_text_is_escaped_in_every_place(word):
     assert names == usual
     assert set(reader.values("class")) <= {"subtitle", "note", "card", "scroll", "number"}
     assert (text.count("<"), text.count(">")) == (plain.count("<") + 2 * more, plain.count(">") + 2 * more)
-    assert "".join(data for tag, data in reader.texts if tag == "code") == UNPRINTABLE.sub("\ufffd", word)
+    assert "".join(data for tag, data in reader.texts if tag == "code") == UNPRINTABLE_PATTERN.sub("\ufffd", word)
 
 
 def test_texts_come_out_as_they_went_in():
@@ -136,9 +136,9 @@ def test_nothing_comes_from_elsewhere():
     text = full("word", picture()).html()
     reader = Reader(text)
     assert reader.declarations == ["DOCTYPE html"]
-    assert POLICY in reader.values("content")
+    assert CONTENT_SECURITY_POLICY in reader.values("content")
     for part in ("default-src 'none'", "img-src data:", "style-src 'unsafe-inline'"):
-        assert part in POLICY
+        assert part in CONTENT_SECURITY_POLICY
     assert "'none'" in text  # the policy is legible and not mangled by escapes
     assert all(value.startswith("data:image/png;base64,") for value in reader.values("src"))
     assert all(re.fullmatch(r"#section-\d", value) for value in reader.values("href"))

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.inspect.report import figures as pictures
-from sciformer.inspect.report import page, report
+from sciformer.inspect.report import figures, page, report
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.inspect.report.page import Page
 from sciformer.inspect.report.report import write_report
@@ -28,8 +27,8 @@ TEXT = {
 FOLLOWED = {"attention", "rollout", "attribution", "gradient", "least attended"}
 KINDS = {
     "classify": {},
-    "regress": {"objective": {"kind": "regress", "targets": ["temperature", "other"], "along": "temperature"}},
-    "masked": {"objective": {"kind": "masked", "share": 0.3}},
+    "regress": {"objective": {"kind": "regress", "targets": ["temperature", "other"], "plot_against": "temperature"}},
+    "masked": {"objective": {"kind": "masked", "mask_ratio": 0.3}},
     "text": {**TEXT, "model": {"kind": "decoder"}},
     "lstm": {"model": {"trunk": "lstm"}},
     "convolution": {"model": {"trunk": "convolution", "depth": 1}},
@@ -42,7 +41,7 @@ KINDS = {
 def _coarse():
     """Pictures of few dots: they are drawn all the same."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(page, "DOTS", 24)
+        patch.setattr(page, "DOTS_PER_INCH", 24)
         yield
 
 
@@ -62,13 +61,13 @@ def recipe(folder, **changes):
         "data": {"kind": "arrays", "files": ["a.npz"], "split": {"by": "chain", "valid": 0.25, "test": 0.25}},
         "tokens": {"kind": "patches", "patch": 2, "periodic": True},
         "model": {"kind": "encoder", "dim": 16, "depth": 2, "heads": 2},
-        "objective": {"kind": "classify", "along": "temperature", "reference": 2.0},
-        "train": {"steps": 5, "batch": 16, "rate": 1e-2, "warmup": 1, "log_every": 2, "device": "cpu"},
+        "objective": {"kind": "classify", "plot_against": "temperature", "reference": 2.0},
+        "train": {"steps": 5, "batch": 16, "learning_rate": 1e-2, "warmup": 1, "log_every": 2, "device": "cpu"},
     }
     for name, values in changes.items():
         sections[name] = values if "kind" in values and name != "model" else {**sections[name], **values}
     sections["data"]["files"] = [str(folder / name) for name in sections["data"]["files"]]
-    return Recipe.of(sections)
+    return Recipe.from_dict(sections)
 
 
 @pytest.fixture(scope="module")
@@ -116,10 +115,10 @@ def test_every_kind_of_run_has_a_report(trained, kind, request):
         request.getfixturevalue("quick")
     run = trained(kind)
     found, sections, text, numbers = read(run)
-    along = bool(run.recipe.objective.along)
+    along = bool(run.recipe.objective.plot_against)
     answers = kind in ("classify", "regress", "lstm", "convolution", "alone")
     more = [*["What its answers rest on"] * answers, *["What was hidden"] * (kind == "masked")]
-    assert sections == [*SECTIONS[:4], *["Along"] * along, SECTIONS[4], *more, *SECTIONS[5:]]
+    assert sections == [*SECTIONS[:4], *["Plot against"] * along, SECTIONS[4], *more, *SECTIONS[5:]]
     assert "The best model is that of step" in text
     assert "script" not in found.tags
     assert f"Phases {EVIL}" in text
@@ -173,14 +172,14 @@ def test_the_same_run_gives_the_same_page(trained, quick):
 
 
 def test_large_parts_are_thinned(trained, quick, monkeypatch):
-    monkeypatch.setattr(report, "MOST", 7)
+    monkeypatch.setattr(report, "MAX_JUDGED_SAMPLES", 7)
     _, _, text, numbers = read(trained("lstm"))
     assert "Of valid, 7 of 30 samples were judged." in text
     assert numbers["parts"]["test"]["judged"] == 7
 
 
 def test_samples_too_long_to_look_at(trained, quick, monkeypatch):
-    monkeypatch.setattr(pictures, "HELD", 100)
+    monkeypatch.setattr(figures, "MAX_HELD_WEIGHTS", 100)
     _, _, text, numbers = read(trained("masked"))
     assert "Samples of 16 tokens are too long" in text
     assert "reach" not in numbers
@@ -223,7 +222,7 @@ def test_a_model_that_diverged_and_steps_left_out(fresh):
 
 def test_what_cannot_be_drawn_is_told(fresh):
     recipe = fresh.folder.recipe.read_text()
-    for key, value in [("along", "nothing"), ("along", "name"), ("curve", "7")]:
+    for key, value in [("plot_against", "nothing"), ("plot_against", "name"), ("curve", "7")]:
         fresh.folder.write("recipe.yaml", re.sub(rf"(?m)^  {key}: .*$", f"  {key}: '{value}'", recipe))
         _, _, text, numbers = read(Run(fresh.path))
         assert re.search(rf"Not drawn: .*[`']{value}[`']", text)

@@ -28,20 +28,20 @@ def test_parity_with_torch_multihead_attention(dtype, bias, kernel):
     assert_close(ours(x, sight=Sight(Causal())), theirs(x, x, x, attn_mask=causal)[0])
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("kv_heads", [1, 2, 3])
 @pytest.mark.parametrize("kernel", ["auto", "reference"])
-def test_shared_heads_equal_repeated_heads(groups, kernel):
-    shared = shake(Attention(24, 6, groups=groups, qk_norm="layer", kernel=kernel).double())
+def test_shared_heads_equal_repeated_heads(kv_heads, kernel):
+    shared = shake(Attention(24, 6, kv_heads=kv_heads, qk_norm="layer", kernel=kernel).double())
     whole = Attention(24, 6, qk_norm="layer").double()
     state = shared.state_dict()
     for name in ("weight", "bias"):
         q, k, v = state[f"qkv.{name}"].split(shared.widths)
-        k, v = (x.unflatten(0, (groups, 4)).repeat_interleave(6 // groups, 0).flatten(0, 1) for x in (k, v))
+        k, v = (x.unflatten(0, (kv_heads, 4)).repeat_interleave(6 // kv_heads, 0).flatten(0, 1) for x in (k, v))
         state[f"qkv.{name}"] = torch.cat([q, k, v])
     whole.load_state_dict(state)
     x, valid = torch.randn(2, 9, 24).double(), torch.rand(2, 9) > 0.3
     assert_close(shared(x, sight=Sight(Causal(), valid)), whole(x, sight=Sight(Causal(), valid)))
-    assert shared.qkv.weight.shape[0] == 24 + 2 * 4 * groups
+    assert shared.qkv.weight.shape[0] == 24 + 2 * 4 * kv_heads
 
 
 def test_qk_norm_bounds_the_scores():
@@ -93,7 +93,7 @@ def test_reference_weights_can_be_asked_for_gradients():
 @pytest.mark.parametrize("capacity", [None, 12])
 @pytest.mark.parametrize("name", SCORES)
 def test_a_store_serves_every_score(name, capacity):
-    layer = shake(Attention(12, 4, groups=2, score=name)).eval()
+    layer = shake(Attention(12, 4, kv_heads=2, score=name)).eval()
     x = torch.randn(2, 9, 12)
     with torch.no_grad():
         expected = layer(x, sight=Sight(Causal()))
@@ -123,8 +123,8 @@ def test_head_scale_can_silence_a_head():
 def test_mistakes_are_answered():
     with refuses("width 10", "3 heads", hint="head_dim"):
         Attention(10, 3)
-    with refuses("6 heads", "4 equal groups"):
-        Attention(12, 6, groups=4)
+    with refuses("kv_heads", 6, 4):
+        Attention(12, 6, kv_heads=4)
     with refuses(hint="'scaled_dot'"):
         Attention(12, 6, score="scaled-dot")
     for wrong in (torch.randn(2, 12), torch.randn(1, 2, 11)):

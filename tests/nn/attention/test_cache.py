@@ -114,7 +114,7 @@ def test_compiled_steps_equal_eager_ones(capacity):
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_a_growing_cache_has_room_to_spare_and_forgets_what_a_refused_call_left(mode):
-    decoder = shake(Decoder(16, 2, 4, groups=2, position=Rotary(4))).double().eval()
+    decoder = shake(Decoder(16, 2, 4, kv_heads=2, position=Rotary(4))).double().eval()
     x, cache = torch.randn(2, 200, 16).double(), decoder.cache()
     with mode():
         parts = [decoder(x[:, :3], cache=cache)]

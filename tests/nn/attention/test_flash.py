@@ -40,9 +40,9 @@ def looped(monkeypatch):
 
 
 @pytest.mark.parametrize("within", [Full(), Causal()], ids=repr)
-@pytest.mark.parametrize("groups", [4, 2])
-def test_it_agrees_with_the_definition(looped, within, groups):
-    shapes = [(1, 4, TOTAL, 8), (1, groups, TOTAL, 8), (1, groups, TOTAL, 8)]
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_it_agrees_with_the_definition(looped, within, kv_heads):
+    shapes = [(1, 4, TOTAL, 8), (1, kv_heads, TOTAL, 8), (1, kv_heads, TOTAL, 8)]
     inputs = [torch.randn(shape).double().requires_grad_() for shape in shapes]
     upstream = torch.randn(1, 4, TOTAL, 8).double()
     sight = Sight(Documents(Ragged(LENGTHS, TOTAL, 12), within))
@@ -61,7 +61,7 @@ def test_a_module_gives_it_what_the_projection_made(looped, monkeypatch):
     x, sight = torch.randn(1, TOTAL, 16).double(), Sight(Documents(Ragged(LENGTHS, TOTAL, 12)))
     expected = module(x, sight=sight)
     assert not looped  # short sequences go elsewhere
-    monkeypatch.setattr(flash, "LONG", 2)
+    monkeypatch.setattr(flash, "MIN_MEAN_LENGTH", 2)
     torch.testing.assert_close(module(x, sight=sight), expected)
     assert looped == [len(LENGTHS) + 4]  # and the tail in pieces
 

@@ -11,11 +11,11 @@ from sciformer.nn.dropout import Dropout, keep
 LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
 
 
-def run(kernel, lengths, heads=2, groups=2, bias=True, dtype=torch.float64, dropout=0.0):
+def run(kernel, lengths, heads=2, kv_heads=2, bias=True, dtype=torch.float64, dropout=0.0):
     torch.manual_seed(0)
     ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
     q, up = (torch.randn(1, heads, ragged.total, 8, dtype=dtype) for _ in range(2))
-    k, v = (torch.randn(1, groups, ragged.total, 8, dtype=dtype) for _ in range(2))
+    k, v = (torch.randn(1, kv_heads, ragged.total, 8, dtype=dtype) for _ in range(2))
     dense = torch.randn(ragged.pairs, heads, dtype=dtype)
     given = [x.requires_grad_() for x in (q, k, v, dense)[: 3 + bias]]
     sight = Sight(Documents(ragged), bias=PairBias(dense, Triangle(ragged).starts, ragged) if bias else None)

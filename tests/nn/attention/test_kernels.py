@@ -35,11 +35,11 @@ def can(kernel, pattern):
     return KERNELS[kernel].refuse(q, q, Sight(pattern), ScaledDot(), 0.0) is None
 
 
-def make(pattern, groups, valid, bias, dtype, n=N, m=N):
+def make(pattern, kv_heads, valid, bias, dtype, n=N, m=N):
     batch = 1 if isinstance(pattern, Documents) else 2
     q = torch.randn(batch, 4, n, 8, dtype=dtype, requires_grad=True)
-    k = torch.randn(batch, groups, m, 8, dtype=dtype, requires_grad=True)
-    v = torch.randn(batch, groups, m, 6, dtype=dtype, requires_grad=True)
+    k = torch.randn(batch, kv_heads, m, 8, dtype=dtype, requires_grad=True)
+    v = torch.randn(batch, kv_heads, m, 6, dtype=dtype, requires_grad=True)
     mask = None
     if valid:
         mask = torch.rand(batch, m) > 0.4
@@ -60,8 +60,8 @@ def result(kernel, pattern, q, k, v, mask, dense, **options):
 @pytest.mark.parametrize("kernel", ["sdpa", "chunked"])
 def test_kernels_agree_with_the_definition(kernel, name, dtype):
     pattern = PATTERNS[name]
-    for groups, valid, bias in OPTIONS if can(kernel, pattern) else ():
-        inputs = make(pattern, groups, valid, bias, dtype)
+    for kv_heads, valid, bias in OPTIONS if can(kernel, pattern) else ():
+        inputs = make(pattern, kv_heads, valid, bias, dtype)
         for found, expected in zip(result(kernel, pattern, *inputs), result("reference", pattern, *inputs)):
             assert found.isfinite().all()
             torch.testing.assert_close(found, expected, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
@@ -78,8 +78,8 @@ def test_the_product_is_large():
 @pytest.mark.parametrize("name", PATTERNS)
 def test_flex_agrees_with_the_definition_in_the_forward_pass(name):
     pattern = PATTERNS[name]
-    for groups, valid, bias in [(4, False, None), (2, True, "each"), (1, True, None)]:
-        q, k, v, mask, dense = make(pattern, groups, valid, bias, torch.float64)
+    for kv_heads, valid, bias in [(4, False, None), (2, True, "each"), (1, True, None)]:
+        q, k, v, mask, dense = make(pattern, kv_heads, valid, bias, torch.float64)
         with torch.no_grad():
             inputs = [x if x is None else x.detach() for x in (q, k, v)]
             sight = Sight(pattern, mask, None if dense is None else dense.detach())
@@ -136,9 +136,9 @@ def test_a_score_that_is_no_product_goes_to_the_reference():
 
 
 @pytest.mark.parametrize("name", SCORES)
-@pytest.mark.parametrize("groups", [1, 2, 4])
-def test_all_scores_in_one_call(name, groups):
-    q, k, v, mask, dense = make(Causal(), groups, True, "each", torch.float64)
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_all_scores_in_one_call(name, kv_heads):
+    q, k, v, mask, dense = make(Causal(), kv_heads, True, "each", torch.float64)
     score = make_score(name, 8, 4).double()
     auto = attend(q, k, v, Sight(Causal(), mask, dense), score=score)
     reference = attend(q, k, v, Sight(Causal(), mask, dense), score=score, kernel="reference")

@@ -31,7 +31,7 @@ NAMES = ("out", "q", "k", "v", "bias")
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch):
-    monkeypatch.setattr(sets, "INTERPRETED", True)
+    monkeypatch.setattr(sets, "TRITON_INTERPRETED", True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -48,11 +48,11 @@ def _works():
                 pytest.skip("this NumPy is too new for the interpreter of this Triton")
 
 
-def drawn(heads, width, lengths=LENGTHS, groups=None, tail=3, bias=True):
+def drawn(heads, width, lengths=LENGTHS, kv_heads=None, tail=3, bias=True):
     """Queries, keys, values, bias and upstream gradient of packed sets, with a tail that belongs to nobody."""
     total, pairs = sum(lengths) + tail, sum(n * (n + 1) // 2 for n in lengths) + 4 * tail
-    groups = groups or heads
-    shapes = [(1, heads, total, width), (1, groups, total, width), (1, groups, total, width)]
+    kv_heads = kv_heads or heads
+    shapes = [(1, heads, total, width), (1, kv_heads, total, width), (1, kv_heads, total, width)]
     dense = torch.randn(pairs, heads) if bias else None
     return [*(torch.randn(shape) for shape in shapes), dense, torch.randn(1, heads, total, width)]
 
@@ -104,7 +104,7 @@ def test_half_precision_is_near(lengths, bias):
 
 
 def test_shared_heads_and_no_sets_at_all():
-    given = drawn(4, 8, groups=2)
+    given = drawn(4, 8, kv_heads=2)
     assert_same(run("sets", torch.float32, *given), run("reference", torch.float64, *given))
     for lengths in ([], [0, 0]):
         found = run("sets", torch.float32, *drawn(2, 16, lengths, tail=2), lengths=lengths or [0])

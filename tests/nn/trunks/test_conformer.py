@@ -44,7 +44,7 @@ def test_the_equations_of_a_block():
     for conv, norm in zip(block.convs, block.conv_norms):
         y = norm(y + conv(y))
     torch.testing.assert_close(block(x), y)
-    block = shake(ConformerBlock(8, 2, order="pre", convolutions=1)).double().eval()
+    block = shake(ConformerBlock(8, 2, norm_position="pre", convolutions=1)).double().eval()
     y = x + block.attention(block.attention_norm(x))
     torch.testing.assert_close(block(x), y + block.convs[0](block.conv_norms[0](y)))
 
@@ -97,4 +97,4 @@ def test_mistakes_are_answered():
     with refuses("kernel", 4):
         Conformer(8, 1, 2, width=4)
     with refuses(hint="'post'"):
-        Conformer(8, 1, 2, order="posst")
+        Conformer(8, 1, 2, norm_position="posst")

@@ -21,7 +21,7 @@ def test_on_a_grid_a_token_sees_a_square_that_grows_with_depth():
 
 
 def test_on_a_line_dilation_widens_the_view():
-    net = shake(ConvNet(8, 2, 3, growth=3)).double()
+    net = shake(ConvNet(8, 2, 3, dilation_growth=3)).double()
     seen = reach(net, (1, 40), 20)[0].nonzero().flatten()
     assert (seen.min().item(), seen.max().item()) == (20 - 8, 20 + 8)
 

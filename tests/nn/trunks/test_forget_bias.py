@@ -15,44 +15,44 @@ def reached(trunk, length=30):
     return float(x.grad[:, 0].norm() / x.grad[:, -1].norm())
 
 
-def made(kind, remember):
+def made(kind, forget_bias):
     torch.manual_seed(0)
-    return Recurrent(16, 2, kind, remember=remember)
+    return Recurrent(16, 2, kind, forget_bias=forget_bias)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_the_gradient_reaches_further(kind):
-    near, far = (reached(made(kind, remember)) for remember in (0.0, 2.0))
+    near, far = (reached(made(kind, forget_bias)) for forget_bias in (0.0, 2.0))
     assert far > 100 * near
 
 
 def test_only_one_gate_is_opened():
     for kind in ("lstm", "gru"):
-        before, after = (dict(made(kind, remember).named_parameters()) for remember in (0.0, 1.0))
+        before, after = (dict(made(kind, forget_bias).named_parameters()) for forget_bias in (0.0, 1.0))
         changed = {name for name in before if not torch.equal(before[name], after[name])}
         assert changed == {f"layers.{i}.0.bias_ih_l0" for i in range(2)}
         moved = after["layers.1.0.bias_ih_l0"] - before["layers.1.0.bias_ih_l0"]
         torch.testing.assert_close(moved[16:32], torch.ones(16))
         assert not moved[:16].any()
         assert not moved[32:].any()
-    before, after = (dict(made("rnn", remember).named_parameters()) for remember in (0.0, 1.0))
+    before, after = (dict(made("rnn", forget_bias).named_parameters()) for forget_bias in (0.0, 1.0))
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])
 def test_a_cell_keeps_its_state(kind):
-    cell, open_cell = Cell(kind, 4, 8), Cell(kind, 4, 8, remember=30.0)
+    cell, open_cell = Cell(kind, 4, 8), Cell(kind, 4, 8, forget_bias=30.0)
     state = cell.start(torch.zeros(1, 4))
     state = tuple(torch.randn_like(part) for part in state)
     kept = open_cell(torch.zeros(1, 4), state)[-1]
     lost = (kept - state[-1]).abs().max()
     assert lost < (1e-5 if kind == "gru" else 1)  # an LSTM adds to what it keeps
     assert (cell(torch.zeros(1, 4), state)[-1] - state[-1]).abs().max() > lost
-    decoder = RecurrentDecoder(8, kind=kind, score=None, remember=5.0)
+    decoder = RecurrentDecoder(8, kind=kind, score=None, forget_bias=5.0)
     assert decoder.cells[0].weights[2][8:16].mean() > 4
 
 
 def test_it_is_an_option_of_models():
-    assert Encoder(kind="encoder", trunk="rnn", remember=1.0).unused() == ["remember"]
-    assert Decoder(kind="decoder", remember=1.0).unused() == ["remember"]
-    assert Encoder(kind="encoder", trunk="gru", remember=1.0).unused() == []
+    assert Encoder(kind="encoder", trunk="rnn", forget_bias=1.0).unused() == ["forget_bias"]
+    assert Decoder(kind="decoder", forget_bias=1.0).unused() == ["forget_bias"]
+    assert Encoder(kind="encoder", trunk="gru", forget_bias=1.0).unused() == []

@@ -13,14 +13,14 @@ from tests.errors import refuses
 from tests.nn.parity import shake
 
 TRUNKS = {
-    "sets": lambda: DeepSets(5, [8, 7]),
+    "deep_sets": lambda: DeepSets(5, [8, 7]),
     "resnet": lambda: ResNet(5, [4, 6, 8]),
     "resnet of three stages": lambda: ResNet(5, [4, 6, 6, 7]),
-    "edges": lambda: EdgeConvNet(5, [8, 7], 4),
-    "edges of one width": lambda: EdgeConvNet(5, [5, 5], 4),
-    "edges of many neighbours": lambda: EdgeConvNet(5, [8, 7], 30),
-    "points": lambda: PointCloudTransformer(5, 7, 2, [8, 6], 4),
-    "lorentz": lambda: LorentzNet(5, 8, 2),
+    "edge_conv": lambda: EdgeConvNet(5, [8, 7], 4),
+    "edge_conv of one width": lambda: EdgeConvNet(5, [5, 5], 4),
+    "edge_conv of many neighbours": lambda: EdgeConvNet(5, [8, 7], 30),
+    "point_cloud_transformer": lambda: PointCloudTransformer(5, 7, 2, [8, 6], 4),
+    "lorentz_net": lambda: LorentzNet(5, 8, 2),
 }
 LENGTHS = torch.tensor([5, 0, 12, 1, 2, 17])
 
@@ -40,7 +40,7 @@ def ragged():
 
 
 def vectors(count):
-    """Coordinates of two axes; for `lorentz`, momenta of mass 0.5 and more."""
+    """Coordinates of two axes; for `lorentz_net`, momenta of mass 0.5 and more."""
     p = torch.randn(count, 3).double()
     return {2: p[:, :2], 4: torch.cat([(p.square().sum(-1, keepdim=True) + 0.25).sqrt(), p], -1)}
 

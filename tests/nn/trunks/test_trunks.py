@@ -34,10 +34,10 @@ from tests.nn.parity import shake
 
 TRUNKS = {
     "encoder": lambda: Encoder(16, 2, 4),
-    "encoder post": lambda: Encoder(16, 2, 4, order="post", position=Sinusoidal(16)),
+    "encoder post": lambda: Encoder(16, 2, 4, norm_position="post", position=Sinusoidal(16)),
     "encoder normformer": lambda: Encoder(16, 2, 4, extras=NORMFORMER, position=Learned(16, 12)),
     "encoder modern": lambda: Encoder(
-        16, 2, 4, position=Rotary(4), norm="rms", activation="swiglu", groups=2, qk_norm="rms", bias=False
+        16, 2, 4, position=Rotary(4), norm="rms", activation="swiglu", kv_heads=2, qk_norm="rms", bias=False
     ),
     "encoder window": lambda: Encoder(16, 2, 4, pattern=Window(2), position=RelativeBias(4, 3)),
     "encoder sparse": lambda: Encoder(16, 2, 4, pattern=Strided(3), position=Rotary(4)),
@@ -51,21 +51,21 @@ TRUNKS = {
     "encoder of spectra": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4), turn_values=True),
     "encoder modulated": lambda: Encoder(16, 2, 4, position=Modulation(16, longest=20.0, harmonics=3)),
     "encoder without residual": lambda: Encoder(
-        16, 2, 4, residual=False, order="post", activation="tanh", position=UnpairedSinusoidal(16)
+        16, 2, 4, residual=False, norm_position="post", activation="tanh", position=UnpairedSinusoidal(16)
     ),
     "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
-    "conformer pre": lambda: Conformer(16, 2, 4, width=5, order="pre", pattern=Window(4)),
+    "conformer pre": lambda: Conformer(16, 2, 4, width=5, norm_position="pre", pattern=Window(4)),
     "decoder": lambda: Decoder(16, 2, 4, position=Learned(16, 12)),
     "decoder window": lambda: Decoder(16, 2, 4, pattern=Window(3), position=Rotary(4)),
-    "decoder multi-query": lambda: Decoder(16, 2, 4, groups=1, position=RelativeBias(4, 3)),
+    "decoder multi-query": lambda: Decoder(16, 2, 4, kv_heads=1, position=RelativeBias(4, 3)),
     "rnn": lambda: Recurrent(16, 2, "rnn"),
     "gru both ways": lambda: Recurrent(16, 2, "gru", bidirectional=True),
     "lstm both ways": lambda: Recurrent(16, 2, "lstm", bidirectional=True, position=Sinusoidal(16)),
-    "convnet": lambda: ConvNet(16, 2, 3, growth=2),
-    "sets": lambda: DeepSets(16, [16, 16]),
+    "convnet": lambda: ConvNet(16, 2, 3, dilation_growth=2),
+    "deep_sets": lambda: DeepSets(16, [16, 16]),
     "resnet": lambda: ResNet(16, [8, 16]),
-    "edges": lambda: EdgeConvNet(16, [16, 16], 4),
-    "points": lambda: PointCloudTransformer(16, 16, 1, [16], 4),
+    "edge_conv": lambda: EdgeConvNet(16, [16, 16], 4),
+    "point_cloud_transformer": lambda: PointCloudTransformer(16, 16, 1, [16], 4),
 }
 LENGTHS = torch.tensor([5, 0, 9, 1, 3])
 

@@ -31,26 +31,28 @@ class Arrays(Data):
     """New names of columns: {image: pictures, label: y} calls `pictures` `image` and `y` `label`."""
     split: Split = Split()
     """Shares kept apart."""
-    labels: int | None = Field(default=None, ge=1)
+    labels_per_class: int | None = Field(default=None, ge=1)
     """Train on so many samples of each class (column `label`) only, drawn by split.seed and the fold; a larger number
     adds to a smaller."""
 
     def open(self, log: Any = None) -> Splits:
         """Read the files and divide the samples."""
         paths = find_files(self.files, "NumPy files")
-        atomic_write = self.read(paths)
-        table = atomic_write.load(0)
+        source = self.read(paths)
+        table = source.load(0)
         rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
-        if self.labels is not None:
+        if self.labels_per_class is not None:
             if "label" not in table:
                 raise UserError(
-                    f"data.labels needs a column `label`, but the columns are {', '.join(table)}",
+                    f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}",
                     hint=nearest("label", table),
-                    key="data.labels",
+                    key="data.labels_per_class",
                 )
-            rows["train"] = sample_per_class(table["label"], rows["train"], self.labels, self.split.lot, notes)
+            rows["train"] = sample_per_class(
+                table["label"], rows["train"], self.labels_per_class, self.split.lot, notes
+            )
         prints = {str(path): fingerprint(path) for path in paths}
-        return Splits({name: Chosen(atomic_write, kept) for name, kept in rows.items()}, prints, notes)
+        return Splits({name: Chosen(source, kept) for name, kept in rows.items()}, prints, notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """All samples of these files."""

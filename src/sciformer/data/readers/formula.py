@@ -41,7 +41,7 @@ def _power(a: Any, b: Any) -> Any:
     return np.power(a if np.result_type(a).kind == "f" else np.asarray(a, np.float64), b)
 
 
-BINARY: dict[type[ast.AST], Operation] = {
+BINARY_OPERATIONS: dict[type[ast.AST], Operation] = {
     ast.Add: np.add,
     ast.Sub: np.subtract,
     ast.Mult: np.multiply,
@@ -50,18 +50,18 @@ BINARY: dict[type[ast.AST], Operation] = {
     ast.Mod: np.mod,
     ast.Pow: _power,
 }
-LOGICAL: dict[type[ast.AST], Operation] = {
+LOGICAL_OPERATIONS: dict[type[ast.AST], Operation] = {
     ast.BitAnd: _bits(np.bitwise_and, "&"),
     ast.BitOr: _bits(np.bitwise_or, "|"),
     ast.BitXor: _bits(np.bitwise_xor, "^"),
 }
-UNARY: dict[type[ast.AST], Operation] = {
+UNARY_OPERATIONS: dict[type[ast.AST], Operation] = {
     ast.USub: np.negative,
     ast.UAdd: np.positive,
     ast.Invert: _inverse,
     ast.Not: np.logical_not,
 }
-COMPARED: dict[type[ast.AST], Operation] = {
+COMPARISONS: dict[type[ast.AST], Operation] = {
     ast.Lt: np.less,
     ast.LtE: np.less_equal,
     ast.Gt: np.greater,
@@ -69,8 +69,8 @@ COMPARED: dict[type[ast.AST], Operation] = {
     ast.Eq: np.equal,
     ast.NotEq: np.not_equal,
 }
-OWN: dict[str, Operation] = {"power": _power}
-AS_THEY_ARE = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
+OWN_FUNCTIONS: dict[str, Operation] = {"power": _power}
+UNCONVERTED_FUNCTIONS = ("where", "ones_like", "zeros_like")  # functions that reckon with nothing
 
 
 class Formula:
@@ -113,21 +113,21 @@ class Formula:
                 return self._chain(node, table)
             case ast.UnaryOp(op=sign, operand=operand):
                 reckoned = isinstance(sign, (ast.USub, ast.UAdd))
-                return self._apply(UNARY[type(sign)], [self._value(operand, table)], node, reckoned)
+                return self._apply(UNARY_OPERATIONS[type(sign)], [self._value(operand, table)], node, reckoned)
             case ast.BoolOp(op=word, values=parts):
                 both = np.logical_and if isinstance(word, ast.And) else np.logical_or
                 return self._joined(both, [self._value(part, table) for part in parts], node)
             case ast.Compare(left=left, ops=signs, comparators=others):
                 sides = [self._value(side, table) for side in (left, *others)]
                 pairs = zip(signs, sides, sides[1:])
-                made = [self._apply(COMPARED[type(sign)], [a, b], node) for sign, a, b in pairs]
+                made = [self._apply(COMPARISONS[type(sign)], [a, b], node) for sign, a, b in pairs]
                 return self._joined(np.logical_and, made, node)
             case ast.Call(func=func, args=given):
                 name, inputs = function(func), [self._value(one, table) for one in given]
-                if name in OVER:
+                if name in LIST_FUNCTIONS:
                     return self._over(name, inputs[0], node)
-                operation = OWN.get(name) or getattr(np, name)
-                return self._apply(operation, inputs, node, name not in AS_THEY_ARE)
+                operation = OWN_FUNCTIONS.get(name) or getattr(np, name)
+                return self._apply(operation, inputs, node, name not in UNCONVERTED_FUNCTIONS)
             case ast.Subscript(value=inner):
                 return self._entry(self._value(inner, table), index_of(node) or 0, node)
         column = column_of(node)
@@ -159,8 +159,10 @@ class Formula:
             inner = inner.left
         found = self._value(inner, table)
         for link in reversed(links):
-            operation = (BINARY | LOGICAL)[type(link.op)]
-            found = self._apply(operation, [found, self._value(link.right, table)], link, type(link.op) in BINARY)
+            operation = (BINARY_OPERATIONS | LOGICAL_OPERATIONS)[type(link.op)]
+            found = self._apply(
+                operation, [found, self._value(link.right, table)], link, type(link.op) in BINARY_OPERATIONS
+            )
         return found
 
     def _apply(self, operation: Operation, values: list[Value], node: ast.expr, numbers: bool = False) -> Value:
@@ -271,34 +273,43 @@ def _number(value: Any, scalar: bool = False) -> Any:
 # What a formula may be made of: a whitelist over Python's syntax, of which nothing is ever evaluated
 
 
-LONGEST, DEEPEST, STEEPEST = 10_000, 50, 64  # characters, nesting, exponents
+MAX_CHARACTERS, MAX_DEPTH, MAX_EXPONENT = 10_000, 50, 64  # characters, nesting, exponents
 PREFIXES = ("np", "numpy", "ak", "awkward", "math")
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 BINARY_NODES = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
 UNARY_NODES = (ast.USub, ast.UAdd, ast.Invert, ast.Not)
-COMPARED_NODES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
-SINGLE = "sqrt exp expm1 log log1p log2 log10 abs sign square floor ceil round isfinite isnan isinf sin cos tan arcsin "
-SINGLE += "arccos arctan sinh cosh tanh arcsinh arccosh arctanh ones_like zeros_like logical_not"
-DOUBLE = "hypot arctan2 minimum maximum logical_and logical_or power"
+COMPARISON_NODES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+FUNCTIONS_OF_ONE = (
+    "sqrt exp expm1 log log1p log2 log10 abs sign square floor ceil round isfinite isnan isinf sin cos tan arcsin "
+)
+FUNCTIONS_OF_ONE += "arccos arctan sinh cosh tanh arcsinh arccosh arctanh ones_like zeros_like logical_not"
+FUNCTIONS_OF_TWO = "hypot arctan2 minimum maximum logical_and logical_or power"
 FUNCTIONS = {
-    **dict.fromkeys(SINGLE.split(), 1),
-    **dict.fromkeys(DOUBLE.split(), 2),
+    **dict.fromkeys(FUNCTIONS_OF_ONE.split(), 1),
+    **dict.fromkeys(FUNCTIONS_OF_TWO.split(), 2),
     "clip": 3,
     "where": 3,
 }
 """Functions of each number, with the number of values they are given."""
-OVER = ("sum", "max", "min", "mean", "count", "any", "all", "first")
+LIST_FUNCTIONS = ("sum", "max", "min", "mean", "count", "any", "all", "first")
 """Functions that make one number of a list."""
-SAME = {"absolute": "abs", "fabs": "abs", "atan2": "arctan2", "pow": "power", "num": "count", "firsts": "first"}
-SAME |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
+FUNCTION_ALIASES = {
+    "absolute": "abs",
+    "fabs": "abs",
+    "atan2": "arctan2",
+    "pow": "power",
+    "num": "count",
+    "firsts": "first",
+}
+FUNCTION_ALIASES |= {f"a{name}": f"arc{name}" for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")}
 
 
 def parsed(text: str) -> ast.expr:
     """The tree of a formula; it may still hold what is not allowed."""
     if not text:
         raise UserError("the formula is empty")
-    if len(text) > LONGEST:
-        raise UserError(f"a formula can have {LONGEST:,} characters at most, not {len(text):,}")
+    if len(text) > MAX_CHARACTERS:
+        raise UserError(f"a formula can have {MAX_CHARACTERS:,} characters at most, not {len(text):,}")
     try:
         return ast.parse(text.replace("\n", " "), mode="eval").body
     except SyntaxError as error:
@@ -313,8 +324,8 @@ def check(tree: ast.expr, text: str) -> Iterator[tuple[str, str]]:
     todo = [(tree, 0)]
     while todo:
         node, depth = todo.pop()
-        if depth > DEEPEST:
-            raise UserError(f"a formula can be nested {DEEPEST} deep at most: {text[:60]!r} is deeper")
+        if depth > MAX_DEPTH:
+            raise UserError(f"a formula can be nested {MAX_DEPTH} deep at most: {text[:60]!r} is deeper")
         name = column_of(node)
         if name is not None:
             yield name, place(node, text)
@@ -344,7 +355,7 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
             return [operand]
         case ast.BoolOp(values=values):
             return values
-        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARED_NODES) for op in ops):
+        case ast.Compare(left=left, ops=ops, comparators=others) if all(isinstance(op, COMPARISON_NODES) for op in ops):
             return [left, *others]
         case ast.Subscript(value=value):
             if index_of(node) is None:
@@ -352,15 +363,17 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
             return [value]
         case ast.Call(func=func, args=given, keywords=words):
             name = function(func)
-            if name not in FUNCTIONS and name not in OVER:
+            if name not in FUNCTIONS and name not in LIST_FUNCTIONS:
                 raise UserError(
                     f"{ast.unparse(func)[:40]!r} is not a known function ({place(node, text)})",
-                    hint=nearest(name, [*FUNCTIONS, *OVER], 100),
+                    hint=nearest(name, [*FUNCTIONS, *LIST_FUNCTIONS], 100),
                 )
             axes = [word.value for word in words if word.arg == "axis"]
-            if len(axes) != len(words) or (words and (name not in OVER or ast.unparse(axes[0]) not in ("1", "-1"))):
+            if len(axes) != len(words) or (
+                words and (name not in LIST_FUNCTIONS or ast.unparse(axes[0]) not in ("1", "-1"))
+            ):
                 raise UserError(f"{name}(...) cannot have the keyword {words[0].arg}= ({place(node, text)})")
-            count = 1 if name in OVER else FUNCTIONS[name]
+            count = 1 if name in LIST_FUNCTIONS else FUNCTIONS[name]
             if len(given) != count:
                 hint = f"Of two columns: {name}imum(a, b)." if name in ("max", "min") else ""
                 needed = f"{count} value{'s' * (count > 1)}"
@@ -376,15 +389,15 @@ def _allowed(node: ast.expr, text: str) -> list[ast.expr]:
 
 def _exponent(node: ast.expr, text: str) -> None:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
-    if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > STEEPEST:
-        raise UserError(f"an exponent can be {STEEPEST} at most, not {inner.value:g} ({place(node, text)})")
+    if isinstance(inner, ast.Constant) and isinstance(inner.value, (int, float)) and abs(inner.value) > MAX_EXPONENT:
+        raise UserError(f"an exponent can be {MAX_EXPONENT} at most, not {inner.value:g} ({place(node, text)})")
 
 
 def function(node: ast.expr) -> str:
     """The name of a function; nothing for what is none."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in PREFIXES:
-        return SAME.get(node.attr, node.attr)
-    return SAME.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+        return FUNCTION_ALIASES.get(node.attr, node.attr)
+    return FUNCTION_ALIASES.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
 
 def column_of(node: ast.AST) -> str | None:

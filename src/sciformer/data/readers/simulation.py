@@ -29,8 +29,8 @@ class Simulation(Data):
     """Samples for the final judgement; a tenth of `number` unless given."""
     seed: int = Field(default=0, ge=0)
     """Another one gives other samples. Those of train, valid and test always differ."""
-    piece: int | None = Field(default=None, ge=16)
-    """Samples made at a time; a training keeps several such pieces in memory, and mixes some of them."""
+    chunk_size: int | None = Field(default=None, ge=16)
+    """Samples made at a time; a training keeps several such chunks in memory, and mixes some of them."""
     cache: str = ""
     """Folder where pieces are kept for the next time; empty: nowhere, they are made again."""
 
@@ -42,32 +42,32 @@ class Simulation(Data):
         """Samples of a part, from one number on."""
         raise NotImplementedError
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What is made, in words, but for how many."""
         raise NotImplementedError
 
-    def mark(self) -> str:
+    def cache_prefix(self) -> str:
         """The beginning of the names of pieces that are kept: others for other samples."""
         raise NotImplementedError
 
-    def plain(self) -> Data:
+    def file_reader(self) -> Data:
         """What reads samples like these from files."""
         raise NotImplementedError
 
-    def at_once(self) -> int:
+    def samples_per_chunk(self) -> int:
         """Samples of a piece."""
-        assert self.piece is not None
-        return self.piece
+        assert self.chunk_size is not None
+        return self.chunk_size
 
-    def told(self, name: str, count: int, part: str) -> Array | None:
+    def known_column(self, name: str, count: int, part: str) -> Array | None:
         """A column of all samples of a part, where it is known before they are made."""
         return None
 
-    def wanted(self, table: Table) -> Table:
+    def select_columns(self, table: Table) -> Table:
         """The columns that are of use."""
         return table
 
-    def held(self, count: int) -> bool:
+    def stays_in_memory(self, count: int) -> bool:
         """Whether so many samples stay in memory once they are made."""
         return False
 
@@ -85,7 +85,7 @@ class Simulation(Data):
             part: Simulated(self, part, count, write) for part, count in counts.items() if count
         }
         sizes = ", ".join(f"{count} {part}" for part, count in counts.items())
-        return Splits(sources, {"simulation": f"{self.words()}; {sizes}"})
+        return Splits(sources, {"simulation": f"{self.describe()}; {sizes}"})
 
     def reopen(self, log: Any = None) -> Splits:
         """The same; what is made now is not kept."""
@@ -95,7 +95,7 @@ class Simulation(Data):
         """Samples in .npz files, such as `sciformer simulate` writes, or in others."""
         if files and all(str(name).endswith(".npz") for name in files):
             return Arrays(kind="arrays").read(files)
-        return self.plain().read(files)
+        return self.file_reader().read(files)
 
 
 class Simulated:
@@ -103,32 +103,32 @@ class Simulated:
 
     def __init__(self, section: Simulation, part: str, count: int, write: bool) -> None:
         self.section, self.part, self.write = section, part, write
-        whole, rest = divmod(count, section.at_once())
-        self.sizes = [section.at_once()] * whole + ([rest] if rest else [])
-        self.held: dict[int, Table] | None = {} if section.held(count) else None
+        whole, rest = divmod(count, section.samples_per_chunk())
+        self.sizes = [section.samples_per_chunk()] * whole + ([rest] if rest else [])
+        self.in_memory: dict[int, Table] | None = {} if section.stays_in_memory(count) else None
 
     def load(self, piece: int) -> Table:
         """Make a piece, or find it where it was kept."""
-        if self.held is None:
+        if self.in_memory is None:
             return self._load(piece)
-        if piece not in self.held:
-            self.held[piece] = self._load(piece)
-        return self.held[piece]
+        if piece not in self.in_memory:
+            self.in_memory[piece] = self._load(piece)
+        return self.in_memory[piece]
 
-    def known(self, name: str, lists: bool = False) -> Array | None:
+    def known_column(self, name: str, lists: bool = False) -> Array | None:
         """What is drawn before samples are made."""
-        return None if lists else self.section.told(name, sum(self.sizes), self.part)
+        return None if lists else self.section.known_column(name, sum(self.sizes), self.part)
 
     def _load(self, piece: int) -> Table:
-        own, first, count = self.section, piece * self.section.at_once(), self.sizes[piece]
-        path = Path(own.cache) / f"{own.mark()}-{self.part}-{first}-{count}.npz" if own.cache else None
+        own, first, count = self.section, piece * self.section.samples_per_chunk(), self.sizes[piece]
+        path = Path(own.cache) / f"{own.cache_prefix()}-{self.part}-{first}-{count}.npz" if own.cache else None
         if path is not None and path.exists():
             with suppress(UserError):  # a damaged file is made again
-                return own.wanted(_unpacked(read_arrays(path), path))
+                return own.select_columns(_unpacked(read_arrays(path), path))
         table = own.make(count, first, self.part)
         if path is not None and self.write:
             write_arrays(path, _packed(table), "Name another place with data.cache, or none.")
-        return own.wanted(table)
+        return own.select_columns(table)
 
 
 def _packed(table: Table) -> dict[str, Array]:

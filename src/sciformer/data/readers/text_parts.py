@@ -18,13 +18,14 @@ from ..columns import Array, Table, rows_of
 from ..source import Chosen, Data, Memory, Source, Splits, find_files, fingerprint, locate
 from ..split import Rows, Split
 
-LIMIT = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
-CHUNK = 1 << 24  # bytes looked at at a time
-ZEROS = 0.05  # share of zero bytes that no text has, however broken
-OWN = ("train", "valid", "test")  # parts that have keys of their own
-REPLACE = "--data.errors replace"
-WAY_OUT = (
-    f"Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW; or take U+FFFD for what is broken: {REPLACE}"
+MAX_UNPACKED_BYTES = 4 << 30  # bytes of an unpacked gzip file, which is held in memory
+CHUNK_BYTES = 1 << 24  # bytes looked at at a time
+MAX_ZERO_SHARE = 0.05  # share of zero bytes that no text has, however broken
+STANDARD_PARTS = ("train", "valid", "test")  # parts that have keys of their own
+REPLACE_OPTION = "--data.errors replace"
+ENCODING_HINT = (
+    "Save it as UTF-8, for example: iconv -f latin1 -t utf-8 OLD > NEW; or take U+FFFD for what is broken: "
+    f"{REPLACE_OPTION}"
 )
 
 Errors = Literal["strict", "replace"]
@@ -41,8 +42,8 @@ class Parts(Data):
     """Files of the same form to choose the best model with; where none are given, see `split`."""
     test: list[str] = Field(default_factory=list)
     """Files for the final judgement; where none are given, see `split`."""
-    more: dict[str, list[str]] = Field(default_factory=dict)
-    """Further parts by name: {test2017: [NAME, ...]}."""
+    extra_parts: dict[str, list[str]] = Field(default_factory=dict)
+    """Files of further parts, by name, which are judged each by itself: {test2017: [NAME, ...]}."""
     split: Split = Split(valid=0.1, test=0.0)
     """Shares of `files` kept apart for those of `valid` and `test` that have no files of their own."""
     errors: Errors = "strict"
@@ -74,7 +75,7 @@ class Parts(Data):
         sources: dict[str, Source] = {part: Chosen(whole, kept) for part, kept in rows.items()}
         sources |= {part: Memory(table) for part, table in others.items()}
         paths = self.paths()
-        return Splits(in_order(sources), prints(paths), [*self.replaced(paths), *notes])
+        return Splits(order_parts(sources), fingerprint_files(paths), [*self.replaced(paths), *notes])
 
     def table(self, names: Sequence[str | Path]) -> Table:
         """All samples of these files."""
@@ -90,15 +91,16 @@ class Parts(Data):
 
     def named(self) -> dict[str, list[str]]:
         """The names of the files of every part that has some."""
-        for part in self.more:
-            if part in OWN or not part.strip():
+        for part in self.extra_parts:
+            if part in STANDARD_PARTS or not part.strip():
                 raise UserError(
-                    f"a further part in data.more must have a name other than {', '.join(OWN)}, not {part!r}",
-                    key="data.more",
+                    f"a further part in data.extra_parts must have a name other than {', '.join(STANDARD_PARTS)}, "
+                    f"not {part!r}",
+                    key="data.extra_parts",
                 )
-        if empty := [part for part, names in self.more.items() if not names]:
-            raise UserError(f"data.more.{empty[0]} names no files", key=f"data.more.{empty[0]}")
-        given = {"valid": self.valid, "test": self.test, **self.more}
+        if empty := [part for part, names in self.extra_parts.items() if not names]:
+            raise UserError(f"data.extra_parts.{empty[0]} names no files", key=f"data.extra_parts.{empty[0]}")
+        given = {"valid": self.valid, "test": self.test, **self.extra_parts}
         return {"train": self.files, **{part: names for part, names in given.items() if names}}
 
     def paths(self) -> list[Path]:
@@ -108,8 +110,8 @@ class Parts(Data):
     def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
         given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
-        more = {part: [locate(name) for name in names] for part, names in self.more.items()}
-        return self.model_copy(update={**given, "more": more})
+        more = {part: [locate(name) for name in names] for part, names in self.extra_parts.items()}
+        return self.model_copy(update={**given, "extra_parts": more})
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """Each sample of these files, in their order."""
@@ -171,15 +173,19 @@ class Parts(Data):
 
 def key_of(part: str) -> str:
     """The key of the files of a part."""
-    return {"train": "files"}.get(part, part if part in OWN else f"more.{part}")
+    return {"train": "files"}.get(part, part if part in STANDARD_PARTS else f"extra_parts.{part}")
 
 
-def in_order(sources: dict[str, Source]) -> dict[str, Source]:
+def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
     """Train, valid, test, then the others."""
-    return {name: sources[name] for name in (*OWN, *(name for name in sources if name not in OWN)) if name in sources}
+    return {
+        name: sources[name]
+        for name in (*STANDARD_PARTS, *(name for name in sources if name not in STANDARD_PARTS))
+        if name in sources
+    }
 
 
-def prints(paths: Sequence[Path]) -> dict[str, str]:
+def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
     """Fingerprints of files."""
     return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
 
@@ -217,14 +223,14 @@ def _unpacked(path: Path, changed: int) -> bytes:
     """A gzip file can only be read from its beginning, so it is unpacked whole and kept for the next piece."""
     try:
         with gzip.open(path, "rb") as file:
-            text = file.read(LIMIT + 1)
+            text = file.read(MAX_UNPACKED_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(
             f"{path} is not a whole gzip file: {error}", hint="Was it cut off? Fetch it again.", file=path
         ) from error
-    if len(text) > LIMIT:  # also what a small file made to burst would become
+    if len(text) > MAX_UNPACKED_BYTES:  # also what a small file made to burst would become
         raise UserError(
-            f"{path} has more than {LIMIT >> 30} GiB of text",
+            f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of text",
             hint="Unpack it: plain files of any size are read.",
             file=path,
         )
@@ -239,10 +245,10 @@ def size_of(path: Path) -> int:
 def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str:
     """The text of bytes that begin at `start` of a file; ends of lines are LF."""
     share = raw[:65536].count(b"\0") / max(1, len(raw[:65536]))
-    if share > (0 if errors == "strict" else ZEROS):
+    if share > (0 if errors == "strict" else MAX_ZERO_SHARE):
         wide = raw[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and not start
         hint = "It seems to be UTF-16: iconv -f utf-16 -t utf-8 OLD > NEW" if wide else ""
-        hint = hint or (f"If it is text with broken bytes: {REPLACE}" if share <= ZEROS else "")
+        hint = hint or (f"If it is text with broken bytes: {REPLACE_OPTION}" if share <= MAX_ZERO_SHARE else "")
         raise UserError(f"{path} is a binary file, not text: it has zero bytes", hint=hint, file=path)
     try:
         text = raw.decode("utf-8" if start else "utf-8-sig", errors).replace("\r\n", "\n")
@@ -254,7 +260,7 @@ def decode(raw: bytes, path: Path, start: int, errors: Errors = "strict") -> str
         count = broken(path)
         others = f", one of {count:,} broken places" if count > 1 else ""
         found = f"{bad} at byte {start + place}, line {line}{others}"
-        raise UserError(f"{path} is not UTF-8 text: {found}", hint=WAY_OUT, file=path, line=line) from error
+        raise UserError(f"{path} is not UTF-8 text: {found}", hint=ENCODING_HINT, file=path, line=line) from error
 
 
 def broken(path: Path) -> int:
@@ -268,5 +274,5 @@ def broken(path: Path) -> int:
 
 def _chunks(path: Path) -> Iterator[tuple[bytes, bool]]:
     size = size_of(path)
-    for start in range(0, size, CHUNK):
-        yield read_bytes(path, start, start + CHUNK), start + CHUNK >= size
+    for start in range(0, size, CHUNK_BYTES):
+        yield read_bytes(path, start, start + CHUNK_BYTES), start + CHUNK_BYTES >= size

@@ -19,5 +19,5 @@ FIELD = Field(
     },
     importers=(".interop.importing:IMPORTER",),
     exporters=(".interop.export:EXPORTER",),
-    report=(".cues:section",),
+    report=(".cues:cue_section",),
 )

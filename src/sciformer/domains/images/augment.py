@@ -11,82 +11,84 @@ from numpy.typing import NDArray
 from ...data.random import SampleRandom
 from ...errors import UserError
 from .cutting import PatchGrid, Shape
-from .scaling import stretched, unstretched
+from .scaling import stretch_values, unstretch_values
 
 if TYPE_CHECKING:
     from .tokens import Patches
 
 Array = NDArray[Any]
-NEAR = 1 << 16  # pixels at a time, which a processor keeps near
-BENT = ("crop", "rotate", "shift")  # variations that move pixels between pixels
+PIXELS_AT_ONCE = 1 << 16  # pixels at a time, which a processor keeps near
+RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # variations that move pixels between pixels
 
 
-class Variation:
-    """Images (n, height, width, channels) varied as a section says: `variation(images, chance)`."""
+class Augmentation:
+    """Images (n, height, width, channels) varied as a section says: `augmentation(images, rng)`."""
 
     def __init__(self, section: Patches) -> None:
-        self.section, self.vary = section, section.vary
+        self.section, self.augment = section, section.augment
 
     def __call__(self, images: Array, rng: SampleRandom) -> Array:
         """New images; the given ones stay as they are."""
         height, width = images.shape[1:3]
-        if "roll" in self.vary:
+        if "roll" in self.augment:
             if not self.section.periodic:
                 raise UserError(
-                    "tokens.vary: roll needs tokens.periodic: true, images that may roll round their edges, not false",
+                    "tokens.augment: roll needs tokens.periodic: true, images that may roll round their edges, "
+                    "not false",
                     key="tokens.periodic",
                 )
             down = (np.arange(height) + rng.integers("down", height)[:, None]) % height
             aside = (np.arange(width) + rng.integers("aside", width)[:, None]) % width
             images = images[np.arange(len(images))[:, None, None], down[:, :, None], aside[:, None]]
-        if "flip" in self.vary or "turn" in self.vary:
+        if "flip" in self.augment or "turn" in self.augment:
             which, made = self.symmetries((height, width), rng), np.empty_like(images)
             for number in np.unique(which).tolist():
                 rows = np.flatnonzero(which == number)
-                made[rows] = symmetry(images[rows], number)
+                made[rows] = apply_symmetry(images[rows], number)
             images = made
-        if any(name in self.vary for name in BENT):
-            images = self._bent(images, rng)
-        if "negate" in self.vary:
+        if any(name in self.augment for name in RESAMPLING_AUGMENTATIONS):
+            images = self._resample_images(images, rng)
+        if "negate" in self.augment:
             if images.dtype.kind in "bui":  # counts without a sign have no negative
                 images = images.astype(np.float32)
-            images = np.where(_choice(rng.uniform("negate") < 0.5), -images, images)
-        return self._noisy(images, rng) if "noise" in self.vary else images
+            images = np.where(_per_image(rng.uniform("negate") < 0.5), -images, images)
+        return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
         """(n,) by which of the eight symmetries of a square each image is moved."""
         which = np.zeros(len(rng.ids), np.int64)
-        if "turn" in self.vary:
+        if "turn" in self.augment:
             if shape[0] != shape[1]:
                 raise UserError(
-                    f"images must be square to turn by right angles (tokens.vary: turn), not {shape[0]} x {shape[1]}",
-                    key="tokens.vary",
+                    "images must be square to turn by right angles (tokens.augment: turn), "
+                    f"not {shape[0]} x {shape[1]}",
+                    key="tokens.augment",
                 )
             which += 2 * rng.integers("turn", 4)
-        return which + (rng.uniform("flip") < 0.5) if "flip" in self.vary else which
+        return which + (rng.uniform("flip") < 0.5) if "flip" in self.augment else which
 
-    def whole(self, shape: Shape) -> bool:
+    def permutes_pixels(self, shape: Shape) -> bool:
         """Whether pixels only change places, and patches hold all of them once: nothing need be put together."""
         cutting = self.section.cutting
         fits = cutting.steps == cutting.sides and cutting.covered(tuple(cutting.grid(shape).tolist())) == shape
-        return fits and set(self.vary) <= {"flip", "turn"}
+        return fits and set(self.augment) <= {"flip", "turn"}
 
-    def moved(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
-        """The same for patches (T, pixels) of `whole` images, pixel by pixel: one copy instead of five."""
+    def permute_patches(self, patches: Array, shape: Shape, channels: int, rng: SampleRandom) -> Array:
+        """The same for patches (T, pixels) of such images, pixel by pixel: one copy instead of five."""
         size = channels * patches.dtype.itemsize
         kind = np.dtype(f"u{size}") if size in (1, 2, 4, 8) else np.dtype((np.void, size))
         pixels = np.ascontiguousarray(patches).view(kind).reshape(len(rng.ids), -1)
-        made, orders = np.empty_like(pixels), _orders(self.section.cutting, shape)
+        made, orders = np.empty_like(pixels), _symmetry_orders(self.section.cutting, shape)
         for row, number in enumerate(self.symmetries(shape, rng).tolist()):
             np.take(pixels[row], orders[number], out=made[row], mode="clip")
         return made.view(patches.dtype).reshape(patches.shape)
 
-    def _bent(self, images: Array, rng: SampleRandom) -> Array:
+    def _resample_images(self, images: Array, rng: SampleRandom) -> Array:
         """A part enlarged, turned and moved, all with one interpolation."""
         count, height, width = images.shape[:3]
         zoom, angle = np.ones(count), None
         centre = np.tile([(height - 1) / 2, (width - 1) / 2], (count, 1))
-        if "crop" in self.vary:
+        if "crop" in self.augment:
             least, most = self.section.crop
             if least > most:
                 raise UserError(
@@ -96,43 +98,43 @@ class Variation:
             zoom = np.sqrt(least + (most - least) * rng.uniform("crop"))
             where = np.stack([rng.uniform("crop down"), rng.uniform("crop aside")], 1) - 0.5
             centre = centre + where * (1 - zoom[:, None]) * [height, width]
-        if "rotate" in self.vary:
+        if "rotate" in self.augment:
             angle = np.radians(self.section.rotate) * (2 * rng.uniform("rotate") - 1)
-        if "shift" in self.vary:
+        if "shift" in self.augment:
             reach = self.section.shift
             moved = [rng.integers(f"shift {axis}", 2 * reach + 1) - reach for axis in ("down", "aside")]
             centre = centre + np.stack(moved, 1)
         made = np.empty(images.shape, np.result_type(images, np.float32))
-        few = max(1, NEAR // (height * width))
+        few = max(1, PIXELS_AT_ONCE // (height * width))
         for some in (slice(start, start + few) for start in range(0, count, few)):
             turned = None if angle is None else angle[some]
             made[some] = resample(images[some], centre[some], zoom[some], turned, self.section.periodic)
         return made
 
-    def _noisy(self, images: Array, rng: SampleRandom) -> Array:
+    def _add_noise(self, images: Array, rng: SampleRandom) -> Array:
         section = self.section
         exact = np.result_type(images, np.float32)
-        values = stretched(images, section.stretch, section.soft).astype(exact)
-        deviation = section.grain * np.asarray(section.state["deviation"], exact)
+        values = stretch_values(images, section.stretch, section.softening).astype(exact)
+        deviation = section.noise_std * np.asarray(section.state["deviation"], exact)
         for image, number in zip(values, (rng.uniform("noise") * 2.0**53).astype(np.int64).tolist()):
             stream = np.random.Generator(np.random.Philox(key=number))  # many numbers for a sample, quickly
             image += stream.standard_normal(image.shape, np.float32) * deviation
-        return unstretched(values, section.stretch, section.soft)
+        return unstretch_values(values, section.stretch, section.softening)
 
 
-def symmetry(images: Array, number: int) -> Array:
+def apply_symmetry(images: Array, number: int) -> Array:
     """Images (n, height, width, channels) mirrored from left to right if the number is odd, then turned
     counter-clockwise by half as many right angles."""
     return np.rot90(images[:, :, ::-1] if number % 2 else images, number // 2, (1, 2))
 
 
 @lru_cache(8)
-def _orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
+def _symmetry_orders(cutting: PatchGrid, shape: Shape) -> list[Array]:
     """For each symmetry, which pixel of the patches of an image comes to each place in them."""
     places = np.arange(shape[0] * shape[1]).reshape(1, *shape, 1)
     slot = np.argsort(cutting.cut(places, 0).ravel())
     possible = range(8 if shape[0] == shape[1] else 2)
-    return [slot[cutting.cut(symmetry(places, number), 0).ravel()] for number in possible]
+    return [slot[cutting.cut(apply_symmetry(places, number), 0).ravel()] for number in possible]
 
 
 def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = None, periodic: bool = False) -> Array:
@@ -148,7 +150,7 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
     down, aside = ((np.arange(size) - (size - 1) / 2) * zoom[:, None] for size in (height, width))
     if angle is None:  # row by row, then column by column
         (top, bottom, below), (left, right, beside) = (
-            _between(line + centre[:, axis, None], size, periodic, exact)
+            _neighbour_pixels(line + centre[:, axis, None], size, periodic, exact)
             for axis, (line, size) in enumerate(((down, height), (aside, width)))
         )
         made = _blend(images[each, top], images[each, bottom], below[:, :, None, None])
@@ -157,8 +159,8 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
     turns = [turn(angle).astype(np.float32)[:, None, None] for turn in (np.cos, np.sin)]
     down, aside = down.astype(np.float32)[:, :, None], aside.astype(np.float32)[:, None]
     middle = centre.astype(np.float32)[..., None, None]
-    top, bottom, below = _between(turns[0] * down + turns[1] * aside + middle[:, 0], height, periodic, exact)
-    left, right, beside = _between(turns[0] * aside - turns[1] * down + middle[:, 1], width, periodic, exact)
+    top, bottom, below = _neighbour_pixels(turns[0] * down + turns[1] * aside + middle[:, 0], height, periodic, exact)
+    left, right, beside = _neighbour_pixels(turns[0] * aside - turns[1] * down + middle[:, 1], width, periodic, exact)
     flat, first = images.reshape(count * height * width, channels), each[..., None] * (height * width)
     rows = []
     for row in (first + top * width, first + bottom * width):
@@ -167,12 +169,12 @@ def resample(images: Array, centre: Array, zoom: Array, angle: Array | None = No
     return _blend(rows[0], rows[1], below[..., None])
 
 
-def _between(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
+def _neighbour_pixels(line: Array, size: int, periodic: bool, exact: Any) -> tuple[Array, Array, Array]:
     """The pixels on either side of points on a line of so many, and how far each is from the first to the second."""
     low = np.floor(line + 1e-5)  # whole pixels stay whole
     part = np.maximum(line - low, 0).astype(exact)
     index = low.astype(np.int64)
-    return _inside(index, size, periodic), _inside(index + 1, size, periodic), part
+    return _wrap_or_mirror(index, size, periodic), _wrap_or_mirror(index + 1, size, periodic), part
 
 
 def _blend(one: Array, other: Array, part: Array) -> Array:
@@ -182,12 +184,12 @@ def _blend(one: Array, other: Array, part: Array) -> Array:
     return made
 
 
-def _inside(index: Array, size: int, periodic: bool) -> Array:
+def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
     """Places outside as those inside that stand for them: looked up, for a remainder takes longer."""
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)
 
 
-def _choice(chosen: Array) -> Array:
+def _per_image(chosen: Array) -> Array:
     return chosen[:, None, None, None]

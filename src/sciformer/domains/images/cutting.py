@@ -13,7 +13,7 @@ from ...errors import UserError
 
 Array = NDArray[Any]
 Shape = tuple[int, int]
-MANY = 1 << 22  # pixels whose moments are taken at once
+PIXELS_AT_ONCE = 1 << 22  # pixels whose moments are taken at once
 
 
 class PatchGrid(NamedTuple):
@@ -36,7 +36,7 @@ class PatchGrid(NamedTuple):
         """(n, height, width, channels) -> (n * N, pixels): patches row by row, filled at the right and bottom."""
         count, channels = len(images), images.shape[-1]
         rows, columns = self.grid(images.shape[1:3]).tolist()
-        images = padded(images, self.covered((rows, columns)), fill)
+        images = pad_images(images, self.covered((rows, columns)), fill)
         (side, wide), (down, aside) = self.sides, self.steps
         if self.steps == self.sides:
             pieces = images.reshape(count, rows, side, columns, wide, channels).swapaxes(2, 3)
@@ -70,7 +70,7 @@ class PatchGrid(NamedTuple):
         return (here[0][:, :, None] & here[1][:, None]).reshape(len(cell), self.sides[0] * self.sides[1])
 
 
-def padded(images: Array, shape: Shape, fill: Any) -> Array:
+def pad_images(images: Array, shape: Shape, fill: Any) -> Array:
     """Images with a value for each channel at the right and bottom, up to a shape; real numbers where that is so."""
     if images.shape[1:3] == shape:
         return images
@@ -80,19 +80,19 @@ def padded(images: Array, shape: Shape, fill: Any) -> Array:
     return made
 
 
-class Pictures:
+class ImageColumn:
     """The images of a table, of one shape or of several.
 
     shapes    (n, 2) height and width of each
     channels  of all
-    one       whether all have one shape, as the table has it
+    one_shape whether all have one shape, as the table has it
     """
 
     def __init__(self, table: Table) -> None:
         if "image" not in table:
             raise UserError(f"column `image` is missing; the columns are {', '.join(table)}")
         found = table["image"]
-        self.one = not isinstance(found, Lists)
+        self.one_shape = not isinstance(found, Lists)
         if not isinstance(found, Lists):
             if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
                 kind = "" if found.dtype.kind in "biuf" else f" of {found.dtype}"
@@ -104,7 +104,7 @@ class Pictures:
             self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
         else:
             self.values = found.values if found.values.ndim == 2 else found.values[:, None]
-            self.shapes = _shapes(table, found)
+            self.shapes = _image_shapes(table, found)
             self.lists = Lists(self.values, found.lengths)
         self.channels = int(self.values.shape[-1])
 
@@ -114,22 +114,22 @@ class Pictures:
     @property
     def largest(self) -> Shape | None:
         """The largest height and the largest width; None without an image."""
-        if self.one:
+        if self.one_shape:
             height, width = self.values.shape[1:3]
             return height, width
         return (int(self.shapes[:, 0].max()), int(self.shapes[:, 1].max())) if len(self) else None
 
     def groups(self) -> Iterator[tuple[Array, Array]]:
         """Rows of the table whose images have one shape, and these images (n, height, width, channels)."""
-        if self.one:
+        if self.one_shape:
             yield np.arange(len(self)), self.values
             return
-        for rows in alike(self.shapes):
+        for rows in group_equal_rows(self.shapes):
             height, width = self.shapes[rows[0]]
             yield rows, self.lists.take(rows).values.reshape(len(rows), height, width, self.channels)
 
 
-def alike(shapes: Array) -> list[Array]:
+def group_equal_rows(shapes: Array) -> list[Array]:
     """The rows (n, 2) that are equal, group by group."""
     if not len(shapes):
         return []
@@ -139,7 +139,7 @@ def alike(shapes: Array) -> list[Array]:
     return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
 
 
-def _shapes(table: Table, found: Lists) -> Array:
+def _image_shapes(table: Table, found: Lists) -> Array:
     shapes = table.get("image_shape")
     if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
         what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
@@ -157,7 +157,7 @@ def _shapes(table: Table, found: Lists) -> Array:
     return shapes
 
 
-class Moments:
+class ChannelMoments:
     """Mean and deviation of each channel, over many tables."""
 
     def __init__(self, channels: int) -> None:
@@ -166,8 +166,8 @@ class Moments:
     def add(self, values: Array) -> None:
         """More values (n, channels), joined about their means: squares of large numbers would drown a small
         deviation."""
-        for start in range(0, len(values), MANY):
-            some = values[start : start + MANY].astype(np.float64)
+        for start in range(0, len(values), PIXELS_AT_ONCE):
+            some = values[start : start + PIXELS_AT_ONCE].astype(np.float64)
             more = some.mean(0)
             apart, share = more - self.mean, len(some) / (self.count + len(some))
             some -= more

@@ -11,7 +11,7 @@ from ...nn.grids import Grid
 from ...nn.ragged import Ragged
 from ...tokens.base import Columns, Readout
 
-FIRST = 24  # channels after the first convolution, at least
+MIN_STEM_CHANNELS = 24  # channels after the first convolution, at least
 
 
 class PatchEmbedding(nn.Module):
@@ -58,7 +58,7 @@ class Stem(nn.Module):
         self.raster, self.places = raster, places
         halvings = [side.bit_length() - 1 for side in (height, width)]
         depth = max(1, *halvings)
-        widths = [channels, *(max(FIRST, dim >> (depth - i)) for i in range(depth))]
+        widths = [channels, *(max(MIN_STEM_CHANNELS, dim >> (depth - i)) for i in range(depth))]
         strides = [tuple(2 if i < count else 1 for count in halvings) for i in range(depth)]
         self.convs = nn.ModuleList(
             nn.Conv2d(before, after, 3, stride, padding=1)  # type: ignore[arg-type]
@@ -77,7 +77,7 @@ class Stem(nn.Module):
         if not patches.numel():
             return self.linear(patches.new_zeros(*patches.shape[:2], self.linear.in_features))
         grid = Grid.of(self.places, patches.shape[1], valid, columns.get("cell"), columns.get("at"), self.training)
-        x, real = unfold(grid.lay(patches), self.raster), grid.real
+        x, real = assemble_patches(grid.lay(patches), self.raster), grid.real
         size, wide = self.raster[:2]
         for conv, norm, stride in zip(self.convs, self.norms, self.strides):
             size, wide = size // stride[0], wide // stride[1]
@@ -89,7 +89,7 @@ class Stem(nn.Module):
         return self.linear(grid.pick(x.movedim(1, -1)))
 
 
-def unfold(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
+def assemble_patches(laid: Tensor, raster: tuple[int, int, int]) -> Tensor:
     """Patches on their grid (B, rows, columns, pixels) -> images (B, channels, height, width)."""
     b, rows, columns, _ = laid.shape
     height, width, channels = raster

@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from ...data.batch import Stream
 from ...data.columns import Table
 from ...errors import UserError
-from .cutting import Moments, Pictures
+from .cutting import ChannelMoments, ImageColumn
 
 if TYPE_CHECKING:
     from .tokens import Patches
 
 Array = NDArray[Any]
-PREFIX = "target "
+TARGET_PREFIX = "target "
 EPSILON = 1e-6  # beside the variance of a patch
 
 
-def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
+def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
     """The shape of images (of several, the largest), whether it varies, and mean and deviation of their channels."""
-    moments: Moments | None = None
+    moments: ChannelMoments | None = None
     shapes: set[tuple[int, int]] = set()
     varies, before = False, 0
     for table in tables:
-        pictures = Pictures(table)
-        moments = moments or Moments(pictures.channels)
+        pictures = ImageColumn(table)
+        moments = moments or ChannelMoments(pictures.channels)
         if pictures.channels != len(moments.mean):
             raise UserError(
                 f"all images must have {len(moments.mean)} channels, as the first has, "
@@ -40,10 +40,10 @@ def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
             if bad.any():
                 where = before + rows[np.flatnonzero(bad)[0] // (images.shape[1] * images.shape[2])]
                 raise UserError(f"sample {where} has pixels that are NaN or infinite ({bad.sum()} pixels in all)")
-            moments.add(stretched(values, section.stretch, section.soft))
+            moments.add(stretch_values(values, section.stretch, section.softening))
             if len(rows):
                 shapes.add((images.shape[1], images.shape[2]))
-        varies, before = varies or not pictures.one, before + len(pictures)
+        varies, before = varies or not pictures.one_shape, before + len(pictures)
     if moments is None or not moments.count:
         raise UserError("there are no images to train on")
     height, width = (max(sides) for sides in zip(*shapes))
@@ -59,29 +59,29 @@ def learned(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
     return found | ({"varies": True} if varies or len(shapes) > 1 else {})
 
 
-def normalised(section: Patches, stream: Stream) -> dict[str, Array]:
+def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
     """The columns `patch` and `target patch` (T, pixels) as a model sees them."""
-    names = [name for name in ("patch", PREFIX + "patch") if name in stream.columns]
-    made = {name: by_channel(section, stream.columns[name]) for name in names}
+    names = [name for name in ("patch", TARGET_PREFIX + "patch") if name in stream.columns]
+    made = {name: scale_by_channel(section, stream.columns[name]) for name in names}
     if section.scale == "image":
-        centre, deviation, inside = levels(section, stream, made["patch"])
+        centre, deviation, inside = image_levels(section, stream, made["patch"])
         made = {name: np.where(inside, (values - centre) / deviation, 0) for name, values in made.items()}
     columns: dict[str, Array] = {
         name: v.astype(np.float32, copy=False).reshape(len(v), section.pixels) for name, v in made.items()
     }
     if "hidden" in stream.columns:
         columns["patch"][stream.columns["hidden"].astype(bool)] = 0
-    if section.target == "patch" and PREFIX + "patch" in columns:
-        mean, deviation = own(columns[PREFIX + "patch"])
-        columns[PREFIX + "patch"] = (columns[PREFIX + "patch"] - mean) / deviation
+    if section.target == "patch" and TARGET_PREFIX + "patch" in columns:
+        mean, deviation = patch_moments(columns[TARGET_PREFIX + "patch"])
+        columns[TARGET_PREFIX + "patch"] = (columns[TARGET_PREFIX + "patch"] - mean) / deviation
     return columns
 
 
-def by_channel(section: Patches, values: Array) -> Array:
+def scale_by_channel(section: Patches, values: Array) -> Array:
     """New patches (T, pixels of a channel, channels), stretched and scaled by what was learned from all images."""
     exact, channels = np.result_type(values, np.float32), section.shape[2]  # the mean goes before anything is rounded
     each = section.pixels // channels
-    values = stretched(values.reshape(len(values), section.pixels), section.stretch, section.soft)
+    values = stretch_values(values.reshape(len(values), section.pixels), section.stretch, section.softening)
     if section.scale == "none":
         values = values.astype(np.float32)
     else:  # for all pixels of a patch at once: a loop over three channels is slow
@@ -91,7 +91,7 @@ def by_channel(section: Patches, values: Array) -> Array:
     return values.reshape(len(values), each, channels)
 
 
-def levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
+def image_levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Array, Array]:
     """Mean and deviation (T, 1, 1) of the image of each patch, of what is neither hidden nor padding; and which pixels
     are in the image (T, pixels of a channel, 1)."""
     columns = stream.columns
@@ -108,29 +108,29 @@ def levels(section: Patches, stream: Stream, values: Array) -> tuple[Array, Arra
     return mean[sample, None, None], deviation[sample, None, None], inside
 
 
-def raw(section: Patches, stream: Stream, patches: Array) -> Array:
+def denormalise_patches(section: Patches, stream: Stream, patches: Array) -> Array:
     """What a model says of patches (T, pixels), in units of the data."""
     values = patches.reshape(len(patches), -1, section.shape[2]).astype(np.float64)
     if section.target == "patch":  # the level and the deviation that nobody asked for are those of the truth
         plain = section.model_copy(update={"target": "pixels"})
-        mean, deviation = own(normalised(plain, stream)[PREFIX + "patch"])
+        mean, deviation = patch_moments(normalise_patches(plain, stream)[TARGET_PREFIX + "patch"])
         values = values * deviation[..., None] + mean[..., None]
     if section.scale == "image":
-        centre, deviation, _ = levels(section, stream, by_channel(section, stream.columns["patch"]))
+        centre, deviation, _ = image_levels(section, stream, scale_by_channel(section, stream.columns["patch"]))
         values = values * deviation + centre
     if section.scale != "none":
         deviation = np.asarray(section.state["deviation"])
         values = values * np.where(deviation > 0, deviation, 1) + np.asarray(section.state["mean"])
-    return unstretched(values, section.stretch, section.soft).reshape(patches.shape)
+    return unstretch_values(values, section.stretch, section.softening).reshape(patches.shape)
 
 
-def own(patches: Array) -> tuple[Array, Array]:
+def patch_moments(patches: Array) -> tuple[Array, Array]:
     """Mean and deviation (T, 1) of each patch."""
     spread = patches.var(-1, keepdims=True, ddof=min(1, patches.shape[-1] - 1))
     return patches.mean(-1, keepdims=True), np.sqrt(spread + EPSILON)
 
 
-def stretched(values: Array, how: str, soft: float = 1.0) -> Array:
+def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
     """Values with large ones made smaller, the same on both sides of 0."""
     if how == "none":
         return values
@@ -142,7 +142,7 @@ def stretched(values: Array, how: str, soft: float = 1.0) -> Array:
     return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
 
 
-def unstretched(values: Array, how: str, soft: float = 1.0) -> Array:
+def unstretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
     """The way back."""
     if how == "asinh":
         return np.asarray(soft * np.sinh(values))

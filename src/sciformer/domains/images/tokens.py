@@ -15,12 +15,11 @@ from ...data.columns import Table
 from ...data.random import SampleRandom
 from ...errors import UserError
 from ...tokens.base import Array, Readout, Tokens
-from . import draw as patch_drawing
-from . import scaling as patch_values
-from .augment import Variation
-from .cutting import PatchGrid, Pictures, alike
+from .augment import Augmentation
+from .cutting import ImageColumn, PatchGrid, group_equal_rows
+from .draw import draw_image, draw_side_by_side
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
-from .scaling import PREFIX, unstretched
+from .scaling import TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
 
 Side = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -33,10 +32,18 @@ class Patches(Tokens):
     size than the model was trained on are spread over the places that it learned.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ("image",)
+    source_columns: ClassVar[tuple[str, ...]] = ("image",)
     hides: ClassVar[tuple[str, ...]] = ("patch",)
-    aside: ClassVar[tuple[str, ...]] = ("size",)
-    free: ClassVar[tuple[str, ...]] = ("periodic", "vary", "crop", "rotate", "shift", "grain", "target")
+    host_columns: ClassVar[tuple[str, ...]] = ("size",)
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
+        "periodic",
+        "augment",
+        "crop",
+        "rotate",
+        "shift",
+        "noise_std",
+        "target",
+    )
 
     patch: Side | tuple[Side, Side] = 4
     """Pixels on a side of a patch, or its height and width."""
@@ -49,35 +56,36 @@ class Patches(Tokens):
     """Where patches are hidden, ask for their pixels as they are scaled, or each patch by its own mean and deviation
     (as masked autoencoders do)."""
     stretch: Literal["none", "asinh", "log", "sqrt"] = "none"
-    """What is done to raw values first, the same on both sides of 0: asinh(x / soft), log(1 + x / soft), sqrt(x)."""
-    soft: float = Field(default=1.0, gt=0)
-    """The value from which asinh and log compress, in units of the data."""
+    """What is done to raw values first, the same on both sides of 0: asinh(x / softening),
+    log(1 + x / softening), sqrt(x)."""
+    softening: float = Field(default=1.0, gt=0)
+    """Value from which asinh and log compress, in units of the data (default: 1)."""
     scale: Literal["channel", "image", "none"] = "channel"
     """Shift and scale each channel by its mean and deviation over the training data; that, and then each image by its
     own mean and deviation (of what is not hidden); or take values as they are."""
     periodic: bool = False
     """Whether opposite edges touch: distances go round, and `roll` is allowed."""
-    vary: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
-    """Variations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of sign,
-    a part of the image enlarged, any angle, small shifts, noise. What comes in over an edge is mirrored there, or goes
-    round where edges touch."""
+    augment: tuple[Literal["flip", "turn", "roll", "negate", "crop", "rotate", "shift", "noise"], ...] = ()
+    """Augmentations that leave the answer the same: mirror images, right angles, shifts round the edges, a change of
+    sign, a part of the image enlarged, any angle, small shifts, noise. What comes in over an edge is mirrored there, or
+    goes round where edges touch."""
     crop: tuple[Share, Share] = (0.5, 1.0)
-    """Of `vary: crop`: which share of the area is kept, from least to most; it keeps its proportions."""
+    """Of `augment: crop`: which share of the area is kept, from least to most; it keeps its proportions."""
     rotate: float = Field(default=180.0, ge=0, le=180)
-    """Of `vary: rotate`: how many degrees at most, either way."""
+    """Of `augment: rotate`: how many degrees at most, either way."""
     shift: int = Field(default=2, ge=0)
-    """Of `vary: shift`: how many pixels at most."""
-    grain: float = Field(default=0.1, ge=0)
-    """Of `vary: noise`: the deviation of the noise, in deviations of the channel."""
+    """Of `augment: shift`: how many pixels at most."""
+    noise_std: float = Field(default=0.1, ge=0)
+    """Of `augment: noise`: standard deviation of the noise, in standard deviations of the channel (default: 0.1)."""
 
     # What is a token, and where is it?
 
     @property
-    def wishes(self) -> tuple[str, ...]:
+    def optional_columns(self) -> tuple[str, ...]:
         """Height and width, where images have different ones."""
         return ("image_shape",)
 
-    def counts(self, told: Callable[..., Array | None]) -> Array | None:
+    def count_tokens(self, told: Callable[..., Array | None]) -> Array | None:
         """By height and width."""
         shapes = told("image_shape")
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
@@ -94,7 +102,7 @@ class Patches(Tokens):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn the shape of the images (of several, the largest), and mean and deviation of their channels."""
-        found = patch_values.learned(self, tables)
+        found = learn_scaling(self, tables)
         self.state.pop("varies", None)
         self.state.update(found)
 
@@ -140,7 +148,7 @@ class Patches(Tokens):
         return 2
 
     @property
-    def places(self) -> tuple[int, int]:
+    def grid_shape(self) -> tuple[int, int]:
         """Rows and columns of patches."""
         rows, columns = self.cutting.grid(self.shape[:2]).tolist()
         return rows, columns
@@ -156,22 +164,22 @@ class Patches(Tokens):
         Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
         learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image.
         """
-        pictures, shape = Pictures(table), self.shape
+        pictures, shape = ImageColumn(table), self.shape
         if pictures.channels != shape[2]:
-            where = f" in an array of shape {np.shape(table['image'])}" if pictures.one else ""  # type: ignore[arg-type]
+            where = f" in an array of shape {np.shape(table['image'])}" if pictures.one_shape else ""  # type: ignore[arg-type]
             raise UserError(
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        if pictures.one and not self.varies and pictures.largest == shape[:2]:
+        if pictures.one_shape and not self.varies and pictures.largest == shape[:2]:
             flat = self.cutting.cut(pictures.values, self._fill)
-            (rows, columns), count = self.places, len(pictures)
+            (rows, columns), count = self.grid_shape, len(pictures)
             places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
             lengths = np.full(count, rows * columns, np.int64)
             return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (count, 1))}, lengths)
         return self._several(pictures)
 
-    def _several(self, pictures: Pictures) -> Stream:
+    def _several(self, pictures: ImageColumn) -> Stream:
         grids = self.cutting.grid(pictures.shapes)
         lengths = grids.prod(1).astype(np.int64)
         starts, total = lengths.cumsum() - lengths, int(lengths.sum())
@@ -182,14 +190,14 @@ class Patches(Tokens):
         each = np.repeat(grids, lengths, 0)
         place = np.arange(total) - np.repeat(starts, lengths)
         cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
-        at = (cell + 0.5) * (np.asarray(self.places) / each) - 0.5
+        at = (cell + 0.5) * (np.asarray(self.grid_shape) / each) - 0.5
         columns = {"patch": patches, "at": at.astype(np.float32), "cell": cell.astype(np.int32)}
         return Stream({**columns, "size": np.repeat(pictures.shapes, lengths, 0).astype(np.int32)}, lengths)
 
     @property
     def _fill(self) -> Array:
         """What images are padded with: 0 once scaled."""
-        return unstretched(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.soft)
+        return unstretch_values(np.asarray(self.state.get("mean", 0.0)), self.stretch, self.softening)
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
         """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
@@ -204,7 +212,7 @@ class Patches(Tokens):
         if "size" not in stream.columns:
             groups = [np.arange(len(stream))] if len(stream) else []
         else:
-            groups = alike(stream.columns["size"][stream.starts])
+            groups = group_equal_rows(stream.columns["size"][stream.starts])
         found = []
         for rows in groups:
             sizes = stream.columns.get("size")
@@ -214,17 +222,19 @@ class Patches(Tokens):
             found.append((rows, self.image(cut, (int(height), int(width)))))
         return found
 
-    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each training image as `vary` allows."""
-        if not self.vary or not len(stream):
+    def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
+        """Vary each training image as `augment` says."""
+        if not self.augment or not len(stream):
             return stream
         patches: Array | None = None
-        variation, (height, width, channels) = Variation(self), self.shape
-        if "size" not in stream.columns and variation.whole((height, width)):
-            return stream.with_columns(patch=variation.moved(stream.columns["patch"], (height, width), channels, rng))
+        augmentation, (height, width, channels) = Augmentation(self), self.shape
+        if "size" not in stream.columns and augmentation.permutes_pixels((height, width)):
+            return stream.with_columns(
+                patch=augmentation.permute_patches(stream.columns["patch"], (height, width), channels, rng)
+            )
         for rows, images in self.pictures(stream):
             some = SampleRandom(rng.seed, rng.epoch, np.asarray(rng.ids)[rows])
-            made = self.cutting.cut(variation(images, some), self._fill)
+            made = self.cutting.cut(augmentation(images, some), self._fill)
             if patches is None:
                 patches = np.empty(stream.columns["patch"].shape, made.dtype)
             patches[_tokens(stream.starts[rows], stream.lengths[rows[0]])] = made
@@ -242,7 +252,7 @@ class Patches(Tokens):
 
     def normalise(self, stream: Stream) -> Stream:
         """Stretched and scaled patches, and those asked for."""
-        return stream.with_columns(**patch_values.normalised(self, stream))
+        return stream.with_columns(**normalise_patches(self, stream))
 
     def width(self, dim: int) -> int:
         """That of the model, or the number of pixels, where these enter as they are."""
@@ -251,7 +261,7 @@ class Patches(Tokens):
     def embedding(self, dim: int) -> nn.Module:
         """A linear layer, convolutions, or nothing."""
         if self.embed == "convolution":
-            return Stem(self.raster, self.places, dim)
+            return Stem(self.raster, self.grid_shape, dim)
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
@@ -269,7 +279,7 @@ class Patches(Tokens):
         """Images of noise."""
         rng = np.random.default_rng(0)
         noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
-        return {"image": unstretched(noise, self.stretch, self.soft).astype(np.float32)}
+        return {"image": unstretch_values(noise, self.stretch, self.softening).astype(np.float32)}
 
     def preprocessing(self) -> dict[str, Any]:
         """How patches are cut and scaled."""
@@ -278,7 +288,11 @@ class Patches(Tokens):
             "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
             "none": "values as they are",
         }
-        formulas = {"asinh": "asinh(x / soft)", "log": "sign(x) log(1 + |x| / soft)", "sqrt": "sign(x) sqrt(|x|)"}
+        formulas = {
+            "asinh": "asinh(x / softening)",
+            "log": "sign(x) log(1 + |x| / softening)",
+            "sqrt": "sign(x) sqrt(|x|)",
+        }
         first = f"x = {formulas[self.stretch]}, then " if self.stretch != "none" else ""
         return {
             **super().preprocessing(),
@@ -292,7 +306,7 @@ class Patches(Tokens):
 
     # How does a person look at it?
 
-    def words(self, stream: Stream) -> list[str]:
+    def token_labels(self, stream: Stream) -> list[str]:
         """Row and column."""
         return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
 
@@ -302,16 +316,16 @@ class Patches(Tokens):
         patches = stream.columns["patch"].astype(np.float64)
         if "hidden" in stream.columns:
             patches[stream.columns["hidden"].astype(bool)] = np.nan
-        patch_drawing.draw(axes, self._picture(stream, patches), self._shade(stream, weights))
+        draw_image(axes, self._picture(stream, patches), self._shade(stream, weights))
 
     def draw_hidden(self, sample: Batch, answer: dict[str, Array], axes: Axes) -> None:
         """Side by side: what was seen, what the model makes of it, and the truth."""
         stream = sample.stream
-        true, hidden = stream.columns[PREFIX + "patch"], stream.columns["hidden"].astype(bool)
+        true, hidden = stream.columns[TARGET_PREFIX + "patch"], stream.columns["hidden"].astype(bool)
         asked = stream.columns["asked"].astype(bool)
-        said = np.where(asked[:, None], patch_values.raw(self, stream, np.nan_to_num(answer["patch"])), true)
+        said = np.where(asked[:, None], denormalise_patches(self, stream, np.nan_to_num(answer["patch"])), true)
         seen = np.where(hidden[:, None], np.nan, true.astype(np.float64))
-        patch_drawing.beside(
+        draw_side_by_side(
             axes, {name: self._picture(stream, one) for name, one in (("seen", seen), ("model", said), ("truth", true))}
         )
 
@@ -343,7 +357,7 @@ class Patches(Tokens):
         return np.sqrt((apart**2).sum(-1))
 
     @property
-    def distance_in(self) -> str:
+    def distance_unit(self) -> str:
         """Pixels."""
         return "pixels"
 

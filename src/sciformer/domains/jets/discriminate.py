@@ -13,12 +13,12 @@ from ...errors import UserError, nearest, one_of
 from ...metrics import AtLeast
 from ...objectives.base import Array, ScoreGroup
 from ...objectives.classify import Classify
-from .rejection import Rejection, Sculpting, odds, rejection, sculpting
+from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-REJECTION = "rejection_"  # names of scores begin with this
+REJECTION_PREFIX = "rejection_"  # names of scores begin with this
 MAX_SHOWN_REJECTIONS = 2  # in a line about a model that was judged
 
 
@@ -35,9 +35,9 @@ class Discriminate(Classify):
     it."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """The class, the weight and the spectrum."""
-        return (*super().needs, *([self.spectrum] if self.spectrum else []))
+        return (*super().required_columns, *([self.spectrum] if self.spectrum else []))
 
     @property
     def head_kind(self) -> str:
@@ -102,7 +102,7 @@ class Discriminate(Classify):
         found = []
         for name in self.signals:
             after = f"_{name}" if len(self.classes) > 2 else ""
-            found += [(f"{REJECTION}{100 * share:.6g}{after}", name, share) for share in self.kept(name)]
+            found += [(f"{REJECTION_PREFIX}{100 * share:.6g}{after}", name, share) for share in self.kept(name)]
         return found
 
     def _rejections(self, outputs: Mapping[str, Array]) -> dict[str, tuple[str, float, Rejection]]:
@@ -138,7 +138,7 @@ class Discriminate(Classify):
         """How the spectrum of a column of the background changes where ln(p / p of the background) >= `least`."""
         place = {one: i for i, one in enumerate(self.classes)}
         mine = (outputs["label"] == place[self.background]) & np.isfinite(column)
-        score = odds(outputs["probabilities"][mine], place[name], place[self.background])
+        score = log_odds(outputs["probabilities"][mine], place[name], place[self.background])
         return sculpting(column[mine], score >= least)
 
     # How rejections are shown
@@ -155,14 +155,16 @@ class Discriminate(Classify):
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
         """The rejections."""
-        found = {name: name.removeprefix(REJECTION).replace("_", " % of ", 1) for name in names if _is_rejection(name)}
+        found = {
+            name: name.removeprefix(REJECTION_PREFIX).replace("_", " % of ", 1) for name in names if _is_rejection(name)
+        }
         return [*super().score_groups(names), ScoreGroup("rejection", "Rejections", found)]
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
         """The background against the share of a class that is kept, and its spectrum before and after cuts."""
-        from .rejection_plots import figures  # drawing takes a second to import, and a training draws nothing
+        from .rejection_plots import rejection_figures  # drawing takes a second to import, and a training draws nothing
 
-        return super().figures(outputs, samples) | figures(self, outputs, samples)
+        return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
 
     def summarises_by_median(self, name: str) -> bool:
         """Of rejections: they spread over factors."""
@@ -176,4 +178,4 @@ class Discriminate(Classify):
 
 
 def _is_rejection(name: str) -> bool:
-    return name.startswith(REJECTION)
+    return name.startswith(REJECTION_PREFIX)

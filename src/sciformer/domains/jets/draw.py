@@ -14,7 +14,9 @@ Array = NDArray[Any]
 MARKERS = ("o", "s", "D", "^", "v", "X")
 
 
-def draw(axes: Axes, plane: Array, pt: Array, kind: Array, symbols: Sequence[str], weights: Array | None) -> None:
+def draw_particles(
+    axes: Axes, plane: Array, pt: Array, kind: Array, symbols: Sequence[str], weights: Array | None
+) -> None:
     """A marker for each type, the larger the harder, its colour by weight; + is the jet axis.
 
     plane    (N, 2) deta and dphi

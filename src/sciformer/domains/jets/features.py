@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
 Array = NDArray[Any]
-SetName = Literal["kin", "kinpid", "full"]
-LEAST = 1e-8  # momenta below it count as this
-BLOCK = 4096  # rows that stay in a cache
+FeatureSetName = Literal["kin", "kinpid", "full"]
+MIN_MOMENTUM = 1e-8  # momenta below it count as this
+ROWS_AT_ONCE = 4096  # rows that stay in a cache
 
 
-class Moving:
+class Kinematics:
     """What follows from the momenta of particles and of their jet, (T,) each, in single precision.
 
     vector  (T, 4) px, py, pz, E
@@ -33,20 +33,20 @@ class Moving:
         """Transverse momentum."""
         return np.asarray(np.hypot(self.vector[:, 0], self.vector[:, 1]))
 
-    def of(self, name: str) -> Array:
+    def feature(self, name: str) -> Array:
         """A feature by its name."""
-        return MOVING[name](self)
+        return KINEMATIC_FEATURES[name](self)
 
 
 def _log(values: Array) -> Array:
-    return np.asarray(np.log(np.maximum(values, LEAST)))
+    return np.asarray(np.log(np.maximum(values, MIN_MOMENTUM)))
 
 
-MOVING: dict[str, Callable[[Moving], Array]] = {
+KINEMATIC_FEATURES: dict[str, Callable[[Kinematics], Array]] = {
     "log_pt": lambda p: _log(p.pt),
     "log_energy": lambda p: _log(p.vector[:, 3]),
-    "log_pt_rel": lambda p: _log(p.pt / np.maximum(p.jet[:, 0], LEAST)),
-    "log_energy_rel": lambda p: _log(p.vector[:, 3] / np.maximum(p.jet[:, 3], LEAST)),
+    "log_pt_rel": lambda p: _log(p.pt / np.maximum(p.jet[:, 0], MIN_MOMENTUM)),
+    "log_energy_rel": lambda p: _log(p.vector[:, 3] / np.maximum(p.jet[:, 3], MIN_MOMENTUM)),
     "delta_r": lambda p: np.hypot(p.plane[:, 0], p.plane[:, 1]),
     "deta": lambda p: p.plane[:, 0],
     "dphi": lambda p: p.plane[:, 1],
@@ -82,9 +82,9 @@ class Feature(BaseModel):
         return self
 
     @property
-    def moving(self) -> bool:
+    def is_kinematic(self) -> bool:
         """Whether it follows from momenta."""
-        return self.name in MOVING and not self.column and not self.formula
+        return self.name in KINEMATIC_FEATURES and not self.column and not self.formula
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -101,44 +101,47 @@ class Feature(BaseModel):
             return True
         if not self.formula:
             return False
-        from ...data.readers.formula import OVER, function, parsed
+        from ...data.readers.formula import LIST_FUNCTIONS, function, parsed
 
         parts = list(ast.walk(parsed(self.formula)))
         calls = {function(part.func) for part in parts if isinstance(part, ast.Call)}
-        return bool(calls & set(OVER)) or any(isinstance(part, ast.Subscript) for part in parts)
+        return bool(calls & set(LIST_FUNCTIONS)) or any(isinstance(part, ast.Subscript) for part in parts)
 
 
-def _scaled(name: str, centre: float, scale: float) -> Feature:
+def _kinematic_feature(name: str, centre: float, scale: float) -> Feature:
     return Feature(name=name, centre=centre, scale=scale, clip=(-5, 5))
 
 
-def _taken(name: str, **more: Any) -> Feature:
+def _column_feature(name: str, **more: Any) -> Feature:
     return Feature(name=name, column=f"part_{more.pop('column', name)}", **more)
 
 
 _MOMENTUM = [
-    _scaled("log_pt", 1.7, 0.7),
-    _scaled("log_energy", 2.0, 0.7),
-    _scaled("log_pt_rel", -4.7, 0.7),
-    _scaled("log_energy_rel", -4.7, 0.7),
-    _scaled("delta_r", 0.2, 4.0),
+    _kinematic_feature("log_pt", 1.7, 0.7),
+    _kinematic_feature("log_energy", 2.0, 0.7),
+    _kinematic_feature("log_pt_rel", -4.7, 0.7),
+    _kinematic_feature("log_energy_rel", -4.7, 0.7),
+    _kinematic_feature("delta_r", 0.2, 4.0),
 ]
 _PLANE = [Feature(name="deta"), Feature(name="dphi")]
-_TYPE = [_taken(name) for name in ("charge", "isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")]
-_DISPLACED = [
-    _taken("d0", column="d0val", change="tanh"),
-    _taken("d0err", clip=(0, 1)),
-    _taken("dz", column="dzval", change="tanh"),
-    _taken("dzerr", clip=(0, 1)),
+_TYPE = [
+    _column_feature(name)
+    for name in ("charge", "isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 ]
-SETS: dict[str, list[Feature]] = {
+_DISPLACED = [
+    _column_feature("d0", column="d0val", change="tanh"),
+    _column_feature("d0err", clip=(0, 1)),
+    _column_feature("dz", column="dzval", change="tanh"),
+    _column_feature("dzerr", clip=(0, 1)),
+]
+FEATURE_SETS: dict[str, list[Feature]] = {
     "kin": [*_MOMENTUM, *_PLANE],
     "kinpid": [*_MOMENTUM, *_TYPE, *_PLANE],
     "full": [*_MOMENTUM, *_TYPE, *_DISPLACED, *_PLANE],
 }
 
 
-def standardised(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
+def standardise_features(values: Array, features: Sequence[Feature], learned: Mapping[str, Any]) -> Array:
     """clip((x - centre) scale) of the features (T, F), in place; `learned` holds the centres and scales left open."""
     for place, feature in enumerate(features):
         column = values[:, place]
@@ -154,18 +157,18 @@ def standardised(values: Array, features: Sequence[Feature], learned: Mapping[st
     return values
 
 
-def side_by_side(columns: Sequence[Array], count: int | None = None) -> Array:
+def stack_columns(columns: Sequence[Array], count: int | None = None) -> Array:
     """Columns (T,) as one array (T, K), in single precision."""
     count = len(columns[0]) if count is None else count
     made = np.empty((count, len(columns)), np.float32)
-    for start in range(0, count, BLOCK):
-        some = slice(start, start + BLOCK)
+    for start in range(0, count, ROWS_AT_ONCE):
+        some = slice(start, start + ROWS_AT_ONCE)
         for place, column in enumerate(columns):
             made[some, place] = column[some]
     return made
 
 
-def jet_of(vector: Array, lengths: Array) -> Array:
+def sum_jet_momenta(vector: Array, lengths: Array) -> Array:
     """(B, 4) pT, eta, phi and E of the sum of the particles (T, 4) of each jet; zeros where there is none."""
     sums = np.zeros((len(lengths), 4))
     starts, some = lengths.cumsum() - lengths, lengths > 0
@@ -173,27 +176,27 @@ def jet_of(vector: Array, lengths: Array) -> Array:
         sums[some] = np.add.reduceat(vector.astype(np.float64), starts[some], axis=0)
     px, py, pz, energy = sums.T
     pt = np.hypot(px, py)
-    eta = np.arcsinh(pz / np.maximum(pt, LEAST))
+    eta = np.arcsinh(pz / np.maximum(pt, MIN_MOMENTUM))
     return np.stack([pt, eta, np.arctan2(py, px), energy], -1).astype(np.float32)
 
 
-def relative(vector: Array, jet: Array) -> Array:
+def relative_kinematics(vector: Array, jet: Array) -> Array:
     """(T, 3) ln(pT / jet pT), deta and dphi of particles (T, 4) to their jets (T, 4) of pT, eta, phi and E.
 
     deta has the sign of the jet's eta, as in JetClass: positive is further forward than the jet.
     """
     px, py, pz = vector.T[:3].astype(np.float64)
     pt = np.hypot(px, py)
-    log = np.log(np.maximum(pt, LEAST) / np.maximum(jet[:, 0], LEAST))
+    log = np.log(np.maximum(pt, MIN_MOMENTUM) / np.maximum(jet[:, 0], MIN_MOMENTUM))
     eta = jet[:, 1].astype(np.float64)
-    deta = (np.arcsinh(pz / np.maximum(pt, LEAST)) - eta) * np.where(eta < 0, -1, 1)
+    deta = (np.arcsinh(pz / np.maximum(pt, MIN_MOMENTUM)) - eta) * np.where(eta < 0, -1, 1)
     dphi = (np.arctan2(py, px) - jet[:, 2] + np.pi) % (2 * np.pi) - np.pi
     return np.stack([log, deta, dphi], -1).astype(np.float32)
 
 
-def targets(vector: Array, jet: Array) -> Array:
+def hidden_targets(vector: Array, jet: Array) -> Array:
     """(T, 3) what is asked of hidden particles: ln(pT / jet pT) scaled as that feature is, deta and dphi times 4."""
-    found = relative(vector, jet)
+    found = relative_kinematics(vector, jet)
     found[:, 0] = (found[:, 0] + 4.7) * 0.7
     found[:, 1:] *= 4
     return np.clip(found, -5, 5)

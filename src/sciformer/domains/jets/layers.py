@@ -19,12 +19,12 @@ from ...nn.ragged import Ragged
 from ...tokens.base import Columns, Readout
 
 PairName = Literal["ln_kt", "ln_z", "ln_delta", "ln_m2"]
-PAIRS: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")
-SMALLEST = 1e-8  # below it a quantity of a pair is not resolved, as in the original
-TINY = 1e-20
+PAIR_FEATURES: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")
+MIN_PAIR_VALUE = 1e-8  # below it a quantity of a pair is not resolved, as in the original
+MIN_DIVISOR = 1e-20
 
 
-def motion(vector: Tensor) -> Tensor:
+def particle_kinematics(vector: Tensor) -> Tensor:
     """(..., 4) px, py, pz, E -> (..., 7) what pairs need of each particle: pT, m^2, mT, rapidity, phi.
 
     Differences between neighbours, and between E and |p|, must survive single precision: all this is computed in double
@@ -33,7 +33,7 @@ def motion(vector: Tensor) -> Tensor:
     exact = vector if vector.device.type == "mps" else vector.double()
     work = torch.promote_types(vector.dtype, torch.float32)
     px, py, pz, energy = exact.unbind(-1)
-    forward, backward = (energy + pz).clamp(min=TINY), (energy - pz).clamp(min=TINY)
+    forward, backward = (energy + pz).clamp(min=MIN_DIVISOR), (energy - pz).clamp(min=MIN_DIVISOR)
     pt2 = px * px + py * py
     angles = [0.5 * (forward / backward).log(), _azimuth(px, py)]
     numbers = [pt2.sqrt(), energy * energy - pt2 - pz * pz, (forward * backward).sqrt()]
@@ -47,11 +47,11 @@ def _azimuth(px: Tensor, py: Tensor) -> Tensor:
     if not torch.compiler.is_exporting():
         return torch.atan2(py, px)
     rough = torch.atan2(py.float(), px.float()).to(px.dtype)
-    return rough + (py * rough.cos() - px * rough.sin()) / (px * px + py * py).sqrt().clamp(min=TINY)
+    return rough + (py * rough.cos() - px * rough.sin()) / (px * px + py * py).sqrt().clamp(min=MIN_DIVISOR)
 
 
-def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIRS) -> Tensor:
-    """(..., F) the features of pairs (arXiv 2202.03772), from the `motion` (..., 7) of their particles i and j:
+def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) -> Tensor:
+    """(..., F) the features of pairs (arXiv 2202.03772), from `particle_kinematics` (..., 7) of particles i and j:
 
         Delta  = sqrt(y_ij^2 + phi_ij^2)                     ln_delta        y_ij = y_i - y_j, y the rapidity
         k_T    = min(pT_i, pT_j) Delta                       ln_kt
@@ -77,22 +77,22 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIRS) -> Tensor:
         elif name == "ln_kt":
             value = least * delta
         elif name == "ln_z":
-            value = least / (pti + ptj).clamp(min=SMALLEST)
+            value = least / (pti + ptj).clamp(min=MIN_PAIR_VALUE)
         else:
             pt, mt = pti * ptj, mti * mtj
-            masses = (pti * pti * mj + ptj * ptj * mi + mi * mj) / (mt + pt).clamp(min=TINY)
+            masses = (pti * pti * mj + ptj * ptj * mi + mi * mj) / (mt + pt).clamp(min=MIN_DIVISOR)
             opening = 2 * mt * (dy / 2).sinh().square() + 2 * pt * (dphi / 2).sin().square()
             value = mi + mj + 2 * (masses + opening)
-        found.append(value.clamp(min=SMALLEST).log())
+        found.append(value.clamp(min=MIN_PAIR_VALUE).log())
     return torch.stack(found, -1)
 
 
-def _gaps(real: Tensor | None) -> Tensor | None:
+def _padding_mask(real: Tensor | None) -> Tensor | None:
     """Where rows are real; None where all are and nobody has to wait for that answer."""
-    return None if real is None or (_asks_freely(real) and bool(real.all())) else real
+    return None if real is None or (_may_branch_on_values(real) and bool(real.all())) else real
 
 
-def _asks_freely(real: Tensor) -> bool:
+def _may_branch_on_values(real: Tensor) -> bool:
     """Whether the program may depend on what is in a tensor, and need not wait for it."""
     return real.device.type == "cpu" and not torch.compiler.is_compiling()
 
@@ -114,7 +114,7 @@ class ParticlePairs(nn.Module):
         """(B, H, N, N) of padded particles (B, N, 4), a PairBias of packed ones (T, 4)."""
         vector, hidden = columns["vector"], columns.get("hidden")
         with torch.no_grad(), torch.autocast(vector.device.type, enabled=False):
-            known, here = None if hidden is None else ~hidden.bool(), motion(vector)
+            known, here = None if hidden is None else ~hidden.bool(), particle_kinematics(vector)
         if isinstance(valid, Ragged):
             return self._packed(here, valid, known)
         real = known if valid is None else valid if known is None else valid & known
@@ -131,11 +131,11 @@ class ParticlePairs(nn.Module):
         triangle = Triangle(ragged)
         i, j = triangle.rows, triangle.columns
         real = triangle.inside if known is None else triangle.inside & known[i] & known[j]
-        return PairBias(self._values(here[i], here[j], _gaps(real)), triangle.starts, ragged)
+        return PairBias(self._values(here[i], here[j], _padding_mask(real)), triangle.starts, ragged)
 
     def _values(self, i: Tensor, j: Tensor, real: Tensor | None) -> Tensor:
         """(..., H), zeros where a pair is not real."""
-        if real is not None and _asks_freely(real):  # the others cost nothing then
+        if real is not None and _may_branch_on_values(real):  # the others cost nothing then
             found = self._values(i[real], j[real], None)
             return found.new_zeros(*real.shape, found.shape[-1]).masked_scatter(real[..., None], found)
         with torch.no_grad(), torch.autocast(i.device.type, enabled=False):
@@ -164,7 +164,7 @@ class ParticleEmbedding(nn.Module):
 
     def forward(self, columns: Columns, valid: Valid = None) -> Tensor:
         """features (..., N, F) -> (..., N, D)."""
-        real = _gaps(valid.inside if isinstance(valid, Ragged) else valid)
+        real = _padding_mask(valid.inside if isinstance(valid, Ragged) else valid)
         if "hidden" in columns:
             known = ~columns["hidden"].bool()
             real = known if real is None else real & known
@@ -174,7 +174,7 @@ class ParticleEmbedding(nn.Module):
         return x
 
 
-class PlainEmbedding(nn.Module):
+class LinearEmbedding(nn.Module):
     """x = W u + b, or without a width the features u themselves."""
 
     def __init__(self, features: int, dim: int | None) -> None:
@@ -186,7 +186,7 @@ class PlainEmbedding(nn.Module):
         return self.linear(columns["features"])
 
 
-class Rank(nn.Module):
+class RankEmbedding(nn.Module):
     """What a hidden particle still shows: its place in the order of momenta, as a learned vector."""
 
     def __init__(self, places: int, dim: int) -> None:

@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from ...models.base import Model
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
+def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
     """<a, b> = a_0 b_0 - a_1 b_1 - a_2 b_2 - a_3 b_3 of four-vectors (..., 4): the same in every frame."""
     both = a * b
     return 2 * both[..., 0] - both.sum(-1)
 
 
-def squeeze(x: Tensor) -> Tensor:
+def signed_log(x: Tensor) -> Tensor:
     """sign(x) ln(1 + |x|): numbers over many orders of magnitude, without their units."""
     return x.sign() * x.abs().log1p()
 
 
-class Pairs:
+class TokenPairs:
     """The ordered pairs (i, j), i != j, of the tokens of each sample.
 
     Packed samples, and all on a CPU, have a list of pairs, one sample after the other. Padded ones on a GPU have the
@@ -45,7 +45,7 @@ class Pairs:
         self.layout = layout
         self.real: Tensor | None = None
         self.left = self.right = layout.rows
-        self.listed = layout.real is None or layout.ragged is not None
+        self.packed = layout.real is None or layout.ragged is not None
         if layout.real is not None and layout.ragged is not None:
             self._list(layout.ragged)
             return
@@ -77,9 +77,9 @@ class Pairs:
         others = (ragged.lengths - 1)[ragged.sample.clamp(max=max(0, len(ragged) - 1))]
         self.count = others.clamp(min=1)[:, None]
 
-    def both(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    def pair_values(self, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
         """What tokens have (T, ...), as what i and what j of each pair has (P, ...); for one that is none, anything."""
-        if self.listed:
+        if self.packed:
             return take(first, self.left), take(second, self.right)
         batch, n = self.layout.rows.shape
         left, right = self.layout.pad(first)[:, :, None], self.layout.pad(second)[:, None]
@@ -87,7 +87,7 @@ class Pairs:
 
     def gathered(self, values: Tensor) -> Tensor:
         """(P, ...) -> (T, ...), the sum over j of what the pairs (i, j) have; those that are none must have zeros."""
-        if self.listed:
+        if self.packed:
             return values.new_zeros(self.layout.total, *values.shape[1:]).index_add(0, self.left, values)
         batch, n = self.layout.rows.shape
         return self.layout.unpad(values.view(batch, n, n, -1).sum(2))
@@ -147,19 +147,21 @@ class LorentzBlock(nn.Module):
         if self.push is not None:
             nn.init.xavier_uniform_(self.push[2].weight, gain=0.001)  # type: ignore[arg-type]
 
-    def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: Pairs, layout: Layout) -> tuple[Tensor, Tensor]:
+    def forward(self, h: Tensor, x: Tensor, s: Tensor, pairs: TokenPairs, layout: Layout) -> tuple[Tensor, Tensor]:
         """Runs h (T, D), x (T, 4) and s (T, S) -> h and x."""
         exact = torch.promote_types(h.dtype, torch.float32)
         own, other, frame = self.pair.weight.split([self.dim, self.dim, 2], 1)
         first, second = F.linear(h, own).to(exact), F.linear(h, other).to(exact)
         with torch.autocast(h.device.type, enabled=False):
-            a, b = pairs.both(x, x)
+            a, b = pairs.pair_values(x, x)
             apart = a - b
-            seen = torch.stack([squeeze(product(apart, apart)), squeeze(product(a, b))], -1).to(exact)
+            seen = torch.stack(
+                [signed_log(minkowski_product(apart, apart)), signed_log(minkowski_product(a, b))], -1
+            ).to(exact)
             frame = frame.to(exact)
             found = pairs.moments(first, second, seen, frame) if self.training else None
             scale, shift = self.pair_norm.affine(found)
-            a, b = pairs.both(first * scale + shift, second * scale)
+            a, b = pairs.pair_values(first * scale + shift, second * scale)
             m = a + b
             for column, weight in zip(seen.unbind(1), frame.unbind(1)):
                 m = torch.addcmul(m, column[:, None], weight * scale)
@@ -205,8 +207,8 @@ class LorentzNet(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             place = coordinates(at, x, layout)
             place = place.to(torch.promote_types(place.dtype, torch.float32))
-            s = torch.cat([s, squeeze(product(place, place))[:, None].to(s.dtype)], -1)
-        h, pairs = self.stem(s), Pairs(layout)
+            s = torch.cat([s, signed_log(minkowski_product(place, place))[:, None].to(s.dtype)], -1)
+        h, pairs = self.stem(s), TokenPairs(layout)
         if watch is not None:
             watch.saw_hidden(layout.back(h), "input")
         for i, block in enumerate(self.blocks):
@@ -216,6 +218,6 @@ class LorentzNet(nn.Module):
         return layout.back(h)
 
 
-def lorentz(model: Model, inputs: int) -> LorentzNet:
-    """The trunk `lorentz` of a model section, for tokens of so many inputs."""
+def lorentz_net_trunk(model: Model, inputs: int) -> LorentzNet:
+    """The trunk `lorentz_net` of a model section, for tokens of so many inputs."""
     return LorentzNet(inputs, model.dim, model.depth)

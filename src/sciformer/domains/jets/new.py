@@ -14,38 +14,52 @@ import numpy as np
 from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
 from ...errors import UserError
-from ...files.formats.base import EventFile, opened, release
-from ...files.formats.base import Layout as Form
-from ...recipe.page import RELATIVE, SKIPS, WHY, Guess, Line, by_part, files_of, named, put, write
+from ...files.formats.base import EventFile, Layout, opened, release
+from ...recipe.page import (
+    GUESSES_NOTE,
+    RELATIVE_PATHS_NOTE,
+    SKIP_BAD_FILES,
+    Guess,
+    Line,
+    file_lines,
+    group_by_part,
+    line_of,
+    name_files,
+    write,
+)
 
-BACKGROUND = ("qcd", "background", "bkg")
-MASS = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
-LEAST = 10  # jets worth training on
-SHOWN = 8  # bad files that are named
-RARE = 10  # jets of a class
-KEPT = 24  # observers at most
-ROWS, PLACES, FILES = 400, 3, 8  # that are looked at: so many rows at so many places of so many files
-COUNTED = 50  # files whose entries are counted
-TREES = ("tree", "Events", "Delphes", "events", "CollectionTree", "t")  # of several, the first that is there
-SIGNS = {0, 11, 12, 13, 22, 130, 211, 310, 321, 2112, 2212}  # of particles in arrays without names
+BACKGROUND_NAMES = ("qcd", "background", "bkg")
+MASS_NAMES = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
+MIN_JETS = 10  # jets worth training on
+MAX_LISTED_FILES = 8  # bad files that are named
+MIN_JETS_PER_CLASS = 10  # jets of a class
+MAX_OBSERVERS = 24  # observers at most
+ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = (
+    400,
+    3,
+    8,
+)  # that are looked at: so many rows at so many places of so many files
+MAX_COUNTED_FILES = 50  # files whose entries are counted
+TREE_NAMES = ("tree", "Events", "Delphes", "events", "CollectionTree", "t")  # of several, the first that is there
+PARTICLE_CODES = {0, 11, 12, 13, 22, 130, 211, 310, 321, 2112, 2212}  # of particles in arrays without names
 
 
-class Seen(NamedTuple):
+class FoundJets(NamedTuple):
     """What was found in the files."""
 
     table: Table
     jets: int
-    form: Form
-    layout: Layout
+    form: Layout
+    layout: ParticleColumns
     features: str
     new: dict[str, str]
     bad: list[str]
 
 
-def jets(names: list[str], paths: list[Path]) -> str:
+def jets_recipe(names: list[str], paths: list[Path]) -> str:
     """A Particle Transformer on the jets of the files."""
-    seen = look(paths)
-    parts = by_part(names)
+    seen = inspect_files(paths)
+    parts = group_by_part(names)
     tagged = [name for name in names if split_tag(name)[0]]
     if tagged and len(tagged) < len(names):
         missing = next(name for name in names if name not in tagged)
@@ -54,55 +68,66 @@ def jets(names: list[str], paths: list[Path]) -> str:
             hint="Write CLASS:NAME for all files, or NAME for all.",
             file=missing,
         )
-    ask = _ask(seen.table, tagged, parts)
-    judged = _judged(ask.classes, seen.table) if ask.objective else []
-    used = [*ask.columns, weight(seen.table)[0]]
-    kept = [*["file"] * (len(paths) > 1), "entry", *observers(seen.table, used)][:KEPT]
-    name, why = weight(seen.table) if ask.objective else ("", "")
+    ask = _find_question(seen.table, tagged, parts)
+    judged = _rejection_lines(ask.classes, seen.table) if ask.objective else []
+    used = [*ask.columns, find_weight(seen.table)[0]]
+    kept = [*["file"] * (len(paths) > 1), "entry", *find_observers(seen.table, used)][:MAX_OBSERVERS]
+    name, why = find_weight(seen.table) if ask.objective else ("", "")
     head = [
-        f"A Particle Transformer for {named(paths)}, written by `sciformer new jets`.",
+        f"A Particle Transformer for {name_files(paths)}, written by `sciformer new jets`.",
         f"Found: {seen.jets:,} entries; {seen.layout.name}; momenta in {', '.join(seen.layout.parts.values())}.",
         *seen.layout.notes,
-        *seen.bad[:SHOWN],
-        *([f"... and {len(seen.bad) - SHOWN:,} more files like that."] if len(seen.bad) > SHOWN else []),
+        *seen.bad[:MAX_LISTED_FILES],
+        *(
+            [f"... and {len(seen.bad) - MAX_LISTED_FILES:,} more files like that."]
+            if len(seen.bad) > MAX_LISTED_FILES
+            else []
+        ),
         *ask.notes,
         *([f"No weights: {why}."] if why else []),
         "",
-        WHY,
+        GUESSES_NOTE,
         "All other keys and their meaning: sciformer recipes jets/part",
     ]
     lines = [
         Line("base", ask.base, "the other keys come from there", 1),
         Line("about"),
-        Line("title", f"Particle Transformer on {named(paths)}", "", 2),
-        Line("data", f"{named(paths)}, {seen.jets:,} jets", "", 2),
+        Line("title", f"Particle Transformer on {name_files(paths)}", "", 2),
+        Line("data", f"{name_files(paths)}, {seen.jets:,} jets", "", 2),
         Line("data"),
         Line("kind", "events", "", 2),
-        *_files(ask.parts),
-        *([SKIPS] if seen.bad else []),
-        *put({"tree": seen.form.tree}, "tree", "of several in the file"),
-        *put({"axes": seen.form.axes}, "axes", "what the numbers of the array mean"),
-        *put({"new": seen.new}, "new", "columns by formulas, under the names of JetClass"),
+        *_file_lines(ask.parts),
+        *([SKIP_BAD_FILES] if seen.bad else []),
+        *line_of({"tree": seen.form.tree}, "tree", "of several in the file"),
+        *line_of({"axes": seen.form.axes}, "axes", "what the numbers of the array mean"),
+        *line_of({"new": seen.new}, "new", "columns by formulas, under the names of JetClass"),
         *ask.lines,
-        *put({"observers": kept}, "observers", "kept beside the answers of predict; `entry` is the row in its `file`"),
-        *put({"weight": name}, "weight", f"the column `{name}`"),
-        *_split(parts, seen.jets),
+        *line_of(
+            {"observers": kept}, "observers", "kept beside the answers of predict; `entry` is the row in its `file`"
+        ),
+        *line_of({"weight": name}, "weight", f"the column `{name}`"),
+        *_split_lines(parts, seen.jets),
         Line("tokens"),
         Line("kind", "particles", "", 2),
-        Line("vector", list(VECTOR), "momentum and energy of a particle; GeV is what the scales of features fit", 2),
-        Line("features", seen.features, _features(seen), 2),
-        *_most(seen),
-        *_size(seen.jets),
+        Line(
+            "vector",
+            list(VECTOR_COLUMNS),
+            "momentum and energy of a particle; GeV is what the scales of features fit",
+            2,
+        ),
+        Line("features", seen.features, _feature_reason(seen), 2),
+        *_max_tokens_lines(seen),
+        *_model_lines(seen.jets),
         Line("objective"),
         *ask.objective,
         *judged,
         *([Line("weight", "weight", "of each jet in the loss", 2)] if name else []),
-        *_learning(seen.jets),
+        *_train_lines(seen.jets),
     ]
-    return write(head, [line for place, line in enumerate(lines) if not _empty(lines, place)])
+    return write(head, [line for place, line in enumerate(lines) if not _is_empty_section(lines, place)])
 
 
-def _empty(lines: Sequence[Line], place: int) -> bool:
+def _is_empty_section(lines: Sequence[Line], place: int) -> bool:
     """Whether a section has nothing in it."""
     line = lines[place]
     return line.depth == 1 and line.value is None and (place + 1 == len(lines) or lines[place + 1].depth == 1)
@@ -111,43 +136,43 @@ def _empty(lines: Sequence[Line], place: int) -> bool:
 # What is in the files
 
 
-def look(paths: Sequence[Path]) -> Seen:
+def inspect_files(paths: Sequence[Path]) -> FoundJets:
     """The columns of the first file, and rows of some of the others."""
     try:
-        return _looked(paths)
+        return _inspect_files(paths)
     finally:
         release(paths)
 
 
-def _looked(paths: Sequence[Path]) -> Seen:
-    some, form, bad = _readable(paths[:: max(1, len(paths) // COUNTED)])
-    kinds = _kinds(opened(some[0], form))
-    layout = particles(kinds)
-    wanted = [*layout.columns, *useful(kinds)]
+def _inspect_files(paths: Sequence[Path]) -> FoundJets:
+    some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
+    kinds = _column_kinds(opened(some[0], form))
+    layout = find_particles(kinds)
+    wanted = [*layout.columns, *event_columns(kinds)]
     tables: list[Table] = []
     count = 0
-    step = max(1, len(some) // FILES)
+    step = max(1, len(some) // MAX_SAMPLED_FILES)
     for number, path in enumerate(some):
         file = opened(path, form)
         count += file.rows
-        if number % step == 0 and len(tables) < FILES * PLACES:
-            tables += _rows(file, wanted)
+        if number % step == 0 and len(tables) < MAX_SAMPLED_FILES * SAMPLES_PER_FILE:
+            tables += _sample_rows(file, wanted)
     count = round(count * len(paths) / (len(some) + len(bad)))
-    if count < LEAST:
+    if count < MIN_JETS:
         raise UserError(
-            f"training needs {LEAST} jets or more, not {count}", hint=" ".join(["Bring more of them.", *bad[:4]])
+            f"training needs {MIN_JETS} jets or more, not {count}", hint=" ".join(["Bring more of them.", *bad[:4]])
         )
     table = concatenate(tables)
-    return Seen(table, count, form, layout, *formulas(layout, table), bad)
+    return FoundJets(table, count, form, layout, *feature_formulas(layout, table), bad)
 
 
-def _readable(paths: Sequence[Path]) -> tuple[list[Path], Form, list[str]]:
+def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
     """The files that can be read, the form of the first of them, and what is wrong with the others."""
-    form: Form | None = None
+    form: Layout | None = None
     good, wrong = list[Path](), dict[Path, UserError]()
     for path in paths:
         try:
-            form = form or _form(path)
+            form = form or _file_layout(path)
             opened(path, form)
             good.append(path)
         except UserError as error:
@@ -157,52 +182,52 @@ def _readable(paths: Sequence[Path]) -> tuple[list[Path], Form, list[str]]:
     return good, form, [f"left out {path}: {e.message}." for path, e in wrong.items()]
 
 
-def _kinds(file: EventFile) -> dict[str, str]:
+def _column_kinds(file: EventFile) -> dict[str, str]:
     """Columns by the names that formulas can spell."""
     return {name.rpartition("/")[2]: kind for name, kind in file.columns.items()}
 
 
-def _rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
+def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
     """Rows at the beginning, in the middle and at the end: files may be sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
-    starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS), PLACES)})
-    if len(starts) > 1 and starts[1] < ROWS:
+    starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
+    if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
         starts = [0]
-    stop = file.rows if len(starts) == 1 else ROWS
+    stop = file.rows if len(starts) == 1 else ROWS_PER_SAMPLE
     found = [file.read(list(real.values()), start, min(file.rows, start + stop)) for start in starts]
     return [{name: table[column] for name, column in real.items()} for table in found]
 
 
-def _form(path: Path) -> Form:
+def _file_layout(path: Path) -> Layout:
     """The tree of a file with several, and names for the numbers of an array without."""
     try:
-        file = opened(path, Form())
-        axes = _axes(file)
+        file = opened(path, Layout())
+        axes = _guess_axes(file)
     except UserError as error:
         if error.key != "data.tree":
             raise
-        for tree in TREES:
+        for tree in TREE_NAMES:
             with suppress(UserError):
-                opened(path, Form(tree))
-                return Form(tree)
+                opened(path, Layout(tree))
+                return Layout(tree)
         raise
-    return Form(axes=axes, words=next((name for name in LABEL if _worded(path, file, name)), ""))
+    return Layout(axes=axes, words=next((name for name in LABEL_NAMES if _has_words(path, file, name)), ""))
 
 
-def _worded(path: Path, file: EventFile, name: str) -> bool:
+def _has_words(path: Path, file: EventFile, name: str) -> bool:
     """Whether a column has a word for each jet."""
-    return name in file.others and name in opened(path, Form(words=name)).columns
+    return name in file.others and name in opened(path, Layout(words=name)).columns
 
 
-def _axes(file: EventFile) -> dict[str, list[str]]:
+def _guess_axes(file: EventFile) -> dict[str, list[str]]:
     """Names for an array (n, particles, 4) without: by its values momenta, or pt, rapidity, phi and type."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
             continue
-        table: dict[str, Any] = file.read(names, 0, min(file.rows, ROWS))
+        table: dict[str, Any] = file.read(names, 0, min(file.rows, ROWS_PER_SAMPLE))
         a, b, c, d = (table[name].values.astype(np.float64) for name in names)
-        if (np.abs(d) == np.round(np.abs(d))).all() and set(np.abs(d).astype(int)) <= SIGNS:
+        if (np.abs(d) == np.round(np.abs(d))).all() and set(np.abs(d).astype(int)) <= PARTICLE_CODES:
             return {stem: ["part_pt", "part_rapidity", "part_phi", "part_pid"]}
         if (a**2 * 1.001 >= b**2 + c**2 + d**2).all():
             return {stem: ["part_energy", "part_px", "part_py", "part_pz"]}
@@ -214,7 +239,7 @@ def _axes(file: EventFile) -> dict[str, list[str]]:
 # What is asked
 
 
-class Ask(NamedTuple):
+class Question(NamedTuple):
     """The question of a recipe: how the class is found, and what is said about it."""
 
     base: str
@@ -226,46 +251,49 @@ class Ask(NamedTuple):
     classes: list[str] = []  # noqa: RUF012 (a tuple has no state)
 
 
-def _ask(table: Table, tagged: Sequence[str], parts: dict[str, list[str]]) -> Ask:
-    flags, column = classes(table), label(table)
+def _find_question(table: Table, tagged: Sequence[str], parts: dict[str, list[str]]) -> Question:
+    flags, column = find_class_flags(table), find_label(table)
     goal = [Line("kind", "discriminate", "", 2)]
     if tagged:
         found = sorted({split_tag(name)[0] for name in tagged})
-        return Ask("jets/part", [], goal, [], parts, [f"Classes, by the tags of the files: {', '.join(found)}."], found)
+        return Question(
+            "jets/part", [], goal, [], parts, [f"Classes, by the tags of the files: {', '.join(found)}."], found
+        )
     if flags:
-        lines = put({"classes": flags}, "classes", "the column that is 1 for jets of the class")
+        lines = line_of({"classes": flags}, "classes", "the column that is 1 for jets of the class")
         seen = [name for name, one in flags.items() if np.asarray(table[one]).any()]
         notes = [f"Classes: {', '.join(seen)}."]
         if len(seen) < len(flags):
             notes.append(f"Without a jet in the rows looked at: {', '.join(one for one in flags if one not in seen)}.")
-        return Ask("jets/part", lines, goal, list(flags.values()), parts, notes, seen)
+        return Question("jets/part", lines, goal, list(flags.values()), parts, notes, seen)
     if column:
         values, counts = np.unique(np.asarray(table[column]), return_counts=True)
         words = values.dtype.kind == "U"
         shown = ", ".join(value if words else f"{value:g}" for value in values[:12].tolist())
         shown += " and others" * (len(values) > 12)
         notes = [f"Classes, by `{column}` in the rows looked at: {shown}."]
-        if rare := int((counts < RARE).sum()):
+        if rare := int((counts < MIN_JETS_PER_CLASS).sum()):
             notes.append(
-                f"{rare} of {len(values)} have fewer than {RARE} jets there: too few to be learned and judged."
+                f"{rare} of {len(values)} have fewer than {MIN_JETS_PER_CLASS} jets there: too few to be learned and "
+                "judged."
             )
         line, names = Line("label", column, "the column with the class", 2), values.tolist() if words else []
-        return Ask("jets/part", [line], goal, [column], parts, notes, names)
-    told = by_class(parts["train"])
+        return Question("jets/part", [line], goal, [column], parts, notes, names)
+    told = tag_by_class(parts["train"])
     if told:
-        parts = {part: by_class(names) for part, names in parts.items()}
+        parts = {part: tag_by_class(names) for part, names in parts.items()}
         note = "No column with a class was found: the names of the files are taken for it."
-        return Ask("jets/part", [], goal, [], parts, [note])
+        return Question("jets/part", [], goal, [], parts, [note])
     note = "No column with a class was found: the model learns to fill in hidden particles. For a class, name it in"
     more = "data.label or data.classes, or put it before the names of files: HToBB:a.root QCD:b.root"
-    return Ask("jets/part-masked", [], [], [], parts, [note, more])
+    return Question("jets/part-masked", [], [], [], parts, [note, more])
 
 
-def _judged(names: Sequence[str], table: Table) -> list[Line]:
+def _rejection_lines(names: Sequence[str], table: Table) -> list[Line]:
     """What is rejected, where a class is called like a background, and the mass whose spectrum should stay."""
     lower = {name.lower(): name for name in names}
-    background = next((lower[name] for name in BACKGROUND if name in lower and len(names) > 1), "")
-    mass = next((name for name in MASS if name in table), "")
+    background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
+    mass = next((name for name in MASS_NAMES if name in table), "")
     if not background:
         return [Line("background", "", "the class to reject, if there is one", 2), Line("efficiencies", {}, "", 2)]
     return [
@@ -275,11 +303,11 @@ def _judged(names: Sequence[str], table: Table) -> list[Line]:
     ]
 
 
-def _files(parts: dict[str, list[str]]) -> list[Line]:
-    return files_of(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE, 2)]
+def _file_lines(parts: dict[str, list[str]]) -> list[Line]:
+    return file_lines(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE_PATHS_NOTE, 2)]
 
 
-def _split(parts: dict[str, list[str]], count: int) -> list[Line]:
+def _split_lines(parts: dict[str, list[str]], count: int) -> list[Line]:
     """Shares for parts that have no files."""
     shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
     if count < 100:
@@ -291,7 +319,7 @@ def _split(parts: dict[str, list[str]], count: int) -> list[Line]:
     return [Line("split", None, f"of {count:,} jets", 2), *lines]
 
 
-def _features(seen: Seen) -> str:
+def _feature_reason(seen: FoundJets) -> str:
     return {
         "kin": "7 that follow from momenta; there are no charge and type (part_charge, part_isPhoton, ...)",
         "kinpid": "13: momenta, charge and type; there are no impact parameters (part_d0val, part_d0err, ...)",
@@ -299,15 +327,15 @@ def _features(seen: Seen) -> str:
     }[seen.features]
 
 
-def _most(seen: Seen) -> list[Line]:
+def _max_tokens_lines(seen: FoundJets) -> list[Line]:
     column = seen.table[next(iter(seen.layout.parts.values()))]
     assert isinstance(column, Lists)
     longest, mean = int(column.lengths.max(initial=1)), float(column.lengths.mean())
     most = min(128, max(8, -(-longest // 8) * 8))
-    return [Line("most", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}", 2)]
+    return [Line("max_tokens", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}", 2)]
 
 
-def _size(count: int) -> list[Line]:
+def _model_lines(count: int) -> list[Line]:
     if count >= 100_000:
         return []
     dim, depth, heads, widths = (32, 2, 4, [64]) if count < 5000 else (64, 4, 8, [64, 128])
@@ -321,7 +349,7 @@ def _size(count: int) -> list[Line]:
     ]
 
 
-def _learning(count: int) -> list[Line]:
+def _train_lines(count: int) -> list[Line]:
     batch = 512 if count >= 100_000 else 128 if count >= 5000 else 32
     steps = int(np.clip(20 * count // batch, 100, 20_000))
     return [
@@ -333,29 +361,31 @@ def _learning(count: int) -> list[Line]:
     ]
 
 
-JETS = Guess(jets, tagged=True)
+JETS = Guess(jets_recipe, tagged=True)
 
 
 # What columns of events mean, by their names: momenta of particles, types, tracks, classes and weights
 
 
-PARTS = {"px": "px", "py": "py", "pz": "pz", "energy": "energy", "e": "energy", "en": "energy", "pt": "pt"}
-PARTS |= {"eta": "eta", "rapidity": "eta", "phi": "phi", "mass": "mass", "m": "mass"}
-END = re.compile(rf"(?P<stem>|.*[_.]|.*[a-z0-9](?=(?-i:[A-Z])))(?P<part>{'|'.join(PARTS)})", re.IGNORECASE)
-VECTOR = ("part_px", "part_py", "part_pz", "part_energy")
-TYPES = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
-CODES = ("pdgid", "pid", "pdg_id", "pdg")
-TRACKS = {
+MOMENTUM_NAMES = {"px": "px", "py": "py", "pz": "pz", "energy": "energy", "e": "energy", "en": "energy", "pt": "pt"}
+MOMENTUM_NAMES |= {"eta": "eta", "rapidity": "eta", "phi": "phi", "mass": "mass", "m": "mass"}
+MOMENTUM_PATTERN = re.compile(
+    rf"(?P<stem>|.*[_.]|.*[a-z0-9](?=(?-i:[A-Z])))(?P<part>{'|'.join(MOMENTUM_NAMES)})", re.IGNORECASE
+)
+VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
+TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
+PDG_CODE_NAMES = ("pdgid", "pid", "pdg_id", "pdg")
+TRACK_NAMES = {
     "part_d0val": ("d0val", "d0", "dxy"),
     "part_d0err": ("d0err", "errord0", "dxyerr"),
     "part_dzval": ("dzval", "dz"),
     "part_dzerr": ("dzerr", "errordz"),
 }
-KNOWN = {"part_": "JetClass", "PFCands_": "NanoAOD with PF candidates", "ParticleFlowCandidate.": "Delphes"}
-KNOWN |= {"": "names without a prefix"}
-LIKELY = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # the likeliest first
-OTHERS = re.compile(r"gen|truth|aux|sv|vert|jet|muon|electron|tau|photon|met|lep|tower|trig")
-LABEL: tuple[str, ...] = (
+KNOWN_PREFIXES = {"part_": "JetClass", "PFCands_": "NanoAOD with PF candidates", "ParticleFlowCandidate.": "Delphes"}
+KNOWN_PREFIXES |= {"": "names without a prefix"}
+LIKELY_PREFIXES = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # the likeliest first
+OTHER_OBJECTS = re.compile(r"gen|truth|aux|sv|vert|jet|muon|electron|tau|photon|met|lep|tower|trig")
+LABEL_NAMES: tuple[str, ...] = (
     "label",
     "jet_label",
     "is_signal_new",
@@ -366,17 +396,17 @@ LABEL: tuple[str, ...] = (
     "class",
     "jet_class",
 )
-LABEL += ("category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
-FLAGS = ("label_", "jet_is", "fj_is", "is_", "is")
-WEIGHT = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")
-WATCHED = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|run|luminosityblock)$", re.IGNORECASE)
-CLASSES = 1000  # at most
+LABEL_NAMES += ("category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
+CLASS_FLAG_PREFIXES = ("label_", "jet_is", "fj_is", "is_", "is")
+WEIGHT_NAMES = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")
+OBSERVER_PATTERN = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|run|luminosityblock)$", re.IGNORECASE)
+MAX_CLASSES = 1000  # at most
 
-Kinds = Mapping[str, str]  # of columns: `list` or `value`
+ColumnKinds = Mapping[str, str]  # of columns: `list` or `value`
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParticleColumns:
     """Particles as they lie in a file: where they are, and what could be added."""
 
     name: str
@@ -389,19 +419,19 @@ class Layout:
         """All columns that may be of use."""
         known = {
             "charge",
-            *(name.lower() for name in TYPES),
-            *CODES,
-            *(one for names in TRACKS.values() for one in names),
+            *(name.lower() for name in TYPE_FLAGS),
+            *PDG_CODE_NAMES,
+            *(one for names in TRACK_NAMES.values() for one in names),
         }
         more = [name for end, name in self.own.items() if end in known]
         return list(dict.fromkeys([*self.parts.values(), *more]))
 
 
-def particles(kinds: Kinds) -> Layout:
+def find_particles(kinds: ColumnKinds) -> ParticleColumns:
     """The particles in columns of these names; where there are several sets, the likeliest."""
     lists = [name for name, kind in kinds.items() if kind == "list"]
-    whole = {stem: parts for stem, parts in groups(lists).items() if complete(parts)}
-    if not any(map(_rank, whole)):
+    whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
+    if not any(map(_rank_prefix, whole)):
         lists = [name for parts in whole.values() for name in parts.values()] or lists
         shown = ", ".join(lists[:12]) + (", ..." if len(lists) > 12 else "")
         seen = f"only {'other objects: ' if whole else ''}{shown}"
@@ -411,7 +441,7 @@ def particles(kinds: Kinds) -> Layout:
             f"particles are missing: each jet needs {needed}, and there are {seen}",
             hint="Make these columns in data.new of a recipe; its keys: sciformer recipes jets/part",
         )
-    stem = max(whole, key=_rank)
+    stem = max(whole, key=_rank_prefix)
     own = {name[len(stem) :].lower(): name for name in lists if name.startswith(stem)}
     others = [f"{one}{next(iter(whole[one].values()))[len(one) :]}" for one in whole if one != stem]
     notes = [f"Other sets of momenta, not used: {', '.join(others[:6])}"] if others else []
@@ -419,62 +449,64 @@ def particles(kinds: Kinds) -> Layout:
         notes.append(
             "There are lists of jets: each entry seems to be an event, and its particles are taken as one set."
         )
-    return Layout(KNOWN.get(stem, f"columns called {stem}..."), whole[stem], own, tuple(notes))
+    return ParticleColumns(KNOWN_PREFIXES.get(stem, f"columns called {stem}..."), whole[stem], own, tuple(notes))
 
 
-def groups(names: Iterable[str]) -> dict[str, dict[str, str]]:
+def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
     """Parts of momenta by what stands before them: {"part_": {"px": "part_px", ...}}."""
     made: dict[str, dict[str, str]] = {}
     for name in names:
-        if match := END.fullmatch(name):
-            made.setdefault(match["stem"], {}).setdefault(PARTS[match["part"].lower()], name)
+        if match := MOMENTUM_PATTERN.fullmatch(name):
+            made.setdefault(match["stem"], {}).setdefault(MOMENTUM_NAMES[match["part"].lower()], name)
     return made
 
 
-def complete(parts: Kinds) -> bool:
+def is_four_vector(parts: ColumnKinds) -> bool:
     """Whether they make a four-vector; one of pt, eta and phi alone has no mass."""
     found = set(parts)
     return ({"px", "py", "pz"} <= found and bool({"energy", "mass"} & found)) or {"pt", "eta", "phi"} <= found
 
 
-def _rank(stem: str) -> int:
+def _rank_prefix(stem: str) -> int:
     plain = re.sub(r"[^a-z]", "", stem.lower())
-    if stem in KNOWN:
-        return len(LIKELY) + 2
-    if not plain.startswith(LIKELY[:3]) and OTHERS.search(plain):
+    if stem in KNOWN_PREFIXES:
+        return len(LIKELY_PREFIXES) + 2
+    if not plain.startswith(LIKELY_PREFIXES[:3]) and OTHER_OBJECTS.search(plain):
         return 0
-    return 1 + max((len(LIKELY) - place for place, word in enumerate(LIKELY) if word in plain), default=0)
+    return 1 + max(
+        (len(LIKELY_PREFIXES) - place for place, word in enumerate(LIKELY_PREFIXES) if word in plain), default=0
+    )
 
 
-def formulas(layout: Layout, table: Table) -> tuple[str, dict[str, str]]:
+def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
     """The set of features that the columns allow, and formulas for columns that have other names or none."""
-    new = momenta(layout.parts)
-    kinds, tracks = _types(layout.own), _tracks(table, layout.own)
+    new = momentum_formulas(layout.parts)
+    kinds, tracks = _type_formulas(layout.own), _track_formulas(table, layout.own)
     if kinds is None:
         return "kin", new
     return ("kinpid", new | kinds) if tracks is None else ("full", new | kinds | tracks)
 
 
-def momenta(parts: Kinds) -> dict[str, str]:
-    """Formulas for the columns of VECTOR that have other names, or none."""
+def momentum_formulas(parts: ColumnKinds) -> dict[str, str]:
+    """Formulas for the columns of VECTOR_COLUMNS that have other names, or none."""
     if {"px", "py", "pz"} <= set(parts):
         px, py, pz = (parts[key] for key in ("px", "py", "pz"))
         energy = parts.get("energy") or f"sqrt({px}**2 + {py}**2 + {pz}**2 + {parts.get('mass')}**2)"
-        wanted = dict(zip(VECTOR, (px, py, pz, energy)))
+        wanted = dict(zip(VECTOR_COLUMNS, (px, py, pz, energy)))
     else:
         pt, eta, phi = (parts[key] for key in ("pt", "eta", "phi"))
         momentum = f"{pt} * cosh({eta})"
         energy = parts.get("energy") or (f"sqrt(({momentum})**2 + {parts['mass']}**2)" if "mass" in parts else momentum)
-        wanted = dict(zip(VECTOR, (f"{pt} * cos({phi})", f"{pt} * sin({phi})", f"{pt} * sinh({eta})", energy)))
+        wanted = dict(zip(VECTOR_COLUMNS, (f"{pt} * cos({phi})", f"{pt} * sin({phi})", f"{pt} * sinh({eta})", energy)))
     return {name: formula for name, formula in wanted.items() if formula != name}
 
 
-def _types(own: Kinds) -> dict[str, str] | None:
+def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
     """Formulas for charge and types; none where they cannot be known."""
-    code = next((own[name] for name in CODES if name in own), None)
+    code = next((own[name] for name in PDG_CODE_NAMES if name in own), None)
     charge = own.get("charge")
-    if charge is not None and all(name.lower() in own for name in TYPES):
-        wanted = {"part_charge": charge, **{f"part_{name}": own[name.lower()] for name in TYPES}}
+    if charge is not None and all(name.lower() in own for name in TYPE_FLAGS):
+        wanted = {"part_charge": charge, **{f"part_{name}": own[name.lower()] for name in TYPE_FLAGS}}
         return {name: column for name, column in wanted.items() if name != column}
     if charge is None or code is None:
         return None
@@ -490,10 +522,10 @@ def _types(own: Kinds) -> dict[str, str] | None:
     return {name: formula for name, formula in made.items() if name != formula}
 
 
-def _tracks(table: Table, own: Kinds) -> dict[str, str] | None:
+def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
     """Formulas for impact parameters and their errors, zero where a particle has none; none without such columns."""
     made = {}
-    for wanted, names in TRACKS.items():
+    for wanted, names in TRACK_NAMES.items():
         name = next((own[one] for one in names if one in own), None)
         if name is None:
             return None
@@ -507,68 +539,71 @@ def _tracks(table: Table, own: Kinds) -> dict[str, str] | None:
 # What stands beside the particles
 
 
-def useful(kinds: Kinds) -> list[str]:
+def event_columns(kinds: ColumnKinds) -> list[str]:
     """Values of events that may be classes, weights or observers."""
     values = [name for name, kind in kinds.items() if kind == "value"]
     return [
         name
         for name in values
-        if name.lower() in LABEL or name.startswith(FLAGS) or _weight_like(name) or WATCHED.match(name)
+        if name.lower() in LABEL_NAMES
+        or name.startswith(CLASS_FLAG_PREFIXES)
+        or _is_weight_name(name)
+        or OBSERVER_PATTERN.match(name)
     ]
 
 
-def classes(table: Table) -> dict[str, str]:
+def find_class_flags(table: Table) -> dict[str, str]:
     """Columns with 1 for jets of a class, by the names of the classes, if there are such."""
     flat = {name: column for name, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
-    for start in FLAGS:
-        names = [name for name in flat if re.match(rf"{start}\w", name) and _flags(flat[name])]
+    for start in CLASS_FLAG_PREFIXES:
+        names = [name for name in flat if re.match(rf"{start}\w", name) and _is_flag(flat[name])]
         if len(names) > 1 and (np.sum([flat[name] for name in names], 0) == 1).all():
             return {name.removeprefix(start): name for name in names}
     return {}
 
 
-def _flags(column: Array) -> bool:
+def _is_flag(column: Array) -> bool:
     return column.dtype.kind in "biuf" and bool(np.isin(column, (0, 1)).all())
 
 
-def label(table: Table) -> str:
+def find_label(table: Table) -> str:
     """The column with the class, or nothing."""
     lower = {name.lower(): name for name in table}
-    return next((lower[name] for name in LABEL if name in lower and _whole(table[lower[name]])), "")
+    return next((lower[name] for name in LABEL_NAMES if name in lower and _is_discrete(table[lower[name]])), "")
 
 
-def _whole(column: Array | Lists) -> bool:
+def _is_discrete(column: Array | Lists) -> bool:
     if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biufU":
         return False
     if column.dtype.kind == "f" and not (np.isfinite(column).all() and (column == np.round(column)).all()):
         return False
-    return 1 <= len(np.unique(column)) <= CLASSES
+    return 1 <= len(np.unique(column)) <= MAX_CLASSES
 
 
-def weight(table: Table) -> tuple[str, str]:
+def find_weight(table: Table) -> tuple[str, str]:
     """The column with a weight for each jet, if there is one that can be used; or why not."""
     for name, column in table.items():
-        if _weight_like(name) and not isinstance(column, Lists) and column.ndim == 1:
+        if _is_weight_name(name) and not isinstance(column, Lists) and column.ndim == 1:
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
             return (name, "") if good else ("", f"`{name}` has weights below zero, or NaN: it is not used")
     return "", ""
 
 
-def _weight_like(name: str) -> bool:
-    return name.lower().replace("_", "") in WEIGHT
+def _is_weight_name(name: str) -> bool:
+    return name.lower().replace("_", "") in WEIGHT_NAMES
 
 
-def observers(table: Table, but: Iterable[str]) -> list[str]:
+def find_observers(table: Table, but: Iterable[str]) -> list[str]:
     """Numbers of jets that are worth keeping beside the answers."""
     left = set(but)
     return [
         name
         for name, column in table.items()
-        if name not in left and WATCHED.match(name) and not isinstance(column, Lists) and column.ndim == 1
+        if name not in left and OBSERVER_PATTERN.match(name) and not isinstance(column, Lists) and column.ndim == 1
     ]
 
 
-def by_class(names: Sequence[str]) -> list[str]:
+def tag_by_class(names: Sequence[str]) -> list[str]:
     """The names with a tag for the class that each tells, where they tell two or more: HToBB:a/HToBB_000.root."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())

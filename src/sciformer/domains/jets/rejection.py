@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import UserError
-from ...metrics.arrays import NAN, Floats, classes, demand_numbers, known, numbers, weights
+from ...metrics.arrays import NAN, Floats, classes, demand_numbers, finite_floats, numbers, weights
 from ...metrics.classification import Roc, _roc
 
-BINS = 40  # of a spectrum
-TAIL = 0.005  # share of the samples at either end of a spectrum that its outermost bins take in
-DRAWS = 20  # random choices that tell how much of a divergence is chance
+SPECTRUM_BINS = 40  # of a spectrum
+TAIL_SHARE = 0.005  # share of the samples at either end of a spectrum that its outermost bins take in
+CHANCE_DRAWS = 20  # random choices that tell how much of a divergence is chance
 
 
 class Rejection(NamedTuple):
@@ -74,7 +74,7 @@ def rejection(
         raise UserError(
             f"`efficiency`, a share of the signal, must be above 0 and up to 1, not {efficiency:g}", hint="50 % is 0.5."
         )
-    found = _two(probabilities, label, signal, background, weight)
+    found = _signal_and_background(probabilities, label, signal, background, weight)
     if found is None:
         return Rejection(NAN, False, NAN, NAN, NAN, 0)
     score, positive, w = found
@@ -104,14 +104,14 @@ def tradeoff(
     """The share of the background and of the signal that pass each cut on p_S / (p_S + p_B)."""
     p, _ = classes(probabilities, label)
     demand_numbers("a ROC curve", p)
-    found = _two(probabilities, label, signal, background, weight)
+    found = _signal_and_background(probabilities, label, signal, background, weight)
     if found is None:
         raise UserError(f"class {signal} (signal) or class {background} (background) has no samples")
     return _roc(*found)
 
 
 def sculpting(
-    values: ArrayLike, passes: ArrayLike, weight: ArrayLike | None = None, bins: int = BINS, seed: int = 0
+    values: ArrayLike, passes: ArrayLike, weight: ArrayLike | None = None, bins: int = SPECTRUM_BINS, seed: int = 0
 ) -> Sculpting:
     """How a cut changes the spectrum of a column, such as a mass: Jensen-Shannon divergence of p before and q after.
 
@@ -124,40 +124,40 @@ def sculpting(
     end, which are counted in the outermost bins. A few samples never have the spectrum of many: `chance` is the
     mean divergence of as many that are chosen at random. nan where none pass.
     """
-    x = known("values", values)
+    x = finite_floats("values", values)
     chosen: NDArray[np.bool_] = np.asarray(passes)
     if x.ndim != 1 or chosen.shape != x.shape or chosen.dtype != np.bool_:
         raise UserError(f"`passes` must be {x.size} booleans, not {chosen.dtype} of shape {chosen.shape}")
     if bins < 2:
         raise UserError(f"`bins` must be 2 or more, not {bins}")
     w = weights(weight, len(x))
-    low, high = np.quantile(x, [TAIL, 1 - TAIL])
+    low, high = np.quantile(x, [TAIL_SHARE, 1 - TAIL_SHARE])
     if not high > low:
         low, high = x.min() - 0.5, x.max() + 0.5
     edges = np.linspace(low, high, bins + 1)
     place = np.clip(np.searchsorted(edges, x, side="right") - 1, 0, bins - 1)
-    before = _shares(place, w, bins)
-    after, count = _shares(place, w * chosen, bins), int(chosen.sum())
+    before = _bin_shares(place, w, bins)
+    after, count = _bin_shares(place, w * chosen, bins), int(chosen.sum())
     if not (w * chosen).sum() > 0:
         return Sculpting(edges, before, after, NAN, NAN, count)
     rng = np.random.default_rng(seed)
-    drawn = [rng.choice(len(x), count, replace=False) for _ in range(DRAWS)]
-    chance = np.mean([_divergence(before, _shares(place[rows], w[rows], bins)) for rows in drawn])
-    return Sculpting(edges, before, after, _divergence(before, after), float(chance), count)
+    drawn = [rng.choice(len(x), count, replace=False) for _ in range(CHANCE_DRAWS)]
+    chance = np.mean([_jensen_shannon(before, _bin_shares(place[rows], w[rows], bins)) for rows in drawn])
+    return Sculpting(edges, before, after, _jensen_shannon(before, after), float(chance), count)
 
 
-def _shares(place: NDArray[np.int64], weight: Floats, bins: int) -> Floats:
+def _bin_shares(place: NDArray[np.int64], weight: Floats, bins: int) -> Floats:
     counts = np.bincount(place, weights=weight, minlength=bins)
     return counts / counts.sum() if counts.sum() > 0 else np.zeros(bins)
 
 
-def _divergence(p: Floats, q: Floats) -> float:
+def _jensen_shannon(p: Floats, q: Floats) -> float:
     middle = (p + q) / 2
     parts = [one[one > 0] @ np.log2(one[one > 0] / middle[one > 0]) for one in (p, q)]
     return max(0.0, float(sum(parts) / 2))
 
 
-def _two(
+def _signal_and_background(
     probabilities: ArrayLike, label: ArrayLike, signal: int, background: int, weight: ArrayLike | None
 ) -> tuple[Floats, NDArray[np.bool_], Floats] | None:
     """Score, whether it is the signal, and weight of the samples of two classes; None where there is nothing to cut."""
@@ -174,10 +174,10 @@ def _two(
     p, truth, w = p[mine], truth[mine], w[mine]
     if not (truth == signal).any() or not (truth == background).any():
         return None
-    return odds(p, signal, background), truth == signal, w
+    return log_odds(p, signal, background), truth == signal, w
 
 
-def odds(p: Floats, signal: int, background: int) -> Floats:
+def log_odds(p: Floats, signal: int, background: int) -> Floats:
     """ln(p_S / p_B) (n,); 0 where both are zero, for then nothing is known."""
     with np.errstate(divide="ignore"):
         logs = np.log(np.clip(p[:, [signal, background]], 0, None))

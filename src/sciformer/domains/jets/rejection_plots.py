@@ -12,9 +12,9 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, 
 from numpy.typing import NDArray
 
 from ...errors import UserError
-from ...inspect.plots import style as frame
-from ...inspect.plots.attention import FONT
-from ...inspect.plots.style import DASHES, LINES
+from ...inspect.plots import style
+from ...inspect.plots.attention import FONT_SIZE
+from ...inspect.plots.style import LINE_COLOURS, LINE_DASHES
 from ...metrics import Roc
 from .rejection import Rejection, Sculpting, rejection, tradeoff
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from .discriminate import Discriminate
 
 Array = NDArray[Any]
-STEPS = 401  # efficiencies of a curve
-SHARES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)  # of a class; spectra are drawn at the three least that leave enough
-ACROSS = 3  # panels of spectra in a line
-PANELS = 12  # classes whose spectra are drawn
-SURE = 10  # samples of the background, from which its share is well known
-FEW = 50  # samples below which no spectrum is drawn
+CURVE_POINTS = 401  # efficiencies of a curve
+EFFICIENCIES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)  # of a class; spectra are drawn at the three least that leave enough
+PANELS_PER_ROW = 3  # panels of spectra in a line
+MAX_PANELS = 12  # classes whose spectra are drawn
+MIN_BACKGROUND_SAMPLES = 10  # samples of the background, from which its share is well known
+MIN_SPECTRUM_SAMPLES = 50  # samples below which no spectrum is drawn
 # Paul Tol's muted colours, which the colour-blind tell apart; dashes tell them apart in grey.
 COLOURS = ("#332288", "#cc6677", "#117733", "#88ccee", "#882255", "#ddaa33", "#44aa99", "#aa4499", "#999933")
 
 
-def figures(
+def rejection_figures(
     objective: Discriminate, outputs: Mapping[str, Array], samples: Mapping[str, Array]
 ) -> dict[str, Callable[[], Figure]]:
     """How to draw each figure of a judgement, by its caption; none where no class is to be rejected."""
@@ -50,16 +50,18 @@ def figures(
         return draw_tradeoff(curves, points, objective.background)
 
     def spectra(column: Array) -> Figure:
-        names = objective.signals[:PANELS]
-        found = {n: {share: rejection(*pair, place[n], against, share) for share in SHARES} for n in names}
+        names = objective.signals[:MAX_PANELS]
+        found = {n: {share: rejection(*pair, place[n], against, share) for share in EFFICIENCIES} for n in names}
         left = np.array([[one.left for one in shares.values()] for shares in found.values()])
         if not left.any():
             raise UserError(f"no samples of {objective.background} are among those that are kept")
-        enough = [share for share, many in zip(SHARES, (left >= FEW).mean(axis=0) >= 0.5) if many]
+        enough = [
+            share for share, many in zip(EFFICIENCIES, (left >= MIN_SPECTRUM_SAMPLES).mean(axis=0) >= 0.5) if many
+        ]
         panels = {
             name: [
                 (f"{100 * share:g} % kept", objective.sculpted(outputs, column, name, shares[share].odds))
-                for share in enough[-3:] or SHARES[:3]
+                for share in enough[-3:] or EFFICIENCIES[:3]
             ]
             for name, shares in found.items()
         }
@@ -84,20 +86,23 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     """
     if not curves:
         raise UserError("there are no classes to draw")
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     figure.set_size_inches(5.5, 3.4 if len(curves) < 5 else 4.0)
     greatest = 10.0
     for i, (name, curve) in enumerate(curves.items()):
-        x = np.linspace(0, 1, STEPS)
+        x = np.linspace(0, 1, CURVE_POINTS)
         first = np.searchsorted(curve.true_positive, x - 1e-12)
         passed = curve.false_positive[np.minimum(first, len(curve.false_positive) - 1)]
         y = np.divide(1.0, passed, out=np.full(len(x), np.nan), where=passed > 0)
         greatest = max(greatest, np.nanmax(y, initial=1.0))
         colour = COLOURS[i % len(COLOURS)]
-        style: dict[str, Any] = {"color": colour, "linestyle": DASHES[i % len(DASHES)] if len(curves) > 1 else "-"}
-        sure = passed >= SURE * curve.false_positive[curve.false_positive > 0].min()
-        axes.plot(x, y, linewidth=0.6, alpha=0.7, **style)
-        axes.plot(x, np.where(sure, y, np.nan), label=frame.plain(name), linewidth=1.5, zorder=3, **style)
+        line_style: dict[str, Any] = {
+            "color": colour,
+            "linestyle": LINE_DASHES[i % len(LINE_DASHES)] if len(curves) > 1 else "-",
+        }
+        sure = passed >= MIN_BACKGROUND_SAMPLES * curve.false_positive[curve.false_positive > 0].min()
+        axes.plot(x, y, linewidth=0.6, alpha=0.7, **line_style)
+        axes.plot(x, np.where(sure, y, np.nan), label=style.escape_label(name), linewidth=1.5, zorder=3, **line_style)
         for one in points.get(name, ()):
             marker = "^" if one.bound else "o"
             axes.plot([one.efficiency], [one.value], marker, color=colour, markersize=4.5, zorder=4)
@@ -107,7 +112,7 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0,)))
     axes.yaxis.set_major_formatter("{x:,.0f}" if greatest < 2e5 else LogFormatterSciNotation())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    frame.finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
+    style.finish(figure, axes, "share of the class that is kept", f"rejection of {background or 'the background'}")
     return figure
 
 
@@ -121,56 +126,59 @@ def draw_sculpting(
     """
     if not panels or not all(panels.values()):
         raise UserError("there are no classes to draw, or a class has no cuts")
-    across = min(ACROSS, len(panels))
+    across = min(PANELS_PER_ROW, len(panels))
     down = -(-len(panels) // across)
-    figure = frame.canvas()
+    figure = style.new_figure()
     wide = 5.5 if across == 1 else 7.2
     figure.set_size_inches(wide, 3.4 if across == 1 else 1.75 * down + 0.9)
     grid = figure.subplots(down, across, squeeze=False, sharex=True)
     for number, (name, cuts) in enumerate(panels.items()):
         axes = grid[number // across, number % across]
-        edges, before, highest = _wider(cuts[0][1].edges), _halved(cuts[0][1].before), 0.0
+        edges, before, highest = _merge_edges(cuts[0][1].edges), _merge_bins(cuts[0][1].before), 0.0
         axes.stairs(before, edges, fill=True, color="0.88", label="all" if number == 0 else None)
         words = "too few left"
         for i, (label, cut) in enumerate(cuts):
-            style: dict[str, Any] = {"color": LINES[i % len(LINES)], "linestyle": DASHES[i % len(DASHES)]}
+            line_style: dict[str, Any] = {
+                "color": LINE_COLOURS[i % len(LINE_COLOURS)],
+                "linestyle": LINE_DASHES[i % len(LINE_DASHES)],
+            }
             if number == 0:
-                axes.plot([], [], label=frame.plain(label), linewidth=1.2, **style)
-            if cut.passed >= FEW:
-                after = _halved(cut.after)
-                axes.stairs(after, edges, baseline=None, linewidth=1.2, **style)
+                axes.plot([], [], label=style.escape_label(label), linewidth=1.2, **line_style)
+            if cut.passed >= MIN_SPECTRUM_SAMPLES:
+                after = _merge_bins(cut.after)
+                axes.stairs(after, edges, baseline=None, linewidth=1.2, **line_style)
                 words, highest = (
                     f"{label}: {cut.divergence:.2f} bit\nby chance {cut.chance:.2f}",
                     max(highest, after.max()),
                 )
         if across > 1:
-            axes.set_title(frame.plain(name), fontsize=FONT, loc="left")
-        axes.text(0.98, 0.95, words, ha="right", va="top", fontsize=FONT, color="0.3", transform=axes.transAxes)
+            axes.set_title(style.escape_label(name), fontsize=FONT_SIZE, loc="left")
+        axes.text(0.98, 0.95, words, ha="right", va="top", fontsize=FONT_SIZE, color="0.3", transform=axes.transAxes)
         axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.25 * max(highest, before.max())))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=4))
         axes.set_yticks([])
-        frame.quiet(axes)
+        style.quiet_frame(axes)
         axes.spines["left"].set_visible(False)
         if number + across >= len(panels):
             axes.tick_params(labelbottom=True)
-            axes.set_xlabel(frame.plain(column), fontsize=FONT)
+            axes.set_xlabel(style.escape_label(column), fontsize=FONT_SIZE)
     for axes in grid.ravel()[len(panels) :]:
         axes.set_axis_off()
     first = grid[0, 0]
     what = f"share of {background or 'the background'}"
-    frame.finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
+    style.finish(figure, first, column if len(panels) <= across else "", what if across == 1 else "")
     first.spines["left"].set_visible(False)
     if across > 1:
-        figure.supylabel(frame.plain(what), fontsize=FONT)
+        figure.supylabel(style.escape_label(what), fontsize=FONT_SIZE)
     return figure
 
 
-def _wider(edges: Array) -> Array:
+def _merge_edges(edges: Array) -> Array:
     """Every other edge, and the last."""
     return edges[::2] if len(edges) % 2 else np.append(edges[::2], edges[-1])
 
 
-def _halved(shares: Array) -> Array:
+def _merge_bins(shares: Array) -> Array:
     """Shares of bins twice as wide."""
     whole = np.append(shares, 0.0) if len(shares) % 2 else shares
     found: Array = whole.reshape(-1, 2).sum(axis=1)

@@ -15,13 +15,31 @@ from ...data.columns import Lists, Table
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
 from ...tokens.base import Array, Readout, Tokens
-from .draw import draw
-from .features import SETS, Feature, Moving, SetName, jet_of, relative, side_by_side, standardised, targets
-from .layers import PAIRS, PairName, ParticleEmbedding, ParticlePairs, ParticleReadout, PlainEmbedding, Rank
+from .draw import draw_particles
+from .features import (
+    FEATURE_SETS,
+    Feature,
+    FeatureSetName,
+    Kinematics,
+    hidden_targets,
+    relative_kinematics,
+    stack_columns,
+    standardise_features,
+    sum_jet_momenta,
+)
+from .layers import (
+    PAIR_FEATURES,
+    LinearEmbedding,
+    PairName,
+    ParticleEmbedding,
+    ParticlePairs,
+    ParticleReadout,
+    RankEmbedding,
+)
 
-TARGET = "target "
-TYPES = {"isChargedHadron": "π±", "isNeutralHadron": "h⁰", "isPhoton": "γ", "isElectron": "e", "isMuon": "μ"}
-FITTED = 1_000_000  # particles from which centres and scales are learned
+TARGET_PREFIX = "target "
+TYPE_SYMBOLS = {"isChargedHadron": "π±", "isNeutralHadron": "h⁰", "isPhoton": "γ", "isElectron": "e", "isMuon": "μ"}
+MAX_FITTED_PARTICLES = 1_000_000  # particles from which centres and scales are learned
 
 
 class Particles(Tokens):
@@ -35,8 +53,8 @@ class Particles(Tokens):
     """
 
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
-    aside: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
-    free: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "most")
+    host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
 
     vector: tuple[str, str, str, str] = ("part_px", "part_py", "part_pz", "part_energy")
     """Columns of the momentum and the energy of particles, in GeV."""
@@ -44,20 +62,20 @@ class Particles(Tokens):
     """Columns of the angles of particles to the jet axis; made from the momenta where they are missing."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
     """Columns of the jet; made from the momenta where one is missing."""
-    types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPES)
+    types: tuple[str, ...] = tuple(f"part_{name}" for name in TYPE_SYMBOLS)
     """Columns with 1 for particles of a type, for drawings and as the type of hidden particles."""
-    features: SetName | list[Feature] = "full"
+    features: FeatureSetName | list[Feature] = "full"
     """kin (7 features of the momentum), kinpid (13, with charge and type), full (17, with impact parameters), or your
     own: names, or {name, column, formula, centre, scale, clip} for clip((x - centre) scale)."""
-    most: int = Field(default=128, ge=1)
-    """Particles kept, the hardest."""
+    max_tokens: int = Field(default=128, ge=1)
+    """Most particles kept of a jet, those of highest pT (default: 128)."""
     at: Literal["plane", "vector"] = "plane"
     """Where a particle is, for trunks that ask: (deta, dphi), or (E, px, py, pz)."""
     embed: Literal["layers", "linear", "features"] = "layers"
     """How features enter: through layers of `widths`, through one matrix, or as they are."""
     widths: tuple[int, ...] = (128, 512)
     """Layers before that of the model's width."""
-    pair_features: tuple[PairName, ...] = PAIRS
+    pair_features: tuple[PairName, ...] = PAIR_FEATURES
     """What attention is told about two particles; none of it: []."""
     pair_widths: tuple[int, ...] = (64, 64, 64)
     """Layers between that and the heads."""
@@ -68,44 +86,39 @@ class Particles(Tokens):
 
     @field_validator("features", mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _features_by_name(cls, value: Any) -> Any:
         return [{"name": one} if isinstance(one, str) else one for one in value] if isinstance(value, list) else value
 
     @property
-    def listed(self) -> list[Feature]:
+    def feature_list(self) -> list[Feature]:
         """The features, one by one."""
-        return SETS[self.features] if isinstance(self.features, str) else self.features
+        return FEATURE_SETS[self.features] if isinstance(self.features, str) else self.features
 
     @property
-    def own(self) -> list[Feature]:
+    def column_features(self) -> list[Feature]:
         """Features that are columns of the data."""
-        return [feature for feature in self.listed if not feature.moving]
+        return [feature for feature in self.feature_list if not feature.is_kinematic]
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """Columns that must be there."""
-        own = (name for feature in self.own for name in feature.needs)
+        own = (name for feature in self.column_features for name in feature.needs)
         return tuple(dict.fromkeys([*self.vector, *own]))
 
     @property
-    def wishes(self) -> tuple[str, ...]:
+    def optional_columns(self) -> tuple[str, ...]:
         """Columns that are used where they are there."""
         return (*self.plane, *self.jet, *self.types)
 
     @property
-    def positive(self) -> tuple[str, ...]:
+    def nonnegative_columns(self) -> tuple[str, ...]:
         """The energy."""
         return (self.vector[3],)
 
     @property
-    def entries(self) -> tuple[str, int]:
-        """A token for each entry of the momentum, up to `most`."""
-        return self.vector[0], self.most
-
-    @property
-    def max_tokens(self) -> int:
-        """The hardest particles that are kept of a jet."""
-        return self.most
+    def counted_column(self) -> tuple[str, int]:
+        """A token for each entry of the momentum, up to `max_tokens`."""
+        return self.vector[0], self.max_tokens
 
     @property
     def axes(self) -> int:
@@ -116,26 +129,28 @@ class Particles(Tokens):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn centres and scales of features that leave them open: the median, and what 68 % are within."""
-        if not any(feature.scale is None for feature in self.listed):
+        if not any(feature.scale is None for feature in self.feature_list):
             return
         rows, count = [], 0
         for table in tables:
             stream = self.tokenize(table)
             rows.append(self._raw_features(stream))
             count += len(rows[-1])
-            if count >= FITTED:
+            if count >= MAX_FITTED_PARTICLES:
                 break
         if not count:
             raise UserError("there are no particles to learn the scales of features from")
-        low, centre, high = np.percentile(np.concatenate(rows)[:FITTED].astype(np.float64), [16, 50, 84], axis=0)
+        low, centre, high = np.percentile(
+            np.concatenate(rows)[:MAX_FITTED_PARTICLES].astype(np.float64), [16, 50, 84], axis=0
+        )
         wide = np.maximum(high - centre, centre - low)
         self.state.update(centre=centre.tolist(), scale=(1 / np.where(wide > 0, wide, 1)).tolist())
 
     def tokenize(self, table: Table) -> Stream:
         """Columns `vector` (T, 4), `plane` (T, 2), `jet` (T, 4) pT, eta, phi and E, `type` (T,) and `raw` (T, K)."""
-        parts = [column_of(table, name) for name in self.vector]
+        parts = [particle_column(table, name) for name in self.vector]
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
-        vector = side_by_side([part.values for part in parts])
+        vector = stack_columns([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
         if (vector[:, 3] < 0).any():
             count = (vector[:, 3] < 0).sum()
@@ -147,13 +162,15 @@ class Particles(Tokens):
         jet = np.repeat(self._jets(table, vector, lengths), lengths, axis=0)
         columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector))}
         if all(name in table for name in self.plane):
-            columns["plane"] = side_by_side(
-                [even(column_of(table, name), lengths, name, like).values for name in self.plane]
+            columns["plane"] = stack_columns(
+                [check_lengths(particle_column(table, name), lengths, name, like).values for name in self.plane]
             )
         else:
-            columns["plane"] = relative(vector, columns["jet"])[:, 1:]
-        raw = side_by_side([values_of(table, feature, lengths, like) for feature in self.own], len(vector))
-        check_finite(raw, ", ".join(feature.name for feature in self.own))
+            columns["plane"] = relative_kinematics(vector, columns["jet"])[:, 1:]
+        raw = stack_columns(
+            [feature_values(table, feature, lengths, like) for feature in self.column_features], len(vector)
+        )
+        check_finite(raw, ", ".join(feature.name for feature in self.column_features))
         columns["raw"] = raw
         stream = Stream(columns, lengths)
         starts, kept = self._hardest(stream)
@@ -162,22 +179,24 @@ class Particles(Tokens):
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
         at = stream.columns["plane"] if self.at == "plane" else stream.columns["vector"][:, [3, 0, 1, 2]]
-        found = standardised(self._raw_features(stream), self.listed, self.state)
+        found = standardise_features(self._raw_features(stream), self.feature_list, self.state)
         columns = {"features": np.ascontiguousarray(found), "at": at}
         if "hidden" in stream.columns:
             columns["features"][stream.columns["hidden"].astype(bool)] = 0
             columns["rank"] = stream.position
-        if TARGET + "vector" in stream.columns:
-            columns[TARGET + "vector"] = targets(stream.columns[TARGET + "vector"], stream.columns["jet"])
+        if TARGET_PREFIX + "vector" in stream.columns:
+            columns[TARGET_PREFIX + "vector"] = hidden_targets(
+                stream.columns[TARGET_PREFIX + "vector"], stream.columns["jet"]
+            )
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
         """(T, F), each feature in one run of memory."""
-        moving = Moving(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
-        found = np.empty((len(self.listed), len(stream.columns["vector"])), np.float32)
+        kinematics = Kinematics(stream.columns["vector"], stream.columns["plane"], stream.columns["jet"])
+        found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
-        for place, feature in enumerate(self.listed):
-            found[place] = moving.of(feature.name) if feature.moving else next(own)
+        for place, feature in enumerate(self.feature_list):
+            found[place] = kinematics.feature(feature.name) if feature.is_kinematic else next(own)
         return found.T
 
     def _hardest(self, stream: Stream) -> tuple[Array, Array]:
@@ -190,20 +209,20 @@ class Particles(Tokens):
             order = np.lexsort((-pt2, stream.sample))
             for name, column in stream.columns.items():
                 stream.columns[name] = column[order]
-        return stream.starts, np.minimum(stream.lengths, self.most)
+        return stream.starts, np.minimum(stream.lengths, self.max_tokens)
 
     def _jets(self, table: Table, vector: Array, lengths: Array) -> Array:
         """(B, 4) pT, eta, phi and E."""
         if all(name in table for name in self.jet):
             return np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
-        return jet_of(vector, lengths)
+        return sum_jet_momenta(vector, lengths)
 
     def _type(self, table: Table, count: int) -> Array:
         """(T,) the number of the type whose column is largest; one more where none is set."""
         kind, largest = np.full(count, len(self.types), np.int8), np.zeros(1, np.int8)
         if all(name in table for name in self.types):
             for number, name in enumerate(self.types):
-                flag = column_of(table, name).values
+                flag = particle_column(table, name).values
                 np.copyto(kind, number, where=flag > largest)
                 largest = np.maximum(flag, largest)
         return kind
@@ -212,13 +231,13 @@ class Particles(Tokens):
 
     def width(self, dim: int) -> int:
         """That of the model, or the number of features, where these enter as they are."""
-        return len(self.listed) if self.embed == "features" else dim
+        return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
         """Layers, a matrix, or nothing."""
         if self.embed == "layers":
-            return ParticleEmbedding(len(self.listed), (*self.widths, dim))
-        return PlainEmbedding(len(self.listed), dim if self.embed == "linear" else None)
+            return ParticleEmbedding(len(self.feature_list), (*self.widths, dim))
+        return LinearEmbedding(len(self.feature_list), dim if self.embed == "linear" else None)
 
     def pairs(self, heads: int) -> nn.Module | None:
         """A bias of attention from the `pair_features`."""
@@ -226,21 +245,21 @@ class Particles(Tokens):
             return None
         return ParticlePairs(self.pair_features, self.pair_widths, heads, self.pair_last, self.pair_bias)
 
-    def trace(self, dim: int) -> nn.Module:
+    def visible_part(self, dim: int) -> nn.Module:
         """The rank of a hidden particle in pT."""
-        return Rank(self.most, dim)
+        return RankEmbedding(self.max_tokens, dim)
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
         """ln(pT / jet pT), deta, dphi, and the type."""
         return ParticleReadout(dim, len(self.types) + 1)
 
-    def hideable(self, stream: Stream) -> Array:
+    def maskable(self, stream: Stream) -> Array:
         """All but the only particle of a jet, of which nothing would be left."""
         return np.repeat(stream.lengths > 1, stream.lengths)
 
-    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+    def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """Nothing of the hidden particles, nor of what the others are relative to: the jet is what is left of it."""
-        for feature in self.own:
+        for feature in self.column_features:
             if feature.looks_around((*self.jet, *self.plane)):
                 made = feature.formula or feature.column or feature.name
                 raise UserError(
@@ -252,8 +271,8 @@ class Particles(Tokens):
         columns = {name: stream.columns[name].copy() for name in ("vector", "type", "raw")}
         for column in columns.values():
             column[tokens] = 0
-        jet = jet_of(columns["vector"], stream.lengths)[stream.sample]
-        plane = relative(columns["vector"], jet)[:, 1:]
+        jet = sum_jet_momenta(columns["vector"], stream.lengths)[stream.sample]
+        plane = relative_kinematics(columns["vector"], jet)[:, 1:]
         plane[tokens] = 0
         return {**columns, "jet": jet, "plane": plane}
 
@@ -263,7 +282,7 @@ class Particles(Tokens):
         """Three jets of random particles, with every column that is needed."""
         rng, lengths = np.random.default_rng(0), np.array([9, 5, 12])
         table: dict[str, Array | Lists] = {
-            name: Lists(rng.uniform(0, 1, lengths.sum()).astype(np.float32), lengths) for name in self.needs
+            name: Lists(rng.uniform(0, 1, lengths.sum()).astype(np.float32), lengths) for name in self.required_columns
         }
         momentum = rng.normal([300, 0, 100], 15, (lengths.sum(), 3)) / lengths.mean()
         energy = np.sqrt((momentum**2).sum(-1) + 0.14**2)
@@ -274,16 +293,16 @@ class Particles(Tokens):
     def preprocessing(self) -> dict[str, Any]:
         """The columns of particles, and every feature with its centre, scale and clip, in order."""
         features = []
-        for place, feature in enumerate(self.listed):
+        for place, feature in enumerate(self.feature_list):
             one = feature.model_dump(mode="json")
             if feature.scale is None:
                 one |= {"centre": self.state["centre"][place], "scale": self.state["scale"][place]}
-            one["from"] = "momenta" if feature.moving else "formula" if feature.formula else "column"
+            one["from"] = "momenta" if feature.is_kinematic else "formula" if feature.formula else "column"
             features.append(one)
         return {
             "kind": self.kind,
             "order": "falling transverse momentum",
-            "most": self.most,
+            "most": self.max_tokens,
             "features": features,
             "columns": {
                 "features": "clip((x - centre) scale) of each feature, in this order",
@@ -306,9 +325,9 @@ class Particles(Tokens):
     @property
     def symbols(self) -> list[str]:
         """A short name for each type, and one for others."""
-        return [TYPES.get(name.partition("_")[2], name) for name in self.types] + ["?"]
+        return [TYPE_SYMBOLS.get(name.partition("_")[2], name) for name in self.types] + ["?"]
 
-    def words(self, stream: Stream) -> list[str]:
+    def token_labels(self, stream: Stream) -> list[str]:
         """Type and pT: π± 34 GeV."""
         symbols, pt = self.symbols, np.hypot(*stream.columns["vector"].T[:2])
         digits = np.where(pt < 10, 1, 0)
@@ -318,7 +337,7 @@ class Particles(Tokens):
         """The plane of deta and dphi: a marker for each type, area by pT, colour by weight; + is the jet axis."""
         columns = sample.stream.columns
         pt = np.hypot(*columns["vector"].T[:2])
-        draw(axes, columns["plane"], pt, columns["type"], self.symbols, weights)
+        draw_particles(axes, columns["plane"], pt, columns["type"], self.symbols, weights)
 
     def distance(self, stream: Stream) -> Array:
         """Delta R in the plane of pseudorapidity and azimuth."""
@@ -331,7 +350,7 @@ class Particles(Tokens):
 # Columns of particles as a table has them: lists, each as long as those of the momentum, with finite numbers
 
 
-def column_of(table: Table, name: str) -> Lists:
+def particle_column(table: Table, name: str) -> Lists:
     """A column of particles."""
     one_of("a column of particles", name, table)
     column = table[name]
@@ -340,19 +359,19 @@ def column_of(table: Table, name: str) -> Lists:
     return column
 
 
-def values_of(table: Table, feature: Feature, lengths: Array, like: str) -> Array:
+def feature_values(table: Table, feature: Feature, lengths: Array, like: str) -> Array:
     """(T,) a feature that is a column of the data, or a formula over such."""
     if not feature.formula:
         name = feature.column or feature.name
-        values = even(column_of(table, name), lengths, name, like).values
+        values = check_lengths(particle_column(table, name), lengths, name, like).values
         return getattr(np, feature.change)(values) if feature.change else values
     found = Formula(feature.formula).of(table)
     if not isinstance(found, Lists):
         found = Lists(np.repeat(np.broadcast_to(found, len(lengths)), lengths), lengths)
-    return even(found, lengths, feature.formula, like).values
+    return check_lengths(found, lengths, feature.formula, like).values
 
 
-def even(column: Lists, lengths: Array, name: str, like: str) -> Lists:
+def check_lengths(column: Lists, lengths: Array, name: str, like: str) -> Lists:
     """The column, if its lists are as long as those of the column `like`."""
     if not np.array_equal(column.lengths, lengths):
         row = int(np.argmax(column.lengths != lengths))

@@ -22,15 +22,15 @@ from torch import Tensor
 from ...errors import UserError
 from ...interop.importing import Importer
 from ...interop.run_writer import Imported
-from ...interop.weight_map import WeightMap, from_theirs, listed
+from ...interop.weight_map import WeightMap, from_theirs, join_names
 from ...recipe import Recipe
 
-ENCODER, LAST = "layer_with_weights-0", "layer_with_weights-1"
-HEADS = 4  # of the published weights; nothing in a file tells how many there are
+ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
+PUBLISHED_HEADS = 4  # of the published weights; nothing in a file tells how many there are
 NOTES = (
     "hidden points are hidden here; the published code left their magnitudes in the input, so that its loss is another",
-    f"the weights do not tell how many heads there are; {HEADS} here, as in the published model. If yours has others: "
-    "--model.heads",
+    f"the weights do not tell how many heads there are; {PUBLISHED_HEADS} here, as in the published model. If yours "
+    "has others: --model.heads",
 )
 
 
@@ -43,11 +43,11 @@ def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imp
             "paper": "arXiv 2205.01677 (Donoso-Oliva et al.)",
             "note": "Weights of ASTROMER 1.",
         },
-        "data": {"kind": "curves"},
+        "data": {"kind": "series"},
         **_sections(tensors, str(path)),
     }
-    recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
-    weights = from_theirs(_links(recipe.model.depth), tensors, str(path), path)
+    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
+    weights = from_theirs(_weight_links(recipe.model.depth), tensors, str(path), path)
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
@@ -64,9 +64,12 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
     """The sections `tokens`, `model` and `objective`, from names and shapes."""
-    first, inner = f"{ENCODER}/inp_transform/kernel", f"{ENCODER}/enc_layers/0/ffn/layer_with_weights-0/kernel"
+    first, inner = (
+        f"{ENCODER_PREFIX}/inp_transform/kernel",
+        f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel",
+    )
     if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
-        there = listed(sorted(tensors)) or "no weights"
+        there = join_names(sorted(tensors)) or "no weights"
         raise UserError(f"{where} must have the weights of ASTROMER 1, {first} and others, but has {there}", file=where)
     if tensors[first].shape[0] != 1:
         raise UserError(
@@ -74,7 +77,7 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
             file=where,
         )
     dim, hidden = tensors[inner].shape
-    blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER}/enc_layers/")}
+    blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER_PREFIX}/enc_layers/")}
     tokens = {
         "kind": "observations",
         "window": 200,
@@ -87,44 +90,44 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
         "kind": "encoder",
         "dim": dim,
         "depth": len(blocks),
-        "heads": HEADS,
-        "ratio": hidden / dim,
+        "heads": PUBLISHED_HEADS,
+        "mlp_ratio": hidden / dim,
         "activation": "tanh",
-        "order": "post",
+        "norm_position": "post",
         "residual": False,
         "norm_epsilon": 1e-6,
         "position": "unpaired",
         "readout_norm": True,
-        "weights": "xavier",
+        "init": "xavier",
         "dropout": 0.1,
         "attention_dropout": 0.0,
         "hidden_dropout": 0.0,
     }
-    objective = {"kind": "masked", "share": 0.5, "random": 0.2, "same": 0.2}
+    objective = {"kind": "masked", "mask_ratio": 0.5, "random": 0.2, "same": 0.2}
     return {"tokens": tokens, "model": model, "objective": objective}
 
 
-def _links(depth: int) -> list[WeightMap]:
+def _weight_links(depth: int) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
-    links = [*_dense("entrance.embedding.linear", f"{ENCODER}/inp_transform")]
+    links = [*_dense_links("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform")]
     for i in range(depth):
-        ours, theirs = f"trunk.blocks.{i}", f"{ENCODER}/enc_layers/{i}"
-        links += _dense(f"{ours}.attention.qkv", *(f"{theirs}/mha/w{part}" for part in "qkv"))
-        links += _dense(f"{ours}.attention.out", f"{theirs}/mha/dense")
-        links += _norm(f"{ours}.attention_norm", f"{theirs}/layernorm1")
-        links += _dense(f"{ours}.mlp.up", f"{theirs}/ffn/layer_with_weights-0")
-        links += _dense(f"{ours}.mlp.down", f"{theirs}/ffn/layer_with_weights-1")
-        links += _norm(f"{ours}.mlp_norm", f"{theirs}/layernorm2")
-    links += _norm("readout.norm", f"{LAST}/bn_0")
-    return [*links, *_dense("readout.readout.mean", f"{LAST}/reg_layer")]
+        ours, theirs = f"trunk.blocks.{i}", f"{ENCODER_PREFIX}/enc_layers/{i}"
+        links += _dense_links(f"{ours}.attention.qkv", *(f"{theirs}/mha/w{part}" for part in "qkv"))
+        links += _dense_links(f"{ours}.attention.out", f"{theirs}/mha/dense")
+        links += _norm_links(f"{ours}.attention_norm", f"{theirs}/layernorm1")
+        links += _dense_links(f"{ours}.mlp.up", f"{theirs}/ffn/layer_with_weights-0")
+        links += _dense_links(f"{ours}.mlp.down", f"{theirs}/ffn/layer_with_weights-1")
+        links += _norm_links(f"{ours}.mlp_norm", f"{theirs}/layernorm2")
+    links += _norm_links("readout.norm", f"{HEAD_PREFIX}/bn_0")
+    return [*links, *_dense_links("readout.readout.mean", f"{HEAD_PREFIX}/reg_layer")]
 
 
-def _dense(ours: str, *theirs: str) -> Iterator[WeightMap]:
-    yield WeightMap(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), turned=True)
+def _dense_links(ours: str, *theirs: str) -> Iterator[WeightMap]:
+    yield WeightMap(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), transposed=True)
     yield WeightMap(f"{ours}.bias", tuple(f"{name}/bias" for name in theirs))
 
 
-def _norm(ours: str, theirs: str) -> Iterator[WeightMap]:
+def _norm_links(ours: str, theirs: str) -> Iterator[WeightMap]:
     yield WeightMap(f"{ours}.weight", (f"{theirs}/gamma",))
     yield WeightMap(f"{ours}.bias", (f"{theirs}/beta",))
 

@@ -14,12 +14,20 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 MARKERS = ("o", "s", "D", "^", "v", "X")
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa7711", "#774499", "#444444")
-NAMED = {"u": "#774499", "g": "#228833", "r": "#cc3311", "R": "#cc3311", "i": "#aa7711", "z": "#664433", "y": "#222222"}
-LINES = 400  # points of a regular series in a drawing, above which they are a line
+BAND_COLOURS = {
+    "u": "#774499",
+    "g": "#228833",
+    "r": "#cc3311",
+    "R": "#cc3311",
+    "i": "#aa7711",
+    "z": "#664433",
+    "y": "#222222",
+}
+MAX_MARKERS = 400  # points of a regular series in a drawing, above which they are a line
 
 
 @dataclass(frozen=True)
-class Shown:
+class SeriesView:
     """One series: time, value and error (N, P), and of its tokens (N,) band, and whether it is hidden, a limit, asked
     for; NaN where there is no value."""
 
@@ -45,7 +53,9 @@ class Shown:
         return (self.time - self.time.min()) / period % 1.0
 
 
-def draw(axes: Axes, one: Shown, weights: Array | None, magnitudes: bool = False, period: float | None = None) -> None:
+def draw_series(
+    axes: Axes, one: SeriesView, weights: Array | None, magnitudes: bool = False, period: float | None = None
+) -> None:
     """A marker for each band, its colour by weight; hidden points are hollow, limits point down; folded over two
     periods where one is given."""
     x, wide = one.x(period), one.value.shape[1]
@@ -55,15 +65,15 @@ def draw(axes: Axes, one: Shown, weights: Array | None, magnitudes: bool = False
     for number, name in enumerate(one.names):
         mine = (one.band == number)[:, None] & np.isfinite(one.value)
         seen, away = mine & ~(one.hidden | one.limit)[:, None], mine & one.hidden[:, None]
-        colour = _colour(name, number)
+        colour = _band_colour(name, number)
         for turn, shift in enumerate(shifts):
             label = name if name and turn == 0 else None
             place, value = x[seen] + shift, one.value[seen]
-            _bars(axes, place, value, one.error[seen], colour if weights is None else "0.75")
+            _draw_error_bars(axes, place, value, one.error[seen], colour if weights is None else "0.75")
             look: dict[str, Any] = {"color": colour}
             if weights is not None:
                 look = {"c": shade[seen], "cmap": "YlOrRd", "norm": scale}
-            size = 14.0 if seen.sum() < LINES else 5.0
+            size = 14.0 if seen.sum() < MAX_MARKERS else 5.0
             mark = MARKERS[number % len(MARKERS)]
             edge: dict[str, Any] = {"edgecolors": "#333333", "linewidths": 0.4}
             axes.scatter(place, value, s=size, marker=mark, label=label, zorder=3, **edge, **look)
@@ -71,11 +81,11 @@ def draw(axes: Axes, one: Shown, weights: Array | None, magnitudes: bool = False
             low = mine & one.limit[:, None]  # fainter than that
             inside: dict[str, Any] = {"c": "none"} if weights is None else {**look, "c": shade[low]}
             axes.scatter(x[low] + shift, one.value[low], s=14, marker="v", edgecolors=colour, linewidths=0.6, **inside)
-    _frame(axes, one, magnitudes, period)
+    _label_axes(axes, one, magnitudes, period)
 
 
-def draw_hidden(
-    axes: Axes, one: Shown, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
+def draw_hidden_values(
+    axes: Axes, one: SeriesView, mean: Array, spread: Array | None, magnitudes: bool, period: float | None = None
 ) -> None:
     """What was seen in grey, what was asked for as hollow points, what the model says of it in colour.
 
@@ -91,7 +101,7 @@ def draw_hidden(
     axes.scatter(x[asked], one.value[asked], **look, label="hidden", zorder=2)
     for number, name in enumerate(one.names):
         mine = (one.band == number)[:, None] & np.isfinite(mean)
-        colour = _colour(name, number)
+        colour = _band_colour(name, number)
         if not mine.any():
             continue
         said = f"predicted, {name}" if name else "predicted"
@@ -103,16 +113,16 @@ def draw_hidden(
                     axes.fill_between(x[row], low, high, color=colour, alpha=0.25, linewidth=0, zorder=3)
             continue
         bars = None if spread is None else spread[mine]
-        _bars(axes, x[mine], mean[mine], bars, colour, 3, 1.6)
+        _draw_error_bars(axes, x[mine], mean[mine], bars, colour, 3, 1.6)
         axes.scatter(x[mine], mean[mine], s=9, marker="D", color=colour, linewidths=0, label=said, zorder=4)
-    _frame(axes, one, magnitudes, period, 1.0)
+    _label_axes(axes, one, magnitudes, period, 1.0)
 
 
-def _colour(name: str, number: int) -> str:
-    return NAMED.get(name, COLOURS[number % len(COLOURS)])
+def _band_colour(name: str, number: int) -> str:
+    return BAND_COLOURS.get(name, COLOURS[number % len(COLOURS)])
 
 
-def _bars(
+def _draw_error_bars(
     axes: Axes, x: Array, value: Array, error: Array | None, colour: str, order: int = 1, width: float = 0.7
 ) -> None:
     """Error bars of those that have one, without points."""
@@ -122,7 +132,7 @@ def _bars(
         axes.vlines(x[known], low, high, color=colour, alpha=0.5, linewidth=width, zorder=order)
 
 
-def _frame(axes: Axes, one: Shown, magnitudes: bool, period: float | None, turns: float = 2.0) -> None:
+def _label_axes(axes: Axes, one: SeriesView, magnitudes: bool, period: float | None, turns: float = 2.0) -> None:
     """Names of the axes, small magnitudes on top, and room for most values: a few far away do not press the rest."""
     known = one.value[np.isfinite(one.value)]
     if len(known):

@@ -8,21 +8,21 @@ import numpy as np
 
 from ...data.batch import Stream
 from ...tokens.base import Array
-from . import periods as phases
-from .scaling import Level, rates
+from .periods import period_features
+from .scaling import Level, error_weights
 
 if TYPE_CHECKING:
     from .tokens import Observations
 
-TARGET = "target "
+TARGET_PREFIX = "target "
 
 
-def features(section: Observations, stream: Stream, value: Array, error: Array) -> Array:
+def observation_features(section: Observations, stream: Stream, value: Array, error: Array) -> Array:
     """(T, F) the features that the section lists, of scaled values and errors (T, P)."""
     parts = [np.nan_to_num(value)]
     if section.patch > 1:
         parts.append(np.isnan(value))
-    listed = section.listed
+    listed = section.input_features
     if "error" in listed:
         assert section.usual_error is not None
         middle, wide = section.usual_error
@@ -37,13 +37,13 @@ def features(section: Observations, stream: Stream, value: Array, error: Array) 
     if section.limited:
         parts.append(stream.columns["limit"][:, None])
     if section.periods:
-        parts.append(phases.features(stream, tuple(section.state["period"])))
+        parts.append(period_features(stream, tuple(section.state["period"])))
     return np.concatenate([part.astype(np.float32) for part in parts], 1)
 
 
-def targets(section: Observations, stream: Stream, about: Level) -> dict[str, Array]:
+def hidden_targets(section: Observations, stream: Stream, about: Level) -> dict[str, Array]:
     """Values and errors in the model's units, those hidden too, and how much each value counts."""
-    value, error = (stream.columns[TARGET + name] for name in section.hides)
+    value, error = (stream.columns[TARGET_PREFIX + name] for name in section.hides)
     shape, usual = value.shape, np.exp(section.usual_error[0]) if section.usual_error else 1.0
     wide = value.reshape(-1, section.patch).astype(np.float64)
     there, raw = np.isfinite(wide), error.reshape(wide.shape).astype(np.float64)
@@ -55,8 +55,8 @@ def targets(section: Observations, stream: Stream, about: Level) -> dict[str, Ar
             known = np.isfinite(raw) & there
             if "limit" in stream.columns:
                 known &= ~stream.columns["limit"][:, None]
-            weight *= rates(raw, known, stream.sample)
+            weight *= error_weights(raw, known, stream.sample)
         elif not section.gaussian:
             weight /= errors**2 + (0.1 * usual) ** 2
     found = {"value": np.nan_to_num((wide - about.centre) / about.scale), "error": errors, "weight": weight}
-    return {TARGET + name: part.astype(np.float32).reshape(shape) for name, part in found.items()}
+    return {TARGET_PREFIX + name: part.astype(np.float32).reshape(shape) for name, part in found.items()}

@@ -21,8 +21,8 @@ class ObservationEmbedding(nn.Module):
     def __init__(self, features: int, dim: int, bands: int = 0, entries: int = 0) -> None:
         super().__init__()
         self.linear = nn.Linear(features, dim)
-        self.bands = _table(bands, dim)
-        self.entries, self.slopes = _table(entries, dim), _table(entries, dim)
+        self.bands = _embedding_table(bands, dim)
+        self.entries, self.slopes = _embedding_table(entries, dim), _embedding_table(entries, dim)
 
     def forward(self, columns: Columns) -> Tensor:
         """features (..., N, F) -> (..., N, D)."""
@@ -42,7 +42,7 @@ class ObservationTrace(nn.Module):
     def __init__(self, dim: int, bands: int, since: int | None) -> None:
         """`since` is the feature that tells how long."""
         super().__init__()
-        self.bands, self.place = _table(bands, dim), since
+        self.bands, self.place = _embedding_table(bands, dim), since
         self.since = None if since is None else nn.Linear(1, dim, bias=False)
 
     def forward(self, columns: Columns) -> Tensor:
@@ -108,7 +108,7 @@ class ObservationReadout(Readout):
         return {"value": mean, "error": std} if self.size > 1 else {"value": mean[..., 0], "error": std[..., 0]}
 
 
-def _table(rows: int, dim: int) -> nn.Embedding | None:
+def _embedding_table(rows: int, dim: int) -> nn.Embedding | None:
     """A learned vector for each row; None without rows."""
     if not rows:
         return None

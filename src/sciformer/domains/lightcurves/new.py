@@ -17,17 +17,42 @@ from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...data.split import Split
 from ...errors import UserError
-from ...recipe.page import RELATIVE, SKIPS, WHY, Guess, Line, by_part, files_of, named, put, readable, write
+from ...recipe.page import (
+    GUESSES_NOTE,
+    RELATIVE_PATHS_NOTE,
+    SKIP_BAD_FILES,
+    Guess,
+    Line,
+    file_lines,
+    group_by_part,
+    line_of,
+    name_files,
+    open_readable,
+    write,
+)
 
-TARGETS = ("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y")
-LEAST, RARE, MOST = 10, 10, 200  # objects worth training on; of a class; classes
-ONE = 0.9  # share of a class beside which others are not learned
-LONGEST = 512  # points of a window
-FILES = 20  # files that are looked at, of those to train on
-WORDS = {"classify": "class", "regress": "values", "masked": "hidden points"}
+TARGET_NAMES = (
+    "redshift",
+    "z",
+    "hostgalz",
+    "zspec",
+    "period",
+    "logg",
+    "numax",
+    "teff",
+    "metallicity",
+    "feh",
+    "target",
+    "y",
+)
+MIN_OBJECTS, MIN_OBJECTS_PER_CLASS, MAX_CLASSES = 10, 10, 200  # objects worth training on; of a class; classes
+MAX_CLASS_SHARE = 0.9  # share of a class beside which others are not learned
+MAX_WINDOW = 512  # points of a window
+MAX_INSPECTED_FILES = 20  # files that are looked at, of those to train on
+QUESTION_WORDS = {"classify": "class", "regress": "values", "masked": "hidden points"}
 
 
-class Seen(NamedTuple):
+class FoundCurves(NamedTuple):
     """What was found in the files."""
 
     table: Table
@@ -38,52 +63,52 @@ class Seen(NamedTuple):
     skips: bool
 
 
-def lightcurves(names: list[str], paths: list[Path]) -> str:
+def lightcurves_recipe(names: list[str], paths: list[Path]) -> str:
     """A transformer on the light curves of the files."""
-    names, objects = apart(names)
+    names, objects = separate_object_table(names)
     paths = [path for path in paths if not objects or path != Path(objects).expanduser()]
-    parts = by_part(names)
-    seen = look(parts["train"], objects)
-    own, ask, middle = seen.file.names, _ask(seen), int(np.median(seen.lengths))
+    parts = group_by_part(names)
+    seen = inspect_files(parts["train"], objects)
+    own, ask, middle = seen.file.names, _find_question(seen), int(np.median(seen.lengths))
     given = {field.name: getattr(own, field.name) for field in fields(own)}
-    given |= {"label": own.label if ask.label == "label" and own.label else "", "quality": _flags(seen.file)}
+    given |= {"label": own.label if ask.label == "label" and own.label else "", "quality": _flag_column(seen.file)}
     head = [
-        f"A transformer for the light curves of {named(paths)}, written by `sciformer new lightcurves`.",
-        f"Found: {seen.objects:,} objects, half of them with {middle:,} points or more; {_form(seen.file)}.",
-        *_bands(seen.table),
+        f"A transformer for the light curves of {name_files(paths)}, written by `sciformer new lightcurves`.",
+        f"Found: {seen.objects:,} objects, half of them with {middle:,} points or more; {_file_layout(seen.file)}.",
+        *_band_names(seen.table),
         *ask.notes,
         *seen.opened.notes,
         "",
-        WHY,
+        GUESSES_NOTE,
         "All other keys and their meaning: sciformer recipes lightcurves/transformer",
     ]
     lines = [
         Line("about"),
-        Line("title", f"{WORDS[ask.kind]} of light curves in {named(paths)}", "", 2),
-        Line("data", f"{named(paths)}, {seen.objects:,} objects", "", 2),
+        Line("title", f"{QUESTION_WORDS[ask.kind]} of light curves in {name_files(paths)}", "", 2),
+        Line("data", f"{name_files(paths)}, {seen.objects:,} objects", "", 2),
         Line("data"),
-        Line("kind", "curves", "", 2),
-        *(files_of(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE, 2)]),
+        Line("kind", "series", "", 2),
+        *(file_lines(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE_PATHS_NOTE, 2)]),
         *([Line("objects", objects, "a row for each object, found by its name", 2)] if objects else []),
-        *([SKIPS] if seen.skips else []),
-        *(line for role, why in COLUMNS.items() for line in put(given, role, why)),
-        *_split(parts, seen.objects, ask),
+        *([SKIP_BAD_FILES] if seen.skips else []),
+        *(line for role, why in COLUMN_REASONS.items() for line in line_of(given, role, why)),
+        *_split_lines(parts, seen.objects, ask),
         Line("tokens"),
         Line("kind", "observations", "a token is one observation", 2),
-        Line("window", _window(seen.lengths), _long(seen.lengths), 2),
-        *_values(seen),
-        Line("extra", [], f"columns that enter as tokens of their own{_among(seen, ask)}", 2),
+        Line("window", _window_lines(seen.lengths), _is_long(seen.lengths), 2),
+        *_value_lines(seen),
+        Line("extra", [], f"columns that enter as tokens of their own{_other_columns(seen, ask)}", 2),
         Line("model"),
         Line("kind", "encoder", "", 2),
-        *_size(seen.objects),
+        *_model_lines(seen.objects),
         Line("objective"),
         *ask.lines,
-        *_learning(seen.objects, ask.kind),
+        *_train_lines(seen.objects, ask.kind),
     ]
     return write(head, lines)
 
 
-COLUMNS = {
+COLUMN_REASONS = {
     "id": "the column that tells the object",
     "time": "in days, kept in double precision",
     "value": "magnitudes or fluxes",
@@ -95,9 +120,9 @@ COLUMNS = {
 }
 
 
-def apart(names: list[str]) -> tuple[list[str], str]:
+def separate_object_table(names: list[str]) -> tuple[list[str], str]:
     """The names of curves, and that of a table of objects beside them, if there is one: without times."""
-    for name in names if len(names) <= FILES else (names[0], names[-1]):
+    for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
         path = Path(name).expanduser()
         if len(names) == 1 or not path.is_file():
             continue
@@ -110,40 +135,40 @@ def apart(names: list[str]) -> tuple[list[str], str]:
     return names, ""
 
 
-def look(names: Sequence[str], objects: str = "") -> Seen:
+def inspect_files(names: Sequence[str], objects: str = "") -> FoundCurves:
     """The curves of the files to train on, or of some of many."""
-    places = np.unique(np.linspace(0, len(names) - 1, FILES).astype(int))
+    places = np.unique(np.linspace(0, len(names) - 1, MAX_INSPECTED_FILES).astype(int))
     some = [names[place] for place in places]
-    section = SeriesFiles(kind="curves", files=some, objects=objects, split=Split(valid=0, test=0))
-    opened, skips = readable(section)
+    section = SeriesFiles(kind="series", files=some, objects=objects, split=Split(valid=0, test=0))
+    opened, skips = open_readable(section)
     source: Any = opened.sources["train"]
     count = round(sum(source.sizes) * len(names) / len(some))
-    if count < LEAST:
+    if count < MIN_OBJECTS:
         raise UserError(
-            f"training needs {LEAST} objects or more, not {count}",
+            f"training needs {MIN_OBJECTS} objects or more, not {count}",
             hint=" ".join(["Bring more of them.", *opened.notes[:4]]),
         )
     table, scans = source.load(0), list(source.scans.values())
     time = table["time"]
     assert isinstance(time, Lists)
     file = open_curves(scans[0].path, Names())
-    return Seen(table, count, file, opened, time.lengths, skips)
+    return FoundCurves(table, count, file, opened, time.lengths, skips)
 
 
-def _form(file: CurveFile) -> str:
+def _file_layout(file: CurveFile) -> str:
     if file.single:
         return "an object in each file"
     return "a row for each object" if file.listed else "a row for each observation"
 
 
-def _flags(file: CurveFile) -> str:
+def _flag_column(file: CurveFile) -> str:
     """A column of flags, if there is one beside the points."""
     beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
     found = hits(QUALITY, beside)
     return found[0] if found else ""
 
 
-def _bands(table: Table) -> list[str]:
+def _band_names(table: Table) -> list[str]:
     band = table.get("band")
     if not isinstance(band, Lists):
         return []
@@ -152,7 +177,7 @@ def _bands(table: Table) -> list[str]:
     return [f"Bands: {shown}{' and others' if len(names) > 12 else ''}."]
 
 
-class Ask(NamedTuple):
+class Question(NamedTuple):
     """The question of a recipe, and what is said about it."""
 
     kind: str
@@ -161,33 +186,36 @@ class Ask(NamedTuple):
     notes: list[str]
 
 
-def _ask(seen: Seen) -> Ask:
+def _find_question(seen: FoundCurves) -> Question:
     single = {name: column for name, column in seen.table.items() if isinstance(column, np.ndarray) and name != "id"}
-    values = [name for target in TARGETS for name in single if plain(name) == target and _real(single[name])]
+    values = [name for target in TARGET_NAMES for name in single if plain(name) == target and _is_real(single[name])]
     also = f" Values that could be learned: {', '.join(values)}." if values else ""
     label = next((name for name in ("label", *hits(LABEL, single)) if name in single), "")
     if label:
         names, counts = np.unique(single[label].astype(str)[single[label].astype(str) != ""], return_counts=True)
-        if 2 <= len(names) <= MOST and not (values and counts.max() > ONE * counts.sum()):
-            return _classes(label, names, counts, also)
+        if 2 <= len(names) <= MAX_CLASSES and not (values and counts.max() > MAX_CLASS_SHARE * counts.sum()):
+            return _class_question(label, names, counts, also)
     if values:
         lines = [
             Line("kind", "regress", f"`{values[0]}` has values", 2),
             Line("targets", values[:1], "columns with the values, one or several", 2),
         ]
         why = "No classes were found" if not label else f"Nearly all objects are of one class of `{label}`"
-        return Ask("regress", "", lines, [f"{why}: the values of `{values[0]}` are learned."])
+        return Question("regress", "", lines, [f"{why}: the values of `{values[0]}` are learned."])
     note = "Neither classes nor values were found: hidden points are asked for. For classes, name their column in"
     more = "data.label, a table of objects in data.objects, or the class before the names of files: RRAB:rr/*.fits"
-    hide = Line("share", 0.5, "of the points are hidden", 2)
-    return Ask("masked", "", [Line("kind", "masked", "no column to learn was found", 2), hide], [note, more])
+    hide = Line("mask_ratio", 0.5, "of the points are hidden", 2)
+    return Question("masked", "", [Line("kind", "masked", "no column to learn was found", 2), hide], [note, more])
 
 
-def _classes(label: str, names: Array, counts: Array, also: str) -> Ask:
+def _class_question(label: str, names: Array, counts: Array, also: str) -> Question:
     shown = ", ".join(f"{name} ({count:,})" for name, count in zip(names[:12], counts))
     notes = [f"Classes in the curves looked at: {shown}{' and others' if len(names) > 12 else ''}.{also}"]
-    if rare := int((counts < RARE).sum()):
-        notes.append(f"{rare} of {len(names)} have fewer than {RARE} objects there: too few to be learned and judged.")
+    if rare := int((counts < MIN_OBJECTS_PER_CLASS).sum()):
+        notes.append(
+            f"{rare} of {len(names)} have fewer than {MIN_OBJECTS_PER_CLASS} objects there: too few to be learned and "
+            "judged."
+        )
     uneven = bool(counts.max() > 3 * counts.min())
     balance = Line("balance", "classes" if uneven else "none", "each class counts alike; none: each object", 2)
     lines = [
@@ -195,30 +223,34 @@ def _classes(label: str, names: Array, counts: Array, also: str) -> Ask:
         *([Line("label", label, "the column with the class", 2)] if label != "label" else []),
         balance,
     ]
-    return Ask("classify", label, lines, notes)
+    return Question("classify", label, lines, notes)
 
 
-def _alike(column: Array, other: Any) -> bool:
+def _same_values(column: Array, other: Any) -> bool:
     return isinstance(other, np.ndarray) and bool((column.astype(str) == other.astype(str)).all())
 
 
-def _real(column: Array) -> bool:
-    return column.dtype.kind == "f" and bool(np.isfinite(column).mean() > 0.9) and len(np.unique(column)) > MOST // 10
+def _is_real(column: Array) -> bool:
+    return (
+        column.dtype.kind == "f"
+        and bool(np.isfinite(column).mean() > 0.9)
+        and len(np.unique(column)) > MAX_CLASSES // 10
+    )
 
 
-def _among(seen: Seen, ask: Ask) -> str:
+def _other_columns(seen: FoundCurves, ask: Question) -> str:
     """Further columns of objects, in a few words."""
     taken = {"id", "label", ask.label, *(line.value[0] for line in ask.lines if line.key == "targets")}
     known = [seen.table[name] for name in ("id", "label") if name in seen.table]  # a table of objects has them again
     found = [
         name
         for name, column in seen.table.items()
-        if isinstance(column, np.ndarray) and name not in taken and not any(_alike(column, one) for one in known)
+        if isinstance(column, np.ndarray) and name not in taken and not any(_same_values(column, one) for one in known)
     ]
     return f"; there are {', '.join(found[:8])}" if found else ""
 
 
-def _split(parts: Mapping[str, list[str]], count: int, ask: Ask) -> list[Line]:
+def _split_lines(parts: Mapping[str, list[str]], count: int, ask: Question) -> list[Line]:
     shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
     if count < 100:
         shares["test"] = (0.0, "too few for one")
@@ -229,19 +261,19 @@ def _split(parts: Mapping[str, list[str]], count: int, ask: Ask) -> list[Line]:
     return [Line("split", None, f"of {count:,} objects; curves of one stay together", 2), *left, *even]
 
 
-def _window(lengths: Array) -> int:
-    return int(min(LONGEST, max(16, -(-np.quantile(lengths, 0.99) // 8) * 8)))
+def _window_lines(lengths: Array) -> int:
+    return int(min(MAX_WINDOW, max(16, -(-np.quantile(lengths, 0.99) // 8) * 8)))
 
 
-def _long(lengths: Array) -> str:
-    window, longest = _window(lengths), int(lengths.max())
+def _is_long(lengths: Array) -> str:
+    window, longest = _window_lines(lengths), int(lengths.max())
     if longest <= window:
         return f"points seen at once; the longest curve has {longest:,}"
     longer = int((lengths > window).sum())
     return f"points seen at once; {longer:,} of {len(lengths):,} curves are longer: cut in windows"
 
 
-def _values(seen: Seen) -> list[Line]:
+def _value_lines(seen: FoundCurves) -> list[Line]:
     """Whether values are magnitudes, and what they are centred and divided by."""
     column = seen.table["value"]
     assert isinstance(column, Lists)
@@ -258,14 +290,14 @@ def _values(seen: Seen) -> list[Line]:
             "differences of images: 0 means something" if transient else "of each window; none keeps the level",
             2,
         ),
-        Line("scale", "deviation" if not magnitudes else "learned", SCALES[magnitudes], 2),
+        Line("scale", "deviation" if not magnitudes else "learned", SCALE_REASONS[magnitudes], 2),
     ]
 
 
-SCALES = {True: "the same for all: amplitudes tell", False: "of each window: fluxes differ by much"}
+SCALE_REASONS = {True: "the same for all: amplitudes tell", False: "of each window: fluxes differ by much"}
 
 
-def _size(count: int) -> list[Line]:
+def _model_lines(count: int) -> list[Line]:
     dim, depth, heads = (32, 2, 4) if count < 500 else (64, 3, 4) if count < 20_000 else (128, 4, 8)
     return [
         Line("dim", dim, f"for {count:,} objects", 2),
@@ -275,7 +307,7 @@ def _size(count: int) -> list[Line]:
     ]
 
 
-def _learning(count: int, kind: str) -> list[Line]:
+def _train_lines(count: int, kind: str) -> list[Line]:
     batch = 128 if count >= 20_000 else 32 if count >= 320 else 8
     steps = int(np.clip(40 * count // batch, 100, 20_000))
     return [
@@ -289,4 +321,4 @@ def _learning(count: int, kind: str) -> list[Line]:
     ]
 
 
-LIGHTCURVES = Guess(lightcurves, tagged=True)
+LIGHTCURVES = Guess(lightcurves_recipe, tagged=True)

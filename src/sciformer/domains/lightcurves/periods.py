@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from .tokens import Observations
 
 
-FITTED = 300  # series from which the usual period is learned
-KEPT = 200_000  # series whose periods are remembered
-TOLD = ("sin half", "cos half", "sin", "cos", "sin twice", "cos twice", "ln", "power")
-COLUMNS = ("phase", "period", "power")
-_known: OrderedDict[tuple[bytes, Search], Array] = OrderedDict()
+MAX_FITTED_SERIES = 300  # series from which the usual period is learned
+MAX_CACHED_SERIES = 200_000  # series whose periods are remembered
+PERIOD_FEATURES = ("sin half", "cos half", "sin", "cos", "sin twice", "cos twice", "ln", "power")
+PERIOD_COLUMNS = ("phase", "period", "power")
+_cached: OrderedDict[tuple[bytes, PeriodSearch], Array] = OrderedDict()
 
 
-def names(number: int) -> list[str]:
+def feature_names(number: int) -> list[str]:
     """The features that so many periods add, in their order."""
-    return [f"{what} of period {one + 1}" for one in range(number) for what in TOLD]
+    return [f"{what} of period {one + 1}" for one in range(number) for what in PERIOD_FEATURES]
 
 
-def search_of(tokens: Observations, cadence: float | None = None) -> Search:
+def period_search(tokens: Observations, cadence: float | None = None) -> PeriodSearch:
     """Which periods are looked for; of a regular series, whose cadence may be given, none shorter than two steps."""
-    made = Search(tokens.periods, tokens.shortest, tokens.longest)
+    made = PeriodSearch(tokens.periods, tokens.shortest, tokens.longest)
     step = 2 * (cadence or tokens.spacing)
     return replace(made, shortest=max(made.shortest, step)) if tokens.patch > 1 else made
 
 
-def refuse(number: int) -> None:
+def refuse_hidden_values(number: int) -> None:
     """Refuse periods where values are hidden."""
     if number:
         raise UserError(
@@ -51,7 +51,7 @@ def refuse(number: int) -> None:
         )
 
 
-def phased(stream: Stream, tokens: Observations) -> Stream:
+def add_phases(stream: Stream, tokens: Observations) -> Stream:
     """The same with the columns `phase`, in turns of twice the period, `period` and `power`, each (T, K): from all
     values of a sample but limits. All three are 0 where there is no period."""
     columns, size = stream.columns, tokens.patch
@@ -63,7 +63,7 @@ def phased(stream: Stream, tokens: Observations) -> Stream:
     time = columns["at"][:, None] + slot
     band = np.broadcast_to(columns["band"][:, None], value.shape)[there] if "band" in columns else None
     lengths = np.bincount(stream.sample, there.sum(1), len(stream)).astype(np.int64)
-    found = _all(lengths, time[there], value[there], error[there], band, search_of(tokens))
+    found = _cached_periods(lengths, time[there], value[there], error[there], band, period_search(tokens))
     period, epoch, power = (part[stream.sample] for part in found)
     own = np.isfinite(period)
     if "entry" in columns:
@@ -73,9 +73,9 @@ def phased(stream: Stream, tokens: Observations) -> Stream:
     return stream.with_columns(**{name: np.where(own, part, 0).astype(np.float32) for name, part in made.items()})
 
 
-def learned(parts: Iterable[Points], search: Search) -> list[float]:
+def learn_period(parts: Iterable[Points], search: PeriodSearch) -> list[float]:
     """Mean and deviation of ln(period) of the first series."""
-    logs, left = [np.zeros(0)], FITTED
+    logs, left = [np.zeros(0)], MAX_FITTED_SERIES
     for part in parts:
         some = part.lengths[:left]
         left -= len(some)
@@ -83,26 +83,26 @@ def learned(parts: Iterable[Points], search: Search) -> list[float]:
         columns = (part.time, part.columns["value"], part.columns["error"], part.band)
         time, value, error, band = (column[: len(seen)][seen] for column in columns)
         lengths = np.bincount(np.repeat(np.arange(len(some)), some)[seen], minlength=len(some))
-        period = _all(lengths, time, value, error, band if part.band.any() else None, search)[0]
+        period = _cached_periods(lengths, time, value, error, band if part.band.any() else None, search)[0]
         logs.append(np.log(period[np.isfinite(period)]))
     found = np.concatenate(logs)
     return [float(found.mean()), float(max(found.std(), 0.1))] if len(found) else [0.0, 1.0]
 
 
-def features(stream: Stream, usual: tuple[float, float]) -> Array:
-    """(T, 8 K) what `names` says; zeros where there is no period."""
-    phase, period, power = (stream.columns[name].astype(np.float64) for name in COLUMNS)
+def period_features(stream: Stream, usual: tuple[float, float]) -> Array:
+    """(T, 8 K) what `feature_names` lists; zeros where there is no period."""
+    phase, period, power = (stream.columns[name].astype(np.float64) for name in PERIOD_COLUMNS)
     there = period > 0
     turn = 2 * np.pi * phase
     logs = np.clip((np.log(np.where(there, period, 1)) - usual[0]) / usual[1], -5, 5)
     waves = [wave(times * turn) for times in (1, 2, 4) for wave in (np.sin, np.cos)]
     made = np.stack([np.where(there, part, 0) for part in (*waves, logs, power)], -1)
-    return made.reshape(len(made), made.shape[1] * len(TOLD))
+    return made.reshape(len(made), made.shape[1] * len(PERIOD_FEATURES))
 
 
-def described(tokens: Observations) -> str:
+def describe_features(tokens: Observations) -> str:
     """How these features are made, for programs without this library."""
-    search = search_of(tokens)
+    search = period_search(tokens)
     longest = "the span of the series" if search.longest is None else f"{search.longest:g}"
     return (
         f"; of period 1 to {tokens.periods}, found from all values of the whole series but limits: the periods P of "
@@ -116,8 +116,8 @@ def described(tokens: Observations) -> str:
     )
 
 
-def _all(
-    lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: Search
+def _cached_periods(
+    lengths: Array, time: Array, value: Array, error: Array, band: Array | None, search: PeriodSearch
 ) -> tuple[Array, Array, Array]:
     """Period, epoch and power (B, K) of all series, those of before from memory."""
     made = np.zeros((len(lengths), 3, search.number))
@@ -128,33 +128,33 @@ def _all(
         for column in mine:
             digest.update(b"" if column is None else column.tobytes())
         key = digest.digest(), search
-        if key not in _known:
-            _known[key] = np.stack(periods(*mine, search))
-            if len(_known) > KEPT:
-                _known.popitem(last=False)
-        made[row] = _known[key]
+        if key not in _cached:
+            _cached[key] = np.stack(find_periods(*mine, search))
+            if len(_cached) > MAX_CACHED_SERIES:
+                _cached.popitem(last=False)
+        made[row] = _cached[key]
     return made[:, 0], made[:, 1], made[:, 2]
 
 
 # The generalised Lomb-Scargle periodogram of series at any times (arXiv 0901.2573: weights, floating mean), and the
 
 
-Pair = tuple[Array, Array]
-BLOCK = 2048  # frequencies transformed together
-GRID = 2 * BLOCK
-WIDTH = 6  # cells of the kernel
-TURNS = 16
-MOST = 4_000_000  # frequencies
-LEAST = 5  # points of a series that has a period
-FEW = 8  # points for each harmonic that is fitted
+ArrayPair = tuple[Array, Array]
+FREQUENCIES_AT_ONCE = 2048  # frequencies transformed together
+GRID_CELLS = 2 * FREQUENCIES_AT_ONCE
+KERNEL_CELLS = 6  # cells of the kernel
+PHASOR_BLOCKS = 16
+MAX_FREQUENCIES = 4_000_000  # frequencies
+MIN_POINTS = 5  # points of a series that has a period
+POINTS_PER_HARMONIC = 8  # points for each harmonic that is fitted
 HARMONICS = 4
-SINE = 0.3  # what the share of a sine counts beside that of all harmonics
-PEAKS = 6  # that are compared, two more for each further period
-FLAT = 1e-12  # variance over mean square of a series without a period
+SINE_WEIGHT = 0.3  # what the share of a sine counts beside that of all harmonics
+COMPARED_PEAKS = 6  # that are compared, two more for each further period
+MIN_RELATIVE_VARIANCE = 1e-12  # variance over mean square of a series without a period
 
 
 @dataclass(frozen=True)
-class Search:
+class PeriodSearch:
     """Which periods are looked for.
 
     number        how many, those of the best peaks
@@ -172,17 +172,17 @@ class Search:
         """Frequencies are k step for first <= k < stop."""
         step = 1 / (self.oversampling * span)
         stop = int(1 / (self.shortest * step)) + 1
-        if stop > MOST:
+        if stop > MAX_FREQUENCIES:
             raise UserError(
                 f"periods from {self.shortest:g} in a series that spans {span:g} are {stop:,} frequencies, more than "
-                f"the {MOST:,} that are allowed",
+                f"the {MAX_FREQUENCIES:,} that are allowed",
                 hint="A longer shortest period takes fewer.",
             )
         longest = span if self.longest is None else self.longest
         return step, max(1, int(np.ceil(1 / (longest * step) - 1e-6))), stop
 
 
-class Found(NamedTuple):
+class FoundPeriods(NamedTuple):
     """Periods (k,), the best first; NaN, with power 0, where a series has no more.
 
     epoch  a time at which the series, folded with twice the period, is highest
@@ -194,32 +194,32 @@ class Found(NamedTuple):
     power: Array
 
 
-def sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
+def trigonometric_sums(x: Array, weights: Array, counts: tuple[int, ...]) -> list[Array]:
     """Of each row of `weights` (R, n), sum_n w_n exp(2 pi i k x_n) for 0 <= k < count, to some 1e-5 of sum |w_n|.
 
     x  (n,) cycles from one frequency to the next, within -1/2 and 1/2
     """
-    blocks = [-(-count // BLOCK) for count in counts]
-    coarse = np.arange(-(-max(blocks) // TURNS)) * TURNS * BLOCK
-    fine = (np.arange(TURNS) + 0.5) * BLOCK
-    high, low = (_turns(np.outer(part, x)).astype(np.complex64) for part in (coarse, fine))
+    blocks = [-(-count // FREQUENCIES_AT_ONCE) for count in counts]
+    coarse = np.arange(-(-max(blocks) // PHASOR_BLOCKS)) * PHASOR_BLOCKS * FREQUENCIES_AT_ONCE
+    fine = (np.arange(PHASOR_BLOCKS) + 0.5) * FREQUENCIES_AT_ONCE
+    high, low = (_phasors(np.outer(part, x)).astype(np.complex64) for part in (coarse, fine))
     turned = (high[:, None] * low).reshape(-1, len(x))
     values = np.concatenate([turned[:number] * row.astype(np.float32) for number, row in zip(blocks, weights)])
-    place = x * GRID
-    first = np.ceil(place - WIDTH / 2).astype(np.int64)
-    flat = torch.zeros(len(values), GRID, dtype=torch.complex64)
+    place = x * GRID_CELLS
+    first = np.ceil(place - KERNEL_CELLS / 2).astype(np.int64)
+    flat = torch.zeros(len(values), GRID_CELLS, dtype=torch.complex64)
     moved = torch.from_numpy(values)
-    for cell in range(WIDTH):
-        weight = torch.from_numpy(_kernel(first + cell - place).astype(np.float32))
-        flat.index_add_(1, torch.from_numpy((first + cell) % GRID), moved * weight)
+    for cell in range(KERNEL_CELLS):
+        weight = torch.from_numpy(_kernel_values(first + cell - place).astype(np.float32))
+        flat.index_add_(1, torch.from_numpy((first + cell) % GRID_CELLS), moved * weight)
     found = torch.fft.ifft(flat, norm="forward").numpy()
-    half = BLOCK // 2
-    made = np.concatenate([found[:, -half:], found[:, :half]], 1) / _spread()
+    half = FREQUENCIES_AT_ONCE // 2
+    made = np.concatenate([found[:, -half:], found[:, :half]], 1) / _kernel_transform()
     parts = np.split(made, np.cumsum(blocks)[:-1])
     return [part.ravel()[:count] for part, count in zip(parts, counts)]
 
 
-def _turns(cycles: Array) -> Array:
+def _phasors(cycles: Array) -> Array:
     """exp(2 pi i x), of real functions, which are faster."""
     angle = 2 * np.pi * cycles
     made = np.empty(angle.shape, np.complex128)
@@ -227,24 +227,24 @@ def _turns(cycles: Array) -> Array:
     return made
 
 
-def _kernel(far: Array) -> Array:
-    """exp(b (sqrt(1 - z^2) - 1)) for a distance in cells, b = 2.3 WIDTH (arXiv 1808.06736)."""
-    inside = np.maximum(0, 1 - (2 * far / WIDTH) ** 2)
-    return np.exp(2.3 * WIDTH * (np.sqrt(inside) - 1))
+def _kernel_values(far: Array) -> Array:
+    """exp(b (sqrt(1 - z^2) - 1)) for a distance in cells, b = 2.3 KERNEL_CELLS (arXiv 1808.06736)."""
+    inside = np.maximum(0, 1 - (2 * far / KERNEL_CELLS) ** 2)
+    return np.exp(2.3 * KERNEL_CELLS * (np.sqrt(inside) - 1))
 
 
 @cache
-def _spread() -> Array:
-    """(BLOCK,) the transform of the kernel, by which that of the grid is divided."""
-    far = (np.arange(400) + 0.5) / 400 * WIDTH - WIDTH / 2
-    mode = np.arange(BLOCK) - BLOCK // 2
-    made = np.cos(2 * np.pi * np.outer(mode, far) / GRID) @ _kernel(far) * WIDTH / 400
+def _kernel_transform() -> Array:
+    """(FREQUENCIES_AT_ONCE,) the transform of the kernel, by which that of the grid is divided."""
+    far = (np.arange(400) + 0.5) / 400 * KERNEL_CELLS - KERNEL_CELLS / 2
+    mode = np.arange(FREQUENCIES_AT_ONCE) - FREQUENCIES_AT_ONCE // 2
+    made = np.cos(2 * np.pi * np.outer(mode, far) / GRID_CELLS) @ _kernel_values(far) * KERNEL_CELLS / 400
     return np.asarray(made, np.float32)
 
 
-def periodogram(time: Array, value: Array, error: Array | None = None, search: Search | None = None) -> Pair:
+def periodogram(time: Array, value: Array, error: Array | None = None, search: PeriodSearch | None = None) -> ArrayPair:
     """Frequencies, and the share of the weighted variance that a sine of each explains, 0 to 1."""
-    search = search or Search()
+    search = search or PeriodSearch()
     span = float(np.ptp(time)) if len(time) else 0.0
     if not span > 0:
         return np.zeros(0), np.zeros(0)
@@ -255,7 +255,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: S
     whole = (w * z**2).sum()
     x = (time - (time.min() + span / 2)) * step
     z = z / np.sqrt(whole) if whole > 0 else z
-    y, both = sums(x, np.stack([w * z, w]), (stop, 2 * stop - 1))
+    y, both = trigonometric_sums(x, np.stack([w * z, w]), (stop, 2 * stop - 1))
     one, two = both[first:stop], both[2 * first : 2 * stop - 1 : 2]
     (yc, ys), (c, s) = ((part.real, part.imag) for part in (y[first:], one))
     cc = (1 + two.real) / 2 - c * c
@@ -266,7 +266,7 @@ def periodogram(time: Array, value: Array, error: Array | None = None, search: S
     return np.arange(first, stop) * step, np.clip(power, 0, 1)
 
 
-def peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
+def find_peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
     """The places of the highest maxima, the highest first, none nearer than `apart` to a higher one."""
     padded = np.concatenate([[-1], power, [-1]])
     inner = np.flatnonzero((power >= padded[:-2]) & (power > padded[2:]))
@@ -282,12 +282,12 @@ def peaks(frequency: Array, power: Array, number: int, apart: float) -> Array:
     return np.array(found, np.int64)
 
 
-def harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> Pair:
+def fit_harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int) -> ArrayPair:
     """Fits of m + Re sum_h a_h exp(-2 pi i h f t), h to `number`, at each of the frequencies (K,).
 
     Returns  m and amplitudes (K, 1 + number), complex, and the share of the weighted variance that they explain (K,)
     """
-    turn = power = _turns(frequency[:, None] * time)
+    turn = power = _phasors(frequency[:, None] * time)
     design = np.ones((len(frequency), 1 + 2 * number, len(time)))
     for h in range(1, number + 1):
         design[:, h], design[:, number + h] = power.real, power.imag
@@ -303,58 +303,60 @@ def harmonics(time: Array, value: Array, w: Array, frequency: Array, number: int
     return np.concatenate([mean + found[:, :1], amplitudes], 1), np.clip(share, 0, 1)
 
 
-def periods(time: Array, value: Array, error: Array, band: Array | None = None, search: Search | None = None) -> Found:
+def find_periods(
+    time: Array, value: Array, error: Array, band: Array | None = None, search: PeriodSearch | None = None
+) -> FoundPeriods:
     """The periods of a series: peaks of the periodogram, refined, and put in order by what four harmonics and a sine
     explain. Of a curve with two like minima (eclipses) it mostly is half of the period.
 
     error  NaN where unknown; the usual one of the series is added in quadrature, so that no point decides alone
     band   a number for each point; each band has a mean of its own, the period is that of all
     """
-    search = search or Search()
-    none = Found(np.full(search.number, np.nan), np.zeros(search.number), np.zeros(search.number))
+    search = search or PeriodSearch()
+    none = FoundPeriods(np.full(search.number, np.nan), np.zeros(search.number), np.zeros(search.number))
     time, value = np.asarray(time, np.float64), np.asarray(value, np.float64)
     span = float(np.ptp(time)) if len(time) else 0.0
-    if len(time) < LEAST or not span > 0 or (search.longest is not None and search.longest < search.shortest):
+    if len(time) < MIN_POINTS or not span > 0 or (search.longest is not None and search.longest < search.shortest):
         return none
-    soft = _softened(error)
+    soft = _soften_errors(error)
     w = 1 / soft**2
     groups = np.zeros(len(time), np.int64) if band is None else np.asarray(band, np.int64)
     mean = np.bincount(groups, w * value) / np.maximum(np.bincount(groups, w), 1e-300)
     z = value - mean[groups]
-    if not (w * z**2).sum() > FLAT * (w * value**2).sum():
+    if not (w * z**2).sum() > MIN_RELATIVE_VARIANCE * (w * value**2).sum():
         return none
     frequency, power = periodogram(time, z, soft, search)
     if not len(frequency):
         return none
-    best = peaks(frequency, power, PEAKS + 2 * (search.number - 1), 1 / span)
-    middle, number = time.min() + span / 2, int(np.clip(len(time) // FEW, 1, HARMONICS))
-    chosen = _refined(time - middle, z, w, frequency[best], 1 / (search.oversampling * span), min(2, number))
-    share, power = (harmonics(time - middle, z, w, chosen, many)[1] for many in (number, 1))
-    order = np.argsort(-share - SINE * power, kind="stable")[: search.number]
-    epoch = middle + _highest(time - middle, z, w, chosen[order] / 2, number)
+    best = find_peaks(frequency, power, COMPARED_PEAKS + 2 * (search.number - 1), 1 / span)
+    middle, number = time.min() + span / 2, int(np.clip(len(time) // POINTS_PER_HARMONIC, 1, HARMONICS))
+    chosen = _refine_frequencies(time - middle, z, w, frequency[best], 1 / (search.oversampling * span), min(2, number))
+    share, power = (fit_harmonics(time - middle, z, w, chosen, many)[1] for many in (number, 1))
+    order = np.argsort(-share - SINE_WEIGHT * power, kind="stable")[: search.number]
+    epoch = middle + _times_of_maximum(time - middle, z, w, chosen[order] / 2, number)
     for name, part in (("period", 1 / chosen[order]), ("epoch", epoch), ("power", power[order])):
         getattr(none, name)[: len(order)] = part
     return none
 
 
-def _softened(error: Array) -> Array:
+def _soften_errors(error: Array) -> Array:
     known = np.isfinite(error) & (np.asarray(error) > 0)
     usual = float(np.median(error[known])) if known.any() else 1.0
     return np.sqrt(np.where(known, error, usual).astype(np.float64) ** 2 + usual**2)
 
 
-def _refined(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:
+def _refine_frequencies(time: Array, z: Array, w: Array, frequency: Array, step: float, number: int) -> Array:
     """Frequencies near those given at which harmonics explain most."""
     for wide in (0.75, 0.15):
         near = frequency[:, None] + np.linspace(-wide, wide, 7) * step
-        share = harmonics(time, z, w, near.ravel(), number)[1].reshape(near.shape)
+        share = fit_harmonics(time, z, w, near.ravel(), number)[1].reshape(near.shape)
         frequency = near[np.arange(len(near)), share.argmax(1)]
     return frequency
 
 
-def _highest(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
+def _times_of_maximum(time: Array, z: Array, w: Array, frequency: Array, number: int) -> Array:
     """Within half a cycle of 0, the time at which the series folded with each frequency is highest."""
-    amplitudes, _ = harmonics(time, z, w, frequency, number)
+    amplitudes, _ = fit_harmonics(time, z, w, frequency, number)
     phase = np.arange(-64, 64) / 128
     turn = np.exp(-2j * np.pi * np.outer(np.arange(1, number + 1), phase))
     shape = (amplitudes[:, 1:] @ turn).real

@@ -13,15 +13,15 @@ from ...data.columns import Lists, Table, rows_of
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
 from ...tokens.base import Array
-from . import periods as phases
-from .draw import Shown
-from .scaling import level, patched
+from .draw import SeriesView
+from .periods import add_phases, describe_features, learn_period, period_search
+from .scaling import compute_level, cut_patches
 
 if TYPE_CHECKING:
     from .tokens import Observations
 
-FITTED = 1_000_000  # points from which something is learned
-OTHER = "other"  # in place of a name that training did not have
+MAX_FITTED_POINTS = 1_000_000  # points from which something is learned
+OTHER_NAME = "other"  # in place of a name that training did not have
 
 
 @dataclass
@@ -46,24 +46,24 @@ class Points:
         return Points(lengths, self.time[index], self.band[index], self.limit[index], columns)
 
 
-def read(table: Table, bands: Sequence[str]) -> Points:
+def read_points(table: Table, bands: Sequence[str]) -> Points:
     """The points of a table that have a value, in the order of time; `bands` names those that are known."""
-    time = _lists(table, "time")
+    time = _list_column(table, "time")
     lengths = time.lengths.astype(np.int64)
     when = np.asarray(time.values, np.float64)
     if not np.isfinite(when).all():
         raise UserError(f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points")
-    columns = {"value": _lists(table, "value", lengths).values.astype(np.float32)}
+    columns = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
     columns["error"] = np.full(len(when), np.nan, np.float32)
     if "error" in table:
-        error = _lists(table, "error", lengths).values.astype(np.float32)
+        error = _list_column(table, "error", lengths).values.astype(np.float32)
         columns["error"] = np.where(np.isfinite(error) & (error > 0), error, np.float32(np.nan))
     if "clean" in table:
-        columns["clean"] = _lists(table, "clean", lengths).values.astype(np.float32)
-    limit = _lists(table, "limit", lengths).values.astype(bool) if "limit" in table else np.zeros(len(when), bool)
+        columns["clean"] = _list_column(table, "clean", lengths).values.astype(np.float32)
+    limit = _list_column(table, "limit", lengths).values.astype(bool) if "limit" in table else np.zeros(len(when), bool)
     band = np.zeros(len(when), np.int64)
     if len(bands) > 1 or "band" in table:
-        band = _numbers(_lists(table, "band", lengths).values, bands)
+        band = _band_numbers(_list_column(table, "band", lengths).values, bands)
     made = Points(lengths, when, band, limit, columns)
     kept = np.isfinite(columns["value"])
     if not kept.all():
@@ -74,7 +74,7 @@ def read(table: Table, bands: Sequence[str]) -> Points:
     return made.take(np.lexsort((made.time, made.sample))) if back.any() else made
 
 
-def _lists(table: Table, name: str, lengths: Array | None = None) -> Lists:
+def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists:
     one_of("a column of points", name, table)
     column = table[name]
     if not isinstance(column, Lists):
@@ -87,7 +87,7 @@ def _lists(table: Table, name: str, lengths: Array | None = None) -> Lists:
     return column
 
 
-def _numbers(names: Array, known: Sequence[str]) -> Array:
+def _band_numbers(names: Array, known: Sequence[str]) -> Array:
     """The number of each name among those that are known; where none is, all are one and the same."""
     found = np.full(len(names), -1, np.int64)
     for number, name in enumerate(known or np.unique(names)):
@@ -106,21 +106,21 @@ def _numbers(names: Array, known: Sequence[str]) -> Array:
 # What is learned
 
 
-def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
+def learn_statistics(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
     """What tokenising and scaling need, from the first million points."""
     some, count, names, beside = [], 0, set(tokens.bands), []
     for table in tables:
         if "band" in table:
-            names |= {str(name) for name in np.unique(_lists(table, "band").values)}
+            names |= {str(name) for name in np.unique(_list_column(table, "band").values)}
         some.append(table)
-        beside.append({name: np.asarray(_given(table, name)) for name in tokens.extra})
-        count += int(_lists(table, "time").lengths.sum())
-        if count >= FITTED:
+        beside.append({name: np.asarray(_extra_column(table, name)) for name in tokens.extra})
+        count += int(_list_column(table, "time").lengths.sum())
+        if count >= MAX_FITTED_POINTS:
             break
     if not count:
         raise UserError("the series have no points to learn from")
     bands = list(tokens.bands) or sorted(names)
-    parts = [read(table, bands) for table in some]
+    parts = [read_points(table, bands) for table in some]
     values, errors = (np.concatenate([one.columns[name] for one in parts]) for name in ("value", "error"))
     limit, band, time = (np.concatenate([getattr(one, name) for one in parts]) for name in ("limit", "band", "time"))
     sample = np.repeat(np.arange(sum(len(one.lengths) for one in parts)), np.concatenate([p.lengths for p in parts]))
@@ -130,11 +130,11 @@ def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
     middle = float(np.median(wide[seen]))
     centre = tokens.centre if tokens.centre in ("mean", "median") else "learned"
     own = band if tokens.by_band else None
-    rest = wide - level(wide, seen, sample, own, centre, "none", (middle, 1.0)).centre
+    rest = wide - compute_level(wide, seen, sample, own, centre, "none", (middle, 1.0)).centre
     low, high = np.percentile(rest[seen], [16, 84])
     spread = float((high - low) / 2) if high > low else float(rest[seen].std()) or 1.0
     state: dict[str, Any] = {"bands": bands, "limits": bool(limit.any()), "level": [middle, spread]}
-    about = level(wide, seen, sample, own, centre, tokens.scale, (middle, spread))
+    about = compute_level(wide, seen, sample, own, centre, tokens.scale, (middle, spread))
     relative = errors[:, None] / about.scale
     known = np.isfinite(relative) & seen
     state["error"] = None
@@ -153,12 +153,12 @@ def learned(tables: Iterable[Table], tokens: Observations) -> dict[str, Any]:
             )
         state["cadence"] = float(np.median(apart[apart > 0]))
     if tokens.periods:
-        state["period"] = phases.learned(parts, phases.search_of(tokens, state.get("cadence")))
-    state["extra"] = [_learned_beside(name, np.concatenate([one[name] for one in beside])) for name in tokens.extra]
+        state["period"] = learn_period(parts, period_search(tokens, state.get("cadence")))
+    state["extra"] = [_extra_statistics(name, np.concatenate([one[name] for one in beside])) for name in tokens.extra]
     return state
 
 
-def _learned_beside(name: str, column: Array) -> dict[str, Any]:
+def _extra_statistics(name: str, column: Array) -> dict[str, Any]:
     """Mean and deviation of numbers, or the names there are."""
     if column.dtype.kind in "biuf":
         values = column[np.isfinite(column.astype(np.float64))].astype(np.float64)
@@ -167,7 +167,7 @@ def _learned_beside(name: str, column: Array) -> dict[str, Any]:
     return {"name": name, "values": np.unique(column.astype(str)).tolist()}
 
 
-def _given(table: Table, name: str) -> Array:
+def _extra_column(table: Table, name: str) -> Array:
     one_of("tokens.extra", name, table)
     column = table[name]
     if isinstance(column, Lists) or column.ndim != 1:
@@ -181,16 +181,16 @@ def _given(table: Table, name: str) -> Array:
 # Tokens
 
 
-def tokenized(table: Table, tokens: Observations) -> Stream:
+def tokenize_series(table: Table, tokens: Observations) -> Stream:
     """The tokens of a table."""
     several = tokens.known_bands
-    found = read(table, list(tokens.bands) or tokens.state.get("bands", []))
+    found = read_points(table, list(tokens.bands) or tokens.state.get("bands", []))
     if not tokens.limited and found.limit.any():
         found = found.take(np.flatnonzero(~found.limit))
     lengths, at, band, columns = found.lengths, found.time, found.band, dict(found.columns)
     if tokens.patch > 1:
         rows, keep = len(lengths), tokens.gaps == "keep"
-        lengths, at, band, columns = patched(
+        lengths, at, band, columns = cut_patches(
             found.time, found.sample, found.band, columns, rows, tokens.patch, tokens.spacing, keep
         )
     columns["at"] = at
@@ -199,11 +199,11 @@ def tokenized(table: Table, tokens: Observations) -> Stream:
     if tokens.limited:
         columns["limit"] = found.limit
     stream = Stream(columns, lengths)
-    stream = _with_beside(stream, table, tokens) if tokens.extra else stream
-    return phases.phased(stream, tokens) if tokens.periods else stream
+    stream = _prepend_extra(stream, table, tokens) if tokens.extra else stream
+    return add_phases(stream, tokens) if tokens.periods else stream
 
 
-def _with_beside(stream: Stream, table: Table, tokens: Observations) -> Stream:
+def _prepend_extra(stream: Stream, table: Table, tokens: Observations) -> Stream:
     """The same with a token for each column of `extra` before those of every sample, at its first time."""
     rows, more = rows_of(table), len(tokens.extra)
     lengths = stream.lengths + more
@@ -221,7 +221,7 @@ def _with_beside(stream: Stream, table: Table, tokens: Observations) -> Stream:
     entry, given = np.zeros((rows, more), np.int64), np.zeros((rows, more), np.float32)
     row = 1
     for place, about in enumerate(tokens.state["extra"]):
-        column = np.asarray(_given(table, about["name"]))
+        column = np.asarray(_extra_column(table, about["name"]))
         if "values" in about:
             number = {name: i for i, name in enumerate(about["values"])}
             entry[:, place] = [row + number.get(str(name), len(number)) for name in column]
@@ -237,13 +237,13 @@ def _with_beside(stream: Stream, table: Table, tokens: Observations) -> Stream:
     return Stream(columns, lengths)
 
 
-def entries(beside: Sequence[dict[str, Any]]) -> int:
+def count_extra_rows(beside: Sequence[dict[str, Any]]) -> int:
     """Rows of the table of what is given beside: one for observations, for each number two, for each name one and one
     for others."""
     return 1 + sum(len(about["values"]) + 1 if "values" in about else 2 for about in beside)
 
 
-def standard(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
+def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
     """Numbers given beside, less their mean in the training data, over their deviation; 0 elsewhere."""
     made, row = np.zeros(len(given), np.float32), 1
     for about in beside:
@@ -256,19 +256,19 @@ def standard(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Ar
     return made
 
 
-def varied(stream: Stream, tokens: Observations, rng: SampleRandom) -> Stream:
+def augment_series(stream: Stream, tokens: Observations, rng: SampleRandom) -> Stream:
     """The series with values moved by their errors, or some points left out."""
-    if "noise" in tokens.vary:
+    if "noise" in tokens.augment:
         value, error = stream.columns["value"], stream.columns["error"]
         if tokens.patch == 1:
             draws = rng.normal("noise", stream.lengths)
         else:
             draws = rng.normal("noise", stream.lengths * tokens.patch).reshape(value.shape)
         stream = stream.with_columns(value=(value + np.nan_to_num(error) * draws).astype(np.float32))
-    if "thin" in tokens.vary:
-        share = tokens.thin * rng.uniform("share")[stream.sample]
+    if "thin" in tokens.augment:
+        share = tokens.drop_points * rng.uniform("share")[stream.sample]
         kept = rng.uniform("thin", stream.lengths) >= share
-        kept |= stream.position <= tokens.lead  # the first point stays, with what is given beside
+        kept |= stream.position <= tokens.prefix_tokens  # the first point stays, with what is given beside
         stream = stream.keep(kept)
     return stream
 
@@ -276,7 +276,7 @@ def varied(stream: Stream, tokens: Observations, rng: SampleRandom) -> Stream:
 # For others, and for people
 
 
-def example(tokens: Observations) -> Table:
+def example_table(tokens: Observations) -> Table:
     """Three random series."""
     rng, lengths = np.random.default_rng(0), np.array([31, 12, 54]) * tokens.patch
     total, (centre, scale) = int(lengths.sum()), tokens.state.get("level", (0.0, 1.0))
@@ -298,7 +298,7 @@ def example(tokens: Observations) -> Table:
     return table
 
 
-def described(tokens: Observations) -> dict[str, str]:
+def describe_columns(tokens: Observations) -> dict[str, str]:
     """How each column that a model reads is made of raw data."""
     unit = f" / {tokens.time_unit:g}" if tokens.time_unit != 1 else ""
     centre = {"learned": "learned.level[0]", "none": "0"}.get(tokens.centre, f"{tokens.centre} of the window's values")
@@ -310,7 +310,7 @@ def described(tokens: Observations) -> dict[str, str]:
         f"limit: 1 for upper limits. centre: {centre}"
         + (", of each band" if tokens.by_band else "")
         + f"; scale: {scale}; limits count in neither"
-        + (phases.described(tokens) if tokens.periods else ""),
+        + (describe_features(tokens) if tokens.periods else ""),
     }
     if tokens.times != "differences":
         words["at"] = f"(time - mean time of the window){unit}, in double precision until then"
@@ -325,14 +325,14 @@ def described(tokens: Observations) -> dict[str, str]:
     return words
 
 
-def shown(stream: Stream, tokens: Observations) -> Shown:
+def series_view(stream: Stream, tokens: Observations) -> SeriesView:
     """What a drawing needs of one sample."""
     columns, size, names = stream.columns, tokens.patch, tokens.known_bands
     slot = (np.arange(size) - (size - 1) / 2) * tokens.spacing * (size > 1)
     truth = columns.get("target value", columns["value"]).reshape(-1, size)
     error = columns.get("target error", columns["error"]).reshape(-1, size)
     none = np.zeros(len(truth), bool)
-    return Shown(
+    return SeriesView(
         columns["at"][:, None] + slot,
         truth,
         error,

@@ -11,7 +11,7 @@ from ...data.batch import sorted_rows
 from ...errors import UserError
 
 Array = NDArray[Any]
-SPARSE = 200  # places of a regular series for each point that is there, above which it is none
+MAX_PLACES_PER_POINT = 200  # places of a regular series for each point that is there, above which it is none
 
 
 class Level(NamedTuple):
@@ -21,7 +21,7 @@ class Level(NamedTuple):
     scale: Array
 
 
-def means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
+def group_means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
     """The mean of the values (T, P) that are `seen` in each of `count` groups (0 where there is none), and how many."""
     some = values if (whole := bool(seen.all())) else np.where(seen, values, 0.0)
     of_token = some[:, 0] if values.shape[1] == 1 else some.sum(1)
@@ -29,7 +29,7 @@ def means(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, 
     return np.bincount(group, of_token, count) / np.maximum(number, 1), number
 
 
-def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
+def group_medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array, Array]:
     """The same with medians."""
     which, flat = np.repeat(group, values.shape[1])[seen.ravel()], values[seen]
     number = np.bincount(which, minlength=count)
@@ -51,7 +51,7 @@ def medians(values: Array, seen: Array, group: Array, count: int) -> tuple[Array
     return np.where(number > 0, (low + high) / 2, 0.0), number
 
 
-def level(
+def compute_level(
     values: Array,
     seen: Array,
     sample: Array,
@@ -69,7 +69,7 @@ def level(
     count = int(sample.max(initial=-1)) + 1
     middle = np.full(len(values), known[0] if centre == "learned" else 0.0)
     if centre in ("mean", "median"):
-        of = means if centre == "mean" else medians
+        of = group_means if centre == "mean" else group_medians
         found, number = of(values, seen, sample, count)
         middle = np.where(number > 0, found, known[0])[sample]
         if band is not None:
@@ -79,19 +79,19 @@ def level(
             middle = np.where(number[own] > 0, found[own], middle)
     wide = np.full(len(values), known[1] if scale == "learned" else 1.0)
     if scale == "deviation":
-        square, number = means((values - middle[:, None]) ** 2, seen, sample, count)
+        square, number = group_means((values - middle[:, None]) ** 2, seen, sample, count)
         wide = np.where((number > 1) & (square > 0), np.sqrt(square), known[1])[sample]
     return Level(middle[:, None], wide[:, None])
 
 
-def rates(error: Array, known: Array, sample: Array) -> Array:
+def error_weights(error: Array, known: Array, sample: Array) -> Array:
     """(T, P) w = minmax(1 / error) + 1e-3 over the points of each sample (arXiv 2502.02717); 1 where all are alike.
 
     A point without a known error weighs as those of its sample do on average.
     """
     count, wide = int(sample.max(initial=-1)) + 1, error.shape[1]
     inverse = np.where(known, 1 / np.where(known, error, 1), 0.0)
-    mean, _ = means(inverse, known, sample, count)
+    mean, _ = group_means(inverse, known, sample, count)
     inverse = np.where(known, inverse, mean[sample][:, None])
     low, high = np.full(count, np.inf), np.full(count, -np.inf)
     which = np.repeat(sample, wide)[known.ravel()]
@@ -104,7 +104,7 @@ def rates(error: Array, known: Array, sample: Array) -> Array:
     return np.where(even, 1.0, weight)
 
 
-def drawn(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
+def draw_replacements(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
     """Which seen token of the same sample stands for each one with a `choice` in [0, 1): (those, their stand-ins).
 
     Those whose sample has no seen token are left out.
@@ -117,7 +117,7 @@ def drawn(choice: Array, seen: Array, sample: Array) -> tuple[Array, Array]:
     return those, there[(number.cumsum() - number)[mine] + (choice[those] * number[mine]).astype(np.int64)]
 
 
-class Patched(NamedTuple):
+class PatchedSeries(NamedTuple):
     """A series in patches: the lengths of samples (B,), time and band of each patch (T,), columns (T, P)."""
 
     lengths: Array
@@ -126,7 +126,7 @@ class Patched(NamedTuple):
     columns: dict[str, Array]
 
 
-def patched(
+def cut_patches(
     time: Array,
     sample: Array,
     band: Array,
@@ -135,7 +135,7 @@ def patched(
     size: int,
     cadence: float,
     gaps: bool,
-) -> Patched:
+) -> PatchedSeries:
     """Lay points on the regular times t0 + k cadence, t0 the first of their sample, and cut those into patches.
 
     A time without a point is NaN; several points at one time are their mean. With `gaps` patches without any point are
@@ -152,7 +152,7 @@ def patched(
     np.minimum.at(low, line, number)
     np.maximum.at(high, line, number)
     counts = (high - low)[lines] + 1
-    if counts.sum() * size > SPARSE * len(time) + 2 * size * len(lines):
+    if counts.sum() * size > MAX_PLACES_PER_POINT * len(time) + 2 * size * len(lines):
         found = f"{len(time):,} points on {counts.sum() * size:,} regular times {cadence:.4g} apart"
         raise UserError(
             f"tokens.patch needs a regular series, but the series has {found}",
@@ -167,16 +167,17 @@ def patched(
     turn = np.arange(total) - np.repeat(offset[lines], counts) + np.repeat(low[lines], counts)
     at = first[owner // bands] + (turn * size + (size - 1) / 2) * cadence
     made = {
-        name: _slots(values, token * size + slot, total * size).reshape(total, size) for name, values in columns.items()
+        name: _slot_means(values, token * size + slot, total * size).reshape(total, size)
+        for name, values in columns.items()
     }
     keep = np.ones(total, bool) if gaps else np.isfinite(made["value"]).any(1)
     order = np.flatnonzero(keep)
     order = order[np.lexsort((owner[order] % bands, at[order], owner[order] // bands))]
     lengths = np.bincount(owner[order] // bands, minlength=rows).astype(np.int64)
-    return Patched(lengths, at[order], owner[order] % bands, {name: part[order] for name, part in made.items()})
+    return PatchedSeries(lengths, at[order], owner[order] % bands, {name: part[order] for name, part in made.items()})
 
 
-def _slots(values: Array, place: Array, total: int) -> Array:
+def _slot_means(values: Array, place: Array, total: int) -> Array:
     """Means of values at places 0 .. total - 1, NaN at those without any."""
     known = np.isfinite(values)
     number = np.bincount(place[known], minlength=total)

@@ -14,12 +14,12 @@ from ...data.batch import Batch, Stream
 from ...data.columns import Table
 from ...data.random import SampleRandom
 from ...tokens.base import Array, Drawing, Readout, Tokens
-from . import periods as phases
 from . import points
-from .draw import draw, draw_hidden
-from .features import TARGET, features, targets
+from .draw import draw_hidden_values, draw_series
+from .features import TARGET_PREFIX, hidden_targets, observation_features
 from .layers import ObservationEmbedding, ObservationReadout, ObservationTrace
-from .scaling import Level, drawn, level
+from .periods import PERIOD_COLUMNS, add_phases, feature_names, refuse_hidden_values
+from .scaling import Level, compute_level, draw_replacements
 
 
 class Observations(Tokens):
@@ -29,10 +29,18 @@ class Observations(Tokens):
     Of a hidden measurement, time and band are still known. Level and scale of values come from those that are seen.
     """
 
-    reads: ClassVar[tuple[str, ...]] = ("time", "value")
+    source_columns: ClassVar[tuple[str, ...]] = ("time", "value")
     hides: ClassVar[tuple[str, ...]] = ("value", "error")
-    aside: ClassVar[tuple[str, ...]] = ("value", "error", "limit", "drawn", "clean", *phases.COLUMNS)
-    free: ClassVar[tuple[str, ...]] = ("window", "stride", "weighting", "gaussian", "magnitudes", "vary", "thin")
+    host_columns: ClassVar[tuple[str, ...]] = ("value", "error", "limit", "drawn", "clean", *PERIOD_COLUMNS)
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
+        "window",
+        "stride",
+        "weighting",
+        "gaussian",
+        "magnitudes",
+        "augment",
+        "drop_points",
+    )
 
     window: int = Field(default=200, ge=1)
     """The most tokens the model sees at once; longer series are cut into windows of that length."""
@@ -81,33 +89,33 @@ class Observations(Tokens):
     """The longest one; the span of the series unless given."""
     magnitudes: bool = False
     """Whether values are magnitudes, which drawings show with small ones on top."""
-    vary: tuple[Literal["noise", "thin"], ...] = ()
-    """Variations in training: values moved by their errors, some points left out."""
-    thin: float = Field(default=0.3, ge=0, lt=1)
-    """The greatest share of points that `vary: [thin]` leaves out."""
+    augment: tuple[Literal["noise", "thin"], ...] = ()
+    """Augmentations in training: values moved by their errors (noise), some points left out (thin)."""
+    drop_points: float = Field(default=0.3, ge=0, lt=1)
+    """Of `augment: [thin]`: the greatest share of points that is left out (default: 0.3)."""
 
     @property
-    def needs(self) -> tuple[str, ...]:
+    def required_columns(self) -> tuple[str, ...]:
         """Columns that must be there."""
-        return (*self.reads, *self.extra)
+        return (*self.source_columns, *self.extra)
 
     @property
-    def wishes(self) -> tuple[str, ...]:
+    def optional_columns(self) -> tuple[str, ...]:
         """Columns that are used where they are there; the period folds drawings."""
         return ("error", "band", "limit", "clean", "period")
 
     @property
-    def places(self) -> None:
+    def grid_shape(self) -> None:
         """Not counted: times are real numbers."""
         return None
 
     @property
-    def series(self) -> bool:
+    def random_windows(self) -> bool:
         """Windows may begin anywhere."""
         return True
 
     @property
-    def lead(self) -> int:
+    def prefix_tokens(self) -> int:
         """What is given beside a series stands before every window."""
         return len(self.extra)
 
@@ -126,7 +134,7 @@ class Observations(Tokens):
         return None if found is None else (found[0], found[1])
 
     @property
-    def listed(self) -> list[str]:
+    def input_features(self) -> list[str]:
         """The features of a token, in their order."""
         names = [f"value {i + 1}" for i in range(self.patch)] if self.patch > 1 else ["value"]
         if self.patch > 1:
@@ -137,7 +145,7 @@ class Observations(Tokens):
             names.append("since")
         if self.limited:
             names.append("limit")
-        return names + phases.names(self.periods)
+        return names + feature_names(self.periods)
 
     @property
     def limited(self) -> bool:
@@ -151,23 +159,23 @@ class Observations(Tokens):
 
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn bands, cadence, level and scale of values, size of errors, and of what is given beside."""
-        self.state.update(points.learned(tables, self))
+        self.state.update(points.learn_statistics(tables, self))
 
     # What is a token, and where is it?
 
     def tokenize(self, table: Table) -> Stream:
         """Columns `at` (T,) in double precision, `value` and `error` (T,) or (T, P), NaN where there is none; where
         there are such, `band`, `limit`, `clean`, and of tokens given beside `entry` and `given`."""
-        return points.tokenized(table, self)
+        return points.tokenize_series(table, self)
 
-    def until(self, stream: Stream, far: float) -> Stream:
+    def truncate(self, stream: Stream, far: float) -> Stream:
         """The beginnings of series, with the periods of those alone."""
-        kept = super().until(stream, far)
-        return phases.phased(kept, self) if self.periods else kept
+        kept = super().truncate(stream, far)
+        return add_phases(kept, self) if self.periods else kept
 
-    def augment(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each series as `vary` allows."""
-        return points.varied(stream, self, rng) if self.vary else stream
+    def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
+        """Vary each series as `augment` says."""
+        return points.augment_series(stream, self, rng) if self.augment else stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
         """Values (T, P) in double precision, which of them are seen, and their level."""
@@ -178,9 +186,13 @@ class Observations(Tokens):
             seen &= ~columns["limit"][:, None]
         band = columns.get("band") if self.by_band else None
         known = tuple(self.state.get("level", (0.0, 1.0)))
-        return value, seen, level(value, seen, stream.sample, band, self.centre, self.scale, (known[0], known[1]))
+        return (
+            value,
+            seen,
+            compute_level(value, seen, stream.sample, band, self.centre, self.scale, (known[0], known[1])),
+        )
 
-    def scales(self, stream: Stream) -> tuple[Array, Array]:
+    def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
         """Level and scale of the values that are seen."""
         about = self._level(stream)[2]
         return about.centre, about.scale
@@ -192,13 +204,13 @@ class Observations(Tokens):
         error = columns["error"].reshape(value.shape).astype(np.float64) / about.scale
         value = (value - about.centre) / about.scale
         if "drawn" in columns:
-            those, instead = drawn(columns["drawn"], np.asarray(seen.any(1)), sample)
+            those, instead = draw_replacements(columns["drawn"], np.asarray(seen.any(1)), sample)
             value[those], error[those] = value[instead], error[instead]
-        made = {"features": features(self, stream, value, error)}
-        if TARGET + "value" in columns:
-            made |= targets(self, stream, about)
+        made = {"features": observation_features(self, stream, value, error)}
+        if TARGET_PREFIX + "value" in columns:
+            made |= hidden_targets(self, stream, about)
         if "given" in columns:
-            made["given"] = points.standard(columns["entry"], columns["given"], self.state["extra"])
+            made["given"] = points.standardise_extra(columns["entry"], columns["given"], self.state["extra"])
         own = columns["entry"] == 0 if "entry" in columns else np.ones(len(value), bool)
         total = np.bincount(sample[own], columns["at"][own], len(stream))
         mean = total / np.maximum(np.bincount(sample[own], minlength=len(stream)), 1)
@@ -212,12 +224,12 @@ class Observations(Tokens):
 
     def embedding(self, dim: int) -> nn.Module:
         """A linear layer, and a vector for each band."""
-        entries = points.entries(self.state["extra"]) if self.extra else 0
-        return ObservationEmbedding(len(self.listed), dim, len(self.known_bands), entries)
+        entries = points.count_extra_rows(self.state["extra"]) if self.extra else 0
+        return ObservationEmbedding(len(self.input_features), dim, len(self.known_bands), entries)
 
-    def trace(self, dim: int) -> nn.Module | None:
+    def visible_part(self, dim: int) -> nn.Module | None:
         """The band of a hidden measurement, and the time since the one before."""
-        since = self.listed.index("since") if "since" in self.listed else None
+        since = self.input_features.index("since") if "since" in self.input_features else None
         bands = len(self.known_bands)
         return ObservationTrace(dim, bands, since) if bands or since is not None else None
 
@@ -226,62 +238,62 @@ class Observations(Tokens):
         noisy = self.gaussian and self.errors in ("weight", "both") and self.weighting == "chi2"
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
-    def hideable(self, stream: Stream) -> Array:
+    def maskable(self, stream: Stream) -> Array:
         """All that have a value, but for limits and the only one of a series, of which nothing would be left."""
-        phases.refuse(self.periods)
+        refuse_hidden_values(self.periods)
         columns = stream.columns
         may = np.isfinite(columns["value"].reshape(-1, self.patch)).any(1)
         if "limit" in columns:
             may &= ~columns["limit"]
         return np.asarray(may & (np.bincount(stream.sample[may], minlength=len(stream)) > 1)[stream.sample])
 
-    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+    def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """No value and no error."""
-        phases.refuse(self.periods)
+        refuse_hidden_values(self.periods)
         found = {name: stream.columns[name].copy() for name in self.hides}
         for column in found.values():
             column[tokens] = np.nan
         return found
 
-    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
+    def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """The value and the error of another measurement of the series, one that stays to be seen."""
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
-        return {**self.blank(stream, tokens), "drawn": choice}
+        return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # How do others make it?
 
     def example(self) -> Table:
         """Three random series, with every column that was learned."""
-        return points.example(self)
+        return points.example_table(self)
 
     def preprocessing(self) -> dict[str, Any]:
         """The features in their order, and all that was learned."""
-        return {**super().preprocessing(), "features": self.listed, "columns": points.described(self)}
+        return {**super().preprocessing(), "features": self.input_features, "columns": points.describe_columns(self)}
 
     # How does a person look at it?
 
-    def words(self, stream: Stream) -> list[str]:
+    def token_labels(self, stream: Stream) -> list[str]:
         """Band and time since the beginning."""
         columns, bands = stream.columns, self.known_bands
         at = columns["at"] - columns["at"].min(initial=np.inf)
         names = [f"{bands[band]} " if bands else "" for band in columns.get("band", np.zeros(len(at), np.int64))]
         words = [f"{name}{time:.4g}" for name, time in zip(names, at)]
         if "entry" in columns:
-            words[: self.lead] = self.extra
+            words[: self.prefix_tokens] = self.extra
         return words
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """The series with its errors, a marker for each band, colour by weight."""
-        draw(axes, points.shown(sample.stream, self), weights, self.magnitudes)
+        draw_series(axes, points.series_view(sample.stream, self), weights, self.magnitudes)
 
-    def forms(self, sample: Batch) -> dict[str, Drawing]:
+    def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
         """Folded, where a period is known or was found."""
         period = self._period(sample)
         if period is None:
             return {}
 
         def folded(one: Batch, weights: Array | None, axes: Axes) -> None:
-            draw(axes, points.shown(one.stream, self), weights, self.magnitudes, period)
+            draw_series(axes, points.series_view(one.stream, self), weights, self.magnitudes, period)
 
         return {"folded": folded}
 
@@ -295,5 +307,5 @@ class Observations(Tokens):
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None
-        shown = points.shown(sample.stream, self)
-        draw_hidden(axes, shown, mean, spread, self.magnitudes, self._period(sample))
+        shown = points.series_view(sample.stream, self)
+        draw_hidden_values(axes, shown, mean, spread, self.magnitudes, self._period(sample))

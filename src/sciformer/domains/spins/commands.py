@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...cli.app import help_epilogue
-from ...cli.terminal import CHANGES
+from ...cli.terminal import RECIPE_CHANGES
 from ...errors import UserError
 from ...files.atomic import make_folder
 
@@ -19,7 +19,7 @@ def lattices(out: Path) -> None:
     out
         The file to write, .npz.
     """
-    changes = dict(CHANGES)
+    changes = dict(RECIPE_CHANGES)
     if out.suffix != ".npz":
         hint = f"Call it {out.with_suffix('.npz')}"
         raise UserError(f"the name of the file must end in .npz, not {out}", hint=hint, file=out)
@@ -28,10 +28,10 @@ def lattices(out: Path) -> None:
         hint = "Nothing is trained here: only keys of the reader can be changed, such as --data.size 16."
         raise UserError(f"--{other} is not a key of the reader", hint=hint, key=other)
     from ...recipe import Recipe
-    from .sections import IsingLattices, simulate, write_table
+    from .sections import IsingLattices, simulate_lattices, write_table
 
     section: IsingLattices = Recipe.load("spins/ising-vit", changes, where="on the command line").data
     make_folder(out.parent)
-    table = simulate(section)
+    table = simulate_lattices(section)
     write_table(out, table)
     print(f"wrote {len(table['image']):,} lattices of {section.size} x {section.size} spins to {out}")

@@ -49,8 +49,10 @@ UPDATES = ("auto", "cluster", "metropolis")
 # Updates before the first sample and between samples. Cluster sweeps reach equilibrium in some twenty updates; single
 # flips alone take of the order of size^2.2 sweeps at T_c.
 WARM_UP = {"auto": 30, "cluster": 30, "metropolis": 1000}
-SWEEPS = {"auto": 8, "cluster": 8, "metropolis": 100}
-FLIPS = 3  # Metropolis sweeps after each cluster sweep of `auto`; together they cost less than a fifth of it
+SWEEPS_BETWEEN_STATES = {"auto": 8, "cluster": 8, "metropolis": 100}
+METROPOLIS_SWEEPS = (
+    3  # Metropolis sweeps after each cluster sweep of `auto`; together they cost less than a fifth of it
+)
 
 
 def metropolis(
@@ -82,7 +84,7 @@ def metropolis(
             field += near
         field *= own
         # One random number decides for every k: `highest` is the largest k it lets pass.
-        number = _random(generator, own.shape)
+        number = _random_bits(generator, own.shape)
         highest = np.zeros_like(own)
         for threshold in thresholds:
             highest += number < threshold
@@ -119,7 +121,7 @@ def swendsen_wang(
         pairs = state[other]
         pairs *= state
         joined = pairs == (signs * sign)[:, None]
-        joined &= _random(generator, state.shape) < threshold
+        joined &= _random_bits(generator, state.shape) < threshold
         return joined
 
     right, below = join(bonds.right, bonds.right_sign), join(bonds.below, bonds.below_sign)
@@ -202,8 +204,8 @@ def ising(
     A chain starts in a ground state with a random sign and, if frustrated, a domain wall in a random place. A random
     start would freeze cold chains into stripes, or into walls wound around the lattice, which no update here unwinds.
 
-    The defaults of `sweeps` and `warm_up` (SWEEPS, WARM_UP) are enough for `auto` at T from 1 to 4 and sizes up to 64
-    (up to 32 where frustrated: the walls of larger lattices take longer to roughen).
+    The defaults of `sweeps` and `warm_up` (SWEEPS_BETWEEN_STATES, WARM_UP) are enough for `auto` at T from 1 to 4
+    and sizes up to 64 (up to 32 where frustrated: the walls of larger lattices take longer to roughen).
     The same arguments give the same states. All chains draw from one generator (one for each would cost more than the
     sweeps), so a chain's states change with the number of chains beside it.
 
@@ -221,7 +223,7 @@ def ising(
             f"temperatures must be a sequence of numbers, not an array of shape {heat.shape}",
             hint="Write temperatures=[2.0] for a single temperature.",
         )
-    sweeps = SWEEPS[update] if sweeps is None else sweeps
+    sweeps = SWEEPS_BETWEEN_STATES[update] if sweeps is None else sweeps
     warm_up = WARM_UP[update] if warm_up is None else warm_up
     for name, value, least in (
         ("chains", chains, 1),
@@ -234,14 +236,14 @@ def ising(
 
     generator = np.random.default_rng(seed)
     heat = heat.repeat(chains)
-    spins = _start(generator, len(heat), height, width, boundary, coupling)
+    spins = _ground_states(generator, len(heat), height, width, boundary, coupling)
     kept = np.empty((len(heat), samples, height, width), np.int8)
     total = warm_up + samples * sweeps
     stride = max(1, total // 100)
     for done in range(1, total + 1):
         if update != "metropolis":
             spins = swendsen_wang(spins, heat, generator, boundary, coupling)
-        for _ in range({"auto": FLIPS, "cluster": 0, "metropolis": 1}[update]):
+        for _ in range({"auto": METROPOLIS_SWEEPS, "cluster": 0, "metropolis": 1}[update]):
             spins = metropolis(spins, heat, generator, boundary, coupling)
         sample, rest = divmod(done - warm_up, sweeps)
         if sample > 0 and rest == 0:
@@ -258,7 +260,7 @@ def ising(
     }
 
 
-def _start(
+def _ground_states(
     generator: np.random.Generator, chains: int, height: int, width: int, boundary: str, coupling: float
 ) -> Spins:
     """Ground states (chains, height, width): all alike, or a checkerboard if J < 0, with random signs.
@@ -280,7 +282,7 @@ def _start(
     return spins.astype(np.int8).reshape(chains, height, width)
 
 
-def _random(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
+def _random_bits(generator: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint32]:
     """Random numbers of 32 bits, drawn as 64 bits, which takes less than half the time."""
     count = math.prod(shape)
     return generator.integers(0, 2**64, (count + 1) // 2, np.uint64).view(np.uint32)[:count].reshape(shape)

@@ -90,14 +90,14 @@ class IsingLattices(Data):
         began = time.monotonic()
         count = self.number * self.chains * self.samples
         log(f"simulating {count:,} lattices of {self.size} x {self.size} spins")
-        table = simulate(self)
+        table = simulate_lattices(self)
         log(f"simulated in {time.monotonic() - began:.0f} s")
         if path is not None and write:
             write_table(path, table)
         return table
 
 
-def simulate(section: IsingLattices) -> dict[str, Any]:
+def simulate_lattices(section: IsingLattices) -> dict[str, Any]:
     """The table of a section's lattices."""
     if section.highest <= section.lowest:
         raise UserError(

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-LETTERS, WIDTH, WORD = 64, 80, 30  # of a line: single characters in cells, or words, the longest cut
+LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # of a line: single characters in cells, or words, the longest cut
 
 
 def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells: bool) -> None:
@@ -20,10 +20,10 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
 
     shade = np.zeros(len(tokens)) if weights is None else np.asarray(weights, np.float64)
     shade = shade / max(float(shade.max(initial=0)), 1e-12)
-    tokens = [token if len(token) <= WORD else token[: WORD - 1] + "…" for token in tokens]
+    tokens = [token if len(token) <= MAX_WORD_WIDTH else token[: MAX_WORD_WIDTH - 1] + "…" for token in tokens]
     axes.set_axis_off()
-    places = [(i % LETTERS, i // LETTERS, 1) for i in range(len(tokens))] if cells else _places(tokens)
-    least = (1, 1) if cells else (WIDTH // 2, 3)  # a few words are not drawn out
+    places = [(i % LINE_CELLS, i // LINE_CELLS, 1) for i in range(len(tokens))] if cells else _word_places(tokens)
+    least = (1, 1) if cells else (LINE_WIDTH // 2, 3)  # a few words are not drawn out
     axes.set_xlim(0, max([least[0], *(x + wide for x, _, wide in places)]))
     axes.set_ylim(max([least[1], *(y + 1 for _, y, _ in places)]), 0)
     for token, (x, y, wide), dark in zip(tokens, places, shade):
@@ -36,12 +36,12 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
         axes.text(x + wide / 2, y + 0.5, token, **style)
 
 
-def _places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:
+def _word_places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:
     """(x, line, width) of words that fill lines."""
     places, x, y = [], 0, 0
     for token in tokens:
         wide = len(token) + 1
-        if x and x + wide > WIDTH:
+        if x and x + wide > LINE_WIDTH:
             x, y = 0, y + 1
         places.append((x, y, wide))
         x += wide

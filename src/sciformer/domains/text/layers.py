@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ...nn.losses import IGNORED, linear_cross_entropy, total_cross_entropy
+from ...nn.losses import IGNORE_INDEX, linear_cross_entropy, total_cross_entropy
 from ...tokens.base import Columns, Readout
 
-CHUNK = 16384  # tokens whose logits are held at once, where a vocabulary is large
+LOGITS_AT_ONCE = 16384  # tokens whose logits are held at once, where a vocabulary is large
 
 
 class TextEmbedding(nn.Module):
@@ -49,9 +49,9 @@ class TextReadout(Readout):
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         """The sum of -ln p; on a GPU a large vocabulary goes in chunks."""
-        ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORED)
-        large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > CHUNK * 16384
-        chunk = CHUNK if large else 0
+        ids = target["ids"] if wanted is None else target["ids"].masked_fill(~wanted, IGNORE_INDEX)
+        large = hidden.is_cuda and hidden.shape[0] * self.linear.weight.shape[0] > LOGITS_AT_ONCE * 16384
+        chunk = LOGITS_AT_ONCE if large else 0
         return total_cross_entropy(hidden, self.linear.weight, ids, chunk, smoothing, self.linear.bias)
 
     def predict(self, hidden: Tensor) -> Columns:

@@ -16,14 +16,14 @@ import numpy as np
 
 from ...errors import UserError
 from .unigram import learn_pieces
-from .vocabulary import SHOWN, Array, Coder, Encoded, Names
+from .vocabulary import VISIBLE_BLANKS, Array, Coder, Encoded, TokenNames
 
-FILE = "tokenizer.json"
-AT_ONCE, LONG = 1000, 1 << 18  # texts that are encoded together, at most, and letters
-BEFORE_LINES = {"Regex": r"\A (?=[\n\r\t])"}  # the blank before a text that begins with a new line
-THREADS = "TOKENIZERS_PARALLELISM"
-_OURS: set[str] = set()  # what was set here and not by the user
-USUAL = {  # names of special tokens in files of others, by their role; the first that is there counts
+TOKENIZER_FILE = "tokenizer.json"
+MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 1000, 1 << 18  # texts that are encoded together, at most, and letters
+PREFIX_SPACE_PATTERN = {"Regex": r"\A (?=[\n\r\t])"}  # the blank before a text that begins with a new line
+PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
+_SET_VARIABLES: set[str] = set()  # what was set here and not by the user
+USUAL_TOKEN_NAMES = {  # names of special tokens in files of others, by their role; the first that is there counts
     "padding": ("[PAD]", "<pad>", "<|padding|>", "<|pad|>"),
     "unknown": ("[UNK]", "<unk>"),
     "begin": ("[CLS]", "<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", "<|endoftext|>"),
@@ -33,7 +33,7 @@ USUAL = {  # names of special tokens in files of others, by their role; the firs
 }
 
 
-def package() -> Any:
+def tokenizers_package() -> Any:
     """The package itself."""
     try:
         import tokenizers
@@ -48,11 +48,11 @@ def package() -> Any:
 class Subwords(Coder):
     """A tokenizer at work. Begin and end are not its business: what its file adds to a text by itself is left out."""
 
-    def __init__(self, text: str, names: Names, learned: bool) -> None:
+    def __init__(self, text: str, names: TokenNames, learned: bool) -> None:
         """From the text of a tokenizer.json; of a `learned` one, the names of special tokens mean nothing in texts."""
         self.text, self.learned = text, learned
         try:
-            self.tokenizer = package().Tokenizer.from_str(text)
+            self.tokenizer = tokenizers_package().Tokenizer.from_str(text)
         except UserError:
             raise
         except Exception as error:
@@ -70,7 +70,7 @@ class Subwords(Coder):
 
     def _roles(self, names: dict[str, str], added: dict[str, int], text: str) -> dict[str, int]:
         roles = {}
-        for role, usual in USUAL.items():
+        for role, usual in USUAL_TOKEN_NAMES.items():
             if role in names:
                 if names[role] not in self.numbers:
                     raise UserError(
@@ -107,18 +107,20 @@ class Subwords(Coder):
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
         """A text takes two hundred times its room while it is encoded: long ones go in parts."""
-        parts = [cut(text) if not split and len(text) > LONG and self.cuts else [text] for text in texts]
+        parts = [
+            cut_text(text) if not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts else [text] for text in texts
+        ]
         made = self._some(self.tokenizer, [first for first, *_ in parts], split)
         for number, (_, *rest) in enumerate(parts):
             if rest:
-                made[number] = _joined([made[number], *self._some(self.onward, rest)])
+                made[number] = _join_encoded([made[number], *self._some(self.onward, rest)])
         return made
 
     def _some(self, tokenizer: Any, texts: list[Any], split: bool = False) -> list[Encoded]:
         made: list[Encoded] = []
-        for part in batches(texts):
+        for part in text_batches(texts):
             try:
-                with threads():
+                with all_threads():
                     encoded = tokenizer.encode_batch(part, is_pretokenized=split, add_special_tokens=False)
             except Exception as error:  # the package knows no other kind
                 raise UserError(
@@ -136,8 +138,8 @@ class Subwords(Coder):
         """The tokenizer for a text that goes on: no blank is put before it."""
         rules = json.loads(self.text)
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
-        steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != BEFORE_LINES]
-        made = package().Tokenizer.from_str(json.dumps(rules))
+        steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
+        made = tokenizers_package().Tokenizer.from_str(json.dumps(rules))
         made.no_truncation()
         made.no_padding()
         made.encode_special_tokens = self.learned
@@ -162,7 +164,7 @@ class Subwords(Coder):
         text: str = self.tokenizer.decode(kept.tolist(), skip_special_tokens=False)
         return text
 
-    def shown(self, ids: Array, word: Array | None) -> list[str]:
+    def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
         """The pieces without marks of blanks; one that goes on with a word has a dot before it, or its own sign."""
         special = {*self.specials.values(), *self.names}
         found = []
@@ -179,17 +181,17 @@ class Subwords(Coder):
         if "\ufffd" in text:  # a part of a character
             return name
         text = text.removeprefix(" ") or " "
-        text = "".join(SHOWN.get(letter, letter) for letter in text)
+        text = "".join(VISIBLE_BLANKS.get(letter, letter) for letter in text)
         return text if not goes_on or text.startswith("##") else "·" + text
 
 
 @lru_cache(maxsize=8)
-def subwords(text: str, names: Names, learned: bool) -> Subwords:
+def load_subwords(text: str, names: TokenNames, learned: bool) -> Subwords:
     """The coder behind the text of a tokenizer.json."""
     return Subwords(text, names, learned)
 
 
-def file_text(name: str | Path) -> str:
+def read_tokenizer_text(name: str | Path) -> str:
     """The text of a tokenizer.json, or of the one in a folder."""
     path = Path(name).expanduser()
     path = path / "tokenizer.json" if path.is_dir() else path
@@ -201,11 +203,11 @@ def file_text(name: str | Path) -> str:
         ) from error
 
 
-def cut(text: str) -> list[str]:
+def cut_text(text: str) -> list[str]:
     """A long text in parts; all but the first begin with a blank, and follow on something else."""
     found, start = [], 0
-    while len(text) - start > LONG:
-        stop = text.find(" ", start + LONG)
+    while len(text) - start > MAX_BATCH_CHARACTERS:
+        stop = text.find(" ", start + MAX_BATCH_CHARACTERS)
         while stop > 0 and text[stop - 1].isspace():
             stop = text.find(" ", stop + 1)
         if stop < 0:
@@ -215,7 +217,7 @@ def cut(text: str) -> list[str]:
     return [*found, text[start:]]
 
 
-def _joined(parts: list[Encoded]) -> Encoded:
+def _join_encoded(parts: list[Encoded]) -> Encoded:
     """Encoded parts of a text as one; their words are counted on."""
     ids, words, count = [], [], 0
     for found, word in parts:
@@ -226,14 +228,14 @@ def _joined(parts: list[Encoded]) -> Encoded:
     return np.concatenate(ids), np.concatenate(words).astype(np.int32)
 
 
-def batches(texts: list[Any]) -> Iterator[list[Any]]:
+def text_batches(texts: list[Any]) -> Iterator[list[Any]]:
     """Some texts at a time, fewer of long ones."""
     found: list[Any] = []
     letters = 0
     for text in texts:
         found.append(text)
         letters += len(text)
-        if len(found) >= AT_ONCE or letters > LONG:
+        if len(found) >= MAX_BATCH_TEXTS or letters > MAX_BATCH_CHARACTERS:
             yield found
             found, letters = [], 0
     if found:
@@ -241,28 +243,28 @@ def batches(texts: list[Any]) -> Iterator[list[Any]]:
 
 
 @contextmanager
-def threads() -> Iterator[None]:
+def all_threads() -> Iterator[None]:
     """All cores for a while; never in a worker, whose parent had threads that it has not."""
-    if THREADS in os.environ and not _OURS:
+    if PARALLELISM_VARIABLE in os.environ and not _SET_VARIABLES:
         yield
         return
-    _OURS.add(THREADS)
-    os.environ[THREADS] = "true" if multiprocessing.parent_process() is None else "false"
+    _SET_VARIABLES.add(PARALLELISM_VARIABLE)
+    os.environ[PARALLELISM_VARIABLE] = "true" if multiprocessing.parent_process() is None else "false"
     try:
         yield
     finally:
-        os.environ[THREADS] = "false"  # said, not left open: a fork would warn about it
+        os.environ[PARALLELISM_VARIABLE] = "false"  # said, not left open: a fork would warn about it
 
 
-def exported(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> str:
+def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> str:
     """The text of a tokenizer.json that does the same; the special tokens of `frame` are put around each text."""
-    library = package()
+    library = tokenizers_package()
     if isinstance(coder, Subwords):
         if not coder.learned:
             return coder.text
         made = library.Tokenizer.from_str(coder.text)
     else:
-        made = library.Tokenizer.from_str(json.dumps(_whole(coder, lower, normal)))
+        made = library.Tokenizer.from_str(json.dumps(_export_vocabulary(coder, lower, normal)))
     if frame:
         names = {role: (made.id_to_token(number), number) for role, number in frame.items()}
         single = [
@@ -273,9 +275,9 @@ def exported(coder: Coder, frame: dict[str, int], lower: bool, normal: str) -> s
     return text
 
 
-def _whole(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
+def _export_vocabulary(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
     """A vocabulary without subwords in the form of a tokenizer.json."""
-    described = coder.described()
+    described = coder.tokenizer_parts()
     names = {number: name for name, number in described["model"]["vocab"].items()}
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     added = [{"id": number, "content": names[number], **flags} for number in sorted(set(coder.specials.values()))]
@@ -288,12 +290,12 @@ def _whole(coder: Coder, lower: bool, normal: str) -> dict[str, Any]:
 # Subwords learned from texts: the same texts always give the same vocabulary
 
 
-Texts = Iterator[list[str]]
-LETTERS = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
+TextBatches = Iterator[list[str]]
+MAX_ALPHABET = 1000  # of WordPiece, the most frequent (BERT); words with others are unknown
 
 
-def learn(
-    unit: str, texts: Iterable[list[str]], size: int, minimum: int, names: Names, lower: bool, normal: str
+def learn_tokenizer(
+    unit: str, texts: Iterable[list[str]], size: int, minimum: int, names: TokenNames, lower: bool, normal: str
 ) -> str:
     """A tokenizer of at most `size` tokens, as the text of its tokenizer.json; its special tokens have these names.
 
@@ -301,29 +303,29 @@ def learn(
     minimum  what is seen less often than this, or than twice, is not joined
     """
     special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
-    made = _rules(unit, lower, normal, unknown)
-    learner = {"bpe": _byte_pairs, "wordpiece": _word_pieces, "unigram": _unigram}[unit]
-    with threads():
-        learner(made, _counted(texts), size, max(2, minimum), special, unknown)
+    made = _untrained_tokenizer(unit, lower, normal, unknown)
+    learner = {"bpe": _learn_byte_pairs, "wordpiece": _learn_word_pieces, "unigram": _learn_unigram}[unit]
+    with all_threads():
+        learner(made, _check_texts(texts), size, max(2, minimum), special, unknown)
     made.add_special_tokens(special)
     text: str = made.to_str()
     return text
 
 
-def _counted(texts: Iterable[list[str]]) -> Texts:
+def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
     """The texts, of which there must be some, in parts that are not long."""
     letters = 0
     for some in texts:
         letters += sum(len(text.strip()) for text in some)
-        yield [part for text in some for part in cut(text)]
+        yield [part for text in some for part in cut_text(text)]
     if not letters:
         raise UserError("there is no text to train on")
 
 
-def _byte_pairs(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = package()
+def _learn_byte_pairs(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
+    library = tokenizers_package()
     letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
-    _room(size, len(letters) + len(special), "all bytes")
+    _check_size(size, len(letters) + len(special), "all bytes")
     trainer = library.trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=minimum,
@@ -334,17 +336,19 @@ def _byte_pairs(made: Any, texts: Texts, size: int, minimum: int, special: list[
     made.train_from_iterator(texts, trainer)
 
 
-def _word_pieces(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = package()
-    counts = _words(made, texts)
+def _learn_word_pieces(
+    made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str
+) -> None:
+    library = tokenizers_package()
+    counts = _count_words(made, texts)
     letters: Counter[str] = Counter()
     for word, times in counts.items():
         for letter in word:
             letters[letter] += times
-    kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:LETTERS])
+    kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:MAX_ALPHABET])
     words = sorted(word for word in counts if kept.issuperset(word))
     inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
-    _room(size, len(special) + len(kept) + len(inner), "all letters")
+    _check_size(size, len(special) + len(kept) + len(inner), "all letters")
     trainer = library.trainers.WordPieceTrainer(
         vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
     )
@@ -355,14 +359,14 @@ def _word_pieces(made: Any, texts: Texts, size: int, minimum: int, special: list
     made.model = library.models.WordPiece(model["vocab"], unk_token=unknown)
 
 
-def _unigram(made: Any, texts: Texts, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = package()
+def _learn_unigram(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
+    library = tokenizers_package()
     # The other special tokens come after the pieces, for what is among those is also found in texts.
-    pieces = learn_pieces(_words(made, texts), max(1, size - len(special)))
+    pieces = learn_pieces(_count_words(made, texts), max(1, size - len(special)))
     made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
 
 
-def _words(made: Any, texts: Texts) -> Counter[str]:
+def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
     """How often each word is there, by the rules of a tokenizer."""
     counts: Counter[str] = Counter()
     for some in texts:
@@ -372,16 +376,16 @@ def _words(made: Any, texts: Texts) -> Counter[str]:
     return counts
 
 
-def _room(size: int, least: int, what: str) -> None:
+def _check_size(size: int, least: int, what: str) -> None:
     if size < least:
         raise UserError(
             f"tokens.vocabulary must be {least} or more to hold {what}, not {size}", key="tokens.vocabulary"
         )
 
 
-def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:
+def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> Any:
     """A tokenizer with its rules, but no vocabulary."""
-    library = package()
+    library = tokenizers_package()
     steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
     steps += [library.normalizers.Lowercase()] if lower else []
     if unit == "wordpiece":
@@ -393,7 +397,7 @@ def _rules(unit: str, lower: bool, normal: str, unknown: str) -> Any:
         # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
         steps += [
             library.normalizers.Prepend(" "),
-            library.normalizers.Replace(library.Regex(BEFORE_LINES["Regex"]), ""),
+            library.normalizers.Replace(library.Regex(PREFIX_SPACE_PATTERN["Regex"]), ""),
         ]
         made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())
         if unit == "bpe":

@@ -18,19 +18,29 @@ from ...errors import UserError, one_of
 from ...tokens.base import Array, Readout, Tokens
 from . import vocabulary
 from .layers import TextEmbedding, TextReadout
-from .vocabulary import SPECIAL, Coder, Encoded, Names
+from .vocabulary import SPECIAL_TOKENS, Coder, Encoded, TokenNames
 
-LEARNED = 10_000  # subwords, unless a number is given
-SUBWORDS = ("bpe", "wordpiece", "unigram")
+DEFAULT_VOCABULARY = 10_000  # subwords, unless a number is given
+SUBWORD_UNITS = ("bpe", "wordpiece", "unigram")
 
 
 class Text(Tokens):
     """Characters, bytes, words or subwords of text."""
 
     hides: ClassVar[tuple[str, ...]] = ("ids",)
-    aside: ClassVar[tuple[str, ...]] = ("word", "part")
-    free: ClassVar[tuple[str, ...]] = ("column", "learn", "begin", "end", "context", "step", "tie", "bias", "join")
-    stand_in: ClassVar[bool] = False
+    host_columns: ClassVar[tuple[str, ...]] = ("word", "part")
+    may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
+        "column",
+        "learn",
+        "begin",
+        "end",
+        "context",
+        "step",
+        "tie",
+        "bias",
+        "join",
+    )
+    has_mask_vector: ClassVar[bool] = False
     writes_text: ClassVar[bool] = True
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
@@ -57,10 +67,11 @@ class Text(Tokens):
     has windows of its own, so that no token sees another text."""
     lower: bool = False
     """Make all letters small."""
-    normal: Literal["none", "nfc", "nfkc"] = "none"
-    """Unicode's normal form for characters that can be written in two ways."""
+    unicode_form: Literal["none", "nfc", "nfkc"] = "none"
+    """Unicode normal form, for characters that can be written in two ways (default: none)."""
     tokenizer: str = ""
-    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `normal` are then its own."""
+    """A tokenizer.json of Hugging Face to use instead of learning; `unit`, `lower` and `unicode_form` are then its
+    own."""
     special: dict[str, str] = Field(default_factory=dict)
     """Other names of special tokens, by role: padding, unknown, begin, end, mask, separator."""
     context: int = Field(default=256, ge=1)
@@ -75,7 +86,7 @@ class Text(Tokens):
     """Multiply the embedding by the root of its width (the Transformer of 2017)."""
 
     @property
-    def reads(self) -> tuple[str, ...]:  # type: ignore[override]
+    def source_columns(self) -> tuple[str, ...]:  # type: ignore[override]
         """The column or columns."""
         return (self.column,) if isinstance(self.column, str) else tuple(self.column)
 
@@ -85,16 +96,18 @@ class Text(Tokens):
         """Learn the vocabulary."""
         if self.tokenizer:
             self._read()
-        elif self.unit in SUBWORDS:
-            from .subwords import learn
+        elif self.unit in SUBWORD_UNITS:
+            from .subwords import learn_tokenizer
 
-            sound = ([vocabulary.sound(text) for text in some] for some in self._learned_from(tables))
-            size, names = self.vocabulary or LEARNED, self._names
-            self.state["tokenizer"] = learn(self.unit, sound, size, self.minimum, names, self.lower, self.normal)
+            sound = ([vocabulary.clean_text(text) for text in some] for some in self._learned_from(tables))
+            size, names = self.vocabulary or DEFAULT_VOCABULARY, self._names
+            self.state["tokenizer"] = learn_tokenizer(
+                self.unit, sound, size, self.minimum, names, self.lower, self.unicode_form
+            )
         elif self.unit == "words":
             lists = self._split_from(tables)
             special = {name for _, name in self._names}
-            words = vocabulary.common(lists, self.vocabulary, self.minimum, special)
+            words = vocabulary.common_words(lists, self.vocabulary, self.minimum, special)
             self.state["words"] = "\n".join(words)
         elif self.unit == "characters":
             texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
@@ -102,30 +115,30 @@ class Text(Tokens):
 
     def _learned_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
         for table in tables:
-            for name in self.learn or self.reads:
-                texts, split = texts_of(table, name)
+            for name in self.learn or self.source_columns:
+                texts, split = text_column(table, name)
                 yield [" ".join(words) for words in texts] if split else texts
 
     def _split_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
         """The words of texts; of those that are split already, blanks inside a word part nothing («1 000»)."""
         for table in tables:
-            for name in self.learn or self.reads:
-                texts, split = texts_of(table, name)
+            for name in self.learn or self.source_columns:
+                texts, split = text_column(table, name)
                 for text in texts:
                     yield [self._sound(word) for word in text] if split else self._sound(text).split()
 
     def _read(self) -> None:
-        from .subwords import file_text
+        from .subwords import read_tokenizer_text
 
-        if self.lower or self.normal != "none":
-            given = "tokens.lower" if self.lower else "tokens.normal"
+        if self.lower or self.unicode_form != "none":
+            given = "tokens.lower" if self.lower else "tokens.unicode_form"
             raise UserError(
                 f"{given} cannot be set beside tokens.tokenizer, because a tokenizer.json has its own rules for case "
                 "and form",
                 key=given,
                 file=self.tokenizer,
             )
-        self.state["tokenizer"] = file_text(self.tokenizer)
+        self.state["tokenizer"] = read_tokenizer_text(self.tokenizer)
         if not self.writable.any():
             raise UserError(
                 f"{self.tokenizer} has no token that stands for text in its vocabulary",
@@ -139,15 +152,15 @@ class Text(Tokens):
             return self
         return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
 
-    def alike(self, other: Tokens) -> bool:
+    def same_vocabulary(self, other: Tokens) -> bool:
         """Whether both learn the same vocabulary from the same columns."""
         return isinstance(other, Text) and self._lesson == other._lesson
 
     @property
     def _lesson(self) -> tuple[Any, ...]:
         """All that a vocabulary depends on."""
-        columns = tuple(sorted(set(self.learn or self.reads)))
-        rules = (self.lower, self.normal, self._names, self.vocabulary, self.minimum)
+        columns = tuple(sorted(set(self.learn or self.source_columns)))
+        rules = (self.lower, self.unicode_form, self._names, self.vocabulary, self.minimum)
         own = () if self.tokenizer or self.unit == "bytes" else columns
         return (self.unit, self.tokenizer, own, self._framed, *rules)
 
@@ -155,26 +168,26 @@ class Text(Tokens):
     def _framed(self) -> bool:
         """Whether characters and bytes have tokens that part texts; all other units do."""
         letters = self.unit in ("characters", "bytes") and not self.tokenizer
-        return not letters or bool(self.begin or self.end or self.learn or len(self.reads) > 1)
+        return not letters or bool(self.begin or self.end or self.learn or len(self.source_columns) > 1)
 
     @property
-    def _names(self) -> Names:
+    def _names(self) -> TokenNames:
         for role in self.special:
-            one_of("a role of a special token in tokens.special", role, SPECIAL, key="tokens.special")
-        return tuple((SPECIAL | self.special).items())
+            one_of("a role of a special token in tokens.special", role, SPECIAL_TOKENS, key="tokens.special")
+        return tuple((SPECIAL_TOKENS | self.special).items())
 
     @property
     def coder(self) -> Coder:
         """The vocabulary at work."""
-        if self.tokenizer or self.unit in SUBWORDS:
-            from .subwords import subwords
+        if self.tokenizer or self.unit in SUBWORD_UNITS:
+            from .subwords import load_subwords
 
             names = tuple(self.special.items()) if self.tokenizer else self._names
-            return subwords(self._learned("tokenizer"), names, not self.tokenizer)
+            return load_subwords(self._learned("tokenizer"), names, not self.tokenizer)
         if self.unit == "words":
-            return vocabulary.words(self._learned("words"), self._names, self.lines)
+            return vocabulary.word_coder(self._learned("words"), self._names, self.lines)
         characters = None if self.unit == "bytes" else self._learned("characters")
-        return vocabulary.letters(characters, self._framed, self._names)
+        return vocabulary.character_coder(characters, self._framed, self._names)
 
     def _learned(self, what: str) -> str:
         if what not in self.state:
@@ -208,7 +221,7 @@ class Text(Tokens):
         return np.pad(self.coder.writable, (0, self.size - self.coder.size))
 
     @property
-    def known(self) -> int:
+    def writable_count(self) -> int:
         """The number of ids that stand for text; of characters and bytes they come first."""
         return int(self.coder.writable.sum())
 
@@ -234,24 +247,24 @@ class Text(Tokens):
 
     def export_files(self) -> dict[str, str]:
         """The vocabulary as a tokenizer.json."""
-        from .subwords import FILE
+        from .subwords import TOKENIZER_FILE
 
-        return {FILE: self._exported()}
+        return {TOKENIZER_FILE: self._exported()}
 
     def _exported(self, path: str | Path | None = None) -> str:
-        from .subwords import exported
+        from .subwords import export_tokenizer
 
         if self.lines:
             raise UserError(
                 "a tokenizer.json cannot hold tokens.lines, ends of lines as tokens", key="tokens.lines", file=path
             )
         frame = {role: self._special(role) for role in ("begin", "end") if getattr(self, role)}
-        return exported(self.coder, frame, self.lower, self.normal)
+        return export_tokenizer(self.coder, frame, self.lower, self.unicode_form)
 
     # From a text to tokens and back
 
     @property
-    def joins(self) -> bool:
+    def concatenates(self) -> bool:
         """Whether windows reach over the ends of texts."""
         return self.join
 
@@ -271,9 +284,9 @@ class Text(Tokens):
 
     def _sound(self, text: str) -> str:
         """A text as the vocabulary takes it; a tokenizer has rules of its own for the rest."""
-        if self.tokenizer or self.unit in SUBWORDS:
-            return vocabulary.sound(text)
-        return vocabulary.sound(text, self.normal, self.lower)
+        if self.tokenizer or self.unit in SUBWORD_UNITS:
+            return vocabulary.clean_text(text)
+        return vocabulary.clean_text(text, self.unicode_form, self.lower)
 
     def encode(self, text: str) -> Array:
         """The ids of a text, without begin and end; what was never seen becomes the unknown token."""
@@ -290,12 +303,12 @@ class Text(Tokens):
 
     def tokenize(self, table: Table) -> Stream:
         """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
-        texts = [self._encoded(*texts_of(table, name)) for name in self.reads]
+        texts = [self._encoded(*text_column(table, name)) for name in self.source_columns]
         rows = len(texts[0])
         runs = [self._run("begin", rows, 0)] if self.begin else []
         for number, found in enumerate(texts):
             runs += [self._run("separator", rows, number - 1)] if number else []
-            runs.append(run_of(found, number))
+            runs.append(concatenate_encoded(found, number))
         runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
         stream = concatenate_streams(runs)
         made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
@@ -304,24 +317,24 @@ class Text(Tokens):
     def _run(self, role: str, rows: int, part: int) -> Stream:
         """A special token for each row."""
         one = np.array([self._special(role)], np.int32)
-        return run_of([(one, None)] * rows, part)
+        return concatenate_encoded([(one, None)] * rows, part)
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
         if split:
             return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
         return self.coder.encode([self._sound(text) for text in texts])
 
-    def blank(self, stream: Stream, tokens: Array) -> dict[str, Array]:
+    def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         """The hidden token has an id of its own."""
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
 
-    def noise(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
+    def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
         """Random tokens that stand for text."""
         ids = np.flatnonzero(self.coder.writable).astype(np.int32)
         random = ids[rng.integers("noise", len(ids), stream.lengths)]
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
 
-    def hideable(self, stream: Stream) -> Array:
+    def maskable(self, stream: Stream) -> Array:
         """Tokens that stand for text, or for some that is unknown."""
         may = self.writable
         if "unknown" in self.coder.specials:
@@ -340,16 +353,16 @@ class Text(Tokens):
 
     # For a person to look at
 
-    def words(self, stream: Stream) -> list[str]:
+    def token_labels(self, stream: Stream) -> list[str]:
         """The tokens in a form that can be read."""
-        return self.coder.shown(stream.columns["ids"], stream.columns.get("word"))
+        return self.coder.display_tokens(stream.columns["ids"], stream.columns.get("word"))
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """The text in lines, each token on a ground as dark as its weight."""
         from .draw import write_lines
 
         stream = sample.stream
-        write_lines(axes, self.words(stream), weights, cells=not self.coder.words)
+        write_lines(axes, self.token_labels(stream), weights, cells=not self.coder.words)
 
 
 def as_table(texts: list[str]) -> Table:
@@ -362,12 +375,12 @@ def as_table(texts: list[str]) -> Table:
 # Texts of a table: how they are found in it, and how encoded ones become a stream
 
 
-def run_of(texts: list[Encoded], part: int) -> Stream:
+def concatenate_encoded(texts: list[Encoded], part: int) -> Stream:
     """Encoded texts end to end."""
     ids = [found for found, _ in texts]
     word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
     lengths = np.array([len(found) for found in ids], np.int64)
-    flat = {"ids": _flat(ids), "word": _flat(word), "part": np.full(int(lengths.sum()), part, np.int32)}
+    flat = {"ids": _flatten(ids), "word": _flatten(word), "part": np.full(int(lengths.sum()), part, np.int32)}
     return Stream(flat, lengths)
 
 
@@ -388,11 +401,11 @@ def concatenate_streams(runs: list[Stream]) -> Stream:
     return Stream(made, lengths)
 
 
-def _flat(parts: list[Array]) -> Array:
+def _flatten(parts: list[Array]) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
-def texts_of(table: Table, name: str) -> tuple[list[Any], bool]:
+def text_column(table: Table, name: str) -> tuple[list[Any], bool]:
     """The texts of a column, and whether they are lists of words instead."""
     if name not in table:
         raise UserError(f"column `{name}` is missing; the columns are {', '.join(table)}")

@@ -19,14 +19,17 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-LONGEST = 16  # letters of a piece
-WORD, WORDS = 40, 100_000  # letters of a word that is learned from, at most; and how many words, the most frequent
-SEEDS = 10  # candidates for each piece that is wanted
-SHRINK, ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
-LEAST = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
+MAX_PIECE_LETTERS = 16  # letters of a piece
+MAX_WORD_LETTERS, MAX_WORDS = (
+    40,
+    100_000,
+)  # letters of a word that is learned from, at most; and how many words, the most frequent
+CANDIDATES_PER_PIECE = 10  # candidates for each piece that is wanted
+SHRINK_FACTOR, EM_ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
+MIN_EXPECTED_COUNT = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
 
 
-class Edges(NamedTuple):
+class PieceEdges(NamedTuple):
     """Pieces within words, sorted by the letters before their end."""
 
     first: Array  # (E,) the node where a piece begins
@@ -37,15 +40,15 @@ class Edges(NamedTuple):
     begin: Array  # (W,) the first node of each word
     end: Array  # (W,) and the last
 
-    def keep(self, some: Array) -> Edges:
+    def keep(self, some: Array) -> PieceEdges:
         """Some of the edges, by a mask (E,)."""
         count = np.concatenate([[0], some.cumsum()])
         steps = [slice(int(count[step.start]), int(count[step.stop])) for step in self.steps]
         first, last, piece, word = (column[some] for column in (self.first, self.last, self.piece, self.word))
-        return Edges(first, last, piece, word, steps, self.begin, self.end)
+        return PieceEdges(first, last, piece, word, steps, self.begin, self.end)
 
 
-class Runs(NamedTuple):
+class LetterRuns(NamedTuple):
     """All runs of letters in some words. Positions count letters, with the words end to end."""
 
     at: list[Array]  # for each length, (T,) the number of the run that begins at a position, or -1
@@ -56,21 +59,21 @@ class Runs(NamedTuple):
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
     """At most `size` pieces with ln p, the likeliest first; all letters are among them while there is room."""
-    counts = _short(counts)
-    words = sorted(counts, key=lambda word: (-counts[word], word))[:WORDS]
+    counts = _split_long_words(counts)
+    words = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_WORDS]
     weight = np.array([counts[word] for word in words], np.float64)
     lengths = np.array([len(word) for word in words], np.int64)
-    runs = _seeds(_runs(words, lengths, weight), size)
+    runs = _candidate_pieces(_letter_runs(words, lengths, weight), size)
     letter, cover = runs.long == 1, runs.times * runs.long
     pieces, score = len(cover), np.log(cover / cover.sum())
     text, parts = _text_edges(runs, lengths), _part_edges(runs)
     alive, target = np.ones(pieces, bool), max(size, int(letter.sum()))
     while True:
-        for _ in range(ROUNDS):
+        for _ in range(EM_ROUNDS):
             text = text.keep(alive[text.piece])
-            expected = _expected(text, np.exp(score), weight)
-            alive &= (expected >= LEAST) | letter
-            held = np.maximum(expected[alive], LEAST)
+            expected = _expected_counts(text, np.exp(score), weight)
+            alive &= (expected >= MIN_EXPECTED_COUNT) | letter
+            held = np.maximum(expected[alive], MIN_EXPECTED_COUNT)
             score = np.full(pieces, -np.inf)
             score[alive] = _digamma(held) - _digamma(held.sum())
         left = int(alive.sum())
@@ -79,8 +82,8 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
         parts = parts.keep(alive[parts.piece])
         lost = np.full(pieces, np.inf)  # of a letter: it cannot be written otherwise
         other = alive & ~letter
-        lost[other] = expected[other] * (score - _best(parts, score))[other]
-        kept = np.lexsort((np.arange(pieces), -lost, ~alive))[: max(target, int(SHRINK * left))]
+        lost[other] = expected[other] * (score - _best_scores(parts, score))[other]
+        kept = np.lexsort((np.arange(pieces), -lost, ~alive))[: max(target, int(SHRINK_FACTOR * left))]
         alive = np.isin(np.arange(pieces), kept)
     kept = np.lexsort((np.arange(pieces), -score, ~letter, ~alive))[: min(size, left)]
     line = "".join(words)
@@ -88,23 +91,23 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     return sorted(best, key=lambda item: (-item[1], item[0]))
 
 
-def _short(counts: Mapping[str, int]) -> Counter[str]:
+def _split_long_words(counts: Mapping[str, int]) -> Counter[str]:
     """Words of at most so many letters: longer ones in parts."""
     made: Counter[str] = Counter()
     for word, times in counts.items():
-        for start in range(0, len(word), WORD):
-            made[word[start : start + WORD]] += times
+        for start in range(0, len(word), MAX_WORD_LETTERS):
+            made[word[start : start + MAX_WORD_LETTERS]] += times
     return made
 
 
-def _runs(words: Sequence[str], lengths: Array, weight: Array) -> Runs:
+def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterRuns:
     """Runs of one letter, then of one more each time: each is a shorter run and a letter. In alphabetical order."""
     letters, code = np.unique(np.frombuffer("".join(words).encode("utf-32-le"), np.uint32), return_inverse=True)
     room = np.repeat(lengths.cumsum(), lengths) - np.arange(len(code))  # letters from here to the end of the word
     times = np.repeat(weight, lengths)
     at, first, long, often = [], [], [], []
     key, total = code.astype(np.int64), 0
-    for length in range(1, LONGEST + 1):
+    for length in range(1, MAX_PIECE_LETTERS + 1):
         inside = np.flatnonzero(room >= length)
         if not len(inside):
             break
@@ -116,21 +119,21 @@ def _runs(words: Sequence[str], lengths: Array, weight: Array) -> Runs:
         often.append(np.bincount(number, times[inside]))
         key = (at[-1] - total) * len(letters) + np.roll(code, -length)
         total += len(found)
-    return Runs(at, *map(np.concatenate, (first, long, often)))
+    return LetterRuns(at, *map(np.concatenate, (first, long, often)))
 
 
-def _seeds(runs: Runs, size: int) -> Runs:
+def _candidate_pieces(runs: LetterRuns, size: int) -> LetterRuns:
     """Letters, and of the longer runs that are there more than once those that cover most of the text."""
     letters, cover = int((runs.long == 1).sum()), runs.times * runs.long
     often = np.flatnonzero((runs.long > 1) & (runs.times > 1))
-    often = np.sort(often[np.argsort(-cover[often], kind="stable")][: SEEDS * size])
+    often = np.sort(often[np.argsort(-cover[often], kind="stable")][: CANDIDATES_PER_PIECE * size])
     kept = np.concatenate([np.arange(letters), often])
     number = np.full(len(cover) + 1, -1)  # the last for -1
     number[kept] = np.arange(len(kept))
-    return Runs([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.times[kept])
+    return LetterRuns([number[at] for at in runs.at], runs.first[kept], runs.long[kept], runs.times[kept])
 
 
-def _text_edges(runs: Runs, lengths: Array) -> Edges:
+def _text_edges(runs: LetterRuns, lengths: Array) -> PieceEdges:
     """Pieces in the words of the text."""
     word = np.repeat(np.arange(len(lengths)), lengths)
     start = lengths.cumsum() - lengths
@@ -138,35 +141,35 @@ def _text_edges(runs: Runs, lengths: Array) -> Edges:
     for length, at in enumerate(runs.at, 1):
         place = np.flatnonzero(at >= 0)
         rows.append((place + word[place], length, at[place], word[place], place - start[word[place]]))
-    return _edges(rows, start + np.arange(len(lengths)), lengths)
+    return _sort_edges(rows, start + np.arange(len(lengths)), lengths)
 
 
-def _part_edges(runs: Runs) -> Edges:
+def _part_edges(runs: LetterRuns) -> PieceEdges:
     """Pieces within pieces, but not a piece in itself."""
     which = np.arange(len(runs.long))
     start = (runs.long + 1).cumsum() - (runs.long + 1)
     rows = []
     for length, at in enumerate(runs.at, 1):
-        for skip in range(LONGEST - length + 1):
+        for skip in range(MAX_PIECE_LETTERS - length + 1):
             inside = which[(runs.long >= skip + length) & (runs.long > length)]
             inside = inside[at[runs.first[inside] + skip] >= 0]
             rows.append(
                 (start[inside] + skip, length, at[runs.first[inside] + skip], inside, np.full(len(inside), skip))
             )
-    return _edges(rows, start, runs.long)
+    return _sort_edges(rows, start, runs.long)
 
 
-def _edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> Edges:
+def _sort_edges(rows: Sequence[tuple[Array, int, Array, Array, Array]], begin: Array, lengths: Array) -> PieceEdges:
     """From (first node, letters, piece, word, letters before)."""
     first, piece, word, before = (np.concatenate([row[i] for row in rows]) for i in (0, 2, 3, 4))
     long = np.repeat([row[1] for row in rows], [len(row[0]) for row in rows])
     order = np.argsort(before + long, kind="stable")
     ends = np.searchsorted((before + long)[order], np.arange(int(lengths.max()) + 1), side="right").tolist()
     steps = [slice(start, stop) for start, stop in pairwise(ends)]
-    return Edges(first[order], (first + long)[order], piece[order], word[order], steps, begin, begin + lengths)
+    return PieceEdges(first[order], (first + long)[order], piece[order], word[order], steps, begin, begin + lengths)
 
 
-def _expected(edges: Edges, p: Array, weight: Array) -> Array:
+def _expected_counts(edges: PieceEdges, p: Array, weight: Array) -> Array:
     """How often each piece is expected in the text: over all ways, by forward and backward sums."""
     before = np.zeros(int(edges.end[-1]) + 1)
     after = before.copy()
@@ -180,7 +183,7 @@ def _expected(edges: Edges, p: Array, weight: Array) -> Array:
     return np.bincount(edges.piece, share * weight[edges.word], len(p))
 
 
-def _best(edges: Edges, score: Array) -> Array:
+def _best_scores(edges: PieceEdges, score: Array) -> Array:
     """ln p of the likeliest way to write each word."""
     best = np.full(int(edges.end[-1]) + 1, -np.inf)
     best[edges.begin] = 0

@@ -16,11 +16,14 @@ from ...errors import UserError
 Array = NDArray[Any]
 Encoded = tuple[Array, Array | None]
 """The ids of a text, and the number of the word that each belongs to, where there are words."""
-Names = tuple[tuple[str, str], ...]
+TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
-UNKNOWN, MASK = "\ufffd", "\ufffc"  # the characters Unicode has for «unreadable» and «something stands here»
-SPECIAL = {
+UNKNOWN_CHARACTER, MASK_CHARACTER = (
+    "\ufffd",
+    "\ufffc",
+)  # the characters Unicode has for «unreadable» and «something stands here»
+SPECIAL_TOKENS = {
     "padding": "<pad>",
     "unknown": "<unk>",
     "begin": "<s>",
@@ -28,7 +31,7 @@ SPECIAL = {
     "mask": "<mask>",
     "separator": "<sep>",
 }
-SHOWN = {" ": "␣", "\n": "⏎", "\t": "⇥"}
+VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
 class Coder:
@@ -57,16 +60,16 @@ class Coder:
         """The text of ids; special tokens have none, but the unknown one is shown."""
         raise NotImplementedError
 
-    def shown(self, ids: Array, word: Array | None) -> list[str]:
+    def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
         """Each token in a form that can be read."""
         raise NotImplementedError
 
-    def described(self) -> dict[str, Any]:
+    def tokenizer_parts(self) -> dict[str, Any]:
         """The same vocabulary as a Hugging Face tokenizer.json has it."""
         raise NotImplementedError
 
 
-class Letters(Coder):
+class CharacterCoder(Coder):
     """Characters, or bytes: their special tokens come last. All can hide a token, those `framed` also part texts."""
 
     words = False
@@ -74,10 +77,10 @@ class Letters(Coder):
     def __init__(self, characters: str | None, framed: bool, names: Mapping[str, str]) -> None:
         """`characters` in the order of their numbers; None: the 256 bytes of UTF-8."""
         self.characters, self.names = characters, names
-        self.known = 256 if characters is None else len(characters)
+        self.alphabet_size = 256 if characters is None else len(characters)
         roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
-        self.specials = {role: self.known + i for i, role in enumerate(roles)}
-        self.size = self.known + len(roles)
+        self.specials = {role: self.alphabet_size + i for i, role in enumerate(roles)}
+        self.size = self.alphabet_size + len(roles)
         self.points = np.array([ord(character) for character in characters or ""], np.uint32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
@@ -94,36 +97,36 @@ class Letters(Coder):
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         place = np.searchsorted(self.points, points)
         seen = np.append(self.points, np.uint32(0xFFFFFFFF))[place] == points  # no character has that number
-        return np.where(seen, place, self.known).astype(np.int32)
+        return np.where(seen, place, self.alphabet_size).astype(np.int32)
 
     def decode(self, ids: Array) -> str:
         """The text of ids; a hidden character is shown as one too."""
         if self.characters is None:
             return bytes(ids[ids < 256].astype(np.uint8)).decode(errors="replace")
-        extra = {self.known: UNKNOWN, self.known + 1: MASK}
-        return "".join(self.characters[i] if i < self.known else extra.get(int(i), "") for i in ids)
+        extra = {self.alphabet_size: UNKNOWN_CHARACTER, self.alphabet_size + 1: MASK_CHARACTER}
+        return "".join(self.characters[i] if i < self.alphabet_size else extra.get(int(i), "") for i in ids)
 
-    def shown(self, ids: Array, word: Array | None) -> list[str]:
+    def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
         """The characters, with blanks made visible."""
         names = {number: self.names[role] for role, number in self.specials.items() if role not in ("unknown", "mask")}
         texts = [names.get(int(i)) or self.decode(ids[n : n + 1]) for n, i in enumerate(ids)]
-        return [SHOWN.get(text, text) for text in texts]
+        return [VISIBLE_BLANKS.get(text, text) for text in texts]
 
-    def described(self) -> dict[str, Any]:
+    def tokenizer_parts(self) -> dict[str, Any]:
         """Pairs that are never joined."""
         letters = self.characters if self.characters is not None else byte_letters()
         vocabulary = {letter: number for number, letter in enumerate(letters)}
         vocabulary |= {self.names[role]: number for role, number in self.specials.items()}
         model = {"type": "BPE", "vocab": vocabulary, "merges": []}
         if self.characters is None:
-            return {"model": model, "pre_tokenizer": _BYTES, "decoder": _BYTES}
+            return {"model": model, "pre_tokenizer": _BYTE_LEVEL, "decoder": _BYTE_LEVEL}
         return {"model": model | {"unk_token": self.names["unknown"]}, "decoder": {"type": "Fuse"}}
 
 
-class Words(Coder):
+class WordCoder(Coder):
     """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
 
-    def __init__(self, words: Sequence[str], names: Names, lines: bool = False) -> None:
+    def __init__(self, words: Sequence[str], names: TokenNames, lines: bool = False) -> None:
         self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
         self.specials = {role: self.names.index(name) for role, name in names}
         self.texts = [*self.names, *words]
@@ -159,11 +162,11 @@ class Words(Coder):
         shown = ("\n" if i == end else self.texts[i] for i in ids if first <= i < self.size or i in (unknown, end))
         return " ".join(shown).replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
 
-    def shown(self, ids: Array, word: Array | None) -> list[str]:
+    def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
         """The words."""
         return [self.texts[i] if i < self.size else "" for i in ids]
 
-    def described(self) -> dict[str, Any]:
+    def tokenizer_parts(self) -> dict[str, Any]:
         """Words by their numbers."""
         model = {
             "type": "WordLevel",
@@ -173,7 +176,7 @@ class Words(Coder):
         return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
 
 
-_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+_BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
 def byte_letters() -> str:
@@ -184,15 +187,15 @@ def byte_letters() -> str:
 
 
 @lru_cache(maxsize=16)
-def letters(characters: str | None, framed: bool, names: Names) -> Letters:
+def character_coder(characters: str | None, framed: bool, names: TokenNames) -> CharacterCoder:
     """The coder of characters, or of bytes."""
-    return Letters(characters, framed, dict(names))
+    return CharacterCoder(characters, framed, dict(names))
 
 
 @lru_cache(maxsize=16)
-def words(listed: str, names: Names, lines: bool) -> Words:
+def word_coder(listed: str, names: TokenNames, lines: bool) -> WordCoder:
     """The coder of words, given one a line."""
-    return Words(listed.split("\n") if listed else [], names, lines)
+    return WordCoder(listed.split("\n") if listed else [], names, lines)
 
 
 def alphabet(texts: Iterable[str]) -> str:
@@ -200,13 +203,13 @@ def alphabet(texts: Iterable[str]) -> str:
     seen: set[str] = set()
     for text in texts:
         seen.update(text)
-    seen -= {UNKNOWN, MASK}
+    seen -= {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
         raise UserError("there is no text to train on")
     return "".join(sorted(seen))
 
 
-def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
+def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int, special: Collection[str]) -> list[str]:
     """The words of texts by how often they were seen, those seen equally often by the alphabet.
 
     size     of the vocabulary, in which there must also be room for the special tokens
@@ -234,7 +237,7 @@ def common(texts: Iterable[Sequence[str]], size: int | None, minimum: int, speci
     return kept if size is None else kept[: size - len(special)]
 
 
-def sound(text: str, normal: str = "none", lower: bool = False) -> str:
+def clean_text(text: str, normal: str = "none", lower: bool = False) -> str:
     """A text without halves of characters (each is shown as unreadable), in normal form, in lower case."""
     try:
         text.encode()

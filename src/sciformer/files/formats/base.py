@@ -15,8 +15,8 @@ from ...data.columns import Array, Lists
 from ...errors import UserError, nearest
 from ..packages import broken
 
-OPEN = 64  # files kept open in each process
-BEGINNINGS = {b"root": "ROOT", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"PK\x03\x04": "NPZ"}
+MAX_OPEN_FILES = 64  # files kept open in each process
+MAGIC_BYTES = {b"root": "ROOT", b"\x89HDF": "HDF5", b"PAR1": "Parquet", b"PK\x03\x04": "NPZ"}
 MODULES = {
     "ROOT": "sciformer.files.formats.root:RootFile",
     "HDF5": "sciformer.files.formats.hdf5:HDF5File",
@@ -142,7 +142,7 @@ def form_of(path: Path) -> str:
     """The format of a file, by how it begins."""
     with path.open("rb") as file:
         begin = file.read(8)
-    for mark, form in BEGINNINGS.items():
+    for mark, form in MAGIC_BYTES.items():
         if begin.startswith(mark):
             return form
     raise UserError(f"{path} is not a ROOT, HDF5, Parquet or NPZ file: it begins with {begin!r}", file=path)
@@ -176,7 +176,7 @@ def opened(path: Path, layout: Layout) -> EventFile:
     if key in _OPENED and _OPENED[key][0] != stamp:  # another file by the same name
         _close(key)
     if key not in _OPENED:
-        while len(_OPENED) >= OPEN:
+        while len(_OPENED) >= MAX_OPEN_FILES:
             _close(next(iter(_OPENED)))
         _OPENED[key] = stamp, open_file(path, layout)
     _OPENED.move_to_end(key)

@@ -18,7 +18,7 @@ from ...data.readers.text_parts import Errors, read_text, strings
 from ...errors import UserError
 
 Format = Literal["auto", "tsv", "csv", "jsonl"]
-SUFFIXES = {
+DELIMITED_SUFFIXES = {
     ".tsv": "tsv",
     ".tab": "tsv",
     ".csv": "csv",
@@ -26,12 +26,12 @@ SUFFIXES = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-LONGEST = 1 << 30  # characters of a cell
-WIDE = 100  # characters of a name; longer ones are texts
-WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,17})")
-NAME = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
-MISSING = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
-REAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
+MAX_CELL_CHARACTERS = 1 << 30  # characters of a cell
+MAX_NAME_CHARACTERS = 100  # characters of a name; longer ones are texts
+INTEGER_PATTERN = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+NUMERIC_NAME_PATTERN = re.compile(r"-?(0[0-9]+|[1-9][0-9]{15,})")
+MISSING_WORDS = frozenset(("", "nan", "null", "none", "na", "n/a", "-", "--", "masked", "...", "inf", "-inf", "+inf"))
+REAL_PATTERN = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][-+]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Grid:
 def form_of(path: Path, text: str) -> str:
     """The form of a file by its name, or else by how it begins; a file of plain lines has none."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
-    if name.suffix.lower() in SUFFIXES:
-        return SUFFIXES[name.suffix.lower()]
+    if name.suffix.lower() in DELIMITED_SUFFIXES:
+        return DELIMITED_SUFFIXES[name.suffix.lower()]
     lines = [line for line in text[:65536].split("\n")[:20] if line.strip()]
     if lines and all(line.startswith("{") for line in lines):
         return "jsonl"
@@ -96,7 +96,7 @@ def _csv(path: Path, text: str) -> tuple[list[list[str]], list[int]]:
     head = re.sub(r'"[^"]*"', "", text[: text.find("\n") if "\n" in text else None])
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=head.count), strict=True)
     rows, lines, line = [], [], 1
-    before = csv.field_size_limit(LONGEST)
+    before = csv.field_size_limit(MAX_CELL_CHARACTERS)
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
@@ -147,11 +147,11 @@ def _cell(value: Any) -> str:
 
 def typed(cells: Sequence[str]) -> Array:
     """A column of whole numbers, of real ones (an empty cell is NaN) or of names: the narrowest that holds all."""
-    if cells and all(WHOLE.fullmatch(cell) for cell in cells):
+    if cells and all(INTEGER_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([int(cell) for cell in cells], np.int64)
-    if any(cells) and all(not cell or REAL.fullmatch(cell) for cell in cells):
+    if any(cells) and all(not cell or REAL_PATTERN.fullmatch(cell) for cell in cells):
         return np.array([float(cell) if cell else np.nan for cell in cells])
-    if max(map(len, cells), default=0) > WIDE:
+    if max(map(len, cells), default=0) > MAX_NAME_CHARACTERS:
         return strings(cells)
     return np.array(cells, str) if cells else np.empty(0, "U1")
 
@@ -161,13 +161,13 @@ def measured(cells: Sequence[str]) -> Array:
 
     More digits than a real number keeps, or zeros before them, are a name.
     """
-    if any(NAME.fullmatch(cell) for cell in cells):
+    if any(NUMERIC_NAME_PATTERN.fullmatch(cell) for cell in cells):
         return np.array(cells, str)
     found = typed(cells)
     if found.dtype.kind in "if" or not any(is_number(cell) for cell in cells[:100]):
         return found
     try:
-        return np.array([np.nan if cell.lower() in MISSING else float(cell) for cell in cells])
+        return np.array([np.nan if cell.lower() in MISSING_WORDS else float(cell) for cell in cells])
     except ValueError:
         return found
 

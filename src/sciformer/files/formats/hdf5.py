@@ -17,13 +17,16 @@ from ..packages import package
 from .base import Column, Layout
 from .padded import PaddedFile
 
-BLOCK = "values_block_"
-LISTED = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
-ITEM = re.compile(rb"(?:V([^\n]*)|S'([^'\n]*)')\np\d+\na")
-NUMBERED = re.compile(r"(.+)_(\d+)")
-FOUR, MOST = ("E", "PX", "PY", "PZ"), 200  # the columns of the top tagging reference data (Zenodo 2603256) ...
-AFTER = ("truthE", "truthPX", "truthPY", "truthPZ")  # ... those that may follow
-LABELS = ("ttv", "is_signal_new")  # ... and the whole numbers, the last of which is always there
+BLOCK_PREFIX = "values_block_"
+PICKLED_LIST = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
+PICKLED_ITEM = re.compile(rb"(?:V([^\n]*)|S'([^'\n]*)')\np\d+\na")
+NUMBERED_NAME = re.compile(r"(.+)_(\d+)")
+FOUR_MOMENTUM, MAX_PARTICLES = (
+    ("E", "PX", "PY", "PZ"),
+    200,
+)  # the columns of the top tagging reference data (Zenodo 2603256) ...
+TRUTH_COLUMNS = ("truthE", "truthPX", "truthPY", "truthPZ")  # ... those that may follow
+LABEL_COLUMNS = ("ttv", "is_signal_new")  # ... and the whole numbers, the last of which is always there
 
 
 def _h5py() -> Any:
@@ -102,18 +105,20 @@ class HDF5File(PaddedFile):
         is read as text, and other tables are known by their shape."""
         shape = table.dtype[field].shape
         width = shape[0] if shape else 1
-        if not field.startswith(BLOCK):
+        if not field.startswith(BLOCK_PREFIX):
             return [field] if width == 1 else [f"{field}_{number}" for number in range(width)]
         written = _bytes(table.attrs.get(f"{field}_kind", b""))
-        if (listed := LISTED.fullmatch(written)) is not None:
-            words = [(one or two).decode("utf-8", "replace") for one, two in ITEM.findall(listed[1])]
+        if (listed := PICKLED_LIST.fullmatch(written)) is not None:
+            words = [(one or two).decode("utf-8", "replace") for one, two in PICKLED_ITEM.findall(listed[1])]
             if len(words) == width and len(set(words)) == width:
                 return words
-        kind, numbers = table.dtype[field].base.kind, len(FOUR) * MOST
-        if kind == "f" and width in (numbers, numbers + len(AFTER)):
-            return [f"{name}_{number}" for number in range(MOST) for name in FOUR] + list(AFTER[: width - numbers])
-        if kind in "iu" and width in (1, len(LABELS)):
-            return list(LABELS[-width:])
+        kind, numbers = table.dtype[field].base.kind, len(FOUR_MOMENTUM) * MAX_PARTICLES
+        if kind == "f" and width in (numbers, numbers + len(TRUTH_COLUMNS)):
+            return [f"{name}_{number}" for number in range(MAX_PARTICLES) for name in FOUR_MOMENTUM] + list(
+                TRUTH_COLUMNS[: width - numbers]
+            )
+        if kind in "iu" and width in (1, len(LABEL_COLUMNS)):
+            return list(LABEL_COLUMNS[-width:])
         raise UserError(
             f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
             "read without unpickling",
@@ -132,7 +137,7 @@ class HDF5File(PaddedFile):
                 if form.kind not in "biuf":
                     self.others[name] = f"{form}"
                     continue
-                match = NUMBERED.fullmatch(name)
+                match = NUMBERED_NAME.fullmatch(name)
                 self.single[name] = (block, place)
                 if match:
                     numbered.setdefault(match[1], {})[int(match[2])] = (block, place)
@@ -156,7 +161,7 @@ class HDF5File(PaddedFile):
                 rows[block] = part[:, None] if part.ndim == 1 else part
             return rows[block]
 
-        def listed(name: str) -> Array:
+        def list_values(name: str) -> Array:
             places = self.lists[name]
             if len({block for block, _ in places}) == 1:
                 return numbers(places[0][0])[:, [place for _, place in places]]
@@ -172,10 +177,10 @@ class HDF5File(PaddedFile):
             width = len(self.lists[name])
             if width not in real:
                 alike = [one for one, places in self.lists.items() if len(places) == width]
-                some = np.any([listed(one) != 0 for one in alike], 0)
+                some = np.any([list_values(one) != 0 for one in alike], 0)
                 real[width] = some, some.sum(1).astype(np.int64)
             some, lengths = real[width]
-            table[name] = Lists(listed(name)[some], lengths)
+            table[name] = Lists(list_values(name)[some], lengths)
         return table
 
 

@@ -19,7 +19,7 @@ from .base import Column, EventFile, Layout
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
-THREADS = 4  # that unpack at most
+MAX_THREADS = 4  # that unpack at most
 
 
 def _uproot() -> Any:
@@ -218,7 +218,7 @@ def _joined(parts: list[Array], form: Any) -> Array:
 
 def _map(work: Any, items: Sequence[Any]) -> list[Any]:
     """The work on each item, by threads that are gone when it is done; a worker process, one of many, has one."""
-    count = min(THREADS, os.cpu_count() or 1, len(items))
+    count = min(MAX_THREADS, os.cpu_count() or 1, len(items))
     if count < 2 or parent_process() is not None:
         return [work(item) for item in items]
     with ThreadPoolExecutor(count, "unpack") as pool:

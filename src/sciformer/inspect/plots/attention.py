@@ -28,11 +28,11 @@ Labels = Sequence[str] | None
 Matrix = NDArray[np.float64]
 Panel = tuple[str, Matrix]
 
-COLOURS = "Blues"
-CELL = 0.36  # inches of a cell, where there are few
-PANEL, PAGE = 6.0, 16.0  # inches of a panel and of a line of panels at most
-FONT, SMALLEST = 8.0, 5.0  # points
-WRITTEN = 150  # cells of a picture, up to which their values are written
+COLOUR_MAP = "Blues"
+CELL_INCHES = 0.36  # inches of a cell, where there are few
+MAX_PANEL_INCHES, MAX_PAGE_INCHES = 6.0, 16.0  # inches of a panel and of a line of panels at most
+FONT_SIZE, MIN_FONT_SIZE = 8.0, 5.0  # points
+MAX_WRITTEN_CELLS = 150  # cells of a picture, up to which their values are written
 
 
 def draw_weights(
@@ -57,9 +57,9 @@ def draw_weights(
     labels = _labels(values.shape, rows, columns)
     if axes is None:
         axes = _figure(values.shape, *labels).subplots()
-    _paint(axes, values, *labels, *_range([values], low, high), write=values.size <= WRITTEN)
+    _paint(axes, values, *labels, *_range([values], low, high), write=values.size <= MAX_WRITTEN_CELLS)
     if title is not None:
-        axes.set_title(title, fontsize=FONT + 1)
+        axes.set_title(title, fontsize=FONT_SIZE + 1)
     return axes
 
 
@@ -85,23 +85,23 @@ def draw_heads(
     names = iter([name for name, _ in panels] if titles is None else titles)
     labels = [_labels(values.shape, rows, columns) for _, values in panels]
     low, high = _range([values for _, values in panels], None, None)
-    write, wide = sum(values.size for _, values in panels) <= WRITTEN, max(len(line) for line in lines)
+    write, wide = sum(values.size for _, values in panels) <= MAX_WRITTEN_CELLS, max(len(line) for line in lines)
     figure = _figure(panels[0][1].shape, *labels[0], len(lines), wide)
     grid, marks = figure.subplots(len(lines), wide, squeeze=False), iter(labels)
     for i, line in enumerate(lines):
         below = len(lines[i + 1]) if i + 1 < len(lines) else 0
         for j, (_, values) in enumerate(line):
             image = _paint(grid[i, j], values, *next(marks), low, high, write)
-            grid[i, j].set_title(next(names), fontsize=FONT + 1)
+            grid[i, j].set_title(next(names), fontsize=FONT_SIZE + 1)
             grid[i, j].tick_params(labelleft=j == 0, labelbottom=j >= below)
         for axes in grid[i, len(line) :]:
             axes.set_axis_off()
-    figure.supylabel("query", fontsize=FONT)
-    figure.supxlabel("key", fontsize=FONT)
+    figure.supylabel("query", fontsize=FONT_SIZE)
+    figure.supxlabel("key", fontsize=FONT_SIZE)
     if not write:
         bar = figure.colorbar(image, ax=grid, shrink=0.5, aspect=30, pad=0.02)
-        bar.ax.tick_params(labelsize=FONT)
-        bar.set_label("weight", fontsize=FONT)
+        bar.ax.tick_params(labelsize=FONT_SIZE)
+        bar.set_label("weight", fontsize=FONT_SIZE)
     return figure
 
 
@@ -123,9 +123,9 @@ def draw_pattern(
     axes.set_yticks(np.arange(n + 1) - 0.5, minor=True)
     axes.grid(which="minor", color="0.8", linewidth=min(0.6, 18 / max(n, keys)))
     axes.tick_params(which="minor", length=0)
-    axes.set_xlabel("key", fontsize=FONT)
-    axes.set_ylabel("query", fontsize=FONT)
-    axes.set_title(repr(pattern) if title is None else title, fontsize=FONT + 1)
+    axes.set_xlabel("key", fontsize=FONT_SIZE)
+    axes.set_ylabel("query", fontsize=FONT_SIZE)
+    axes.set_title(repr(pattern) if title is None else title, fontsize=FONT_SIZE + 1)
     return axes
 
 
@@ -145,19 +145,19 @@ def _paint(
     axes: Axes, values: Matrix, rows: Labels, columns: Labels, low: float, high: float, write: bool
 ) -> AxesImage:
     """The matrix, its tick labels and, if wanted, its values."""
-    image = axes.imshow(values, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest")
+    image = axes.imshow(values, cmap=COLOUR_MAP, vmin=low, vmax=high, interpolation="nearest")
     figure = axes.get_figure(root=True)
     assert figure is not None
     room = [72 * side / figure.dpi for side in (axes.bbox.width, axes.bbox.height)]
     for axis, labels, count, points in zip((axes.xaxis, axes.yaxis), (columns, rows), values.shape[::-1], room):
         if labels is None:
             axis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            axis.set_tick_params(length=2, labelsize=FONT)
+            axis.set_tick_params(length=2, labelsize=FONT_SIZE)
         else:
             size = 0.8 * points / count  # what fits beside a cell; where that is too small, some labels are left out
-            step = math.ceil(SMALLEST / size)
+            step = math.ceil(MIN_FONT_SIZE / size)
             axis.set_ticks(range(0, count, step), labels=list(labels)[::step])
-            axis.set_tick_params(length=0, labelsize=min(FONT, max(SMALLEST, size)))
+            axis.set_tick_params(length=0, labelsize=min(FONT_SIZE, max(MIN_FONT_SIZE, size)))
     if columns is not None:
         axes.tick_params(axis="x", labelrotation=90)
     for side in axes.spines.values():
@@ -166,7 +166,7 @@ def _paint(
         for (i, j), value in np.ndenumerate(values):
             if not abs(value) < 0.005:  # also what is not a number is written
                 colour = "white" if value > (low + high) / 2 else "0.15"
-                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=FONT - 1.5, color=colour)
+                axes.text(j, i, f"{value:.2f}", ha="center", va="center", fontsize=FONT_SIZE - 1.5, color=colour)
     return image
 
 
@@ -200,8 +200,8 @@ def _range(panels: Sequence[Matrix], low: float | None, high: float | None) -> t
 
 def _figure(shape: tuple[int, ...], rows: Labels, columns: Labels, lines: int = 1, wide: int = 1) -> Figure:
     """An empty figure with room for `lines` times `wide` panels of one shape and their labels."""
-    cell = CELL if lines * wide * math.prod(shape) <= WRITTEN else 0.8 * CELL
-    cell = min(cell, PANEL / max(shape), PAGE / (wide * shape[1]))
+    cell = CELL_INCHES if lines * wide * math.prod(shape) <= MAX_WRITTEN_CELLS else 0.8 * CELL_INCHES
+    cell = min(cell, MAX_PANEL_INCHES / max(shape), MAX_PAGE_INCHES / (wide * shape[1]))
     left, below = (0.3 + 0.08 * max(map(len, labels or ["00"])) for labels in (rows, columns))
     width, height = max(1.0, cell * shape[1]), max(0.3, cell * shape[0])
     size = (left + wide * (width + 0.1) + (0.8 if wide > 1 else 0.2), below + lines * (height + 0.3) + 0.2)

@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike
 
 from ...errors import UserError, one_of
 from ...metrics import Reliability, Roc
-from . import style as frame
-from .attention import COLOURS, FONT, SMALLEST
-from .style import DASHES, FAINT, LINES
+from . import style
+from .attention import COLOUR_MAP, FONT_SIZE, MIN_FONT_SIZE
+from .style import FAINT_GREY, LINE_COLOURS, LINE_DASHES
 
 Band = tuple[ArrayLike, ArrayLike | None, ArrayLike | None]
 
-DECADES = 1.5  # of a positive quantity, from which its axis is logarithmic
-CROWD = 2000  # points, from which a cloud is drawn as a density
+MIN_LOG_DECADES = 1.5  # of a positive quantity, from which its axis is logarithmic
+MIN_DENSITY_POINTS = 2000  # points, from which a cloud is drawn as a density
 
 
 def draw_history(
@@ -45,17 +45,17 @@ def draw_history(
     if not names:
         raise UserError("there are no columns to draw")
     present = sorted({key for record in records for key in record} - {step})
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     curves = {}
     for key, name in names.items():
         one_of("a column of the history", key, present)
         found = {record[step]: record[key] for record in records if key in record and step in record}
         steps = sorted(found)
-        curves[name] = frame.values(steps), frame.values([found[s] for s in steps])
+        curves[name] = style.to_array(steps), style.to_array([found[s] for s in steps])
     for i, (name, (x, y)) in enumerate(curves.items()):
-        frame.line(axes, x, y, i, name)
+        style.draw_line(axes, x, y, i, name)
     values = np.concatenate([y[np.isfinite(y)] for _, y in curves.values()])
-    if values.size and values.min() > 0 and math.log10(values.max() / values.min()) > DECADES:
+    if values.size and values.min() > 0 and math.log10(values.max() / values.min()) > MIN_LOG_DECADES:
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if values.max() / values.min() > 1e3 else (1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(
@@ -67,8 +67,8 @@ def draw_history(
         axes.set_xlim(places[0] - 1, places[0] + 1)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     if not values.size:
-        frame.empty(axes)
-    frame.finish(figure, axes, step, ylabel or (next(iter(names.values())) if len(names) == 1 else ""))
+        style.say_empty(axes)
+    style.finish(figure, axes, step, ylabel or (next(iter(names.values())) if len(names) == 1 else ""))
     return figure
 
 
@@ -84,62 +84,75 @@ def draw_along(
     curves  {name: (mean, low, high)} of the shape of x; low and high may be None
     marks   {label: place on the x axis} of vertical lines; one that is nan is named as «none» and not drawn
     """
-    places = frame.values(x)
+    places = style.to_array(x)
     order = np.argsort(places, kind="stable")
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     for i, (name, band) in enumerate(curves.items()):
-        mean, low, high = (None if part is None else frame.values(part) for part in band)
+        mean, low, high = (None if part is None else style.to_array(part) for part in band)
         for part in (mean, low, high):
             if part is not None and part.shape != places.shape:
                 raise UserError(f"{name!r} must have {places.size} values, one for each x, not the shape {part.shape}")
         assert mean is not None
-        frame.line(axes, places[order], mean[order], i, name)
+        style.draw_line(axes, places[order], mean[order], i, name)
         if low is not None and high is not None:
             bounds = np.stack([places, low, high])[:, order]
-            axes.fill_between(*bounds, color=frame.colour(i), alpha=0.18, linewidth=0)
-            alone = frame.alone(np.isfinite(bounds.sum(axis=0)))
-            axes.vlines(*bounds[:, alone], color=frame.colour(i), alpha=0.3, linewidth=4)
+            axes.fill_between(*bounds, color=style.line_colour(i), alpha=0.18, linewidth=0)
+            alone = style.isolated_points(np.isfinite(bounds.sum(axis=0)))
+            axes.vlines(*bounds[:, alone], color=style.line_colour(i), alpha=0.3, linewidth=4)
     for i, (label, place) in enumerate((marks or {}).items()):
         there = math.isfinite(place)
-        style: dict[str, Any] = {"color": "0.25", "linewidth": 0.9, "linestyle": DASHES[(i + 1) % len(DASHES)]}
+        line_style: dict[str, Any] = {
+            "color": "0.25",
+            "linewidth": 0.9,
+            "linestyle": LINE_DASHES[(i + 1) % len(LINE_DASHES)],
+        }
         if there:
-            axes.axvline(place, label=frame.plain(label), zorder=1, **style)
+            axes.axvline(place, label=style.escape_label(label), zorder=1, **line_style)
         else:
-            axes.plot([], [], label=frame.plain(f"{label}: none"), **style)
-    frame.finish(figure, axes, xlabel, ylabel or (next(iter(curves)) if len(curves) == 1 else ""), always=bool(marks))
+            axes.plot([], [], label=style.escape_label(f"{label}: none"), **line_style)
+    style.finish(figure, axes, xlabel, ylabel or (next(iter(curves)) if len(curves) == 1 else ""), always=bool(marks))
     return figure
 
 
 def draw_reliability(curve: Reliability) -> Figure:
     """Accuracy against confidence beside the diagonal of a calibrated model; below, how many samples are where."""
-    figure = frame.canvas()
+    figure = style.new_figure()
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
-    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=DASHES[1], label="calibrated")
+    axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="calibrated")
     label = f"model, calibration error {curve.error:.3f}"
     axes.plot(
-        curve.confidence, curve.accuracy, color=LINES[0], linewidth=1.2, marker="o", markersize=4, label=label, zorder=3
+        curve.confidence,
+        curve.accuracy,
+        color=LINE_COLOURS[0],
+        linewidth=1.2,
+        marker="o",
+        markersize=4,
+        label=label,
+        zorder=3,
     )
-    below.bar(curve.edges[:-1], curve.samples, width=np.diff(curve.edges), align="edge", color=LINES[2], linewidth=0)
+    below.bar(
+        curve.edges[:-1], curve.samples, width=np.diff(curve.edges), align="edge", color=LINE_COLOURS[2], linewidth=0
+    )
     full = np.flatnonzero(curve.samples)
     first = float(curve.edges[full[0]]) if full.size else 0.0
     axes.set(xlim=(min(first, 0.5), 1.005), ylim=(-0.02, 1.02))
     below.yaxis.set_major_locator(MaxNLocator(nbins=2, integer=True))
-    frame.quiet(below)
-    below.set_xlabel("confidence", fontsize=FONT)
-    below.set_ylabel("samples", fontsize=FONT)
-    frame.finish(figure, axes, "", "accuracy")
+    style.quiet_frame(below)
+    below.set_xlabel("confidence", fontsize=FONT_SIZE)
+    below.set_ylabel("samples", fontsize=FONT_SIZE)
+    style.finish(figure, axes, "", "accuracy")
     figure.align_ylabels([axes, below])
     return figure
 
 
 def draw_roc(curve: Roc) -> Figure:
     """True against false positives for two classes, beside the diagonal of a guess."""
-    figure, axes = frame.start()
-    axes.plot([0, 1], [0, 1], color=FAINT, linewidth=0.8, linestyle=DASHES[1], label="guess, AUC 0.5")
+    figure, axes = style.new_axes()
+    axes.plot([0, 1], [0, 1], color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], label="guess, AUC 0.5")
     label = f"model, AUC {curve.area:.3f}"
-    axes.plot(curve.false_positive, curve.true_positive, color=LINES[0], linewidth=1.4, label=label)
+    axes.plot(curve.false_positive, curve.true_positive, color=LINE_COLOURS[0], linewidth=1.4, label=label)
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.02))
-    frame.finish(figure, axes, "false positives", "true positives")
+    style.finish(figure, axes, "false positives", "true positives")
     return figure
 
 
@@ -161,11 +174,11 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
     margin = 0.5 + 0.065 * min(24, max(map(len, labels)))
     figure = Figure(figsize=(side + margin + 0.9, side + margin + 0.1), layout="compressed")
     axes = figure.subplots()
-    image = axes.imshow(shares, cmap=COLOURS, vmin=0, vmax=1, interpolation="nearest")
+    image = axes.imshow(shares, cmap=COLOUR_MAP, vmin=0, vmax=1, interpolation="nearest")
     points = 72 * side / c
-    ticks = range(0, c, math.ceil(1.3 * SMALLEST / points))
-    short = [frame.plain(label if len(label) <= 24 else label[:23] + "…") for label in labels]
-    size = min(FONT, max(SMALLEST, 0.75 * points))
+    ticks = range(0, c, math.ceil(1.3 * MIN_FONT_SIZE / points))
+    short = [style.escape_label(label if len(label) <= 24 else label[:23] + "…") for label in labels]
+    size = min(FONT_SIZE, max(MIN_FONT_SIZE, 0.75 * points))
     axes.set_xticks(ticks, labels=[short[i] for i in ticks], fontsize=size)
     axes.set_yticks(ticks, labels=[short[i] for i in ticks], fontsize=size)
     if max(map(len, short)) * 0.6 * size > points * ticks.step:
@@ -173,17 +186,17 @@ def draw_confusion(matrix: ArrayLike, names: Sequence[str] | None = None) -> Fig
     axes.tick_params(length=0)
     for spine in axes.spines.values():
         spine.set_color("0.8")
-    room = min(FONT, 1.5 * points / max(len(f"{count:g}") for count in counts.ravel()))
-    if room >= SMALLEST:
+    room = min(FONT_SIZE, 1.5 * points / max(len(f"{count:g}") for count in counts.ravel()))
+    if room >= MIN_FONT_SIZE:
         for (i, j), count in np.ndenumerate(counts):
             if count:
                 colour = "white" if shares[i, j] > 0.5 else "0.15"
                 axes.text(j, i, f"{count:g}", ha="center", va="center", fontsize=room, color=colour)
-    axes.set_xlabel("predicted", fontsize=FONT)
-    axes.set_ylabel("true", fontsize=FONT)
+    axes.set_xlabel("predicted", fontsize=FONT_SIZE)
+    axes.set_ylabel("true", fontsize=FONT_SIZE)
     bar = figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, ticks=[0, 0.5, 1])
-    bar.ax.tick_params(labelsize=FONT, length=2)
-    bar.set_label("share of the true class", fontsize=FONT)
+    bar.ax.tick_params(labelsize=FONT_SIZE, length=2)
+    bar.set_label("share of the true class", fontsize=FONT_SIZE)
     bar.outline.set_visible(False)
     return figure
 
@@ -194,43 +207,45 @@ def draw_residuals(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> Figure
     What is not a number, or has no spread above zero, is left out, and the axis says how much. What lies farther out
     than eight spreads is counted in the outermost bin.
     """
-    predicted, spread, truth = (frame.values(array).ravel() for array in (mean, std, target))
+    predicted, spread, truth = (style.to_array(array).ravel() for array in (mean, std, target))
     if not predicted.size == spread.size == truth.size:
         raise UserError(
             f"the numbers of means, spreads and targets differ: {predicted.size}, {spread.size}, {truth.size}"
         )
     good = np.isfinite(predicted) & np.isfinite(truth) & (spread > 0) & np.isfinite(spread)
     predicted, spread, truth = predicted[good], spread[good], truth[good]
-    figure = frame.canvas()
+    figure = style.new_figure()
     left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
     lost = int((~good).sum())
     if predicted.size:
         both = np.concatenate([predicted, truth])
         pad = max(0.04 * float(np.ptp(both)), 1.2 * float(np.median(spread)))
         ends = (both.min() - pad, both.max() + pad)
-        left.plot(ends, ends, color=FAINT, linewidth=0.8, linestyle=DASHES[1], zorder=1)
-        if predicted.size > CROWD:
-            left.hexbin(truth, predicted, gridsize=45, extent=(*ends, *ends), cmap=COLOURS, mincnt=1, bins="log")
+        left.plot(ends, ends, color=FAINT_GREY, linewidth=0.8, linestyle=LINE_DASHES[1], zorder=1)
+        if predicted.size > MIN_DENSITY_POINTS:
+            left.hexbin(truth, predicted, gridsize=45, extent=(*ends, *ends), cmap=COLOUR_MAP, mincnt=1, bins="log")
         else:
-            left.vlines(truth, predicted - spread, predicted + spread, color=LINES[0], alpha=0.2, linewidth=0.6)
-            left.scatter(truth, predicted, s=8, linewidths=0, color=LINES[0], alpha=0.8 if truth.size < 200 else 0.5)
+            left.vlines(truth, predicted - spread, predicted + spread, color=LINE_COLOURS[0], alpha=0.2, linewidth=0.6)
+            left.scatter(
+                truth, predicted, s=8, linewidths=0, color=LINE_COLOURS[0], alpha=0.8 if truth.size < 200 else 0.5
+            )
         left.set(xlim=ends, ylim=ends)
         left.xaxis.set_major_locator(MaxNLocator(nbins=5))
         z = (truth - predicted) / spread
         edge = min(8.0, max(4.0, float(np.abs(z).max())))
         bins = np.linspace(-edge, edge, 2 * min(20, max(6, int(z.size**0.5))))
         inside = np.clip(z, -edge, edge)
-        right.hist(inside, bins.tolist(), density=True, color=LINES[2], label="found")
+        right.hist(inside, bins.tolist(), density=True, color=LINE_COLOURS[2], label="found")
         grid = np.linspace(-edge, edge, 200)
-        right.plot(grid, np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi), color=LINES[0], label="expected")
+        right.plot(grid, np.exp(-(grid**2) / 2) / math.sqrt(2 * math.pi), color=LINE_COLOURS[0], label="expected")
         right.set_yticks([])
     else:
-        frame.empty(left)
-        frame.empty(right)
-    frame.quiet(right)
+        style.say_empty(left)
+        style.say_empty(right)
+    style.quiet_frame(right)
     right.spines["left"].set_visible(False)
-    right.set_xlabel("(true − predicted) / spread", fontsize=FONT)
-    frame.finish(
+    right.set_xlabel("(true − predicted) / spread", fontsize=FONT_SIZE)
+    style.finish(
         figure, left, "true" + (f" ({lost} of {good.size} left out: not numbers)" if lost else ""), "predicted"
     )
     return figure
@@ -246,7 +261,7 @@ def draw_steps(
 
     curves  {name: (means, spreads)}, one for each of the steps; what is nan is left out
     """
-    figure, axes = frame.start()
+    figure, axes = style.new_axes()
     places = np.arange(len(steps))
     for number, (name, (means, spreads)) in enumerate(curves.items()):
         if not len(means) == len(spreads) == len(steps):
@@ -257,15 +272,15 @@ def draw_steps(
             places + aside,
             np.asarray(means, np.float64),
             np.asarray(spreads, np.float64),
-            color=LINES[number % len(LINES)],
-            linestyle=DASHES[(number + number // len(LINES)) % len(DASHES)],
+            color=LINE_COLOURS[number % len(LINE_COLOURS)],
+            linestyle=LINE_DASHES[(number + number // len(LINE_COLOURS)) % len(LINE_DASHES)],
             linewidth=1.4,
             marker="o",
             markersize=4,
             capsize=2.5,
-            label=frame.plain(name),
+            label=style.escape_label(name),
         )
-    axes.set_xticks(places, labels=[frame.plain(step) for step in steps], fontsize=FONT)
+    axes.set_xticks(places, labels=[style.escape_label(step) for step in steps], fontsize=FONT_SIZE)
     axes.set_xlim(-0.4, len(steps) - 0.6)
-    frame.finish(figure, axes, xlabel, ylabel, always=True)
+    style.finish(figure, axes, xlabel, ylabel, always=True)
     return figure

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 
 from ...data.prepare import prepare
 from ...data.random import SampleRandom
-from ..attention import even
-from . import style as frame
-from .attention import FONT
-from .style import FAINT, LINES, SIZE
+from ..attention import even_steps
+from . import style
+from .attention import FONT_SIZE
+from .style import FAINT_GREY, FIGURE_SIZE, LINE_COLOURS
 
 if TYPE_CHECKING:
     from ...assembly import Assembly
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Figure:
     """Some samples of a part, one above the other, against the axis of their tokens (of patches, the place)."""
     dataset, objective = data.dataset(part), data.objective
-    ids = even(len(dataset), samples)
+    ids = even_steps(len(dataset), samples)
     batch = dataset.batch(ids)
     made = prepare(batch, data.tokens, objective, SampleRandom(0, -1, ids), training=False, counted=False)
     found = objective.predict(run.model, made.inputs(run.device))
     told = objective.units({name: value.float().cpu().numpy() for name, value in found.items()}, {})
     ((name, stream),) = batch.streams.items()
-    figure = frame.canvas()
-    figure.set_size_inches(SIZE[0], 1.0 + 1.7 * len(ids))
+    figure = style.new_figure()
+    figure.set_size_inches(FIGURE_SIZE[0], 1.0 + 1.7 * len(ids))
     panels = np.atleast_1d(figure.subplots(len(ids), 1))
     tokens, target = data.tokens[name], getattr(objective, "target", "")
     for row, axes in enumerate(panels):
-        here = np.flatnonzero(stream.sample == row)[tokens.lead :]
+        here = np.flatnonzero(stream.sample == row)[tokens.prefix_tokens :]
         columns: dict[str, Any] = {key: column[here] for key, column in stream.columns.items()}
         value, true = columns[tokens.hides[0]].ravel(), columns[target].ravel()
         at = columns.get("at")
         x = at if at is not None and at.shape == value.shape else np.arange(len(value))
         x = x - (x[0] if len(x) else 0)
-        axes.plot(x, value, ".", color=FAINT, markersize=2.5, label="given" if not row else None)
-        axes.plot(x, true, color=LINES[1], linewidth=1.0, label=frame.plain(target) if not row else None)
+        axes.plot(x, value, ".", color=FAINT_GREY, markersize=2.5, label="given" if not row else None)
+        axes.plot(x, true, color=LINE_COLOURS[1], linewidth=1.0, label=style.escape_label(target) if not row else None)
         middle = told["recovered"][row]
-        axes.plot(x, middle, color=LINES[0], linewidth=1.2, label="recovered" if not row else None)
+        axes.plot(x, middle, color=LINE_COLOURS[0], linewidth=1.2, label="recovered" if not row else None)
         if "deviation" in told:
-            far = told["deviation"][row]
-            axes.fill_between(x, middle - far, middle + far, color=LINES[2], alpha=0.35, linewidth=0)
-        frame.quiet(axes)
-    frame.finish(figure, panels[0], "", "")
-    panels[-1].set_xlabel("since the first token", fontsize=FONT)
+            deviation = told["deviation"][row]
+            axes.fill_between(x, middle - deviation, middle + deviation, color=LINE_COLOURS[2], alpha=0.35, linewidth=0)
+        style.quiet_frame(axes)
+    style.finish(figure, panels[0], "", "")
+    panels[-1].set_xlabel("since the first token", fontsize=FONT_SIZE)
     return figure

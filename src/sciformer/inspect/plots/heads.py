@@ -7,23 +7,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...assembly import Assembly
-from ..attention import AttentionMaps, even, plain, times_uniform, title, weights_on
-from .attention import FONT, SMALLEST
+from ..attention import AttentionMaps, escape_mathtext, even_steps, map_title, relative_to_uniform, weights_on
+from .attention import FONT_SIZE, MIN_FONT_SIZE
 from .panels import join_legends, shrink
 
-BLOCKS, HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
-PANEL, PAGE = 1.05, 8.4  # inches of a panel, and of a line of them
+MAX_BLOCKS, MAX_HEADS = 12, 12  # maps from top to bottom and heads from left to right, at most
+MAX_PANEL_INCHES, PAGE_INCHES = 1.05, 8.4  # inches of a panel, and of a line of them
 
 
 def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
     """Whether the tokens draw a sample in a shape of its own, so that it can be read in a small panel."""
-    return _trial(assembly, look, row).get_aspect() != "auto"
+    return _trial_axes(assembly, look, row).get_aspect() != "auto"
 
 
-def forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
+def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
     """Further ways in which the tokens can draw a sample."""
     (tokens,) = assembly.tokens.values()
-    return list(tokens.forms(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
+    return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
 
 
 def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
@@ -33,12 +33,12 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
     with most of it receives; drawn is what exceeds uniform attention, so that a head that is blind leaves it plain.
     """
     maps = look.watch.attention
-    names = [list(maps)[i] for i in even(len(maps), BLOCKS)]
+    names = [list(maps)[i] for i in even_steps(len(maps), MAX_BLOCKS)]
     most = max(maps[name].shape[1] for name in names)
-    heads = even(most, HEADS).tolist()
-    trial = _trial(assembly, look, row)
+    heads = even_steps(most, MAX_HEADS).tolist()
+    trial = _trial_axes(assembly, look, row)
     wide, high = (abs(float(np.ptp(ends))) for ends in (trial.get_xlim(), trial.get_ylim()))
-    side = min(PANEL, PAGE / len(heads))
+    side = min(MAX_PANEL_INCHES, PAGE_INCHES / len(heads))
     figure = Figure(
         figsize=(side * len(heads) + 0.5, (side * min(2.0, max(0.5, high / wide)) + 0.16) * len(names) + 0.4),
         layout="constrained",
@@ -54,28 +54,28 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
                 axes.set_axis_off()
                 continue
             weights = weights_on(look, row, head)[name]
-            times = times_uniform(weights)
+            times = relative_to_uniform(weights)
             greatest = float(times.max(initial=0.0))
             tokens.draw(sample, np.clip(times - 1, 0, None) * (greatest >= 1.1), axes)
-            _bare(axes)
+            _strip_words(axes)
             shrink(axes, side)
             number = f"head {head + 1}   " if i == 0 else ""
             axes.set_title(
-                f"{number}×{greatest:.1f}" if greatest >= 1.1 else f"{number}–", fontsize=SMALLEST + 1, pad=2
+                f"{number}×{greatest:.1f}" if greatest >= 1.1 else f"{number}–", fontsize=MIN_FONT_SIZE + 1, pad=2
             )
-        grid[i, 0].set_ylabel(plain(title(name)), fontsize=FONT)
+        grid[i, 0].set_ylabel(escape_mathtext(map_title(name)), fontsize=FONT_SIZE)
     join_legends(figure, grid.ravel())
     return figure
 
 
-def _trial(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
+def _trial_axes(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
     (tokens,) = assembly.tokens.values()
     axes = Figure().subplots()
     tokens.draw(look.seen.take(np.array([row])), None, axes)
     return axes
 
 
-def _bare(axes: Axes) -> None:
+def _strip_words(axes: Axes) -> None:
     """A drawing without words: there is no room for them."""
     axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
     for letter in axes.texts:

@@ -11,14 +11,14 @@ from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .attention import FONT
+from .attention import FONT_SIZE
 
-INCHES = 4.0  # side of the panel that a drawing is made for
+PANEL_INCHES = 4.0  # side of the panel that a drawing is made for
 
 
 def shrink(axes: Axes, side: float) -> None:
     """Marks as large as a panel of `side` inches has room for."""
-    part = min(1.0, side / INCHES)
+    part = min(1.0, side / PANEL_INCHES)
     for marks in axes.collections:
         if isinstance(marks, PathCollection):
             marks.set_sizes(np.asarray(marks.get_sizes()) * part**1.5)
@@ -27,16 +27,16 @@ def shrink(axes: Axes, side: float) -> None:
         line.set_markersize(line.get_markersize() * part)
 
 
-def few_ticks(axes: Axes, named: bool) -> None:
+def thin_ticks(axes: Axes, named: bool) -> None:
     """Three ticks or so on each axis, small; the names of the axes where `named`."""
     if not axes.axison:
         return
     for axis in (axes.xaxis, axes.yaxis):
         if len(axis.get_majorticklocs()):
             axis.set_major_locator(MaxNLocator(nbins=3))
-    axes.tick_params(labelsize=FONT - 2, length=2, labelleft=named)
-    axes.xaxis.label.set_fontsize(FONT)
-    axes.set_ylabel(axes.get_ylabel() if named else "", fontsize=FONT)
+    axes.tick_params(labelsize=FONT_SIZE - 2, length=2, labelleft=named)
+    axes.xaxis.label.set_fontsize(FONT_SIZE)
+    axes.set_ylabel(axes.get_ylabel() if named else "", fontsize=FONT_SIZE)
 
 
 def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> None:
@@ -55,7 +55,7 @@ def join_legends(figure: Figure, panels: Iterable[Axes], grey: bool = True) -> N
         loc="outside lower center",
         ncols=min(8, len(found)),
         frameon=False,
-        fontsize=FONT,
+        fontsize=FONT_SIZE,
         handletextpad=0.2,
     )
     for handle in legend.legend_handles:

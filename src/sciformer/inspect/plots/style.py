@@ -19,40 +19,40 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import ArrayLike, NDArray
 
 from ...errors import UserError
-from .attention import FONT
+from .attention import FONT_SIZE
 
 Values = NDArray[np.float64]
 
-SIZE = (5.5, 3.4)  # inches
-LINES = ("#08306b", "#d9772b", "#6baed6", "0.4")
-DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
-FAINT = "0.6"  # diagonals and reference lines
-DOTS = 30  # points of a curve, up to which each has a dot
-LETTERS = 80  # of a line of the legend
+FIGURE_SIZE = (5.5, 3.4)  # inches
+LINE_COLOURS = ("#08306b", "#d9772b", "#6baed6", "0.4")
+LINE_DASHES = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)))
+FAINT_GREY = "0.6"  # diagonals and reference lines
+MAX_DOTTED_POINTS = 30  # points of a curve, up to which each has a dot
+LEGEND_LETTERS = 80  # of a line of the legend
 
 
-def start() -> tuple[Figure, Axes]:
+def new_axes() -> tuple[Figure, Axes]:
     """A figure with one pair of axes."""
-    figure = canvas()
+    figure = new_figure()
     return figure, figure.subplots()
 
 
-def canvas() -> Figure:
+def new_figure() -> Figure:
     """An empty figure."""
-    return Figure(figsize=SIZE, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
+    return Figure(figsize=FIGURE_SIZE, layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.06))
 
 
-def empty(axes: Axes) -> None:
+def say_empty(axes: Axes) -> None:
     """Say that there is nothing to draw, instead of drawing ticks of nothing."""
     axes.set(xticks=[], yticks=[])
-    axes.text(0.5, 0.5, "no finite values", ha="center", va="center", fontsize=FONT, transform=axes.transAxes)
+    axes.text(0.5, 0.5, "no finite values", ha="center", va="center", fontsize=FONT_SIZE, transform=axes.transAxes)
 
 
 def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = False) -> None:
     """Labels, a quiet frame, and above the axes the one legend, where there is more than one curve."""
-    quiet(axes)
-    axes.set_xlabel(plain(xlabel), fontsize=FONT)
-    axes.set_ylabel(plain(ylabel), fontsize=FONT)
+    quiet_frame(axes)
+    axes.set_xlabel(escape_label(xlabel), fontsize=FONT_SIZE)
+    axes.set_ylabel(escape_label(ylabel), fontsize=FONT_SIZE)
     handles: list[Artist] = []
     labels: list[str] = []
     for panel in figure.axes:
@@ -60,58 +60,58 @@ def finish(figure: Figure, axes: Axes, xlabel: str, ylabel: str, always: bool = 
             handles.append(handle)
             labels.append(label)
     if len(labels) > 1 or (labels and always):
-        across = max(1, min(4, LETTERS // (max(map(len, labels)) + 6)))
+        across = max(1, min(4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
         figure.legend(
-            handles, labels, loc="outside upper left", ncols=across, frameon=False, fontsize=FONT, handlelength=2.6
+            handles, labels, loc="outside upper left", ncols=across, frameon=False, fontsize=FONT_SIZE, handlelength=2.6
         )
 
 
-def quiet(axes: Axes) -> None:
+def quiet_frame(axes: Axes) -> None:
     """Two sides of a frame, in grey, and a faint grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color("0.7")
-    axes.tick_params(labelsize=FONT, length=2.5, color="0.7")
+    axes.tick_params(labelsize=FONT_SIZE, length=2.5, color="0.7")
     axes.tick_params(which="minor", length=0)
     axes.grid(color="0.92", linewidth=0.6)
     axes.set_axisbelow(True)
 
 
-def plain(name: str) -> str:
+def escape_label(name: str) -> str:
     """A name that Matplotlib does not read: no formula between dollars, no hidden curve by a first underscore."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
 
 
-def colour(i: int) -> str:
+def line_colour(i: int) -> str:
     """Of the i-th curve."""
-    return LINES[i % len(LINES)]
+    return LINE_COLOURS[i % len(LINE_COLOURS)]
 
 
-def line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
+def draw_line(axes: Axes, x: Values, y: Values, i: int, name: str) -> None:
     """The i-th curve of a figure; dots where there are few points, or where a point has no neighbour."""
     there = np.isfinite(x) & np.isfinite(y)
     y = np.where(there, y, np.nan)
-    dots = there if there.sum() <= DOTS else alone(there)
+    dots = there if there.sum() <= MAX_DOTTED_POINTS else isolated_points(there)
     axes.plot(
         x,
         y,
-        color=colour(i),
-        linestyle=DASHES[(i + i // len(LINES)) % len(DASHES)],
+        color=line_colour(i),
+        linestyle=LINE_DASHES[(i + i // len(LINE_COLOURS)) % len(LINE_DASHES)],
         linewidth=1.4,
         marker="o" if dots.any() else "",
         markersize=3,
         markevery=np.flatnonzero(dots).tolist(),
-        label=plain(name),
+        label=escape_label(name),
         zorder=3,
     )
 
 
-def alone(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def isolated_points(there: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Where a point has no neighbour, so that no line leads to it."""
     padded = np.concatenate([[False], there, [False]])
     return there & ~padded[:-2] & ~padded[2:]
 
 
-def values(given: ArrayLike | Sequence[Any]) -> Values:
+def to_array(given: ArrayLike | Sequence[Any]) -> Values:
     """Numbers as an array; None is nan."""
     array = np.asarray(given, dtype=np.float64)  # None becomes nan
     if array.ndim == 0:
@@ -120,23 +120,23 @@ def values(given: ArrayLike | Sequence[Any]) -> Values:
 
 
 @contextmanager
-def any_letters() -> Iterator[None]:
+def ignore_missing_glyphs() -> Iterator[None]:
     """Letters that the font has not are drawn as boxes, without a warning for each."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
         yield
 
 
-def measured(what: str, unit: str = "") -> str:
+def axis_label(what: str, unit: str = "") -> str:
     """What an axis shows, and in what unit where that is known."""
     return f"{what} in {unit}" if unit else what
 
 
-def two(value: float) -> str:
+def two_decimals(value: float) -> str:
     """A number with two digits behind the point, and no sign before a zero."""
     return f"{round(value, 2) + 0.0:.2f}"
 
 
-def word(name: str) -> str:
+def name_in_words(name: str) -> str:
     """A name in code as words."""
     return name.replace("_", " ")

@@ -28,15 +28,17 @@ from matplotlib.figure import Figure
 from ...errors import UserError
 from ...files.atomic import atomic_write
 
-POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
-DOTS = 160  # of a picture, per inch
-SCREEN = 96  # of CSS, per inch
-CONTENTS = 4  # sections, above which there is a table of contents
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+)
+DOTS_PER_INCH = 160  # of a picture, per inch
+CSS_PIXELS_PER_INCH = 96  # of CSS, per inch
+MAX_SECTIONS_WITHOUT_CONTENTS = 4  # sections, above which there is a table of contents
 # No page may hold these: controls but for tab and line ends, and halves of surrogate pairs (from odd file names).
-UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-NUMBER = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
+UNPRINTABLE_PATTERN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+NUMBER_PATTERN = re.compile(r"\s*[-+−±<>≤≥≈~]?\s*\.?\d[\d.,eE+\-−±()%×^\s]*|\s*[-+−]?(nan|inf|∞)\s*|[-–—]?")
 
-STYLE = """
+STYLESHEET = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1c2126; --soft: #5b6570; --line: #d9dee3; --tint: #f4f6f8;
   --link: #08519c; }
 @media screen and (prefers-color-scheme: dark) {
@@ -87,10 +89,10 @@ summary { cursor: pointer; }
 """
 
 
-def save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure to a file of its own, whole or not at all."""
     with atomic_write(path) as partial:
-        figure.savefig(partial, format=path.suffix[1:], dpi=DOTS, facecolor="white")
+        figure.savefig(partial, format=path.suffix[1:], dpi=DOTS_PER_INCH, facecolor="white")
 
 
 class Page:
@@ -110,31 +112,33 @@ class Page:
             self._parts.append("</section>")
         self._sections.append(title)
         n = len(self._sections)
-        self._parts.append(f'<section aria-labelledby="section-{n}">\n<h2 id="section-{n}">{_escape(title)}</h2>')
+        self._parts.append(f'<section aria-labelledby="section-{n}">\n<h2 id="section-{n}">{_escape_html(title)}</h2>')
         if note is not None:
-            self._parts.append(f'<p class="note">{_escape(note)}</p>')
+            self._parts.append(f'<p class="note">{_escape_html(note)}</p>')
 
     def text(self, text: str) -> None:
         """Plain paragraphs, parted by empty lines."""
-        self._parts += [f"<p>{_escape(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
+        self._parts += [f"<p>{_escape_html(part.strip())}</p>" for part in re.split(r"\n\s*\n", text) if part.strip()]
 
     def table(self, head: Sequence[object], rows: Sequence[Sequence[object]], caption: str) -> None:
         """A table; its first column names the rows. Columns of numbers stand to the right, floats have four digits."""
         for row in rows:
             if len(row) != len(head):
                 raise UserError(f"a row of the table has {len(row)} cells, but its head has {len(head)}: {list(row)!r}")
-        cells = [[_write(cell) for cell in row] for row in rows]
-        right = [bool(cells) and all(NUMBER.fullmatch(row[j]) for row in cells) for j in range(len(head))]
+        cells = [[_format_value(cell) for cell in row] for row in rows]
+        right = [bool(cells) and all(NUMBER_PATTERN.fullmatch(row[j]) for row in cells) for j in range(len(head))]
         marks = [' class="number"' if number else "" for number in right]
-        top = "".join(f'<th scope="col"{mark}>{_escape(_write(cell))}</th>' for mark, cell in zip(marks, head))
+        top = "".join(
+            f'<th scope="col"{mark}>{_escape_html(_format_value(cell))}</th>' for mark, cell in zip(marks, head)
+        )
         lines = []
         for row in cells:
-            first = "".join(f'<th scope="row"{marks[0]}>{_escape(cell)}</th>' for cell in row[:1])
-            others = "".join(f"<td{mark}>{_escape(cell)}</td>" for mark, cell in zip(marks[1:], row[1:]))
+            first = "".join(f'<th scope="row"{marks[0]}>{_escape_html(cell)}</th>' for cell in row[:1])
+            others = "".join(f"<td{mark}>{_escape_html(cell)}</td>" for mark, cell in zip(marks[1:], row[1:]))
             lines.append(f"<tr>{first}{others}</tr>\n")
         self._parts.append(
-            f'<div class="scroll" role="region" aria-label="{_escape(caption)}" tabindex="0"><table>\n'
-            f"<caption>{_escape(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
+            f'<div class="scroll" role="region" aria-label="{_escape_html(caption)}" tabindex="0"><table>\n'
+            f"<caption>{_escape_html(caption)}</caption>\n<thead><tr>{top}</tr></thead>\n"
             f"<tbody>\n{''.join(lines)}</tbody>\n</table></div>"
         )
 
@@ -142,30 +146,33 @@ class Page:
         """A picture, drawn now, on a white card; `alt` says what it shows to those who cannot see it."""
         if not alt.strip():
             raise UserError(f"the picture has no text that stands for it: alt={alt!r}", hint="Say what it shows.")
-        picture = _draw(figure)
+        picture = _render_png(figure)
         sides = (int.from_bytes(picture[i : i + 4], "big") for i in (16, 20))  # where a PNG keeps them
-        width, height = (round(side * SCREEN / DOTS) for side in sides)
+        width, height = (round(side * CSS_PIXELS_PER_INCH / DOTS_PER_INCH) for side in sides)
         self._parts.append(
-            f'<figure>\n<div class="card"><img width="{width}" height="{height}" alt="{_escape(alt)}" '
+            f'<figure>\n<div class="card"><img width="{width}" height="{height}" alt="{_escape_html(alt)}" '
             f'src="data:image/png;base64,{base64.b64encode(picture).decode()}"></div>\n'
-            f"<figcaption>{_escape(caption)}</figcaption>\n</figure>"
+            f"<figcaption>{_escape_html(caption)}</figcaption>\n</figure>"
         )
 
     def facts(self, facts: Mapping[str, object]) -> None:
         """Names and values in two columns."""
         if not facts:
             raise UserError("the list of facts is empty")
-        pairs = [f"<dt>{_escape(name)}</dt><dd>{_escape(_write(value))}</dd>\n" for name, value in facts.items()]
+        pairs = [
+            f"<dt>{_escape_html(name)}</dt><dd>{_escape_html(_format_value(value))}</dd>\n"
+            for name, value in facts.items()
+        ]
         self._parts.append(f"<dl>\n{''.join(pairs)}</dl>")
 
     def code(self, text: str) -> None:
         """Text as it stands, in letters of one width."""
-        self._parts.append(f'<pre tabindex="0"><code>{_escape(text)}</code></pre>')
+        self._parts.append(f'<pre tabindex="0"><code>{_escape_html(text)}</code></pre>')
 
     @contextmanager
     def details(self, summary: str) -> Iterator[None]:
         """What is added inside the `with` is folded away behind the summary until it is clicked."""
-        self._parts.append(f"<details>\n<summary>{_escape(summary)}</summary>")
+        self._parts.append(f"<details>\n<summary>{_escape_html(summary)}</summary>")
         self._folds += 1
         try:
             yield
@@ -176,22 +183,23 @@ class Page:
     def html(self) -> str:
         """The whole page."""
         assert not self._folds, "details are still open"
-        title = _escape(self.title)
+        title = _escape_html(self.title)
         header = f"<header>\n<h1>{title}</h1>\n"
         if self.subtitle:
-            header += f'<p class="subtitle">{_escape(self.subtitle)}</p>\n'
-        if len(self._sections) > CONTENTS:
+            header += f'<p class="subtitle">{_escape_html(self.subtitle)}</p>\n'
+        if len(self._sections) > MAX_SECTIONS_WITHOUT_CONTENTS:
             links = [
-                f'<li><a href="#section-{n}">{_escape(name)}</a></li>\n' for n, name in enumerate(self._sections, 1)
+                f'<li><a href="#section-{n}">{_escape_html(name)}</a></li>\n'
+                for n, name in enumerate(self._sections, 1)
             ]
             header += f'<nav aria-label="Contents"><ol>\n{"".join(links)}</ol></nav>\n'
         end = "</section>\n" if self._sections else ""
         body = "".join(f"{part}\n" for part in self._parts) + end
         return (
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
+            f'<meta http-equiv="Content-Security-Policy" content="{CONTENT_SECURITY_POLICY}">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n"
+            f"<title>{title}</title>\n<style>{STYLESHEET}</style>\n</head>\n"
             f"<body>\n{header}</header>\n<main>\n{body}</main>\n</body>\n</html>\n"
         )
 
@@ -208,11 +216,11 @@ class Page:
             beside.unlink(missing_ok=True)
 
 
-def _draw(figure: Figure) -> bytes:
+def _render_png(figure: Figure) -> bytes:
     """A figure as PNG. Its layout settles in two rounds; `savefig` would draw all of it for each."""
     canvas, kept, engine = FigureCanvasAgg(figure), io.BytesIO(), figure.get_layout_engine()
     before = {"dpi": figure.dpi, "facecolor": figure.get_facecolor()}
-    for looks in (before, {"dpi": DOTS, "facecolor": "white"}):
+    for looks in (before, {"dpi": DOTS_PER_INCH, "facecolor": "white"}):
         figure.set(**looks)
         if engine is not None and figure.axes:
             with suppress(ValueError):  # what cannot be laid out is drawn as it is, as everywhere in Matplotlib
@@ -223,11 +231,11 @@ def _draw(figure: Figure) -> bytes:
     return kept.getvalue()
 
 
-def _escape(text: str) -> str:
-    return html.escape(UNPRINTABLE.sub("\ufffd", str(text)), quote=True)
+def _escape_html(text: str) -> str:
+    return html.escape(UNPRINTABLE_PATTERN.sub("\ufffd", str(text)), quote=True)
 
 
-def _write(value: object) -> str:
+def _format_value(value: object) -> str:
     """A value as a reader wants it: four digits of a float, nothing for None."""
     if value is None:
         return ""

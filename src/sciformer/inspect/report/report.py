@@ -28,27 +28,28 @@ from ...metrics import METRICS, AtLeast, confusion, reliability, roc
 from ...recipe.field import extensions
 from ...train.resume import Changed
 from ...train.weights import load_weights
-from .. import attention as looking
-from .. import cost
-from .. import masked as hidden
-from ..attention import even, name_of
+from .. import attention, cost, masked
+from ..attention import even_steps, sample_name
 from ..plots import curves
 from ..plots.denoised import draw_recovered
-from ..plots.style import any_letters, word
-from . import figures as pictures
-from .along import Along, answers_along, draw_along
-from .figures import shown
+from ..plots.style import ignore_missing_glyphs, name_in_words
+from . import figures
+from .figures import choose_part
 from .page import Page
+from .plot_against import AnswersAgainst, answers_against, draw_answers_against
 
 if TYPE_CHECKING:
     from ...run import Run
 
 Array = NDArray[Any]
 
-MOST, FEW = 20_000, 1024  # samples of a part that are judged, and of the training part where there is no other
+MAX_JUDGED_SAMPLES, MAX_JUDGED_TRAIN_SAMPLES = (
+    20_000,
+    1024,
+)  # samples of a part that are judged, and of the training part where there is no other
 
 
-class Found:
+class ReportData:
     """What of a run is still there, and what was measured on it."""
 
     def __init__(self, run: Run) -> None:
@@ -72,16 +73,16 @@ class Found:
         if self.data.splits.fingerprint != run.about.get("data", {}):
             self.missing.append("The data changed since this run; what is measured here is of them as they are.")
         self.objective, self.numbers["step"] = self.data.objective, self.kept["step"]
-        self._judge(self.data, max(64, run.recipe.train.micro or run.recipe.train.batch))
+        self._judge(self.data, max(64, run.recipe.train.micro_batch or run.recipe.train.batch))
 
     def _judge(self, data: Assembly, size: int) -> None:
         """Judge every part but that of the training; that one where there is no other."""
         about = self.numbers["parts"] = {}
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
-            dataset, most = data.dataset(part), FEW if part == "train" else MOST
+            dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
             some = dataset
             if dataset.window is None and len(dataset) > most:  # of windows, the first ones
-                some = data.samples(Chosen(dataset.source, even(len(dataset), most)))
+                some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
             about[part] = {"samples": len(dataset), "judged": min(len(dataset), most), "scores": made.scores}
@@ -91,23 +92,23 @@ class Found:
 
 def write_report(run: Run) -> Path:
     """Write report.html and scores.json of a run, and say where the report is."""
-    with any_letters():
-        found = Found(run)
-        along, trouble = answers_along(found)
+    with ignore_missing_glyphs():
+        found = ReportData(run)
+        along, trouble = answers_against(found)
         page = Page(run.recipe.about.title or run.path.resolve().name, f"Report of the run {run.path.resolve().name}")
         page.text("\n\n".join([_result(found, along), *found.missing]))
         cost.setting(page, run)
         _data(page, found)
         _training(page, found)
         _scores(page, found)
-        if found.objective.along:
-            draw_along(page, found, along, trouble)
+        if found.objective.plot_against:
+            draw_answers_against(page, found, along, trouble)
         for section in extensions("report"):
             section(page, found)
-        pictures.attention_section(page, found)
-        pictures.reasons_section(page, found)
+        figures.attention_section(page, found)
+        figures.reasons_section(page, found)
         if found.data is not None:
-            hidden.section(page, found, shown(found.data))
+            masked.section(page, found, choose_part(found.data))
         cost.section(page, run, found.data, found.numbers)
         page.section("How to reproduce")
         plugins = "".join(f" --plugin {one['name']}" for one in run.about.get("plugins", []))
@@ -115,11 +116,11 @@ def write_report(run: Run) -> Path:
         with page.details("recipe.yaml"):
             page.code(run.folder.recipe.read_text("utf-8"))
         if found.judged or not found.before:
-            run.folder.write("scores.json", json.dumps(cost.plain_json(found.numbers), indent=1, allow_nan=False))
+            run.folder.write("scores.json", json.dumps(cost.to_json(found.numbers), indent=1, allow_nan=False))
         return run.folder.write("report.html", page.html())
 
 
-def _result(found: Found, along: Along | None) -> str:
+def _result(found: ReportData, along: AnswersAgainst | None) -> str:
     records, scores = found.run.records, found.kept.get("scores", {})
     steps = max((record.get("step", 0) for record in records), default=0)
     if not found.kept:
@@ -130,19 +131,19 @@ def _result(found: Found, along: Along | None) -> str:
         held = any(key.startswith("valid_") for record in records for key in record)
         text = f"The best model is that of step {found.kept['step']} of {steps}"
         order = [name for name in dict.fromkeys([found.run.recipe.train.best, *scores]) if name in scores]
-        text += ": " + ", ".join(f"{word(name)} {scores[name]:.4g}" for name in order[:3])
+        text += ": " + ", ".join(f"{name_in_words(name)} {scores[name]:.4g}" for name in order[:3])
         text += " on the validation part" if held else " on training samples, for none were kept apart"
     if along is None or along.crossing is None:
         return f"{text}."
     (value, error), reference = along.crossing, found.objective.reference
     if math.isnan(value):
-        return f"{text}. The {along.what} crosses 0.5 at no one place along {found.objective.along}."
-    text += f". The {along.what} crosses 0.5 at {found.objective.along} {value:.5g}"
+        return f"{text}. The {along.what} crosses 0.5 at no one place along {found.objective.plot_against}."
+    text += f". The {along.what} crosses 0.5 at {found.objective.plot_against} {value:.5g}"
     text += f" ± {error:.2g}" if math.isfinite(error) else ""
     return f"{text}." if reference is None else f"{text}; the reference is {reference:.5g} ({value - reference:+.2g})."
 
 
-def _data(page: Page, found: Found) -> None:
+def _data(page: Page, found: ReportData) -> None:
     page.section("Data")
     about, data = found.run.about, found.data
     page.table(["file", "size and fingerprint"], list(about.get("data", {}).items()), "What was trained on")
@@ -158,17 +159,17 @@ def _data(page: Page, found: Found) -> None:
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
     if data is not None and len(data.tokens) == 1:
         train = data.dataset("train")
-        some = train.batch(even(len(train), 4))
+        some = train.batch(even_steps(len(train), 4))
         if found.objective.lookahead:  # show what is seen at once
             some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
         panels = [
-            (name_of(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
+            (sample_name(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
             for row in range(len(some))
         ]
-        page.figure(looking.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
+        page.figure(attention.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
 
 
-def _training(page: Page, found: Found) -> None:
+def _training(page: Page, found: ReportData) -> None:
     page.section("Training")
     records = found.run.records
     keys = list(dict.fromkeys(key for record in records for key in record))
@@ -181,15 +182,19 @@ def _training(page: Page, found: Found) -> None:
     history({"loss": "training", "valid_loss": "validation", "train_loss": "training, judged"}, "loss")
     scores = {key: key.partition("_")[2] for key in keys}  # after the name of the part
     measured = {key: name for key, name in scores.items() if name in METRICS}
-    shares = {key: word(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
+    shares = {key: name_in_words(name) for key, name in measured.items() if METRICS[name].needs[0] == "probabilities"}
     history(shares, "score", "Scores against step.")
     for group in found.objective.score_groups(scores.values()):
         lines = {key: group.labels[name] for key, name in scores.items() if name in group.labels}
         history(lines, group.title, f"{group.plural} against step.")
     for key, name in measured.items():
         if key not in shares:
-            history({key: word(name)}, word(name), f"{word(name).capitalize()} ({METRICS[name].help}) against step.")
-    more = {"rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
+            history(
+                {key: name_in_words(name)},
+                name_in_words(name),
+                f"{name_in_words(name).capitalize()} ({METRICS[name].help}) against step.",
+            )
+    more = {"learning_rate": "learning rate", "norm": "length of the gradient", "tokens_per_s": "tokens per second"}
     if more.keys() & keys:
         with page.details("Learning rate, gradient, speed"):
             for key, name in more.items():
@@ -198,11 +203,11 @@ def _training(page: Page, found: Found) -> None:
     page.text(f"Steps left out, because their gradient was not finite: {', '.join(left[:20]) or 'none'}.")
 
 
-def _plain(value: float | list[float]) -> str:
+def _format_numbers(value: float | list[float]) -> str:
     return ", ".join(f"{one:.4g}" for one in (value if isinstance(value, list) else [value]))
 
 
-def _scores(page: Page, found: Found) -> None:
+def _scores(page: Page, found: ReportData) -> None:
     page.section("Scores")
     if not found.judged:
         page.text("There is nothing to judge without the data and the model.")
@@ -214,14 +219,14 @@ def _scores(page: Page, found: Found) -> None:
     apart = {name for group in found.objective.score_groups(names) for name in group.labels}
     names = [name for name in names if name not in apart]  # those have a table of their own
     rows = [[part, f"{one['judged']:,}", *(one["scores"][name] for name in names)] for part, one in about.items()]
-    page.table(["part", "samples", *map(word, names)], rows, "The model on each part")
+    page.table(["part", "samples", *map(name_in_words, names)], rows, "The model on each part")
     if kept := found.run.calibration:
-        numbers = ", ".join(f"{name} {_plain(value)}" for name, value in kept["state"].items())
+        numbers = ", ".join(f"{name} {_format_numbers(value)}" for name, value in kept["state"].items())
         page.text(f"Calibrated: {numbers}, fitted to {kept['samples']:,} samples of {kept['part']}.")
     for part in [part for part, one in about.items() if one["judged"] < one["samples"]]:
         page.text(f"Of {part}, {about[part]['judged']:,} of {about[part]['samples']:,} samples were judged.")
     assert found.data is not None
-    part = shown(found.data)
+    part = choose_part(found.data)
     outputs, samples = found.judged[part].outputs, found.judged[part].samples
     if rows := found.objective.details(outputs, samples):
         page.table(list(rows[0]), [list(row.values()) for row in rows], f"In detail ({part})")

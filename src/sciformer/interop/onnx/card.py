@@ -8,17 +8,17 @@ from typing import Any
 
 from ..._version import __version__
 from ...run import Run
-from .inputs import VALID, places, whole
+from .inputs import VALID_NAME, grid_shape, max_places
 
-NEEDED = ("onnx", "onnxscript", "onnxruntime")
-MEANINGS = {
+REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+OUTPUT_MEANINGS = {
     "probabilities": "of the classes, in the order of `answers`; each row sums to one",
     "mean": "expected values, in the order of `answers`; times `scale` plus `shift` in the units of the data",
     "std": "their standard deviations; times `scale` in the units of the data",
     "quantiles": "of each value, in rising order; times `scale` plus `shift` in the units of the data",
     "summary": "what the model made of the sample, before its last layer",
 }
-CARD = """# {title}
+CARD_TEMPLATE = """# {title}
 
 {kind}, {parameters:,} parameters, answers: {answers}. Written by Sciformer {version}.
 
@@ -42,13 +42,14 @@ session = onnxruntime.InferenceSession("model.onnx")
 
 {scores}"""
 
-MASK = "valid is true where there is a token; tokens come first"
-PADDED = """Tensors are padded with zeros to the longest sample; `valid` is true where there is a token, and tokens come
+MASK_NOTE = "valid is true where there is a token; tokens come first"
+PADDED_NOTE = """\
+Tensors are padded with zeros to the longest sample; `valid` is true where there is a token, and tokens come
 first. Both the number of samples and the number of tokens are free{most}."""
-FILLED = "All tokens of an image are there, {rows} x {columns}, row by row. The number of samples is free."
+GRID_NOTE = "All tokens of an image are there, {rows} x {columns}, row by row. The number of samples is free."
 
 
-def describe(run: Run, made: Any) -> dict[str, Any]:
+def describe_graph(run: Run, made: Any) -> dict[str, Any]:
     """What a program must know to use the graph, as plain JSON."""
     from onnx import TensorProto
 
@@ -61,13 +62,13 @@ def describe(run: Run, made: Any) -> dict[str, Any]:
     (tokens,) = assembly.tokens.values()
     outputs = [tensor(value) for value in made.graph.output]
     for output in outputs:
-        output["meaning"] = MEANINGS.get(output["name"], "")
+        output["meaning"] = OUTPUT_MEANINGS.get(output["name"], "")
         if (
             output["name"] in ("mean", "std", "quantiles") and "deviation" in objective.state
         ):  # in units of the data: x scale + shift
             output["scale"] = objective.state["deviation"]
             output["shift"] = [0.0] * len(objective.answers) if output["name"] == "std" else objective.state["mean"]
-    versions = {name: importlib.import_module(name).__version__ for name in ("torch", *NEEDED)}
+    versions = {name: importlib.import_module(name).__version__ for name in ("torch", *REQUIRED_PACKAGES)}
     return {
         "format": 1,
         "made_by": {"sciformer": __version__, **versions},
@@ -75,24 +76,24 @@ def describe(run: Run, made: Any) -> dict[str, Any]:
         "inputs": [tensor(value) for value in made.graph.input],
         "outputs": outputs,
         "answers": objective.answers,
-        "padding": None if whole(run) else {"value": 0, "mask": VALID, "meaning": MASK},
-        "most_tokens": places(run) or tokens.max_tokens,
+        "padding": None if grid_shape(run) else {"value": 0, "mask": VALID_NAME, "meaning": MASK_NOTE},
+        "most_tokens": max_places(run) or tokens.max_tokens,
         "tokens": tokens.preprocessing(),
     }
 
 
-def card(run: Run, about: Mapping[str, Any]) -> str:
+def write_card(run: Run, about: Mapping[str, Any]) -> str:
     """What it is and how it is used, for people."""
     (tokens,) = run.assembly.tokens.values()
     shapes = {one["name"]: f"({', '.join(map(str, one['shape']))})" for one in (*about["inputs"], *about["outputs"])}
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])
     outputs = "".join(f"- `{one['name']}` {shapes[one['name']]}: {one['meaning']}\n" for one in about["outputs"])
     scores = "".join(f"- {name}: {value:.4g}\n" for name, value in run.scores.items())
-    filled = whole(run)
+    filled = grid_shape(run)
     most = f"; in training a sample had at most {about['most_tokens']} tokens" if about["most_tokens"] else ""
-    shape = PADDED.format(most=most) if filled is None else FILLED.format(rows=filled[0], columns=filled[1])
+    shape = PADDED_NOTE.format(most=most) if filled is None else GRID_NOTE.format(rows=filled[0], columns=filled[1])
     feed = ", ".join(f'"{one["name"]}": {one["name"]}' for one in about["inputs"])
-    return CARD.format(
+    return CARD_TEMPLATE.format(
         title=run.recipe.about.title or run.path.resolve().name,
         kind=f"{tokens.kind} · {run.recipe.model.kind} · {run.recipe.objective.kind}",
         parameters=sum(weight.numel() for weight in run.model.parameters()),

@@ -36,40 +36,40 @@ from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
 from ...run import Run
 from ...train.folder import Folder
-from .card import NEEDED, card, describe
-from .inputs import VALID, Columns, example, make, sizes, view_of, whole
+from .card import REQUIRED_PACKAGES, describe_graph, write_card
+from .inputs import VALID_NAME, Columns, checked_sizes, example_columns, grid_shape, make_inputs, view_of
 
 Array = NDArray[Any]
 
-FILES = ("model.onnx", "preprocessing.json", "README.md")
-LARGEST = 1 << 31  # bytes of a file of this kind
-CLOSE = 1e-4  # between its answers and ours
-WIDTH = 7  # tokens of the example a graph is traced with: neither 1 nor any width of a model
+FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
+MAX_FILE_BYTES = 1 << 31  # bytes of a file of this kind
+TOLERANCE = 1e-4  # between its answers and ours
+EXAMPLE_TOKENS = 7  # tokens of the example a graph is traced with: neither 1 nor any width of a model
 
 
 def write_onnx(run: Run, folder: Folder) -> list[str]:
     """Write the files of a run into an empty folder, checked against the library; what there is to say about it."""
-    _admit(run)
-    packages()
-    columns = example(run)
+    _check_exportable(run)
+    check_packages()
+    columns = example_columns(run)
     graph = Graph(run, list(columns))
     made = _trace(graph, columns)
     _label(made, run)
     used = [value.name for value in made.graph.input]
     content = made.SerializeToString()
-    if len(content) >= LARGEST:
+    if len(content) >= MAX_FILE_BYTES:
         raise UserError(f"the model takes {len(content) / 1e9:.1f} GB, but one file of ONNX must have less than 2 GB")
     apart, rounding = check(content, run, columns, used)
-    if not apart <= max(CLOSE, 3 * rounding):
+    if not apart <= max(TOLERANCE, 3 * rounding):
         raise UserError(
-            f"the answers of the graph must be within {CLOSE:g} of the library's, but are {apart:.2g} apart, where "
+            f"the answers of the graph must be within {TOLERANCE:g} of the library's, but are {apart:.2g} apart, where "
             f"rounding moves them by {rounding:.2g}; nothing was written"
         )
     folder.path.mkdir(parents=True, exist_ok=True)
     (folder.path / "model.onnx").write_bytes(content)
-    about = describe(run, made)
+    about = describe_graph(run, made)
     folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-    folder.write("README.md", card(run, about))
+    folder.write("README.md", write_card(run, about))
     (tokens,) = run.assembly.tokens.values()
     for name, text in tokens.export_files().items():
         folder.write(name, text)
@@ -80,19 +80,19 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
 
 def files(run: Run) -> tuple[str, ...]:
     """The names of the files of a run."""
-    return (*FILES, *(name for tokens in run.assembly.tokens.values() for name in tokens.export_files()))
+    return (*FILE_NAMES, *(name for tokens in run.assembly.tokens.values() for name in tokens.export_files()))
 
 
-def packages() -> None:
+def check_packages() -> None:
     """Refuse to begin without what the export needs."""
-    for name in NEEDED:
+    for name in REQUIRED_PACKAGES:
         try:
             importlib.import_module(name)
         except ImportError as error:
             raise UserError(f"the package {name} is not installed", hint="pip install 'sciformer[export]'") from error
 
 
-def _admit(run: Run) -> None:
+def _check_exportable(run: Run) -> None:
     """Refuse a run whose model has no answer for each sample in one pass."""
     kind, objective = run.recipe.model.kind, run.recipe.objective
     if kind in ("decoder", "encoder_decoder"):
@@ -127,12 +127,12 @@ class Graph(nn.Module):
                     setattr(part, name, _Fixed(child))
         model.heads = _Heads(model.heads)
         self.model, self.objective, self.names = model, run.assembly.objective, list(names)
-        self.stream, self.filled = next(iter(run.assembly.tokens)), whole(run)
+        self.stream, self.filled = next(iter(run.assembly.tokens)), grid_shape(run)
         self.outputs: list[str] = []
         self.eval()
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        view = view_of(dict(zip([*self.names, VALID], tensors)), self.filled)
+        view = view_of(dict(zip([*self.names, VALID_NAME], tensors)), self.filled)
         pooled = self.model.pool(self.model.encode(view))
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
@@ -196,14 +196,14 @@ class _Heads(nn.Module):
 def _trace(graph: Graph, columns: Columns) -> Any:
     """The graph as a protocol buffer, without inputs that nothing depends on."""
     count = None if graph.filled is None else graph.filled[0] * graph.filled[1]
-    given = make(columns, 3, count or WIDTH, filled=count is not None)
+    given = make_inputs(columns, 3, count or EXAMPLE_TOKENS, filled=count is not None)
     free = {0: torch.export.Dim("batch", min=1)}
     if count is None:
         free[1] = torch.export.Dim("tokens", min=1)
     with torch.no_grad():
         graph(*given.values())  # now it knows its outputs
     try:
-        with _quiet(), torch.no_grad():
+        with _quiet_exporter(), torch.no_grad():
             program = torch.onnx.export(
                 graph,
                 tuple(given.values()),
@@ -221,7 +221,7 @@ def _trace(graph: Graph, columns: Columns) -> Any:
         ) from error
     assert program is not None
     made = program.model_proto
-    fixed = [value.name for value in made.graph.input if not _free(value, len(free))]
+    fixed = [value.name for value in made.graph.input if not _free_axes(value, len(free))]
     if fixed:
         raise UserError(
             f"the graph must take any number of samples and tokens, but the sizes of {', '.join(fixed)} are fixed"
@@ -236,12 +236,12 @@ def _trace(graph: Graph, columns: Columns) -> Any:
     return made
 
 
-def _free(value: Any, axes: int) -> bool:
+def _free_axes(value: Any, axes: int) -> bool:
     return all(size.HasField("dim_param") for size in value.type.tensor_type.shape.dim[:axes])
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_exporter() -> Iterator[None]:
     """Without the exporter's remarks about packages it could also use."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     before = [logger.level for logger in loggers]
@@ -278,22 +278,24 @@ def check(content: bytes, run: Run, columns: Columns, used: Sequence[str]) -> Ch
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
-    filled, found = whole(run), Checked(0.0, 0.0)
+    filled, found = grid_shape(run), Checked(0.0, 0.0)
     model = copy.deepcopy(run.model).cpu().eval()
     exact = copy.deepcopy(model).double()
-    for samples, tokens in sizes(run):
-        given = make(columns, samples, tokens, seed=samples + tokens, filled=filled is not None)
+    for samples, tokens in checked_sizes(run):
+        given = make_inputs(columns, samples, tokens, seed=samples + tokens, filled=filled is not None)
         theirs = dict(zip(names, session.run(None, {name: given[name].numpy() for name in used})))
         ours = _answers(run, model, given)
         double = {name: column.double() if column.is_floating_point() else column for name, column in given.items()}
         better = _answers(run, exact, double)
-        found = Checked(max(found.apart, _apart(theirs, ours)), max(found.rounding, _apart(ours, better)))
+        found = Checked(
+            max(found.apart, _largest_difference(theirs, ours)), max(found.rounding, _largest_difference(ours, better))
+        )
     return found
 
 
 def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
     """What the library answers."""
-    view, objective = view_of(given, whole(run)), run.assembly.objective
+    view, objective = view_of(given, grid_shape(run)), run.assembly.objective
     with torch.no_grad():
         stream = {next(iter(run.assembly.tokens)): view}
         found = {} if objective.reads_out else objective.predict(model, ModelInputs(stream, {}))
@@ -301,6 +303,6 @@ def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
     return {name: values.double().numpy() for name, values in found.items()}
 
 
-def _apart(some: Mapping[str, Array], others: Mapping[str, Array]) -> float:
-    far = [np.abs(some[name] - one) / np.maximum(1, np.abs(one)) for name, one in others.items()]
-    return max(float(one.max(initial=0.0)) for one in far)
+def _largest_difference(some: Mapping[str, Array], others: Mapping[str, Array]) -> float:
+    differences = [np.abs(some[name] - one) / np.maximum(1, np.abs(one)) for name, one in others.items()]
+    return max(float(one.max(initial=0.0)) for one in differences)

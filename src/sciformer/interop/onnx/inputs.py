@@ -16,16 +16,16 @@ from ...nn.positions import grid
 from ...run import Run
 
 Columns = dict[str, Tensor]
-VALID = "valid"
-AT = "at"
-SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
-SAMPLES = (1, 3, 17)  # the same where tokens fill a grid
+VALID_NAME = "valid"
+PLACE_NAME = "at"
+CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
+CHECKED_SAMPLES = (1, 3, 17)  # the same where tokens fill a grid
 
 
-def whole(run: Run) -> tuple[int, int] | None:
+def grid_shape(run: Run) -> tuple[int, int] | None:
     """Rows and columns of tokens, where a model takes all of an image at once; None where any tokens will do."""
     (tokens,) = run.assembly.tokens.values()
-    model, places = run.recipe.model, tokens.places
+    model, places = run.recipe.model, tokens.grid_shape
     if not isinstance(places, tuple) or len(places) != 2:
         return None
     together = model.trunk in ("convolution", "resnet2d") or tokens.mixes_tokens
@@ -38,29 +38,29 @@ def whole(run: Run) -> tuple[int, int] | None:
     return places[0], places[1]
 
 
-def places(run: Run) -> int | None:
+def max_places(run: Run) -> int | None:
     """The most tokens a model has places for, on a line."""
-    found = next(iter(run.assembly.tokens.values())).places
+    found = next(iter(run.assembly.tokens.values())).grid_shape
     return found if isinstance(found, int) else None
 
 
-def sizes(run: Run) -> list[tuple[int, int]]:
+def checked_sizes(run: Run) -> list[tuple[int, int]]:
     """Samples and tokens to try."""
-    filled, most = whole(run), places(run)
+    filled, most = grid_shape(run), max_places(run)
     if filled is not None:
-        return [(samples, filled[0] * filled[1]) for samples in SAMPLES]
-    return [(samples, tokens if most is None else min(tokens, most)) for samples, tokens in SIZES]
+        return [(samples, filled[0] * filled[1]) for samples in CHECKED_SAMPLES]
+    return [(samples, tokens if most is None else min(tokens, most)) for samples, tokens in CHECKED_SIZES]
 
 
 def view_of(given: Columns, filled: tuple[int, int] | None) -> StreamView:
     """Columns as a model sees them; on a grid all tokens are there, row by row."""
     if filled is None:
-        return StreamView({name: column for name, column in given.items() if name != VALID}, given[VALID])
+        return StreamView({name: column for name, column in given.items() if name != VALID_NAME}, given[VALID_NAME])
     samples = next(iter(given.values())).shape[0]
-    return StreamView({**given, AT: grid(filled)[None].expand(samples, -1, -1)}, None)
+    return StreamView({**given, PLACE_NAME: grid(filled)[None].expand(samples, -1, -1)}, None)
 
 
-def example(run: Run) -> Columns:
+def example_columns(run: Run) -> Columns:
     """Tokens as a model sees them: of each column that it reads, (T, ...)."""
     assembly = run.assembly
     (tokens,) = assembly.tokens.values()
@@ -73,7 +73,7 @@ def example(run: Run) -> Columns:
         rng = SampleRandom(0, -1, batch.ids)
         made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
     view, packed = made.inputs(run.device).stream, made.inputs("cpu", packed=True).stream.columns
-    before, filled = _pooled(run, view), whole(run)
+    before, filled = _pooled(run, view), grid_shape(run)
 
     def matters(name: str, column: Tensor) -> bool:
         other = 1.7 * column + 0.3 if column.is_floating_point() else (column.long() - 1).clamp(min=0).to(column.dtype)
@@ -82,7 +82,7 @@ def example(run: Run) -> Columns:
         except (UserError, RuntimeError):  # it was looked at, at any rate
             return True
 
-    columns = {name: column for name, column in view.columns.items() if filled is None or name != AT}
+    columns = {name: column for name, column in view.columns.items() if filled is None or name != PLACE_NAME}
     return {name: packed[name] for name, column in columns.items() if matters(name, column)}
 
 
@@ -93,7 +93,7 @@ def _pooled(run: Run, view: StreamView) -> Tensor:
     return found
 
 
-def make(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
+def make_inputs(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: bool = False) -> Columns:
     """Padded tensors (samples, tokens, ...) and `valid`, of tokens drawn from columns (T, ...).
 
     The first sample is as long as can be, the last one without any token where there are four or more. With `filled`
@@ -111,4 +111,4 @@ def make(columns: Columns, samples: int, tokens: int, seed: int = 0, filled: boo
     if filled:
         return found
     found = {name: c.masked_fill(~valid.view(*valid.shape, *[1] * (c.dim() - 2)), 0) for name, c in found.items()}
-    return {**found, VALID: valid}
+    return {**found, VALID_NAME: valid}

@@ -26,7 +26,7 @@ from .scores import Dot, ScaledDot, Score, make_score
 class AttentionOptions(TypedDict, total=False):
     """The choices of an Attention that a block or a trunk passes on."""
 
-    groups: int | None
+    kv_heads: int | None
     head_dim: int | None
     score: str
     length: int
@@ -47,8 +47,8 @@ class Attention(nn.Module):
         head_h  = sum_j softmax_j(score(q_i, k_j) + bias_ij) v_j
         out     = [s_1 head_1, ..., s_H head_H] W_o
 
-    groups      key-value heads: H (one each, the default), 1 (multi-query, arXiv 1911.02150), or any divisor of H
-                (grouped, arXiv 2305.13245)
+    kv_heads    heads of keys and values: H (one each, the default), 1 (multi-query, arXiv 1911.02150), or any divisor
+                of H (grouped, arXiv 2305.13245)
     score       content, additive, location, general, dot or scaled_dot; `length` is the longest memory of location
     qk_norm     `layer`, `rms` or `none`: normalise each head's queries and keys (arXiv 2302.05442)
     turn_values whether a rotation turns values too, and what was found back: head_h = R_i^-1 sum_j a_ij R_j v_j (arXiv
@@ -65,7 +65,7 @@ class Attention(nn.Module):
         dim: int,
         heads: int,
         *,
-        groups: int | None = None,
+        kv_heads: int | None = None,
         head_dim: int | None = None,
         score: str = "scaled_dot",
         length: int = 512,
@@ -84,7 +84,7 @@ class Attention(nn.Module):
         one_of("the kernel", kernel, ["auto", *KERNELS])
         if heads < 1:
             raise UserError(f"heads must be 1 or more, not {heads}")
-        groups = heads if groups is None else groups
+        kv_heads = heads if kv_heads is None else kv_heads
         if head_dim is None:
             if dim % heads:
                 raise UserError(
@@ -92,11 +92,11 @@ class Attention(nn.Module):
                     hint="Choose another width or number of heads, or set head_dim.",
                 )
             head_dim = dim // heads
-        if groups < 1 or heads % groups:
-            raise UserError(f"{heads} heads cannot be divided into {groups} equal groups")
-        self.dim, self.heads, self.groups, self.head_dim = dim, heads, groups, head_dim
+        if kv_heads < 1 or heads % kv_heads:
+            raise UserError(f"kv_heads must divide the number of heads, which is {heads}, but is {kv_heads}")
+        self.dim, self.heads, self.kv_heads, self.head_dim = dim, heads, kv_heads, head_dim
         self.dropout, self.kernel = dropout, kernel
-        self.widths = [heads * head_dim, groups * head_dim, groups * head_dim]
+        self.widths = [heads * head_dim, kv_heads * head_dim, kv_heads * head_dim]
         self.qkv = nn.Linear(dim, sum(self.widths), bias=bias)
         self.out = nn.Linear(heads * head_dim, dim, bias=bias)
         self.score: Score = make_score(score, head_dim, heads, length)
@@ -167,7 +167,7 @@ class Attention(nn.Module):
 
     def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
         """A kernel that takes queries, keys and values as the projection made them, in one."""
-        if not self.plain or self.groups != self.heads:
+        if not self.plain or self.kv_heads != self.heads:
             return None
         if sets.suits(qkv, self.heads, sight):
             return sets.fused
@@ -220,4 +220,4 @@ class Attention(nn.Module):
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
     def extra_repr(self) -> str:
-        return f"dim={self.dim}, heads={self.heads}, groups={self.groups}, kernel={self.kernel!r}"
+        return f"dim={self.dim}, heads={self.heads}, kv_heads={self.kv_heads}, kernel={self.kernel!r}"

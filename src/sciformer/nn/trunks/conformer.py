@@ -12,7 +12,7 @@ from ...errors import UserError, one_of
 from ..attention.attention import Attention, AttentionOptions
 from ..attention.cache import Store
 from ..attention.masks import FULL, Documents, Pattern, Sight
-from ..blocks import ORDERS
+from ..blocks import NORM_POSITIONS
 from ..dropout import Dropout
 from ..norms import BatchNorm, make_norm
 from ..positions import Position, Rotation
@@ -67,15 +67,15 @@ class ConformerBlock(nn.Module):
         *,
         width: int = 3,
         convolutions: int = 2,
-        order: str = "post",
+        norm_position: str = "post",
         norm: str = "layer",
         dropout: float = 0.0,
         attention_dropout: float | None = None,
         **options: Unpack[AttentionOptions],
     ) -> None:
         super().__init__()
-        one_of("the order", order, ORDERS)
-        self.pre = order == "pre"
+        one_of("norm_position", norm_position, NORM_POSITIONS)
+        self.pre = norm_position == "pre"
         bias, epsilon = options.get("bias", True), options.get("epsilon")
         seldom = dropout if attention_dropout is None else attention_dropout
         self.attention = Attention(dim, heads, dropout=seldom, **options)
@@ -129,7 +129,7 @@ class Conformer(Encoder):
         convolutions: int = 2,
         position: Position | None = None,
         pattern: Pattern = FULL,
-        order: str = "post",
+        norm_position: str = "post",
         norm: str = "layer",
         dropout: float = 0.0,
         attention_dropout: float | None = None,
@@ -145,7 +145,7 @@ class Conformer(Encoder):
             pattern=pattern,
             embedding_norm=embedding_norm,
             last_norm=last_norm,
-            order=order,
+            norm_position=norm_position,
             norm=norm,
             **options,
         )
@@ -156,7 +156,7 @@ class Conformer(Encoder):
                 heads,
                 width=width,
                 convolutions=convolutions,
-                order=order,
+                norm_position=norm_position,
                 norm=norm,
                 dropout=dropout,
                 attention_dropout=attention_dropout,

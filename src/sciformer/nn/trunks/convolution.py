@@ -40,7 +40,7 @@ class ConvNet(nn.Module):
     """`depth` residual blocks of two convolutions, on a line, or on a grid of `shape` (height, width).
 
     Each token sees a neighbourhood that grows by 2 (kernel // 2) dilation tokens a block; block i has the dilation
-    `growth`^i. Norms act on each token alone, so that padding and the other samples of a batch change nothing.
+    `dilation_growth`^i. Norms act on each token alone, so that padding and the other samples of a batch change nothing.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ConvNet(nn.Module):
         kernel: int = 3,
         *,
         shape: tuple[int, int] | None = None,
-        growth: int = 1,
+        dilation_growth: int = 1,
         dropout: float = 0.0,
         position: Position | None = None,
     ) -> None:
@@ -61,7 +61,7 @@ class ConvNet(nn.Module):
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
         axes = 1 if shape is None else 2
-        self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, growth**i, dropout) for i in range(depth))
+        self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, dilation_growth**i, dropout) for i in range(depth))
         self.norm = nn.LayerNorm(dim)
 
     def forward(

@@ -14,7 +14,7 @@ from ..norms import BatchNorm
 from ..transformer import Valid
 from ..watch import Watch
 
-FEW = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
+MAX_EXACT_AXES = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
 
 
 def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) -> tuple[Tensor, Tensor]:
@@ -27,7 +27,7 @@ def nearest(at: Tensor, valid: Tensor | None, count: int, itself: bool = False) 
         at = at.to(torch.promote_types(at.dtype, torch.float32))
         if valid is not None:
             at = at.masked_fill(~valid[..., None], 0)
-        if at.shape[-1] <= FEW:
+        if at.shape[-1] <= MAX_EXACT_AXES:
             apart = (at[:, :, None] - at[:, None]).square().sum(-1)
         else:
             squares = at.square().sum(-1)

@@ -51,17 +51,18 @@ def step(kind: str, weights: list[Tensor], x: Tensor, state: State) -> State:
     return (torch.sigmoid(o) * torch.tanh(c), c)
 
 
-def open_gate(bias: Tensor, kind: str, hidden: int, remember: float) -> None:
+def open_gate(bias: Tensor, kind: str, hidden: int, forget_bias: float) -> None:
     """Add to the bias of the gate that keeps the state: the second one of both, in the order of torch.nn."""
-    if remember and kind != "rnn":
-        bias.data[hidden : 2 * hidden] += remember
+    if forget_bias and kind != "rnn":
+        bias.data[hidden : 2 * hidden] += forget_bias
 
 
 class Cell(nn.Module):
     """One step of an RNN, GRU or LSTM, with the equations of `step`."""
 
-    def __init__(self, kind: str, dim: int, hidden: int, remember: float = 0.0) -> None:
-        """`remember` is added to the first bias of the gate that keeps the state (LSTM f, GRU z; Gers et al. 2000)."""
+    def __init__(self, kind: str, dim: int, hidden: int, forget_bias: float = 0.0) -> None:
+        """`forget_bias` is added to the initial bias of the gate that keeps the state (LSTM f, GRU z; Gers et al.
+        2000)."""
         super().__init__()
         one_of("the recurrent cell", kind, LAYERS)
         self.kind, self.hidden = kind, hidden
@@ -69,7 +70,7 @@ class Cell(nn.Module):
         bound = hidden**-0.5
         shapes = [(gates * hidden, dim), (gates * hidden, hidden), (gates * hidden,), (gates * hidden,)]
         self.weights = nn.ParameterList(torch.empty(shape).uniform_(-bound, bound) for shape in shapes)
-        open_gate(self.weights[2], kind, hidden, remember)
+        open_gate(self.weights[2], kind, hidden, forget_bias)
 
     def start(self, x: Tensor) -> State:
         """The state before the first step: zeros (B, hidden)."""
@@ -114,9 +115,9 @@ class Recurrent(nn.Module):
         bidirectional: bool = False,
         dropout: float = 0.0,
         position: Position | None = None,
-        remember: float = 0.0,
+        forget_bias: float = 0.0,
     ) -> None:
-        """`remember`: as for a cell."""
+        """`forget_bias`: as for a cell."""
         super().__init__()
         one_of("the recurrent layer", kind, LAYERS)
         self.kind, self.directions = kind, 2 if bidirectional else 1
@@ -137,7 +138,7 @@ class Recurrent(nn.Module):
         )
         for name, weight in self.layers.named_parameters():
             if "bias_ih" in name:
-                open_gate(weight, kind, hidden, remember)
+                open_gate(weight, kind, hidden, forget_bias)
         self.dropout = nn.Dropout(dropout)
 
     def forward(

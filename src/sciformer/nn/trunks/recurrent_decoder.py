@@ -40,7 +40,7 @@ class RecurrentDecoder(nn.Module):
         memory_dim: int | None = None,
         length: int = 512,
         dropout: float = 0.0,
-        remember: float = 0.0,
+        forget_bias: float = 0.0,
     ) -> None:
         super().__init__()
         self.dim, self.kind = dim, kind
@@ -49,7 +49,7 @@ class RecurrentDecoder(nn.Module):
         adapted = score is not None and memory_dim != dim
         self.adapt = nn.Linear(memory_dim, dim) if adapted else nn.Identity()
         context = 0 if score is None else dim
-        self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim, remember) for i in range(depth))
+        self.cells = nn.ModuleList(Cell(kind, dim + context if i == 0 else dim, dim, forget_bias) for i in range(depth))
         self.begin = nn.Linear(memory_dim, depth * dim * (2 if kind == "lstm" else 1))  # an LSTM also has a cell
         self.out = nn.Linear(dim + context, dim)
         self.dropout = nn.Dropout(dropout)

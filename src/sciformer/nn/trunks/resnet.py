@@ -15,7 +15,7 @@ from ..transformer import Valid
 from ..watch import Watch
 
 
-class Unit(nn.Module):
+class ResidualUnit(nn.Module):
     """x <- s(x) + f(f(x)), f = relu(BatchNorm(conv)) of kernel 3; s is x, or a convolution of kernel 1.
 
     With a `stride` of 2 the first convolution looks at every other token.
@@ -59,7 +59,7 @@ class ResNet(nn.Module):
         self.stem, self.stem_norm = nn.Conv1d(inputs, widths[0], 3, padding=1), BatchNorm(widths[0])
         self.blocks = nn.ModuleList()
         for i, (before, width) in enumerate(pairwise(widths)):
-            self.blocks += [Unit(before, width, 1 if i == 0 else 2), Unit(width, width, 1)]
+            self.blocks += [ResidualUnit(before, width, 1 if i == 0 else 2), ResidualUnit(width, width, 1)]
 
     def forward(
         self,

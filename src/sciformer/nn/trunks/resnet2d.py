@@ -16,7 +16,7 @@ from ..watch import Watch
 from .recurrent import no_bias
 
 Pair = tuple[int, int]
-WIDER = 4  # what leaves a block with a bottleneck, over its inner width
+BOTTLENECK_EXPANSION = 4  # what leaves a block with a bottleneck, over its inner width
 
 
 class ConvNorm(nn.Module):
@@ -49,7 +49,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inputs: int, dim: int, stride: Pair, bottleneck: bool) -> None:
         super().__init__()
-        self.stride, self.dim = stride, dim * WIDER if bottleneck else dim
+        self.stride, self.dim = stride, dim * BOTTLENECK_EXPANSION if bottleneck else dim
         layers = [ConvNorm(inputs, dim, 3, stride), ConvNorm(dim, dim, 3, active=False)]
         if bottleneck:
             wide = ConvNorm(dim, self.dim, 1, active=False)

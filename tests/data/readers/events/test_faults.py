@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import uproot
 
-from sciformer.assembly import Assembly, wanted
+from sciformer.assembly import Assembly, data_with_columns
 from sciformer.data.columns import Lists, rows_of
 from sciformer.data.split import Split
 from sciformer.files.formats import base as event_files
@@ -119,11 +119,11 @@ def test_a_file_that_changes_is_opened_anew(tmp_path):
 
 
 def test_few_files_are_open_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(event_files, "OPEN", 3)
+    monkeypatch.setattr(event_files, "MAX_OPEN_FILES", 3)
     event_files.release()
     for number in range(8):
         write_root(tmp_path / f"{number}.root", table(20, number))
-    opened = section(tmp_path / "*.root", split=ALL, piece=64).want(["part_px", "event"]).open()
+    opened = section(tmp_path / "*.root", split=ALL, chunk_size=64).want(["part_px", "event"]).open()
     assert rows_of(part(opened)) == 160
     assert len(event_files._OPENED) == 3
     for piece in opened.sources["train"].sizes:
@@ -158,7 +158,7 @@ def test_pieces_are_mixed(tmp_path, tagged):
     for number, name in enumerate("abcd"):
         path = write_root(tmp_path / f"{name}.root", table(400, number), basket=50)
         names.append(f"{name}:{path}" if tagged else path)
-    sources = section(*names, piece=256, split=Split(valid=0.25, test=0)).want(["part_px", "event"]).open().sources
+    sources = section(*names, chunk_size=256, split=Split(valid=0.25, test=0)).want(["part_px", "event"]).open().sources
     assert len(sources["train"].sizes) > 4
     for piece, size in enumerate(sources["train"].sizes):
         files = sources["train"].load(piece)["event"] // 1000
@@ -172,7 +172,7 @@ def test_pieces_are_mixed(tmp_path, tagged):
 def test_a_recipe_reads_only_what_it_needs(tmp_path):
     paths = [write_root(tmp_path / f"{name}.root", table(60, number)) for number, name in enumerate("ab")]
     vector = ["part_px", "part_py", "part_pz", "part_e"]
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {
                 "kind": "events",
@@ -180,15 +180,15 @@ def test_a_recipe_reads_only_what_it_needs(tmp_path):
                 "classes": {"a": "label_a", "b": "label_b"},
                 "weight": "jet_mass",
                 "observers": ["event", "entry"],
-                "piece": 32,
+                "chunk_size": 32,
             },
             "tokens": {"kind": "particles", "features": "kin", "vector": vector},
             "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "classify", "along": "jet_mass"},
+            "objective": {"kind": "classify", "plot_against": "jet_mass"},
             "train": {"steps": 2},
         }
     )
-    data = wanted(recipe)
+    data = data_with_columns(recipe)
     assert set(data.state["truth"]) == {"jet_mass", "label"}
     assert set(data.state["names"]) == set(vector)
     assert recipe.data.state == {}
@@ -215,7 +215,7 @@ def test_other_files_may_lack_what_stands_beside_the_answers(tmp_path):
     paths = [tmp_path / "a.root", tmp_path / "b.root"]
     for path, some in zip(paths, (columns, less)):
         write_root(path, some)
-    options = {"classes": {"a": "label_a", "b": "label_b"}, "observers": ["jet_mass", "jet_pt"], "piece": 16}
+    options = {"classes": {"a": "label_a", "b": "label_b"}, "observers": ["jet_mass", "jet_pt"], "chunk_size": 16}
     source = section(**options).want(["part_px"], ["label"]).read(paths)
     found = whole(source)  # pieces with other columns could not be joined
     assert len(found["jet_pt"]) == 40

@@ -38,7 +38,7 @@ def test_only_what_is_wanted_is_read(files):
     found = part(data.want(["part_px", "pt"], ["label"], ["part_e", "nowhere"]).open())
     assert set(found) == {"part_px", "pt", "part_e", "event", "label"}
     (first, columns), *_ = files.items()
-    alone = part(section(first, split=ALL, piece=16).want(["part_px", "jet_pt"]).open())
+    alone = part(section(first, split=ALL, chunk_size=16).want(["part_px", "jet_pt"]).open())
     same(sorted_by(alone, "jet_pt"), sorted_by(columns, "jet_pt"), ["part_px", "jet_pt"])
 
 
@@ -153,7 +153,7 @@ def test_parts_are_drawn_or_have_their_own_files(files):
     own = section(one, valid=[two], test=[two]).want(names).open()
     assert [sum(source.sizes) for source in own.sources.values()] == [40, 25, 25]
     assert set(own.fingerprint) == {one, two}
-    again = section(one, two, split=Split(valid=0.2, test=0.2, by="event"), piece=16).want(names).open()
+    again = section(one, two, split=Split(valid=0.2, test=0.2, by="event"), chunk_size=16).want(names).open()
     for name in opened.sources:  # the division does not depend on how files are read
         assert set(part(again, name)["jet_pt"].tolist()) == set(part(opened, name)["jet_pt"].tolist())
 

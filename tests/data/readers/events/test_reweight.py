@@ -91,7 +91,7 @@ def test_weights_of_events_come_from_the_training_part(tmp_path):
         weight="1 + 0 * jet_pt",
         reweight=options,
         split=Split(valid=0.3, test=0),
-        piece=64,
+        chunk_size=64,
     ).want(["part_px"], ["label", "weight"], ["jet_pt", "jet_mass"])
     opened = data.open()
     train, valid = part(opened), part(opened, "valid")

@@ -11,15 +11,20 @@ def test_what_was_seen_at_the_opening_is_not_read_again(tmp_path):
     columns, path = table(60, least=0), tmp_path / "a.root"
     columns["part_px"].values[3] = np.nan
     write_root(path, columns, basket=16)
-    made = section(path, classes={"a": "label_a", "b": "label_b"}, piece=16, split={"valid": 0.2, "test": 0})
+    made = section(path, classes={"a": "label_a", "b": "label_b"}, chunk_size=16, split={"valid": 0.2, "test": 0})
     opened = made.want(["part_px", "part_py"], ["label"]).open()
     for source in opened.sources.values():
         tables = list(pieces(source))
         lengths = np.concatenate([one["part_px"].lengths for one in tables])
         labels = np.concatenate([one["label"] for one in tables])
-        np.testing.assert_array_equal(source.known("part_px", lists=True), lengths)
-        np.testing.assert_array_equal(source.known("label"), labels)
-        assert source.known("part_px") is source.known("jet_pt") is source.known("jet_pt", lists=True) is None
+        np.testing.assert_array_equal(source.known_column("part_px", lists=True), lengths)
+        np.testing.assert_array_equal(source.known_column("label"), labels)
+        assert (
+            source.known_column("part_px")
+            is source.known_column("jet_pt")
+            is source.known_column("jet_pt", lists=True)
+            is None
+        )
 
 
 def test_entries_below_zero_where_there_are_none(tmp_path):

@@ -147,7 +147,7 @@ def write_star(path, row, **header):
 
 
 def section(*files, **more):
-    return SeriesFiles(kind="curves", files=[str(file) for file in files], **more)
+    return SeriesFiles(kind="series", files=[str(file) for file in files], **more)
 
 
 def whole(source):

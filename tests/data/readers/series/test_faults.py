@@ -55,7 +55,7 @@ def test_all_that_may_be_wrong_with_points(tmp_path):
     assert [len(part) for part in apart(table, "time")] == [2, 2, 1]
     assert np.isnan(apart(table, "error")[2]).all()
     assert any("kept, the error unknown (NaN)" in note for note in notes)
-    table, notes = read(path, same_time="first", least=2)
+    table, notes = read(path, same_time="first", min_points=2)
     assert table["id"].tolist() == ["a"]
     assert "3 of 4 objects have fewer than 2 points: left out." in notes
     assert rows_of(whole(section().aligned([path]))) == 4
@@ -195,7 +195,7 @@ def test_files_that_are_no_light_curves(tmp_path):
         "cut.fits": ((tmp_path / "s.fits").read_bytes()[:20000], "FITS"),
         "image.fits": (None, "0 PRIMARY"),
         "a.h5": (b"\x89HDF\r\n\x1a\n" + b"\0" * 600, "HDF5"),
-        "a.npy": (b"\x93NUMPY\x01\0", "sciformer.data.curves"),
+        "a.npy": (b"\x93NUMPY\x01\0", "sciformer.data.read_series"),
         "a.xml": (b"<?xml version='1.0'?><VOTABLE>", "b'<?xml"),
         "a.bin": (b"\0\1\2\3" * 20, r"b'\x00\x01"),
         "cut.csv": (b"id,mjd,mag\na,1,2\na,2", "'a,2'"),

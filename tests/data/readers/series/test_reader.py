@@ -28,7 +28,7 @@ FORMS = {
 
 
 def test_its_name():
-    assert find("data", "curves") is SeriesFiles
+    assert find("data", "series") is SeriesFiles
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -68,7 +68,7 @@ def test_pieces_by_row_groups(tmp_path):
         examples.write_lists(tmp_path / "a.parquet", rows, row_group_size=16),
         examples.write_long(tmp_path / "b.parquet", rows, row_group_size=50),
     ):
-        opened = section(path, split=Split(valid=0.2, test=0.1), piece=16).open()
+        opened = section(path, split=Split(valid=0.2, test=0.1), chunk_size=16).open()
         sizes = {part: len(source.sizes) for part, source in opened.sources.items()}
         assert sizes == {"train": 7, "valid": 2, "test": 1}
         tables = [whole(source) for source in opened.sources.values()]
@@ -154,7 +154,7 @@ def test_objects_stay_in_one_part(tmp_path):
 
 def test_few_labels_folds_and_strata(tmp_path):
     path = examples.write_lists(tmp_path / "a.parquet", objects(40, 2))
-    data = section(path, labels=3, split=Split(valid=0.1, folds=4, fold=1, stratify="type"))
+    data = section(path, labels_per_class=3, split=Split(valid=0.1, folds=4, fold=1, stratify="type"))
     found = {part: whole(source) for part, source in data.want(["time", "value"], ["label"]).open().sources.items()}
     assert dict(zip(*np.unique(found["train"]["label"], return_counts=True))) == {"MIRA": 3, "RRAB": 3}
     assert dict(zip(*np.unique(found["test"]["label"], return_counts=True))) == {"MIRA": 5, "RRAB": 5}
@@ -184,6 +184,6 @@ def test_the_index_of_a_frame_names_objects(tmp_path):
 def test_names_are_located(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples.write_lists(tmp_path / "a.parquet", ROWS)
-    data = SeriesFiles(kind="curves", files=["A:a.parquet"], objects="meta.csv").absolute_paths()
+    data = SeriesFiles(kind="series", files=["A:a.parquet"], objects="meta.csv").absolute_paths()
     assert data.files == [f"A:{tmp_path.resolve()}/a.parquet"]
     assert data.objects == f"{tmp_path.resolve()}/meta.csv"

@@ -33,7 +33,7 @@ def test_asas():
     }
     assert "band" not in table
     split = Split(valid=0.1, folds=5, fold=2, stratify="label")
-    _, opened = read("asas_variables.parquet", ["label"], split=split, labels=20)
+    _, opened = read("asas_variables.parquet", ["label"], split=split, labels_per_class=20)
     assert {part: sum(source.sizes) for part, source in opened.sources.items()} == {
         "train": 160,
         "valid": 311,
@@ -63,6 +63,6 @@ def test_supernovae():
     assert (rows_of(table), points(table)) == (2289, 44339)
     assert set(table["band"].values) == {"g", "R", "i"}
     assert table["time"].values.dtype == np.float64
-    short, opened = read("ztf_bts_snia.parquet", [], least=10)
+    short, opened = read("ztf_bts_snia.parquet", [], min_points=10)
     assert rows_of(short) == (table["time"].lengths >= 10).sum() < 2289
     assert "have fewer than 10 points: left out." in opened.notes[0]

@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 import torch.nn.functional as F
 
-from sciformer.domains.images.interop.timm import STRANGE
+from sciformer.domains.images.interop.timm import UNSUPPORTED_PARTS
 from sciformer.evaluation.embed import embed
 from sciformer.interop import import_model
 from tests.domains.images.interop.their_images import images, pixel_values
@@ -138,7 +138,7 @@ def test_a_masked_autoencoder_with_these_names(tmp_path):
 )
 def test_parts_that_no_model_here_has(name, tmp_path):
     safetensors.torch.save_file({**weights(), name: torch.zeros(DIM)}, tmp_path / "a.safetensors")
-    what = STRANGE.get(name, name)
+    what = UNSUPPORTED_PARTS.get(name, name)
     with refuses(name, what, file=tmp_path / "a.safetensors"):
         import_model(tmp_path / "a.safetensors", tmp_path / "run", {"model.heads": HEADS})
 

@@ -78,8 +78,8 @@ def test_a_model_without_a_head_embeds_and_is_fine_tuned(tmp_path):
     np.savez(tmp_path / "a.npz", image=pictures, label=np.arange(12) % 2)
     recipe = {"data": {"kind": "images", "files": [str(tmp_path / "a.npz")]}, "objective": {"kind": "classify"}}
     recipe |= {"tokens": {"kind": "patches"}, "model": {"kind": "encoder"}}
-    recipe["train"] = {"steps": 1, "batch": 4, "device": "cpu", "start": str(run.path)}
-    tuned = train(Recipe.of(recipe), tmp_path / "tuned", show=False, report=False)
+    recipe["train"] = {"steps": 1, "batch": 4, "device": "cpu", "init_from": str(run.path)}
+    tuned = train(Recipe.from_dict(recipe), tmp_path / "tuned", show=False, report=False)
     assert (tuned.recipe.model.dim, tuned.recipe.tokens.patch) == (16, 4)
     assert export_model(run, tmp_path / "out")[0].startswith("only the encoder")
     again = transformers.ViTModel.from_pretrained(tmp_path / "out", add_pooling_layer=False).eval()
@@ -146,7 +146,7 @@ def made(folder, tokens=(), **model):
         "objective": {"kind": "classify"},
         "train": {"steps": 1, "batch": 4, "device": "cpu"},
     }
-    run = train(Recipe.of(recipe), folder / "run", show=False, report=False)
+    run = train(Recipe.from_dict(recipe), folder / "run", show=False, report=False)
     shake(run.model)
     save_weights(run.folder.model, dict(run.model.named_parameters()), {"step": 1, "scores": {}})
     return run
@@ -173,7 +173,7 @@ def test_a_run_of_ours_there(model, temperature, tmp_path):
     ("tokens", "model", "pair"),
     [
         ({}, {"pool": "mean"}, "model.pool: mean"),
-        ({}, {"order": "post"}, "model.order: post"),
+        ({}, {"norm_position": "post"}, "model.norm_position: post"),
         ({"step": 2}, {}, "tokens.step: 2"),
         ({"scale": "image"}, {}, "tokens.scale: image"),
     ],

@@ -7,7 +7,7 @@ from astropy.io import fits
 from astropy.table import Table
 from PIL import Image
 
-from sciformer.domains.images.reader.collection import guessed
+from sciformer.domains.images.reader.collection import guess_axes
 from sciformer.domains.images.reader.reader import ImageFiles
 from tests.domains.images.reader.examples import idx, opened, picture, pixels, read
 from tests.errors import refuses
@@ -87,7 +87,7 @@ def test_the_order_of_axes_is_guessed():
     shapes = [(64, 64), (64, 64, 3), (500, 28, 28), (500, 28, 28, 3), (500, 3, 28, 28), (500, 8, 8, 1), (1, 1, 9, 9)]
     shapes += [(3, 64, 64), (20, 28, 28, 12), (20, 12, 28, 28)]
     axes = ["hw", "hwc", "nhw", "nhwc", "nchw", "nhwc", "nchw", "nhw", "nhwc", "nchw"]
-    assert [guessed(shape) for shape in shapes] == axes
+    assert [guess_axes(shape) for shape in shapes] == axes
 
 
 def save(path, images, labels, extra):
@@ -107,7 +107,7 @@ def save(path, images, labels, extra):
 def test_arrays_with_labels_beside_them(tmp_path, form, dtype):
     images, labels, extra = pixels(40, 5, 6, dtype=dtype), np.array(list("abcd") * 10), np.arange(40) / 7
     save(tmp_path / f"a{form}", images, labels, extra)
-    found = opened([tmp_path], piece=16, split={"valid": 0.3, "test": 0, "stratify": "label"})
+    found = opened([tmp_path], chunk_size=16, split={"valid": 0.3, "test": 0, "stratify": "label"})
     numbers = []
     for source in found.sources.values():
         for number in range(len(source.sizes)):

@@ -38,7 +38,7 @@ def test_folders_are_classes_and_parts_are_whole(tmp_path):
     assert print_.startswith("20 pictures, ")
     picture(tmp_path / "pets" / "cat" / "3.png")
     assert list(opened([tmp_path / "pets"]).fingerprint.values()) != [print_]
-    few = opened([tmp_path / "pets"], labels=2, split={"stratify": "label"}).sources["train"]
+    few = opened([tmp_path / "pets"], labels_per_class=2, split={"stratify": "label"}).sources["train"]
     assert sorted(few.load(0)["label"].tolist()) == ["cat", "cat", "dog", "dog"]
 
 
@@ -109,7 +109,7 @@ def test_images_of_different_shapes_are_lists_of_pixels(tmp_path):
     assert isinstance(table["image"], Lists)
     assert table["image_shape"].tolist() == [[4, 9], [5, 9], [6, 9]]
     np.testing.assert_array_equal(table["image"].values, np.concatenate([a.reshape(-1, 3) for a in made.values()]))
-    known = ImageFiles(kind="images").read([tmp_path]).known("image_shape")
+    known = ImageFiles(kind="images").read([tmp_path]).known_column("image_shape")
     np.testing.assert_array_equal(known, table["image_shape"])
     assert read([tmp_path], size=6)["image"].shape == (3, 6, 6, 3)
     assert read([tmp_path], size=(5, 7), channels=1)["image"].shape == (3, 5, 7)
@@ -143,27 +143,27 @@ def test_grey_and_colours(tmp_path):
 def test_pieces_mix_and_keep_everything_once(tmp_path):
     made = classes(tmp_path / "pets", 40)
     np.save(tmp_path / "more.npy", pixels(50, 8, 8, 3))
-    found = opened([f"{tmp_path}/pets"], piece=16, split={"valid": 0.2, "test": 0})
+    found = opened([f"{tmp_path}/pets"], chunk_size=16, split={"valid": 0.2, "test": 0})
     source = found.sources["train"]
     assert source.sizes == [16] * 4
     assert all(0 < np.sum(table["label"] == "cat") < 16 for table in pieces(source))
     assert sorted(joined(source)["file"]) == sorted(set(made) - set(joined(found.sources["valid"])["file"]))
-    np.testing.assert_array_equal(source.known("label"), joined(source)["label"])
-    both = opened([f"{tmp_path}/pets", f"{tmp_path}/more.npy"], truth=(), piece=16, split={"valid": 0, "test": 0})
+    np.testing.assert_array_equal(source.known_column("label"), joined(source)["label"])
+    both = opened([f"{tmp_path}/pets", f"{tmp_path}/more.npy"], truth=(), chunk_size=16, split={"valid": 0, "test": 0})
     assert sum(both.sources["train"].sizes) == 130
     assert len({image.tobytes() for image in joined(both.sources["train"])["image"]}) == 130
-    asked = ImageFiles(kind="images", piece=16).read([tmp_path / "pets", tmp_path / "more.npy"])
+    asked = ImageFiles(kind="images", chunk_size=16).read([tmp_path / "pets", tmp_path / "more.npy"])
     assert joined(asked)["file"].tolist() == [*sorted(made), *[str(tmp_path / "more.npy")] * 50]
 
 
 def test_no_picture_is_unpacked_before_it_is_wanted(tmp_path, monkeypatch):
-    from sciformer.domains.images.reader import decode as image_files
+    from sciformer.domains.images.reader import decode
 
     classes(tmp_path / "pets", 40)
     seen = []
-    real = image_files.decode
-    monkeypatch.setattr(image_files, "decode", lambda path, *rest: seen.append(path) or real(path, *rest))
-    source = opened([tmp_path / "pets"], piece=16).sources["train"]
+    real = decode.decode_image
+    monkeypatch.setattr(decode, "decode_image", lambda path, *rest: seen.append(path) or real(path, *rest))
+    source = opened([tmp_path / "pets"], chunk_size=16).sources["train"]
     tokens = Patches(kind="patches", patch=4)
     tokens.fit([{"image": pixels(4, 8, 8, 3)}])
     dataset = Dataset(source, {"tokens": tokens})

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.images.simulate.cues import CLASSES, TEXTURES, Options, cues, fill, labels, shape
+from sciformer.domains.images.simulate.cues import (
+    CLASSES,
+    TEXTURES,
+    Options,
+    cues,
+    draw_labels,
+    shape_depth,
+    texture_values,
+)
 from tests.errors import refuses
 
 
@@ -13,7 +21,7 @@ def test_an_image_is_the_same_whatever_it_is_asked_for_with():
     parts = [cues(n, 3, (), first, "train", options) for first, n in ((0, 7), (7, 255), (262, 38))]
     for name, column in whole.items():
         np.testing.assert_array_equal(column, np.concatenate([part[name] for part in parts]))
-    np.testing.assert_array_equal(labels(293, 3, first=7, part="train"), whole["label"][7:])
+    np.testing.assert_array_equal(draw_labels(293, 3, first=7, part="train"), whole["label"][7:])
     others = [
         cues(1, seed, part=part, size=24)["image"].tobytes() for seed, part in ((3, "train"), (3, "agree"), (4, "test"))
     ]
@@ -42,14 +50,14 @@ def test_images_are_bytes_of_the_size_asked_for():
 
 def test_shapes_and_textures_differ_from_each_other():
     v, u = np.meshgrid(np.linspace(-1.2, 1.2, 80), np.linspace(-1.2, 1.2, 80), indexing="ij")
-    masks = [shape(name, u[None], v[None])[0] > 0 for name in CLASSES]
+    masks = [shape_depth(name, u[None], v[None])[0] > 0 for name in CLASSES]
     for i, one in enumerate(masks):
         assert 0.1 < one.mean() * 2.4**2 / np.pi < 0.9, CLASSES[i]
         assert not one[0].any()
         assert not one[:, 0].any()
         for other in masks[:i]:
             assert (one ^ other).sum() > 0.15 * min(one.sum(), other.sum())
-    fills = [fill(name, 2 * u[None], 2 * v[None], np.random.default_rng(0))[0] for name in TEXTURES]
+    fills = [texture_values(name, 2 * u[None], 2 * v[None], np.random.default_rng(0))[0] for name in TEXTURES]
     for i, one in enumerate(fills):
         assert set(np.unique(np.sign(one))) >= {-1, 1}
         assert np.abs(one).max() <= 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciformer.cli.main import main
-from sciformer.domains.images.simulate import files as image_files
+from sciformer.domains.images.simulate import files
 from sciformer.domains.images.simulate.cues import cues
 from sciformer.domains.images.simulate.galaxies import galaxies
 from sciformer.domains.images.simulate.lenses import lenses
@@ -13,7 +13,7 @@ from sciformer.domains.images.simulate.lenses import lenses
 @pytest.fixture
 def there(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(image_files, "PIECE", 4)  # so that files grow
+    monkeypatch.setattr(files, "IMAGES_PER_WRITE", 4)  # so that files grow
     return tmp_path
 
 
@@ -85,7 +85,7 @@ def test_a_file_is_not_replaced_unless_asked(there, capsys):
 def test_a_disk_without_room_is_told_before_it_is_full(there, capsys, monkeypatch):
     pytest.importorskip("h5py")
     left = iter([1 << 30, 1 << 10])
-    monkeypatch.setattr(image_files.shutil, "disk_usage", lambda path: type("Usage", (), {"free": next(left)}))
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda path: type("Usage", (), {"free": next(left)}))
     status, _, error = told(capsys, "simulate", "cues", "a.h5", "--number", 10, "--size", 24, "--quiet")
     assert status == 2
     assert all(mention in " ".join(error.split()) for mention in ("a.h5", "No space left on device"))

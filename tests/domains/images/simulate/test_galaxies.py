@@ -5,7 +5,7 @@ import importlib.util
 import numpy as np
 import pytest
 
-from sciformer.domains.images.simulate.galaxies import CHUNK, CLASSES, Options, galaxies, labels
+from sciformer.domains.images.simulate.galaxies import CLASSES, GALAXIES_PER_CHUNK, Options, draw_labels, galaxies
 from sciformer.domains.images.simulate.morphology import MAKERS
 from sciformer.domains.images.simulate.sersic import sersic
 from tests.errors import refuses
@@ -22,8 +22,8 @@ def test_a_galaxy_is_the_same_whatever_it_is_asked_for_with():
     whole = galaxies(200, seed=3, part="train", options=options)
     parts = [galaxies(n, 3, (), first, "train", options) for first, n in ((0, 7), (7, 130), (137, 63))]
     assert_same(whole, {name: np.concatenate([part[name] for part in parts]) for name in whole})
-    np.testing.assert_array_equal(labels(193, 3, first=7, part="train"), whole["label"][7:])
-    assert galaxies(CHUNK + 1, size=16)["image"].shape == (CHUNK + 1, 16, 16, 3)
+    np.testing.assert_array_equal(draw_labels(193, 3, first=7, part="train"), whole["label"][7:])
+    assert galaxies(GALAXIES_PER_CHUNK + 1, size=16)["image"].shape == (GALAXIES_PER_CHUNK + 1, 16, 16, 3)
 
 
 def test_seeds_and_parts_have_no_galaxy_in_common():
@@ -138,11 +138,11 @@ def test_galsim_draws_the_same_where_it_is_installed():
         with refuses("galsim", hint="pip install galsim"):
             galaxies(2, engine="galsim")
         return
-    from sciformer.domains.images.simulate.galsim import load
+    from sciformer.domains.images.simulate.galsim import load_galsim
     from sciformer.domains.images.simulate.optics import blur
 
     n, radius, ratio = np.array([0.5, 1.0, 2.0, 3.0]), np.array([6.0, 4.0, 5.0, 8.0]), np.array([1.0, 0.4, 0.7, 0.9])
     given = 64, n, radius, ratio, np.array([0.0, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(0, 1, (4, 2))
-    ours, theirs = (blur(draw(*given), np.ones(4)) for draw in (sersic, load()))
+    ours, theirs = (blur(draw(*given), np.ones(4)) for draw in (sersic, load_galsim()))
     assert (np.abs(ours - theirs).max((1, 2)) < 0.05 * theirs.max((1, 2))).all()
     assert np.abs(ours.sum((1, 2)) / theirs.sum((1, 2)) - 1).max() < 0.02

@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from sciformer.domains.images.simulate.lenses import (
-    CHUNK,
-    FIELD,
-    SOURCE,
+    FIELD_ARCSEC,
+    LENSES_PER_CHUNK,
+    SOURCE_COLUMNS,
     TARGETS,
     Options,
-    arcs,
-    brightness,
-    drawn,
+    draw_chunk_truths,
+    draw_truths,
     lenses,
-    truths,
+    render_arcs,
+    source_brightness,
 )
-from sciformer.domains.images.simulate.lensing import deflection, shape, source_plane
-from sciformer.domains.images.simulate.optics import axis
+from sciformer.domains.images.simulate.lensing import axis_ratio_and_angle, deflection, source_plane
+from sciformer.domains.images.simulate.optics import pixel_centres
 from tests.errors import refuses
 
 ZERO = np.zeros(1)
@@ -29,7 +29,7 @@ def one(value):
 
 
 def plane(size=64):
-    along = axis(size, FIELD)
+    along = pixel_centres(size, FIELD_ARCSEC)
     return np.broadcast_to(along, (1, size, size)), np.broadcast_to(along[:, None], (1, size, size))
 
 
@@ -58,7 +58,7 @@ def test_an_isothermal_ellipsoid_bends_as_the_closed_form_says():
     v = np.sqrt(q) / root * np.arctanh(root * across / psi)
     there = np.cos(angle) * u - np.sin(angle) * v, np.sin(angle) * u + np.cos(angle) * v
     np.testing.assert_allclose(bent, there, atol=1e-4)
-    found = shape(one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
+    found = axis_ratio_and_angle(one(f * np.cos(2 * angle)), one(f * np.sin(2 * angle)))
     assert found[0] == pytest.approx(q)
     assert found[1] == pytest.approx(angle)
 
@@ -68,7 +68,7 @@ def test_the_mass_within_is_that_of_the_density(slope):
     """The divergence of the deflection is twice the density, whose form is known."""
     e1, e2, q = one(0.12), one(-0.1), (1 - np.hypot(0.12, 0.1)) / (1 + np.hypot(0.12, 0.1))
     x, y = (place.astype(float) for place in plane(256))
-    step = FIELD / 256
+    step = FIELD_ARCSEC / 256
     u, v = deflection(x, y, one(1.1), one(slope), e1, e2)
     density = 0.5 * (np.gradient(u[0], step, axis=1) + np.gradient(v[0], step, axis=0))
     angle = 0.5 * np.arctan2(-0.1, 0.12)
@@ -87,13 +87,13 @@ def test_shear_pulls_and_a_lens_without_mass_does_nothing():
 
 
 def test_a_source_behind_the_middle_becomes_a_ring():
-    truth = dict.fromkeys((*TARGETS, *SOURCE), ZERO)
+    truth = dict.fromkeys((*TARGETS, *SOURCE_COLUMNS), ZERO)
     truth |= {"einstein_radius": one(1.5), "slope": one(2.0), "source_radius": one(0.15), "source_index": one(1.0)}
-    light = arcs(truth, 64)[0]
+    light = render_arcs(truth, 64)[0]
     far = np.hypot(*plane())[0]
     assert np.average(far, weights=light) == pytest.approx(1.5, abs=0.06)
     assert light[np.abs(far - 1.5) < 0.3].sum() > 0.7 * light.sum()
-    assert brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth).item() == pytest.approx(1, abs=1e-3)
+    assert source_brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth).item() == pytest.approx(1, abs=1e-3)
 
 
 def test_a_lens_is_the_same_whatever_it_is_asked_for_with():
@@ -102,7 +102,7 @@ def test_a_lens_is_the_same_whatever_it_is_asked_for_with():
     parts = [lenses(n, 3, first, "train", options) for first, n in ((0, 5), (5, 70), (75, 25))]
     for name, column in whole.items():
         np.testing.assert_array_equal(column, np.concatenate([part[name] for part in parts]))
-    for name, column in truths(93, 3, 7, "train").items():
+    for name, column in draw_truths(93, 3, 7, "train").items():
         np.testing.assert_array_equal(column, whole[name][7:])
     others = [
         lenses(1, seed, part=part, size=16)["image"].tobytes()
@@ -120,11 +120,11 @@ def test_a_lens_is_the_same_whatever_it_is_asked_for_with():
     ],
 )
 def test_columns_are_whole_and_finite(more, shape, kind):
-    table = lenses(CHUNK + 1, seed=1, **more)
-    assert table["image"].shape == (CHUNK + 1, *shape)
+    table = lenses(LENSES_PER_CHUNK + 1, seed=1, **more)
+    assert table["image"].shape == (LENSES_PER_CHUNK + 1, *shape)
     assert table["image"].dtype == kind
-    for name in (*TARGETS, *SOURCE, "snr", "seeing"):
-        assert table[name].shape == (CHUNK + 1,)
+    for name in (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing"):
+        assert table[name].shape == (LENSES_PER_CHUNK + 1,)
         assert np.isfinite(table[name]).all()
         assert table[name].std() > 0
     assert np.hypot(table["e1"], table["e2"]).max() < 0.36
@@ -154,8 +154,8 @@ def test_light_goes_as_in_lenstronomy():
     from lenstronomy.LensModel.lens_model import LensModel
     from lenstronomy.LightModel.light_model import LightModel
 
-    truth = drawn((0, 0), 0)[1]
-    ours, along = arcs(truth, 64), axis(64, FIELD).astype(float)
+    truth = draw_chunk_truths((0, 0), 0)[1]
+    ours, along = render_arcs(truth, 64), pixel_centres(64, FIELD_ARCSEC).astype(float)
     data = ImageData(np.zeros((64, 64)), ra_at_xy_0=along[0], dec_at_xy_0=along[0], transform_pix2angle=np.eye(2) * 0.1)
     models = LensModel(["EPL", "SHEAR"]), LightModel(["SERSIC_ELLIPSE"])
     fine = {"supersampling_factor": 2, "supersampling_convolution": False}
@@ -166,7 +166,7 @@ def test_light_goes_as_in_lenstronomy():
         mass = dict(zip(("theta_E", "gamma", "e1", "e2", "center_x", "center_y"), (own[name] for name in TARGETS)))
         lens = [mass, {"gamma1": own["shear_1"], "gamma2": own["shear_2"]}]
         names = ("center_x", "center_y", "R_sersic", "n_sersic", "e1", "e2")
-        source = [{"amp": 1.0, **dict(zip(names, (own[name] for name in SOURCE)))}]
+        source = [{"amp": 1.0, **dict(zip(names, (own[name] for name in SOURCE_COLUMNS)))}]
         x, y = plane()
         row = {name: values[i : i + 1] for name, values in truth.items()}
         centre, shear = (np.stack([row[name] for name in pair], 1) for pair in (TARGETS[4:6], TARGETS[6:]))

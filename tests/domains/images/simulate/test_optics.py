@@ -3,8 +3,18 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.images.simulate.optics import FIELD, axis, blobs, blur, colours, noisy, picture, points, signal
-from sciformer.domains.images.simulate.sersic import sersic, steepness, total
+from sciformer.domains.images.simulate.optics import (
+    FIELD_SIDE,
+    add_noise,
+    band_fluxes,
+    blur,
+    pixel_centres,
+    render_blobs,
+    render_blurred_blobs,
+    signal_to_noise,
+    to_picture,
+)
+from sciformer.domains.images.simulate.sersic import sersic, sersic_b, total_flux
 
 MIDDLE = np.zeros((1, 2))
 
@@ -16,9 +26,9 @@ def one(value):
 @pytest.mark.parametrize("n", [0.5, 1.0, 2.5, 4.0])
 def test_half_of_a_profile_is_within_its_radius(n):
     r = np.linspace(0, 400, 400_001) / 4
-    light = np.exp(-steepness(n) * ((r / 5) ** (1 / n) - 1)) * 2 * np.pi * r * (r[1] - r[0])
-    assert light.sum() == pytest.approx(float(total(n, 5.0)), rel=0.02)
-    assert light[r < 5].sum() / total(n, 5.0) == pytest.approx(0.5, abs=2e-3)
+    light = np.exp(-sersic_b(n) * ((r / 5) ** (1 / n) - 1)) * 2 * np.pi * r * (r[1] - r[0])
+    assert light.sum() == pytest.approx(float(total_flux(n, 5.0)), rel=0.02)
+    assert light[r < 5].sum() / total_flux(n, 5.0) == pytest.approx(0.5, abs=2e-3)
 
 
 @pytest.mark.parametrize(("n", "held"), [(0.5, 1.0), (1.0, 0.998), (4.0, 0.92)])
@@ -32,7 +42,7 @@ def test_the_light_of_a_profile_is_one(n, held):
 def test_a_profile_is_long_along_its_angle_and_stands_where_it_should():
     angle, centre = 0.6, np.array([[4.0, -3.0]])
     light = sersic(64, one(1.0), one(4.0), one(0.3), one(angle), centre)[0].astype(float)
-    y, x = np.meshgrid(axis(64), axis(64), indexing="ij")
+    y, x = np.meshgrid(pixel_centres(64), pixel_centres(64), indexing="ij")
     mean = [(light * place).sum() / light.sum() for place in (x, y)]
     np.testing.assert_allclose(mean, centre[0], atol=0.05)
     xx, yy, xy = ((light * a * b).sum() for a, b in ((x - 4, x - 4), (y + 3, y + 3), (x - 4, y + 3)))
@@ -45,12 +55,12 @@ def test_more_pixels_see_the_same():
 
 
 def test_a_blur_keeps_light_and_widens_it():
-    light = blobs(64, one(3.0)[:, None], one(-5.0)[:, None], one(2.0)[:, None], one(10.0)[:, None])
+    light = render_blobs(64, one(3.0)[:, None], one(-5.0)[:, None], one(2.0)[:, None], one(10.0)[:, None])
     assert light.sum() == pytest.approx(10, rel=1e-4)
     seen = blur(light, one(1.5))
     assert seen.sum() == pytest.approx(10, rel=1e-3)
     np.testing.assert_allclose(
-        seen, points(64, *(one(v)[:, None] for v in (3.0, -5.0, 2.0, 10.0)), one(1.5)), atol=1e-3
+        seen, render_blurred_blobs(64, *(one(v)[:, None] for v in (3.0, -5.0, 2.0, 10.0)), one(1.5)), atol=1e-3
     )
     assert seen.max() < light.max()
 
@@ -59,21 +69,21 @@ def test_blobs_of_several_colours_are_those_of_one_each():
     rng = np.random.default_rng(0)
     x, y, width = rng.uniform(-20, 20, (2, 3, 5)).tolist() + [rng.uniform(1, 3, (3, 5))]
     flux = rng.uniform(1, 2, (3, 2, 5))
-    both = blobs(32, np.array(x), np.array(y), width, flux)
+    both = render_blobs(32, np.array(x), np.array(y), width, flux)
     for colour in range(2):
         np.testing.assert_allclose(
-            both[:, colour], blobs(32, np.array(x), np.array(y), width, flux[:, colour]), rtol=1e-4, atol=1e-6
+            both[:, colour], render_blobs(32, np.array(x), np.array(y), width, flux[:, colour]), rtol=1e-4, atol=1e-6
         )
 
 
 def test_noise_is_that_of_the_sky_where_there_is_no_light():
-    seen = noisy(np.zeros((4, 64, 64), np.float32), np.random.default_rng(0))
+    seen = add_noise(np.zeros((4, 64, 64), np.float32), np.random.default_rng(0))
     assert seen.std() == pytest.approx(1, abs=0.02)
-    assert noisy(np.full((4, 64, 64), 100, np.float32), np.random.default_rng(0)).std() > 4
+    assert add_noise(np.full((4, 64, 64), 100, np.float32), np.random.default_rng(0)).std() > 4
 
 
 def test_a_picture_rises_with_light_and_has_eight_bits():
-    levels = picture(np.array([-50, -3, -1, 0, 1, 10, 100, 150, 1e5], np.float32))
+    levels = to_picture(np.array([-50, -3, -1, 0, 1, 10, 100, 150, 1e5], np.float32))
     assert levels.dtype == np.uint8
     assert (np.diff(levels.astype(int)) >= 0).all()
     assert levels[0] == levels[1] == 0
@@ -82,18 +92,18 @@ def test_a_picture_rises_with_light_and_has_eight_bits():
 
 
 def test_colours_go_from_red_to_blue_and_keep_the_mean():
-    found = colours(np.array([1.0, -1.0, 0.0]), 5)
+    found = band_fluxes(np.array([1.0, -1.0, 0.0]), 5)
     np.testing.assert_allclose(found.mean(1), 1, rtol=1e-6)
     assert (np.diff(found[0]) < 0).all()
     assert (np.diff(found[1]) > 0).all()
     np.testing.assert_allclose(found[2], 1)
-    assert colours(np.array([1.0]), 1).tolist() == [[1.0]]
+    assert band_fluxes(np.array([1.0]), 1).tolist() == [[1.0]]
 
 
 def test_signal_is_that_of_a_matched_filter():
     light = np.zeros((1, 2, 8, 8), np.float32)
     light[0, :, 0, :4] = 3
-    assert signal(light) == pytest.approx(6.0)
-    assert axis(64)[0] == -31.5
-    assert axis(64, 6.4)[-1] == pytest.approx(3.15)
-    assert FIELD == 64
+    assert signal_to_noise(light) == pytest.approx(6.0)
+    assert pixel_centres(64)[0] == -31.5
+    assert pixel_centres(64, 6.4)[-1] == pytest.approx(3.15)
+    assert FIELD_SIDE == 64

@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from sciformer.data.source import known, pieces
-from sciformer.domains.images.simulate import sections as rendered
+from sciformer.data.source import known_column, pieces
+from sciformer.domains.images.simulate import sections
 from sciformer.domains.images.simulate.sections import Cues, Galaxies, Lenses
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
 
-FEW = {"number": 40, "valid": 10, "test": 20, "size": 24, "piece": 16}
+FEW = {"number": 40, "valid": 10, "test": 20, "size": 24, "chunk_size": 16}
 KINDS = {"galaxies": Galaxies, "lenses": Lenses, "cues": Cues}
 ANSWER = {"galaxies": "label", "lenses": "einstein_radius", "cues": "label"}
 
@@ -25,7 +25,7 @@ def whole(source, name="image"):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_apart_and_the_same_each_time(kind):
-    one, two = (make(kind, piece=size).open() for size in (16, 1000))
+    one, two = (make(kind, chunk_size=size).open() for size in (16, 1000))
     assert {part: sum(source.sizes) for part, source in one.sources.items()} == {
         "train": 40,
         "valid": 10,
@@ -38,9 +38,9 @@ def test_parts_are_apart_and_the_same_each_time(kind):
         images = whole(source)
         np.testing.assert_array_equal(images, whole(two.sources[part]))
         seen |= {image.tobytes() for image in images}
-        np.testing.assert_array_equal(known(source, ANSWER[kind]), whole(source, ANSWER[kind]))
-        assert known(source, "nothing") is None
-        assert known(source, "image", lists=True) is None
+        np.testing.assert_array_equal(known_column(source, ANSWER[kind]), whole(source, ANSWER[kind]))
+        assert known_column(source, "nothing") is None
+        assert known_column(source, "image", lists=True) is None
     assert len(seen) == sum(sum(source.sizes) for source in one.sources.values())
     other = make(kind, seed=1).open()
     assert other.fingerprint != one.fingerprint
@@ -83,7 +83,7 @@ def test_pieces_are_kept_in_a_folder(kind, tmp_path, monkeypatch):
 def test_few_images_stay_in_memory_and_many_do_not(monkeypatch):
     source = make("galaxies").open().sources["train"]
     assert source.load(1) is source.load(1)
-    monkeypatch.setattr(rendered, "HELD", 1000)
+    monkeypatch.setattr(sections, "MAX_HELD_BYTES", 1000)
     source = make("galaxies").open().sources["train"]
     assert source.load(1) is not source.load(1)
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from sciformer.domains.jets.interop.data_config import translate
+from sciformer.domains.jets.interop.data_config import translate_options
 
 CLASSES = ["QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl"]
 FIRST = [
@@ -75,12 +75,12 @@ def binary(one, other, features, **new):
 
 @pytest.mark.parametrize("features", SETS)
 def test_the_files_of_jetclass_have_our_feature_sets(features):
-    made = translate(options(features))
+    made = translate_options(options(features))
     assert made.notes == []
     assert made.tokens == {
         "vector": ["part_px", "part_py", "part_pz", "part_energy"],
         "features": features,
-        "most": 128,
+        "max_tokens": 128,
     }
     assert made.data["classes"] == {name: f"label_{name}" for name in CLASSES}
     assert made.data["observers"] == ["jet_pt", "jet_eta", "jet_sdmass"]
@@ -88,18 +88,18 @@ def test_the_files_of_jetclass_have_our_feature_sets(features):
 
 
 def test_top_and_quark_gluon():
-    top = translate(binary("jet_isTop", "jet_isQCD", "kin"))
+    top = translate_options(binary("jet_isTop", "jet_isQCD", "kin"))
     assert (top.notes, top.tokens["features"]) == ([], "kin")
     assert top.data["classes"] == {"Top": "jet_isTop", "QCD": "jet_isQCD"}
     assert top.data["new"] == {"jet_isTop": "label", "jet_isQCD": "1 - label"}
-    gluon = translate(binary("jet_isQ", "jet_isG", "kinpid"))
+    gluon = translate_options(binary("jet_isQ", "jet_isG", "kinpid"))
     assert (gluon.notes, gluon.tokens["features"]) == ([], "kinpid")
     assert gluon.data["classes"] == {"Q": "jet_isQ", "G": "jet_isG"}
 
 
 def test_quark_gluon_with_more_types_has_a_list_of_features():
     types = [["part_charge", None], ["part_isCHad", None], ["part_isNHad", None], *TYPES[3:]]
-    made = translate(binary("jet_isQ", "jet_isG", [*FIRST, *types, *LAST], **PLUS))
+    made = translate_options(binary("jet_isQ", "jet_isG", [*FIRST, *types, *LAST], **PLUS))
     assert made.notes == []
     features = made.tokens["features"]
     assert [one["name"] for one in features[:5]] == [
@@ -129,7 +129,7 @@ def test_quark_gluon_with_more_types_has_a_list_of_features():
     ],
 )
 def test_what_differs_in_anything_is_no_set(change):
-    made = translate(options(change))
+    made = translate_options(options(change))
     assert isinstance(made.tokens["features"], list)
     assert len(made.tokens["features"]) == len(change)
     assert made.notes == []
@@ -143,13 +143,13 @@ def test_momenta_by_formulas_are_momenta():
         "part_pz": "part_pt*np.sinh(part_eta)",
         "part_energy": "part_p",
     }
-    made = translate(options("kin", new_variables={**new, "part_pt": "part_pt"}))
+    made = translate_options(options("kin", new_variables={**new, "part_pt": "part_pt"}))
     assert made.notes == []
     assert made.data["new"]["part_px"] == "part_pt * cos(part_phi)"
     assert [one["name"] for one in made.tokens["features"][:1]] != ["log_pt"]  # log(part_pt), not of px and py
     names = ("part_px", "part_py", "part_pz", "part_energy")
     formulas = {**NEW, **{name: f"2 * their_{name}" for name in names}}
-    assert translate(options("kin", new_variables=formulas)).tokens["features"] == "kin"
+    assert translate_options(options("kin", new_variables=formulas)).tokens["features"] == "kin"
 
 
 # Standardisation
@@ -157,7 +157,7 @@ def test_momenta_by_formulas_are_momenta():
 
 def test_what_weaver_learns_is_learned_here_too():
     auto = options(["part_pt_log", ["part_charge", None], ["part_e_log", 2.0, 0.7]], preprocess={"method": "auto"})
-    made = translate(auto)
+    made = translate_options(auto)
     assert made.notes == []
     assert made.tokens["features"] == [
         {"name": "log_pt", "centre": None, "scale": None, "clip": [-5.0, 5.0]},
@@ -170,7 +170,7 @@ def test_what_weaver_has_learned_is_taken():
     known = {"center": 1.7, "scale": 0.7, "min": -5, "max": 5, "length": 128, "pad_mode": "wrap", "pad_value": 0}
     none = {"center": None, "scale": 1, "min": -5, "max": 5}
     process = {"method": "auto", "params": {"part_pt_log": known, "part_charge": none}}
-    made = translate(options(["part_pt_log", "part_charge"], preprocess=process))
+    made = translate_options(options(["part_pt_log", "part_charge"], preprocess=process))
     assert made.tokens["features"][0] == {"name": "log_pt", "centre": 1.7, "scale": 0.7, "clip": [-5.0, 5.0]}
     assert made.tokens["features"][1] == {"name": "part_charge", "column": "part_charge"}
 
@@ -181,7 +181,7 @@ def test_what_weaver_has_learned_is_taken():
 def test_selection_and_what_it_needs():
     new = {**NEW, "jet_msd": "jet_sdmass*1.1", "heavy": "jet_msd > 40"}
     chosen = "heavy & (jet_pt < 1000) & (np.abs(jet_eta) < 2)"
-    made = translate(options(selection=chosen, test_time_selection="jet_pt > 0", new_variables=new))
+    made = translate_options(options(selection=chosen, test_time_selection="jet_pt > 0", new_variables=new))
     assert made.data["select_new"] == "jet_pt > 0"
     assert made.data["select"] == "heavy & (jet_pt < 1000) & (abs(jet_eta) < 2)"
     assert list(made.data["new"].items()) == [("jet_msd", "jet_sdmass * 1.1"), ("heavy", "jet_msd > 40")]
@@ -189,7 +189,7 @@ def test_selection_and_what_it_needs():
 
 
 def test_weights_of_the_file_and_those_made_of_two_variables():
-    made = translate(options(weights={"use_precomputed_weights": True, "weight_branches": ["w", "xsec"]}))
+    made = translate_options(options(weights={"use_precomputed_weights": True, "weight_branches": ["w", "xsec"]}))
     assert (made.data["weight"], made.objective) == ("w * xsec", {"weight": "weight"})
     edges = {"jet_pt": [500, 700, 1000], "jet_sdmass": [0, 100, 200]}
     weights = {
@@ -201,7 +201,7 @@ def test_weights_of_the_file_and_those_made_of_two_variables():
         "class_weights": [1, 2, *[1] * 8],
         "reweight_threshold": 15,
     }
-    made = translate(options(weights=weights))
+    made = translate_options(options(weights=weights))
     assert made.data["reweight"] == {
         "x": "jet_pt",
         "y": "jet_sdmass",
@@ -215,16 +215,16 @@ def test_weights_of_the_file_and_those_made_of_two_variables():
     assert made.notes == ["`weights: reweight_threshold: 15`: see data.reweight.cap instead"]
     weights |= {"reweight_method": "odd", "reweight_discard_under_overflow": False, "reweight_classes": ["label_Hbb"]}
     del weights["reweight_threshold"], weights["class_weights"]
-    assert len(translate(options(weights=weights)).notes) == 3
+    assert len(translate_options(options(weights=weights)).notes) == 3
     weights["reweight_vars"] = {"jet_pt": [1, 2]}
-    assert "two variables" in translate(options(weights=weights)).notes[0]
+    assert "two variables" in translate_options(options(weights=weights)).notes[0]
 
 
 def test_labels_of_another_kind():
-    made = translate(options(labels={"type": "custom", "value": {"truth": "np.where(label_Hbb > 0, 1, 0)"}}))
+    made = translate_options(options(labels={"type": "custom", "value": {"truth": "np.where(label_Hbb > 0, 1, 0)"}}))
     assert made.data["label"] == "truth"
     assert made.data["new"] == {"truth": "where(label_Hbb > 0, 1, 0)"}
-    made = translate(options(labels={"type": "complex", "value": {"y": "jet_label", "mass": "np.log(m)"}}))
+    made = translate_options(options(labels={"type": "complex", "value": {"y": "jet_label", "mass": "np.log(m)"}}))
     assert (made.data["label"], "new" in made.data) == ("jet_label", False)
     assert made.notes == ["`labels: mass: np.log(m)`: a second target; the recipe asks for the first, y"]
 
@@ -247,14 +247,14 @@ def test_labels_of_another_kind():
     ],
 )
 def test_notes(change, note):
-    made = translate(options(**change))
+    made = translate_options(options(**change))
     assert len(made.notes) == 1
     assert made.notes[0].startswith(note)
 
 
 def test_what_needs_something_untranslated_is_not_translated_either():
     new = {**NEW, "inner": "f(x)", "outer": "inner + 1"}
-    made = translate(options(selection="outer > 2", observers=["outer", "jet_pt"], new_variables=new))
+    made = translate_options(options(selection="outer > 2", observers=["outer", "jet_pt"], new_variables=new))
     assert made.data["select"] == ""
     assert made.data["observers"] == ["jet_pt"]
     assert len(made.notes) >= 3
@@ -262,7 +262,7 @@ def test_what_needs_something_untranslated_is_not_translated_either():
 
 
 def test_features_and_sets_that_are_unknown():
-    made = translate(options([*FIRST, ["part_odd", 1, 2]], new_variables={**NEW, "part_odd": "f(part_px)"}))
+    made = translate_options(options([*FIRST, ["part_odd", 1, 2]], new_variables={**NEW, "part_odd": "f(part_px)"}))
     assert len(made.tokens["features"]) == 5
     assert len(made.notes) == 1
     assert "part_odd: f(part_px)" in made.notes[0]
@@ -270,7 +270,7 @@ def test_features_and_sets_that_are_unknown():
     second["inputs"]["sv_features"] = group([["sv_pt", None]], length=10)
     second["inputs"]["globals"] = group([["met", None]], length=None)
     second["inputs"]["pf_points"]["length"] = 100
-    made = translate(second)
+    made = translate_options(second)
     assert [note.partition("`:")[0].partition("*:")[0] for note in made.notes] == [
         "`inputs: globals",
         "`inputs: sv_features",
@@ -278,11 +278,11 @@ def test_features_and_sets_that_are_unknown():
     ]
     none = options("kin")
     del none["inputs"]["pf_vectors"]
-    assert "four columns were expected; part_px" in translate(none).notes[0]
+    assert "four columns were expected; part_px" in translate_options(none).notes[0]
 
 
 def test_other_names_in_the_files():
-    made = translate(options("kin", branch_magic={"part_": "pfcand_"}, selection="jet_pt > 5"))
+    made = translate_options(options("kin", branch_magic={"part_": "pfcand_"}, selection="jet_pt > 5"))
     assert made.tokens["vector"] == ["pfcand_px", "pfcand_py", "pfcand_pz", "pfcand_energy"]
     assert made.tokens["plane"] == ["pfcand_deta", "pfcand_dphi"]
     assert made.tokens["features"] == "kin"

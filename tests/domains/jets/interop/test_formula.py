@@ -2,7 +2,7 @@
 
 import pytest
 
-from sciformer.domains.jets.interop.formula import expanded, names_in, translated
+from sciformer.domains.jets.interop.formula import column_names, expand_formula, translate_formula
 from sciformer.domains.jets.interop.options import class_names
 from tests.errors import refuses
 
@@ -21,7 +21,7 @@ from tests.errors import refuses
     ],
 )
 def test_formulas_in_our_words(theirs, ours):
-    assert translated(theirs) == ours
+    assert translate_formula(theirs) == ours
 
 
 @pytest.mark.parametrize(
@@ -31,15 +31,15 @@ def test_formulas_in_our_words(theirs, ours):
 )
 def test_formulas_that_have_no_equal(text):
     with refuses():
-        translated(text)
+        translate_formula(text)
 
 
 def test_names_and_expansions():
-    assert names_in("np.hypot(b, a) + sum(c, axis=1) * b") == ["b", "a", "c"]
-    assert expanded("x + y", {"x": "y * 2", "y": "z"}) == "z * 2 + z"
-    assert expanded("x", {"x": "x + 1"}) == "x + 1"
+    assert column_names("np.hypot(b, a) + sum(c, axis=1) * b") == ["b", "a", "c"]
+    assert expand_formula("x + y", {"x": "y * 2", "y": "z"}) == "z * 2 + z"
+    assert expand_formula("x", {"x": "x + 1"}) == "x + 1"
     with refuses("10,000"):
-        expanded("a0", {f"a{i}": f"a{i + 1} + a{i + 1}" for i in range(30)})
+        expand_formula("a0", {f"a{i}": f"a{i + 1} + a{i + 1}" for i in range(30)})
 
 
 def test_class_names():

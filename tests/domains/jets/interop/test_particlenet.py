@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.data.batch import StreamView
-from sciformer.domains.jets.interop.particlenet import particlenet
-from sciformer.domains.jets.interop.weaver import CLASSES, plain, read
+from sciformer.domains.jets.interop.particlenet import convert_particlenet
+from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, read_checkpoint
 from sciformer.models.base import parameters
 from sciformer.recipe.registry import find
 from tests.domains.jets.interop.weaver_keys import layer, made, norm
@@ -76,11 +76,13 @@ def naive(tensors, x, at, neighbours):
 @pytest.mark.parametrize("hidden", [(10,), (10, 9)])
 def test_names_shapes_and_jets_of_few_particles(hidden):
     theirs = made(shapes(hidden=hidden))
-    found = particlenet(plain({f"mod.{name}": tensor for name, tensor in theirs.items()}), "a file", {})
+    found = convert_particlenet(
+        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), "a file", {}
+    )
     assert "neighbours" in found.notes[0]
     assert found.classes == sorted(CLASSES)
     built, order = network(found, neighbours=5)
-    built, tensors = built.double(), {name: tensor.double() for name, tensor in plain(theirs).items()}
+    built, tensors = built.double(), {name: tensor.double() for name, tensor in canonical_names(theirs).items()}
     lengths = torch.tensor([1, 2, 5, 6, 7, 20])
     x, at = torch.randn(6, 20, 7).double(), torch.randn(6, 20, 2).double()
     y = logits(built, x, at, torch.arange(20) < lengths[:, None])[:, order]
@@ -98,16 +100,18 @@ def test_names_shapes_and_jets_of_few_particles(hidden):
     ],
 )
 def test_other_models_are_refused(more, mention):
-    tensors = {name: tensor for name, tensor in {**plain(made(shapes())), **more}.items() if tensor is not None}
+    tensors = {
+        name: tensor for name, tensor in {**canonical_names(made(shapes())), **more}.items() if tensor is not None
+    }
     with refuses(mention, file="a file"):
-        particlenet(tensors, "a file", {})
+        convert_particlenet(tensors, "a file", {})
 
 
 @real
 @pytest.mark.parametrize(("name", "count"), [("full", 370_156), ("kin", 368_216)])
 def test_the_weights_trained_on_jetclass(name, count):
     fixture = np.load(DATA / "part_parity.npz")
-    found = read(DATA / "weights" / f"ParticleNet_{name}.pt")
+    found = read_checkpoint(DATA / "weights" / f"ParticleNet_{name}.pt")
     built, order = network(found)
     assert parameters(built) == count
     features, points = (torch.from_numpy(fixture[key]).transpose(1, 2) for key in ("features", "points"))

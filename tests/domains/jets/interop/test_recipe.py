@@ -9,7 +9,7 @@ from awkward import unflatten
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
-from sciformer.domains.jets.interop.data_config import import_data, read_data
+from sciformer.domains.jets.interop.data_config import import_data, read_data_config
 from sciformer.domains.jets.simulate.jets import jets
 from sciformer.recipe import Recipe
 from tests.domains.jets.interop.test_data_config import FIRST, PLUS, binary, options
@@ -38,7 +38,7 @@ def test_a_recipe_is_written(here, capsys):
     assert recipe.data.kind == "events"
     assert recipe.data.files == ["HToBB:a/*.root", "b.root"]
     assert recipe.data.select == "jet_pt > 5"
-    assert (recipe.tokens.features, recipe.tokens.most) == ("full", 128)
+    assert (recipe.tokens.features, recipe.tokens.max_tokens) == ("full", 128)
     assert (recipe.objective.kind, recipe.objective.weight) == ("discriminate", "weight")
     assert (recipe.objective.background, recipe.objective.efficiencies) == ("QCD", {})
     assert main(["import", name]) == 2
@@ -101,7 +101,7 @@ def test_names_that_do_not_go_together(here, capsys):
 def test_a_large_file_is_refused(tmp_path):
     (tmp_path / "a.yaml").write_text("#" * (1 << 21))
     with refuses("2,097,152 bytes", "1,048,576", file=tmp_path / "a.yaml"):
-        read_data(tmp_path / "a.yaml")
+        read_data_config(tmp_path / "a.yaml")
 
 
 def test_an_imported_recipe_reads_its_files(here):

@@ -9,12 +9,12 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, StreamView
 from sciformer.data.columns import Lists
-from sciformer.domains.jets.interop.weaver import CLASSES, import_weaver, plain, transformer
+from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, convert_transformer, import_weaver
 from sciformer.interop import import_model
 from sciformer.models.base import parameters
 from sciformer.nn import Ragged
 from sciformer.recipe import Recipe
-from sciformer.train.weights import put
+from sciformer.train.weights import load_into
 from tests.domains.jets.interop.weaver_keys import made, shapes
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -35,13 +35,13 @@ RECIPES |= {"part-v2": "part_v2", "part-v3": "part_v3"}
 
 def network(tensors, **changes):
     """A network with the weights of a checkpoint, and its classes."""
-    found = transformer(plain(tensors), "a test", {})
+    found = convert_transformer(canonical_names(tensors), "a test", {})
     found.sections["model"].update(changes)
-    recipe = Recipe.of({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
+    recipe = Recipe.from_dict({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
     state = {"classes": found.classes, "counts": [1] * len(found.classes)}
-    assembly = Assembly.stored(recipe, {"tokens": {"tokens": {}}, "objective": state})
+    assembly = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state})
     built = assembly.network().eval()
-    put(built, found.weights, lambda theirs, ours: theirs, "a test")
+    load_into(built, found.weights, lambda theirs, ours: theirs, "a test")
     return built, [found.classes.index(name) for name in CLASSES], assembly
 
 
@@ -84,7 +84,7 @@ def test_recipes_have_the_size_of_the_original(name):
     recipe = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
     state = {"classes": list(CLASSES), "counts": [1] * 10}
     with torch.device("meta"):
-        built = Assembly.stored(recipe, {"tokens": {"tokens": {}}, "objective": state}).network()
+        built = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state}).network()
     assert parameters(built) == PARAMETERS[RECIPES[name]]
 
 
@@ -94,9 +94,11 @@ def test_a_checkpoint_gives_the_model_of_the_recipe(name):
     options = {"part-v2": {"version": 2}, "part-v3": {"version": 3}, "part-plain": {"pair_widths": None}}
     size = {"widths": (128, 512, 128), "pair_widths": (64, 64, 64), "heads": 8, "depth": 8, "asking": 2}
     size |= {"inputs": 7 if name == "part-kin" else 17, **options.get(name, {})}
-    found = transformer(plain({key: torch.empty(shape) for key, shape in shapes(**size).items()}), "a test", {})
+    found = convert_transformer(
+        canonical_names({key: torch.empty(shape) for key, shape in shapes(**size).items()}), "a test", {}
+    )
     ours = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
-    theirs = Recipe.of({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
+    theirs = Recipe.from_dict({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
     unused = {"pair_widths"} if name == "part-plain" else set()
     assert theirs.model.model_dump(exclude={"norm_epsilon"}) == ours.model.model_dump(exclude={"norm_epsilon"})
     assert theirs.tokens.model_dump(exclude=unused) == ours.tokens.model_dump(exclude=unused)
@@ -177,7 +179,7 @@ def test_what_weights_do_not_tell_is_an_option(tmp_path):
         import_weaver(write(tmp_path / "c.pt", inputs=9))
     names = ["log_pt", "deta", *(f"part_x{i}" for i in range(7))]
     nine = import_weaver(tmp_path / "c.pt", {"tokens.features": names})
-    assert len(nine.recipe.tokens.listed) == 9
+    assert len(nine.recipe.tokens.feature_list) == 9
 
 
 def test_other_files_are_refused(tmp_path):

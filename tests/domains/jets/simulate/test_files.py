@@ -11,7 +11,7 @@ from sciformer.data.columns import Lists
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.readers.events.reader import EventFiles
 from sciformer.data.source import pieces
-from sciformer.domains.jets.simulate import files as jet_files
+from sciformer.domains.jets.simulate import files
 from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.domains.jets.simulate.jets import BRANCHES, jets
 from tests.errors import refuses
@@ -44,9 +44,9 @@ def assert_same(found, made, names):
 
 @pytest.mark.parametrize("suffix", [".root", ".parquet"])
 def test_what_is_written_is_read_back(there, monkeypatch, suffix):
-    monkeypatch.setattr(jet_files, "PIECE", 60)  # so that files grow
+    monkeypatch.setattr(files, "JETS_PER_WRITE", 60)  # so that files grow
     path = there / f"deep/jets{suffix}"
-    assert jet_files.write(path, jet_files.make(150, 3, CLASSES, "builtin")) == 150
+    assert files.write_tables(path, files.make_tables(150, 3, CLASSES, "builtin")) == 150
     made = jets(150, seed=3)
     section = EventFiles(kind="events", classes={name: f"label_{name}" for name in CLASSES})
     assert_same(next(pieces(section.read([path]))), made, [*BRANCHES, "label"])
@@ -56,7 +56,7 @@ def test_what_is_written_is_read_back(there, monkeypatch, suffix):
 def test_root_files_are_like_those_of_jetclass(there):
     import uproot
 
-    jet_files.simulate_jets(there / "a.root", 40, log=lambda text: None)
+    files.simulate_jets(there / "a.root", 40, log=lambda text: None)
     with uproot.open(there / "a.root") as file:
         tree = file["tree"]
         assert file.classnames() == {"tree;1": "TTree"}
@@ -67,7 +67,7 @@ def test_root_files_are_like_those_of_jetclass(there):
 
 
 def test_npz_files_are_lists_of_the_reader_of_arrays(there):
-    jet_files.simulate_jets(there / "a.npz", 30, seed=2, log=lambda text: None)
+    files.simulate_jets(there / "a.npz", 30, seed=2, log=lambda text: None)
     assert_same(Arrays(kind="arrays").read([there / "a.npz"]).load(0), jets(30, 2), [*BRANCHES, "label"])
 
 
@@ -126,7 +126,7 @@ def test_nothing_half_written_stays(there, suffix):
         raise OSError(28, "No space left on device")
 
     with refuses(path, "No space left"):
-        jet_files.write(path, broken(), overwrite=True)
+        files.write_tables(path, broken(), overwrite=True)
     assert [entry.name for entry in there.iterdir()] == [path.name]
     assert path.read_bytes() == b"older"
 
@@ -146,7 +146,7 @@ def test_pythia_that_is_missing_is_named_with_its_pip_line(there, capsys, monkey
 
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, ("pythia8mc", "fastjet"))), reason="no Pythia installed")
 def test_jets_of_pythia(there):
-    jet_files.simulate_jets(there / "a.root", 20, seed=1, engine="pythia", log=lambda text: None)
+    files.simulate_jets(there / "a.root", 20, seed=1, engine="pythia", log=lambda text: None)
     section = EventFiles(kind="events", classes={name: f"label_{name}" for name in CLASSES})
     found = next(pieces(section.read([there / "a.root"])))
     assert {name: np.count_nonzero(found["label"] == name) for name in CLASSES} == dict.fromkeys(CLASSES, 2)

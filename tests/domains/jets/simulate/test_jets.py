@@ -5,12 +5,20 @@ import pytest
 
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.simulate.decays import CLASSES
-from sciformer.domains.jets.simulate.jets import BRANCHES, CHUNK, FLAGS, JET, MOST, PARTS, jets
+from sciformer.domains.jets.simulate.jets import (
+    BRANCHES,
+    JET_COLUMNS,
+    JETS_PER_CHUNK,
+    MAX_PARTICLES,
+    PARTICLE_COLUMNS,
+    TYPE_FLAGS,
+    jets,
+)
 from tests.errors import refuses
 from tests.paths import SHARED
 
 PYTHIA = SHARED / "jets" / "toyjets_pythia8.npz"
-NUMBER = 4 * CHUNK
+NUMBER = 4 * JETS_PER_CHUNK
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +39,13 @@ def test_columns_are_those_of_jetclass(table):
     assert list(table) == [*BRANCHES, "label"]
     assert {"part_px", "part_isMuon", "part_d0val", "jet_sdmass", "label_Hqql"} < set(BRANCHES)
     lengths = table["part_px"].lengths
-    for name in PARTS + FLAGS:
+    for name in PARTICLE_COLUMNS + TYPE_FLAGS:
         column = table[f"part_{name}"]
         assert isinstance(column, Lists)
-        assert column.values.dtype == (np.int32 if name in FLAGS else np.float32), name
+        assert column.values.dtype == (np.int32 if name in TYPE_FLAGS else np.float32), name
         np.testing.assert_array_equal(column.lengths, lengths)
         assert np.isfinite(column.values).all()
-    assert all(table[name].dtype == np.float32 and len(table[name]) == NUMBER for name in JET)
+    assert all(table[name].dtype == np.float32 and len(table[name]) == NUMBER for name in JET_COLUMNS)
     assert table["label_QCD"].dtype == np.float32
     hot = np.stack([table[f"label_{name}"] for name in CLASSES])
     np.testing.assert_array_equal(np.array(CLASSES)[hot.argmax(0)], table["label"])
@@ -51,7 +59,7 @@ def test_the_cuts_hold(table):
     assert np.abs(table["jet_phi"]).max() <= np.float32(np.pi)
     lengths = table["part_px"].lengths
     assert lengths.min() > 1
-    assert lengths.max() <= MOST
+    assert lengths.max() <= MAX_PARTICLES
     np.testing.assert_array_equal(table["jet_nparticles"], lengths)
     away = np.hypot(table["part_deta"].values, table["part_dphi"].values)
     assert np.quantile(away, 0.99) < 0.8  # the axis of the cone is not quite that of the jet
@@ -61,7 +69,7 @@ def test_the_cuts_hold(table):
 
 
 def test_particles_add_up_to_their_jet(table):
-    whole = table["part_px"].lengths < MOST
+    whole = table["part_px"].lengths < MAX_PARTICLES
     x, y, z, e = (
         np.bincount(of(table), table[f"part_{name}"].values, NUMBER)[whole] for name in ("px", "py", "pz", "energy")
     )
@@ -79,7 +87,7 @@ def test_particles_are_sorted_typed_and_placed(table):
     pt, jet = np.hypot(px, py), of(table)
     inside = jet[1:] == jet[:-1]
     assert (np.diff(pt)[inside] <= 1e-4 * pt[1:][inside]).all()
-    kinds = np.stack([table[f"part_{name}"].values for name in FLAGS])
+    kinds = np.stack([table[f"part_{name}"].values for name in TYPE_FLAGS])
     assert (kinds.sum(0) == 1).all()
     charged, tracks = table["part_charge"].values != 0, kinds[[0, 3, 4]].sum(0) == 1
     np.testing.assert_array_equal(charged, tracks)
@@ -98,11 +106,11 @@ def test_particles_are_sorted_typed_and_placed(table):
 
 
 def test_any_slice_is_the_same(table):
-    part = jets(300, seed=4, first=CHUNK - 150)  # of two chunks
+    part = jets(300, seed=4, first=JETS_PER_CHUNK - 150)  # of two chunks
     for name in ("jet_pt", "label", "jet_sdmass"):
-        np.testing.assert_array_equal(part[name], table[name][CHUNK - 150 : CHUNK + 150])
+        np.testing.assert_array_equal(part[name], table[name][JETS_PER_CHUNK - 150 : JETS_PER_CHUNK + 150])
     starts = np.cumsum(table["part_px"].lengths) - table["part_px"].lengths
-    low, high = starts[CHUNK - 150], starts[CHUNK + 150]
+    low, high = starts[JETS_PER_CHUNK - 150], starts[JETS_PER_CHUNK + 150]
     np.testing.assert_array_equal(part["part_d0val"].values, table["part_d0val"].values[low:high])
 
 
@@ -110,7 +118,7 @@ def test_seeds_parts_and_classes_differ():
     base = jets(50, seed=1)["jet_pt"]
     np.testing.assert_array_equal(base, jets(50, seed=1)["jet_pt"])
     others = [jets(50, seed=2), jets(50, seed=1, part="train"), jets(50, seed=1, part="test")]
-    others += [jets(50, seed=1, first=CHUNK), jets(50, seed=1, classes=["Hbb", "QCD"])]
+    others += [jets(50, seed=1, first=JETS_PER_CHUNK), jets(50, seed=1, classes=["Hbb", "QCD"])]
     for other in others:
         assert not np.isin(other["jet_pt"], base).any()
     assert set(others[-1]["label"]) == {"Hbb", "QCD"}

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.jets.simulate import decays, hadrons, shower
-from sciformer.domains.jets.simulate import kinematics as vectors
+from sciformer.domains.jets.simulate import decays, hadrons, kinematics, shower
 from sciformer.domains.jets.simulate.decays import (
     BOTTOM,
     CLASSES,
@@ -16,9 +15,9 @@ from sciformer.domains.jets.simulate.decays import (
     QCD,
     TBL,
     TBQQ,
-    draw,
+    draw_prongs,
 )
-from sciformer.domains.jets.simulate.systems import particles
+from sciformer.domains.jets.simulate.systems import shower_particles
 
 LABEL = np.repeat(np.arange(len(CLASSES)), 60)
 
@@ -33,7 +32,7 @@ def mass_of(p):
 
 
 def stable(crowd):
-    return crowd.take(np.flatnonzero(crowd.kind <= hadrons.STABLE))
+    return crowd.take(np.flatnonzero(crowd.kind <= hadrons.LAST_STABLE))
 
 
 def sums(crowd, n):
@@ -46,35 +45,37 @@ def test_a_boost_keeps_masses_and_undoes_itself(rng):
     frame = rng.normal(size=(4, 50)) * 20
     mass = np.full(50, 7.0)
     frame[3] = np.sqrt((frame[:3] ** 2).sum(0) + mass**2)
-    moved = vectors.boost(p, frame, mass)
+    moved = kinematics.boost(p, frame, mass)
     np.testing.assert_allclose(mass_of(moved), np.sqrt(0.3), rtol=1e-6)
     back = frame * np.array([-1, -1, -1, 1])[:, None]
-    np.testing.assert_allclose(vectors.boost(moved, back, mass), p, atol=1e-9)
+    np.testing.assert_allclose(kinematics.boost(moved, back, mass), p, atol=1e-9)
     rest = np.zeros((4, 50))
     rest[3] = mass
-    np.testing.assert_allclose(vectors.boost(rest, frame, mass), frame, atol=1e-9)
+    np.testing.assert_allclose(kinematics.boost(rest, frame, mass), frame, atol=1e-9)
 
 
 def test_a_decay_has_the_masses_it_was_asked_for(rng):
     parent = rng.normal(size=(4, 40)) * 30
     mass = rng.uniform(5, 9, 40)
     parent[3] = np.sqrt((parent[:3] ** 2).sum(0) + mass**2)
-    one, two = vectors.decay(parent, mass, np.full(40, 1.87), np.full(40, 0.5), vectors.isotropic(rng, 40, float))
+    one, two = kinematics.decay(
+        parent, mass, np.full(40, 1.87), np.full(40, 0.5), kinematics.isotropic_directions(rng, 40, float)
+    )
     np.testing.assert_allclose(one + two, parent, atol=1e-9)
     np.testing.assert_allclose(mass_of(one), 1.87, rtol=1e-7)
     np.testing.assert_allclose(mass_of(two), 0.5, rtol=1e-6)
 
 
 def test_directions_at_right_angles(rng):
-    axis = vectors.isotropic(rng, 200, float)
-    one, two = vectors.frame_of(axis)
+    axis = kinematics.isotropic_directions(rng, 200, float)
+    one, two = kinematics.transverse_axes(axis)
     for a, b in ((axis, one), (axis, two), (one, two)):
         np.testing.assert_allclose((a * b).sum(0), 0, atol=1e-12)
     np.testing.assert_allclose((one**2).sum(0), 1)
 
 
 def test_prongs_have_the_mass_of_their_parent(rng):
-    prongs = draw(LABEL, rng)
+    prongs = draw_prongs(LABEL, rng)
     there = prongs.flavour != decays.NOTHING
     np.testing.assert_array_equal(there.sum(0), np.array([1, 2, 2, 2, 4, 4, 2, 2, 3, 3])[LABEL])
     total = np.where(there[:, None], prongs.vectors, 0).sum(0)
@@ -95,8 +96,8 @@ def test_prongs_have_the_mass_of_their_parent(rng):
 @pytest.mark.parametrize("name", [name for name in CLASSES if name != "QCD"])
 def test_all_particles_together_are_the_resonance(name, rng):
     label = np.full(150, CLASSES.index(name))
-    prongs = draw(label, rng)
-    crowd = stable(particles(prongs, rng, extra=False)[0])
+    prongs = draw_prongs(label, rng)
+    crowd = stable(shower_particles(prongs, rng, extra=False)[0])
     total = sums(crowd, len(label))
     np.testing.assert_allclose(total, prongs.parent, rtol=1e-5, atol=5e-3)
     np.testing.assert_allclose(mass_of(total), prongs.mass, rtol=2e-4)
@@ -108,8 +109,8 @@ def test_all_particles_together_are_the_resonance(name, rng):
 
 
 def test_a_jet_without_resonance_keeps_its_momentum(rng):
-    prongs = draw(np.full(200, QCD), rng)
-    total = sums(stable(particles(prongs, rng, extra=False)[0]), 200)
+    prongs = draw_prongs(np.full(200, QCD), rng)
+    total = sums(stable(shower_particles(prongs, rng, extra=False)[0]), 200)
     np.testing.assert_allclose(total[:3], prongs.parent[:3], rtol=1e-5, atol=5e-3)
     assert 5 < np.median(mass_of(total)) < 200  # made by the shower
 
@@ -117,7 +118,7 @@ def test_a_jet_without_resonance_keeps_its_momentum(rng):
 def showered(flavour, rng, count=300, energy=60.0):
     p = np.zeros((3, count), np.float32)
     p[1] = energy
-    tag = (np.arange(count, dtype=np.int32) << shower.BITS) | np.int32(flavour)
+    tag = (np.arange(count, dtype=np.int32) << shower.FLAVOUR_BITS) | np.int32(flavour)
     return shower.shower(p, tag, np.full(count, 2 * energy), rng)
 
 
@@ -125,7 +126,7 @@ def test_branchings_conserve_momentum_and_gluons_branch_more(rng):
     counts = {}
     for flavour in (GLUON, LIGHT, BOTTOM):
         p, tag = showered(flavour, rng)
-        place = tag >> shower.BITS
+        place = tag >> shower.FLAVOUR_BITS
         total = np.stack([np.bincount(place, row.astype(float), 300) for row in p])
         np.testing.assert_allclose(total, np.array([0, 60, 0])[:, None] * np.ones(300), atol=1e-3)
         counts[flavour] = len(tag) / 300
@@ -142,7 +143,7 @@ def test_heavy_hadrons_fly_their_lifetime(rng):
     zero = np.zeros(count, np.int32)
     heavy = hadrons.ParticleArray(p, kind, zero.astype(np.int8), np.arange(count, dtype=np.int32), zero)
     none = heavy.take(np.arange(0))
-    made, vertices = hadrons.hadronise(none, np.zeros(0, np.float32), heavy, rng)
+    made, vertices = hadrons.hadronise_clusters(none, np.zeros(0, np.float32), heavy, rng)
     made = stable(made)
     np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-2)
     first = vertices[0, 1 : count + 1]
@@ -164,7 +165,7 @@ def test_charge_is_balanced_in_decays_of_clusters(rng):
     clusters = hadrons.ParticleArray(
         p, zero.astype(np.int8), zero.astype(np.int8), np.arange(count, dtype=np.int32), zero
     )
-    made = stable(hadrons.hadronise(clusters, mass, clusters.take(np.arange(0)), rng)[0])
+    made = stable(hadrons.hadronise_clusters(clusters, mass, clusters.take(np.arange(0)), rng)[0])
     np.testing.assert_allclose(sums(made, count), p, rtol=1e-4, atol=1e-3)
     assert np.abs(np.bincount(made.jet, made.charge, count)).max() <= 1
     assert {hadrons.PION, hadrons.KAON, hadrons.PROTON, hadrons.PHOTON} < set(made.kind.tolist())

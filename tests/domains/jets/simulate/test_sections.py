@@ -8,14 +8,14 @@ from sciformer.data.columns import Lists
 from sciformer.data.source import pieces
 from sciformer.domains.jets.simulate.files import simulate_jets
 from sciformer.domains.jets.simulate.jets import BRANCHES, jets
-from sciformer.domains.jets.simulate.sections import Jets, shorten
+from sciformer.domains.jets.simulate.sections import Jets, truncate_jets
 from sciformer.recipe import Recipe
 from sciformer.recipe.registry import find
 from tests.errors import refuses
 
 
 def section(**more):
-    return Jets(kind="jets", **{"number": 100, "piece": 40} | more)
+    return Jets(kind="jets", **{"number": 100, "chunk_size": 40} | more)
 
 
 def test_parts_come_in_pieces_and_have_no_jet_in_common():
@@ -57,7 +57,7 @@ def test_only_wanted_columns_and_the_hardest_particles():
 
 def test_fewer_particles_than_allowed_stay_as_they_are():
     table = {"part_px": Lists(np.arange(5.0), np.array([2, 3])), "jet_nparticles": np.array([2, 3])}
-    assert shorten(table, 3) is table
+    assert truncate_jets(table, 3) is table
 
 
 def test_pieces_are_kept_where_asked_for_and_made_again_when_damaged(tmp_path):

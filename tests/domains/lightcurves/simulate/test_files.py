@@ -44,7 +44,7 @@ def assert_same(found, made, names):
 @pytest.mark.parametrize("what", ["stars", "supernovae"])
 def test_what_is_written_is_read_back(there, monkeypatch, suffix, what):
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr(curve_files, "PIECE", 12)  # so that files grow
+    monkeypatch.setattr(curve_files, "CURVES_PER_WRITE", 12)  # so that files grow
     path = there / f"deep/curves{suffix}"
     curve_files.simulate_curves(path, what, 30, seed=3, log=lambda text: None)
     made = lightcurves(30, what, seed=3)
@@ -115,6 +115,6 @@ def test_nothing_half_written_stays(there, suffix):
         raise OSError(28, "No space left on device")
 
     with refuses(path, "No space left"):
-        jet_files.write(path, broken(), overwrite=True, forms=curve_files.FORMS)
+        jet_files.write_tables(path, broken(), overwrite=True, forms=curve_files.WRITERS)
     assert [entry.name for entry in there.iterdir()] == [path.name]
     assert path.read_bytes() == b"older"

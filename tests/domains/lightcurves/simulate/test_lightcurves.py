@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from sciformer.data.columns import Lists, concatenate, rows_of
-from sciformer.domains.lightcurves.simulate import lightcurves as module
-from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, WHAT, Options, lightcurves
+from sciformer.domains.lightcurves.simulate import lightcurves as lightcurves_module
+from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, CURVE_KINDS, Options, lightcurves
 from tests.errors import refuses
 
 UNKNOWN = {"period", "epoch", "mass", "eta", "merger"}  # NaN where there is none
@@ -22,10 +22,14 @@ OTHERS = [
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(module, "CHUNK", {"stars": 52, "supernovae": 16, "oscillators": 8, "transits": 8, "signals": 8})
-    module.chunk.cache_clear()
+    monkeypatch.setattr(
+        lightcurves_module,
+        "CURVES_PER_CHUNK",
+        {"stars": 52, "supernovae": 16, "oscillators": 8, "transits": 8, "signals": 8},
+    )
+    lightcurves_module.make_chunk.cache_clear()
     yield
-    module.chunk.cache_clear()
+    lightcurves_module.make_chunk.cache_clear()
 
 
 def assert_same(one, two):
@@ -38,7 +42,7 @@ def assert_same(one, two):
             np.testing.assert_array_equal(column, two[name])
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", CURVE_KINDS)
 def test_a_curve_is_the_same_whatever_it_is_asked_for_with(what):
     whole = lightcurves(60, what, seed=3, part="train")
     pieces = [lightcurves(n, what, 3, first=first, part="train") for first, n in ((0, 7), (7, 30), (37, 23))]
@@ -46,7 +50,7 @@ def test_a_curve_is_the_same_whatever_it_is_asked_for_with(what):
     assert_same(whole, lightcurves(60, what, seed=3, part="train"))
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", CURVE_KINDS)
 def test_seeds_and_parts_have_no_curve_in_common(what):
     tables = [lightcurves(8, what, seed, part=part) for seed, part in ((0, "train"), (0, "valid"), (1, "train"))]
     values = [table["value"].values for table in tables]
@@ -55,7 +59,7 @@ def test_seeds_and_parts_have_no_curve_in_common(what):
     assert len({str(table["id"]) for table in tables}) == 3
 
 
-@pytest.mark.parametrize(("what", "more"), [(what, {}) for what in WHAT] + OTHERS)
+@pytest.mark.parametrize(("what", "more"), [(what, {}) for what in CURVE_KINDS] + OTHERS)
 def test_columns_are_whole_and_finite(what, more):
     table = lightcurves(60, what, seed=1, **more)
     assert rows_of(table) == 60
@@ -75,7 +79,7 @@ def test_columns_are_whole_and_finite(what, more):
     assert "error" not in table or (table["error"].values > 0).all()
 
 
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", CURVE_KINDS)
 def test_classes_are_equally_frequent(what):
     known = CLASSES[what]
     some = known[: max(1, len(known) - 1)]
@@ -110,4 +114,6 @@ def test_nonsense_is_refused(arguments, more, mentions, hint):
 
 
 def test_every_option_is_used_by_some_kind():
-    assert {name for names in module.USED.values() for name in names} == set(Options.__dataclass_fields__)
+    assert {name for names in lightcurves_module.OPTIONS_BY_KIND.values() for name in names} == set(
+        Options.__dataclass_fields__
+    )

@@ -11,7 +11,7 @@ from tests.errors import refuses
 
 
 def section(**more):
-    return LightCurves(kind="lightcurves", **{"number": 100, "piece": 40} | more)
+    return LightCurves(kind="lightcurves", **{"number": 100, "chunk_size": 40} | more)
 
 
 def test_parts_come_in_pieces_and_have_no_curve_in_common():
@@ -28,7 +28,8 @@ def test_parts_come_in_pieces_and_have_no_curve_in_common():
         assert np.isin(opened.sources[part].load(0)["value"].values, train).mean() < 0.05
     assert list(section(valid=0, test=0).open().sources) == ["train"]
     sizes = [
-        section(number=5000, piece=None, what=what).open().sources["train"].sizes[0] for what in ("stars", "signals")
+        section(number=5000, chunk_size=None, what=what).open().sources["train"].sizes[0]
+        for what in ("stars", "signals")
     ]
     assert sizes == [4096, 512]
 

@@ -21,9 +21,9 @@ def test_limits_come_before_the_rise():
     row, time, limit = of(table["time"]), table["time"].values, table["limit"].values
     first = np.full(300, np.inf)
     np.minimum.at(first, row[~limit], time[~limit])
-    assert np.bincount(row, ~limit).min() >= supernovae.LEAST
+    assert np.bincount(row, ~limit).min() >= supernovae.MIN_DETECTIONS
     assert 0.05 < limit.mean() < 0.5
-    assert (time - first[row] >= -supernovae.SHOWN).all()
+    assert (time - first[row] >= -supernovae.LIMIT_DAYS).all()
     assert np.mean(time[limit] < first[row[limit]]) > 0.5
     assert np.mean(np.bincount(row[limit], minlength=300) > 0) > 0.8
     assert np.median(table["error"].values[~limit]) < 0.15
@@ -53,8 +53,8 @@ def test_fluxes_are_the_truth_and_noise():
 
 
 def test_distances_and_the_model_of_the_rise():
-    assert supernovae.modulus(np.array([0.05, 0.5])) == pytest.approx([36.7, 42.27], abs=0.05)
-    light = supernovae.Light(*(np.array([x]) for x in (0.0, 3.0, 20.0, 30.0, 0.5)))
+    assert supernovae.distance_modulus(np.array([0.05, 0.5])) == pytest.approx([36.7, 42.27], abs=0.05)
+    light = supernovae.LightModel(*(np.array([x]) for x in (0.0, 3.0, 20.0, 30.0, 0.5)))
     time = np.linspace(-60, 300, 2000)
     flux = light.at(time)
     assert np.isfinite(flux).all()
@@ -66,7 +66,7 @@ def test_distances_and_the_model_of_the_rise():
 
 
 def test_scaling_relations_give_the_sun(rng):
-    stars = oscillators.ringing("giant", 200, rng)
+    stars = oscillators.draw_stars("giant", 200, rng)
     mass = (stars.numax / 3090) ** 3 * (stars.dnu / 135.1) ** -4 * (stars.heat / 5777) ** 1.5
     assert ((mass > 0.89) & (mass < 2.01)).all()
     gravity = stars.numax / 3090 * np.sqrt(stars.heat / 5777)
@@ -75,8 +75,8 @@ def test_scaling_relations_give_the_sun(rng):
 
 def test_oscillations_have_their_spectrum():
     table = lightcurves(128, "oscillators", seed=1, classes=["giant"], gaps=False)
-    clean = table["clean"].values.reshape(128, oscillators.POINTS)
-    nu = np.fft.rfftfreq(oscillators.POINTS, oscillators.STEP * 0.0864)
+    clean = table["clean"].values.reshape(128, oscillators.DEFAULT_POINTS)
+    nu = np.fft.rfftfreq(oscillators.DEFAULT_POINTS, oscillators.STEP_DAYS * 0.0864)
     power = np.abs(np.fft.rfft(clean)) ** 2
     ratio, spacing = [], []
     for numax, dnu, one in zip(table["numax"], table["dnu"], power):
@@ -110,15 +110,15 @@ def test_noise_and_gaps_of_regular_series():
 def test_what_a_planet_covers():
     none = np.zeros(1)
     size = np.array([0.1])
-    assert transits.covered(np.array([0.0]), size, none, none) == pytest.approx(0.01)
-    assert transits.covered(np.array([1.2]), size, none, none) == 0
-    half = transits.covered(np.array([1.0]), size, none, none)[0]
+    assert transits.occulted_share(np.array([0.0]), size, none, none) == pytest.approx(0.01)
+    assert transits.occulted_share(np.array([1.2]), size, none, none) == 0
+    half = transits.occulted_share(np.array([1.0]), size, none, none)[0]
     assert 0.004 < half < 0.005  # the edge of the star is curved
     for u1, u2 in ((0.4, 0.2), (0.2, 0.3)):
         limb = np.array([u1]), np.array([u2])
-        middle = transits.covered(np.array([0.0]), size, *limb)
+        middle = transits.occulted_share(np.array([0.0]), size, *limb)
         assert middle == pytest.approx(0.01 / (1 - u1 / 3 - u2 / 6))
-        assert transits.covered(np.array([0.85]), size, *limb) < middle
+        assert transits.occulted_share(np.array([0.85]), size, *limb) < middle
 
 
 def test_transits_stand_where_they_are_told():
@@ -143,12 +143,12 @@ def test_snr_is_that_of_the_matched_filter():
     table = lightcurves(256, "signals", seed=1, snr=(8.0, 30.0))
     clean, value = (table[name].values.reshape(256, -1).astype(float) for name in ("clean", "value"))
     loud = table["label"] == "signal"
-    own = np.sqrt(chirps.inner(clean[loud], clean[loud]))
+    own = np.sqrt(chirps.inner_product(clean[loud], clean[loud]))
     np.testing.assert_allclose(own, table["snr"][loud], rtol=1e-3)
     assert ((own > 7.9) & (own < 30.1)).all()
     assert (table["snr"][~loud] == 0).all()
     assert not clean[~loud].any()
-    filtered = chirps.inner(value[loud], clean[loud]) / own - own  # unit normal
+    filtered = chirps.inner_product(value[loud], clean[loud]) / own - own  # unit normal
     assert filtered.std() == pytest.approx(1, abs=0.2)
     assert abs(filtered.mean()) < 0.35
 
@@ -156,21 +156,21 @@ def test_snr_is_that_of_the_matched_filter():
 def test_noise_has_the_spectrum_of_the_detector():
     table = lightcurves(256, "signals", seed=2, classes=["noise"])
     value = table["value"].values.reshape(256, -1)
-    nu = chirps.frequencies(value.shape[1])
-    power = (np.abs(np.fft.rfft(value)) ** 2).mean(0) * 2 * chirps.STEP / value.shape[1]
+    nu = chirps.window_frequencies(value.shape[1])
+    power = (np.abs(np.fft.rfft(value)) ** 2).mean(0) * 2 * chirps.STEP_SECONDS / value.shape[1]
     band = np.isfinite(chirps.noise_power(nu))
     ratio = power[band] / chirps.noise_power(nu)[band]
     assert ratio.mean() == pytest.approx(1, abs=0.01)
     assert ratio.std() < 0.1
     assert (power[~band] < 1e-6).all()
-    amplitude = np.sqrt(chirps.noise_power(np.array([1e-3, 5e-3, 1.0]))[:2]) * chirps.UNIT
+    amplitude = np.sqrt(chirps.noise_power(np.array([1e-3, 5e-3, 1.0]))[:2]) * chirps.STRAIN_UNIT
     assert amplitude == pytest.approx([1e-19, 1.1e-20], rel=0.5)  # of LISA, per root Hz
 
 
 def test_white_series_are_the_same_divided_by_the_noise():
     plain, white = (lightcurves(64, "signals", seed=3, white=white) for white in (False, True))
     for name in ("value", "clean"):
-        expected = chirps.whitened(plain[name].values.reshape(64, -1).astype(float))
+        expected = chirps.whiten_series(plain[name].values.reshape(64, -1).astype(float))
         np.testing.assert_allclose(white[name].values.reshape(64, -1), expected, atol=2e-3)
     clean = white["clean"].values.reshape(64, -1).astype(float)
     np.testing.assert_allclose(np.sqrt((clean**2).sum(1)), white["snr"], rtol=1e-3, atol=1e-6)
@@ -178,7 +178,7 @@ def test_white_series_are_the_same_divided_by_the_noise():
 
 
 def test_a_chirp_rises_in_frequency_and_stops():
-    time = np.arange(4096) * chirps.STEP
+    time = np.arange(4096) * chirps.STEP_SECONDS
     wave = chirps.chirp(time, np.array([2e6]), np.array([0.24]), np.array([40000.0]), np.array([0.0]))[0]
     assert np.abs(wave).max() <= 1
     assert np.abs(wave[time > 42000]).max() < 1e-3

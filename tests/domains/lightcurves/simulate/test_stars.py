@@ -4,11 +4,16 @@ import numpy as np
 import pytest
 
 from sciformer.domains.lightcurves.simulate import cadence, photometry, stars
-from sciformer.domains.lightcurves.simulate.binaries import dip
+from sciformer.domains.lightcurves.simulate.binaries import eclipse_dip
 from sciformer.domains.lightcurves.simulate.cadence import Epochs
 from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
-from sciformer.domains.lightcurves.simulate.pulsators import AT, TABLES, numbers, series
-from sciformer.domains.lightcurves.simulate.stars import CLASSES, walk
+from sciformer.domains.lightcurves.simulate.pulsators import (
+    PERCENTILE_SIGMAS,
+    PERCENTILE_TABLES,
+    draw_parameters,
+    fourier_coefficients,
+)
+from sciformer.domains.lightcurves.simulate.stars import CLASSES, damped_random_walk
 
 PERIODIC = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT", "ED", "ESD", "EC", "ACV")
 
@@ -71,23 +76,23 @@ def test_stars_without_period_have_none():
     assert all(curve["period"] > 0 for name in ("SR", "MIRA") for curve in curves(name))
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", PERCENTILE_TABLES)
 def test_numbers_of_pulsators_have_the_percentiles_of_the_catalogue(name, rng):
-    drawn = numbers(name, 4000, rng)
-    for row, table in zip(drawn, TABLES[name]):
+    drawn = draw_parameters(name, 4000, rng)
+    for row, table in zip(drawn, PERCENTILE_TABLES[name]):
         for share, value in zip((25, 50, 75), table[1:4]):
             width = max(table[3] - table[1], 1e-6)
             assert abs(np.percentile(row, share) - value) < 0.25 * width + 1e-9
-    assert len(AT) == len(TABLES[name][0])
+    assert len(PERCENTILE_SIGMAS) == len(PERCENTILE_TABLES[name][0])
     if name == "RRAB":
         assert np.corrcoef(drawn[0], drawn[1])[0, 1] < -0.4
     grid = np.exp(2j * np.pi * np.outer(np.arange(1, 9), np.arange(500) / 500))
-    np.testing.assert_allclose(np.ptp((series(drawn[:, :50]) @ grid).real, axis=1), 1, rtol=0.02)
+    np.testing.assert_allclose(np.ptp((fourier_coefficients(drawn[:, :50]) @ grid).real, axis=1), 1, rtol=0.02)
 
 
 def test_a_dip_is_as_deep_and_wide_as_told():
     phase = np.linspace(-0.5, 0.5, 2001)
-    made = dip(phase, np.full(2001, 0.4), np.full(2001, 0.05), np.full(2001, 2.0))
+    made = eclipse_dip(phase, np.full(2001, 0.4), np.full(2001, 0.05), np.full(2001, 2.0))
     assert made.max() == pytest.approx(0.4)
     assert made[np.abs(phase) > 0.16].max() == 0
     assert np.interp(0.05, phase, made) == pytest.approx(0.4 / np.e, rel=1e-3)
@@ -95,16 +100,16 @@ def test_a_dip_is_as_deep_and_wide_as_told():
 
 def test_a_random_walk_forgets_as_told(rng):
     time = np.tile(np.arange(400.0), 300)
-    made = walk(Epochs(time, np.full(300, 400)), np.full(300, 20.0), rng).reshape(300, 400)
+    made = damped_random_walk(Epochs(time, np.full(300, 400)), np.full(300, 20.0), rng).reshape(300, 400)
     assert made.std() == pytest.approx(1, abs=0.05)
     assert (made[:, 20:] * made[:, :-20]).mean() == pytest.approx(np.exp(-1), abs=0.06)
-    uneven = walk(Epochs(np.arange(7.0), np.array([2, 4, 1])), np.full(3, 5.0), rng)
+    uneven = damped_random_walk(Epochs(np.arange(7.0), np.array([2, 4, 1])), np.full(3, 5.0), rng)
     assert np.isfinite(uneven).all()
 
 
 @pytest.mark.parametrize("name", cadence.CADENCES)
 def test_nights_seasons_and_hours(name, rng):
-    epochs = getattr(cadence, name)(200, rng)
+    epochs = getattr(cadence, f"{name}_epochs")(200, rng)
     starts = epochs.starts
     inside = np.ones(len(epochs.time), bool)
     inside[starts] = False
@@ -116,7 +121,7 @@ def test_nights_seasons_and_hours(name, rng):
     years = np.array([np.ptp(epochs.time[s : s + n]) / 365.25 for s, n in zip(starts, epochs.lengths)])
     assert np.median(gaps / years) > 0.7
     assert 2 < np.median(years) < 7
-    assert epochs.lengths.min() >= cadence.LEAST
+    assert epochs.lengths.min() >= cadence.MIN_POINTS
     if name == "asas":
         assert epochs.lengths.max() == np.median(epochs.lengths) == 250
         assert 1.9 < np.median(step) < 3.1
@@ -141,14 +146,14 @@ def test_errors_in_the_manner_of_asas():
     scatter = np.abs(table["value"].values - clean)
     bright, faint = (np.median(scatter[one]) for one in (clean < 11, (clean > 13) & (clean < 13.5)))
     assert faint > 3 * bright
-    assert table["value"].lengths.max() == cadence.MOST
-    assert middle == pytest.approx(photometry.QUOTED, rel=0.05)
+    assert table["value"].lengths.max() == cadence.ASAS_POINTS
+    assert middle == pytest.approx(photometry.ASAS_QUOTED_ERROR, rel=0.05)
 
 
 def test_most_of_a_curve_is_above_the_limit(rng):
     label = np.repeat(np.arange(len(CLASSES)), 30)
     table = stars.stars(label, rng, "asas", 0)
     mira = np.repeat(label, table["value"].lengths) == CLASSES.index("MIRA")
-    assert table["value"].lengths.min() >= cadence.LEAST
+    assert table["value"].lengths.min() >= cadence.MIN_POINTS
     assert table["value"].lengths[label == CLASSES.index("MIRA")].mean() < 240  # some are lost when faint
-    assert np.percentile(table["clean"].values[~mira], 99) < photometry.FAINT
+    assert np.percentile(table["clean"].values[~mira], 99) < photometry.ASAS_LIMIT

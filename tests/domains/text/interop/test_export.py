@@ -13,7 +13,7 @@ from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs,
 from tests.errors import refuses
 from tests.nn.parity import shake
 
-BERT = {"kind": "encoder", "order": "post", "embedding_norm": True, "readout_layer": True}
+BERT = {"kind": "encoder", "norm_position": "post", "embedding_norm": True, "readout_layer": True}
 GPT = {"kind": "decoder"}
 LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "swiglu", "bias": False}
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
@@ -28,9 +28,13 @@ RUNS = {
     "encoder alone": (BERT | {"readout_layer": False, "activation": "relu"}, {"begin": True, "end": True}, "masked"),
     "gpt of characters": (GPT, {}, "next_token"),
     "gpt of bytes without biases": (GPT | {"bias": False, "activation": "gelu_tanh"}, {"unit": "bytes"}, "next_token"),
-    "gpt of words, untied": (GPT | {"ratio": 1.5}, {"unit": "words", "tie": False}, "next_token"),
+    "gpt of words, untied": (GPT | {"mlp_ratio": 1.5}, {"unit": "words", "tie": False}, "next_token"),
     "llama": (LLAMA, {"unit": "bpe", **SUBWORDS}, "next_token"),
-    "llama with biases": (LLAMA | {"bias": True, "groups": 1, "norm_epsilon": 0.1}, {"unit": "unigram"}, "next_token"),
+    "llama with biases": (
+        LLAMA | {"bias": True, "kv_heads": 1, "norm_epsilon": 0.1},
+        {"unit": "unigram"},
+        "next_token",
+    ),
     "llama with wide heads": (LLAMA | {"head_dim": 8, "rotary_base": 100.0}, {"tie": False}, "next_token"),
 }
 
@@ -41,7 +45,7 @@ def made(folder, model, tokens, objective, **changes):
     """A run of one step, its weights then shaken."""
     path = folder / "text.txt"
     path.write_text("\n".join(CORPUS * 3))
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "text", "files": [str(path)], "documents": "line"},
             "tokens": {"kind": "text", "context": 40, **tokens},
@@ -98,13 +102,13 @@ def test_there_and_back(name, tmp_path):
 
 
 REFUSED = {
-    "model.order: pre": (BERT | {"order": "pre"}, {}, "masked"),
+    "model.norm_position: pre": (BERT | {"norm_position": "pre"}, {}, "masked"),
     "model.embedding_norm: false": (BERT | {"embedding_norm": False}, {}, "masked"),
     "model.pool: class_token": (BERT | {"pool": "class_token"}, {}, "masked"),
     "tokens.scale: true": (BERT, {"scale": True}, "masked"),
     "model.position: rotary": (GPT | {"position": "rotary"}, {}, "next_token"),
-    "model.groups: 2": (GPT | {"groups": 2}, {}, "next_token"),
-    "model.reach: 3": (LLAMA | {"reach": 3}, {}, "next_token"),
+    "model.kv_heads: 2": (GPT | {"kv_heads": 2}, {}, "next_token"),
+    "model.window: 3": (LLAMA | {"window": 3}, {}, "next_token"),
     "model.qk_norm: rms": (LLAMA | {"qk_norm": "rms"}, {}, "next_token"),
     "model.norm: layer": (LLAMA | {"norm": "layer"}, {}, "next_token"),
     "model.trunk: lstm": (GPT | {"trunk": "lstm"}, {}, "next_token"),

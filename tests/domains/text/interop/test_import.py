@@ -205,13 +205,13 @@ def test_an_imported_run_is_a_run(tmp_path):
     with refuses("24", "25", key="tokens.context"):
         import_model(path, tmp_path / "longer", {"tokens.context": 25})
     (tmp_path / "labelled.tsv").write_text("\n".join(f"{i % 2}\t{line}" for i, line in enumerate(CORPUS * 4)))
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "data": {"kind": "lines", "files": [str(tmp_path / "labelled.tsv")], "columns": ["label", "text"]},
             "tokens": {"kind": "text"},
             "model": {"kind": "encoder"},
             "objective": {"kind": "classify"},
-            "train": {"steps": 2, "batch": 4, "device": "cpu", "freeze": True, "start": str(tmp_path / "run")},
+            "train": {"steps": 2, "batch": 4, "device": "cpu", "freeze": True, "init_from": str(tmp_path / "run")},
         }
     )
     tuned = train(recipe, tmp_path / "tuned", show=False, report=False)

@@ -181,20 +181,20 @@ def test_few_labels_are_drawn_and_more_add_to_them(tmp_path):
     name = write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(f"text {i}\t{'ab'[i % 5 == 0]}\n" for i in range(200)))
     kept = {}
     for count in (3, 10):
-        opened = lines(name, split=Split(), labels=count).open()
+        opened = lines(name, split=Split(), labels_per_class=count).open()
         found = parts(opened)
         assert [len(table["text"]) for table in found.values()] == [2 * count, 20, 20]
         assert (found["train"]["label"] == "b").sum() == count
         kept[count] = set(found["train"]["text"])
         assert opened.notes == []
     assert kept[3] < kept[10]
-    other = parts(lines(name, split=Split(seed=1), labels=3).open())["train"]
+    other = parts(lines(name, split=Split(seed=1), labels_per_class=3).open())["train"]
     assert set(other["text"]) != kept[3]
-    opened = lines(name, labels=100).open()
-    assert opened.notes == ["data.labels is 100, but class b has 40 texts to train on."]
+    opened = lines(name, labels_per_class=100).open()
+    assert opened.notes == ["data.labels_per_class is 100, but class b has 40 texts to train on."]
     assert len(opened.sources["train"].load(0)["text"]) == 140
     unlabelled = write(tmp_path / "b.csv", "text,who\na,b\n")
-    refused(error("`label`", "text, who", key="data.labels"), unlabelled, labels=3)
+    refused(error("`label`", "text, who", key="data.labels_per_class"), unlabelled, labels_per_class=3)
 
 
 def test_empty_texts_are_not_trained_on(tmp_path):
@@ -237,5 +237,5 @@ def test_sentence_polarity():
     texts = [set(table["text"]) for table in found.values()]
     assert len(set.union(*texts)) == sum(map(len, texts)) == 10_662
     assert opened.notes == []
-    few = lines(classes=classes, split=Split(), labels=50).open().sources
+    few = lines(classes=classes, split=Split(), labels_per_class=50).open().sources
     assert [source.sizes for source in few.values()] == [[100], [1066], [1066]]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sciformer.data.readers.text_parts import read_lines
 from sciformer.data.split import Split
-from sciformer.domains.text.readers.pairs import Parallel, parting
+from sciformer.domains.text.readers.pairs import Parallel, find_misalignment
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import parts, shared, write
 from tests.errors import refuses
@@ -79,7 +79,11 @@ def test_parts_have_their_own_files_or_a_share(tmp_path):
         for column, lines in (("en", ENGLISH), ("de", GERMAN)):
             write(tmp_path / f"{name}.{column}", "\n".join(f"{name} {line}" for line in lines[:count]))
     there = f"{tmp_path}/{{}}.{{{{}}}}"
-    given = {"valid": [there.format("val")], "test": [there.format("t16")], "more": {"t17": [there.format("t17")]}}
+    given = {
+        "valid": [there.format("val")],
+        "test": [there.format("t16")],
+        "extra_parts": {"t17": [there.format("t17")]},
+    }
     section = parallel(there.format("train"), **given, split=Split(valid=0.3, test=0.3))
     opened = section.open()
     assert {name: len(table["en"]) for name, table in parts(opened).items()} == {
@@ -91,16 +95,25 @@ def test_parts_have_their_own_files_or_a_share(tmp_path):
     assert len(opened.fingerprint) == 8
     some = parallel(there.format("train"), valid=given["valid"], split=Split(valid=0.3, test=0.25)).open()
     assert {name: len(table["en"]) for name, table in parts(some).items()} == {"train": 30, "valid": 5, "test": 10}
-    refused(section.model_copy(update={"more": {"test": ["a"]}}), "train, valid, test", "'test'", key="data.more")
-    refused(section.model_copy(update={"more": {"later": []}}), "data.more.later", key="data.more.later")
+    refused(
+        section.model_copy(update={"extra_parts": {"test": ["a"]}}),
+        "train, valid, test",
+        "'test'",
+        key="data.extra_parts",
+    )
+    refused(
+        section.model_copy(update={"extra_parts": {"later": []}}),
+        "data.extra_parts.later",
+        key="data.extra_parts.later",
+    )
 
 
 def test_names_become_absolute(tmp_path, monkeypatch):
     for column, lines in (("en", ENGLISH), ("de", GERMAN)):
         write(tmp_path / f"a.{column}", "\n".join(lines))
     monkeypatch.chdir(tmp_path)
-    section = parallel("a.{}", valid=["a.{}"], more={"again": ["a.{}"]}).absolute_paths()
-    assert (section.files, section.valid, section.test, section.more["again"]) == (
+    section = parallel("a.{}", valid=["a.{}"], extra_parts={"again": ["a.{}"]}).absolute_paths()
+    assert (section.files, section.valid, section.test, section.extra_parts["again"]) == (
         [f"{tmp_path}/a.{{}}"],
         [f"{tmp_path}/a.{{}}"],
         [],
@@ -157,11 +170,11 @@ def test_where_files_part_is_told_only_if_it_shows():
     drawn = random.Random(0)
     one = ["x" * drawn.randint(5, 90) for _ in range(300)]
     other = [line + "x" * drawn.randint(0, 9) for line in one]
-    assert "near line 121, where b has more" in parting(one[:120] + one[135:], other, "a", "b")
-    assert "They agree to the end of a: b goes on after line 250" in parting(one[:250], other, "a", "b")
+    assert "near line 121, where b has more" in find_misalignment(one[:120] + one[135:], other, "a", "b")
+    assert "They agree to the end of a: b goes on after line 250" in find_misalignment(one[:250], other, "a", "b")
     drawn.shuffle(other)
-    assert parting(one[:250], other, "a", "b") == "Their lines do not seem to belong together."
-    assert parting(["a"], ["b", "c"], "a", "b") == ""
+    assert find_misalignment(one[:250], other, "a", "b") == "Their lines do not seem to belong together."
+    assert find_misalignment(["a"], ["b", "c"], "a", "b") == ""
 
 
 @pytest.mark.parametrize(
@@ -234,7 +247,7 @@ def test_multi30k():
     folder = f"{SHARED}/multi30k"
     names = {"train": "train", "valid": "val", "test": "test_2016_flickr", "test2017": "test_2017_flickr"}
     files = {part: [f"{folder}/{name}.{{}}.gz"] for part, name in names.items()}
-    given = {"valid": files["valid"], "test": files["test"], "more": {"test2017": files["test2017"]}}
+    given = {"valid": files["valid"], "test": files["test"], "extra_parts": {"test2017": files["test2017"]}}
     opened = parallel(*files["train"], **given).open()
     found = parts(opened)
     assert {name: len(table["de"]) for name, table in found.items()} == {

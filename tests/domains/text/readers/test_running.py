@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from sciformer.data.source import find_files, pieces
 from sciformer.data.split import Split
-from sciformer.domains.text.readers import running as module
-from sciformer.domains.text.readers.running import TextFiles, TextPieces, read_text
+from sciformer.domains.text.readers import running
+from sciformer.domains.text.readers.running import TextChunks, TextFiles, read_text
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import shared
 from tests.errors import refuses
@@ -56,7 +56,7 @@ def test_pieces_never_cut_a_character_or_the_end_of_a_line(tmp_path_factory, tex
     write(path, text)
     size = len(text.encode())
     cut = min(cut, size)
-    halves = [TextPieces([(path, 0, cut)], piece), TextPieces([(path, cut, size)], piece)]
+    halves = [TextChunks([(path, 0, cut)], piece), TextChunks([(path, cut, size)], piece)]
     found = [part for half in halves for part in texts(half)]
     assert "".join(found) == text.replace("\r\n", "\n") == read_text(path)
     assert all(found)
@@ -67,7 +67,7 @@ def test_pieces_never_cut_a_character_or_the_end_of_a_line(tmp_path_factory, tex
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_small_pieces_give_the_same_text(tmp_path, name):
     files = [write(tmp_path / name, WIDE, name.endswith("gz")), write(tmp_path / "b.txt", PLAIN)]
-    small, large = opened(files, piece=1024), opened(files)
+    small, large = opened(files, chunk_size=1024), opened(files)
     assert len(small["train"]) > 8
     for part in ("train", "valid"):
         assert "".join(small[part]) == "".join(large[part])
@@ -116,7 +116,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
 
 def test_bad_bytes_are_named(tmp_path):
     raw = b"good\n" * 500 + b"caf\xe9 latin\n" + b"good\n" * 500
-    for options in ({}, {"piece": 1024}, {"documents": "line"}):
+    for options in ({}, {"chunk_size": 1024}, {"documents": "line"}):
         name = write(tmp_path / "a.txt", raw)
         with refuses("UTF-8", "e9 20 6c 61", "byte 2503", "line 501", file=name, line=501, hint="iconv"):
             opened([name], **options)
@@ -183,7 +183,7 @@ def test_names_with_marks_and_files_meant_twice(tmp_path, monkeypatch):
 def test_a_part_without_a_character_is_no_part(tmp_path):
     name = write(tmp_path / "a.txt", "abcdefg😀")
     assert opened([name]) == {"train": ["abcdefg😀"]}
-    assert module.TextPieces([(tmp_path / "a.txt", 9, 10)], 5).sizes == []
+    assert running.TextChunks([(tmp_path / "a.txt", 9, 10)], 5).sizes == []
 
 
 @pytest.mark.parametrize("documents", ["file", "line", "paragraph"])
@@ -191,7 +191,7 @@ def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
     monkeypatch.chdir(tmp_path)
     for name in ("train", "valid", "test", "odd"):
         write(tmp_path / f"{name}.txt", "".join(f"{name} {i}\n\n" for i in range(10)))
-    given = {"valid": ["valid.txt"], "test": ["test.txt"], "more": {"odd": ["odd.txt"]}}
+    given = {"valid": ["valid.txt"], "test": ["test.txt"], "extra_parts": {"odd": ["odd.txt"]}}
     section = TextFiles(kind="text", files=["train.txt"], documents=documents, split=Split(), **given).absolute_paths()
     monkeypatch.chdir("/")
     found = {name: "".join(texts(source)) for name, source in section.open().sources.items()}
@@ -199,8 +199,8 @@ def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
     for name, text in found.items():
         assert text.count(name) == 10
     assert list(section.open().fingerprint) == [f"{tmp_path}/{name}.txt" for name in found]
-    assert (section.more["odd"], section.valid) == ([f"{tmp_path}/odd.txt"], [f"{tmp_path}/valid.txt"])
-    shared_out = section.model_copy(update={"valid": [], "more": {}, "split": Split(valid=0.2, test=0.2)})
+    assert (section.extra_parts["odd"], section.valid) == ([f"{tmp_path}/odd.txt"], [f"{tmp_path}/valid.txt"])
+    shared_out = section.model_copy(update={"valid": [], "extra_parts": {}, "split": Split(valid=0.2, test=0.2)})
     parts = {name: "".join(texts(source)) for name, source in shared_out.open().sources.items()}
     assert list(parts) == ["train", "valid", "test"]
     assert 1 <= parts["valid"].count("train") <= 2
@@ -211,9 +211,9 @@ def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
-@pytest.mark.parametrize("options", [{}, {"piece": 1024}, {"documents": "line"}])
+@pytest.mark.parametrize("options", [{}, {"chunk_size": 1024}, {"documents": "line"}])
 def test_broken_bytes_are_counted_and_replaced(tmp_path, monkeypatch, name, options):
-    monkeypatch.setattr("sciformer.data.readers.text_parts.CHUNK", 777)  # characters are cut by the counting
+    monkeypatch.setattr("sciformer.data.readers.text_parts.CHUNK_BYTES", 777)  # characters are cut by the counting
     text = "Schöne Grüße, 10 € \ufffd 😀\n" * 200
     raw = bytearray(text.encode())
     for place in range(0, len(raw), 100):

@@ -109,7 +109,7 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "a.conll", "a O\n\nb O\n")
     write(tmp_path / "b.conll", "b O\n\nc O\n")
-    opened = columns("a.conll", valid=["b.conll"], more={"later": ["b.conll"]}).absolute_paths().open()
+    opened = columns("a.conll", valid=["b.conll"], extra_parts={"later": ["b.conll"]}).absolute_paths().open()
     assert {part: sentences(table)[0][0][0] for part, table in parts(opened).items()} == {
         "train": "a",
         "valid": "b",

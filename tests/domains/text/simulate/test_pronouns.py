@@ -11,7 +11,7 @@ from sciformer.domains.text.simulate.pronouns import (
     PREPOSITIONS,
     PRONOUNS,
     VERBS,
-    adjective,
+    inflect_adjective,
     pronouns,
 )
 from tests.errors import refuses
@@ -34,7 +34,7 @@ def test_the_words_of_the_grammar():
     [("your", ("alten", "alte", "altes")), ("a", ("alten", "alte", "altes")), ("this", ("alten", "alte", "alte"))],
 )
 def test_adjectives_are_declined(determiner, forms):
-    assert tuple(adjective("alt", determiner, gender) for gender in "mfn") == forms
+    assert tuple(inflect_adjective("alt", determiner, gender) for gender in "mfn") == forms
 
 
 def test_the_pronoun_agrees_with_the_object():
@@ -46,7 +46,7 @@ def test_the_pronoun_agrees_with_the_object():
         en = en[: en.index(",")]
         assert (en[-1], de[-1]) == (noun.en, noun.de)
         if en[-2] in stems:
-            assert de[-2] == adjective(stems[en.pop(-2)], en[-2], noun.gender)
+            assert de[-2] == inflect_adjective(stems[en.pop(-2)], en[-2], noun.gender)
             attributes += de.pop(-2) != ""
         assert de[-2] == forms[en[-2]][noun.gender]
         assert words[TABLE["place"][n]] == TABLE["pronoun"][n] == PRONOUNS[noun.gender]

@@ -15,7 +15,7 @@ from ...fileset import Found
 from ...random import key, mix
 from .plan import LABEL, Rows, Scan
 
-FILES, TAGS = 16, 64  # in a piece, at most
+MAX_FILES_PER_PIECE, MAX_TAGS_PER_PIECE = 16, 64  # in a piece, at most
 AnyScan = TypeVar("AnyScan", bound=Found)
 OneScan = TypeVar("OneScan", bound=Found, contravariant=True)
 Part = tuple[Found, Array]
@@ -37,13 +37,13 @@ class FilePieces(Generic[AnyScan]):
         self,
         plan: Plans[AnyScan],
         parts: Sequence[tuple[AnyScan, Array]],
-        piece: int,
+        chunk_size: int,
         mixed: bool = True,
         notes: Sequence[str] = (),
     ) -> None:
         self.plan, self.notes = plan, list(notes)
         self.scans = {scan.path: scan for scan, _ in parts}
-        self.pieces = deal(parts, piece, mixed)
+        self.pieces = deal(parts, chunk_size, mixed)
         self.sizes = [sum(map(len, some)) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
@@ -54,7 +54,7 @@ class FilePieces(Generic[AnyScan]):
 class EventPieces(FilePieces[Scan]):
     """Events of files, of which classes and lengths are known before they are read."""
 
-    def known(self, name: str, lists: bool = False) -> Array | None:
+    def known_column(self, name: str, lists: bool = False) -> Array | None:
         """The classes of all samples, or how long lists are, which was seen when the files were looked at."""
         sides = {path: scan.lengths if lists else scan.columns for path, scan in self.scans.items()}
         if (not lists and name != LABEL) or any(name not in side for side in sides.values()):
@@ -66,18 +66,18 @@ class EventPieces(FilePieces[Scan]):
         return np.concatenate(found)
 
 
-def deal(parts: Sequence[Part], piece: int, mixed: bool = True) -> list[list[Rows]]:
-    """Pieces of about `piece` samples, with an even share of every tag; where there are none, of every file, or of
+def deal(parts: Sequence[Part], chunk_size: int, mixed: bool = True) -> list[list[Rows]]:
+    """Pieces of about `chunk_size` samples, with an even share of every tag; where there are none, of every file, or of
     groups of files."""
     parts = [part for part in parts if len(part[1])]
     if not parts:
         return []
     groups = _groups(parts) if mixed else [list(parts)]
     total = sum(len(rows) for _, rows in parts)
-    count = -(-total // piece)
+    count = -(-total // chunk_size)
     pieces: list[list[Rows]] = [[] for _ in range(count)]
     for group in groups:
-        for number, runs in enumerate(_shares(group, count, piece)):
+        for number, runs in enumerate(_shares(group, count, chunk_size)):
             pieces[number] += runs
     return [some for some in pieces if some]
 
@@ -87,7 +87,7 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     groups: dict[str, list[Part]] = {}
     for scan, rows in parts:
         groups.setdefault(scan.tag if tagged else str(scan.path), []).append((scan, rows))
-    names, most = list(groups), TAGS if tagged else FILES
+    names, most = list(groups), MAX_TAGS_PER_PIECE if tagged else MAX_FILES_PER_PIECE
     if len(names) > most:  # files of a class often stand together: they are dealt by chance
         rng = mix(key("dealt") ^ mix(np.arange(len(names))))
         names = [names[number] for number in np.argsort(rng, kind="stable")]

@@ -16,10 +16,10 @@ from ..formula import Formula
 from .reweight import Weights
 
 ENTRY, FILE, LABEL, WEIGHT = "entry", "file", "label", "weight"  # columns that are made here
-OBSERVED, OBJECTIVE = "data.observers", "the objective"  # what needs a column
+FOR_OBSERVERS, FOR_OBJECTIVE = "data.observers", "the objective"  # what needs a column
 CLASSES = "Classes can also be given by tags (NAME:FILES), data.classes or data.label."
 X, Y, BY = "reweight.x", "reweight.y", "split.by"  # extra ones
-TRUE = "true classes"  # (n, classes), in passing
+TRUE_CLASSES = "true classes"  # (n, classes), in passing
 
 
 @dataclass(frozen=True)
@@ -66,13 +66,13 @@ class Plan:
         made |= {name: table[name] for name in self._own(rows.tag) if name in table}
         return made if rows.kept is None else select(made, rows.kept)
 
-    def scan(self, path: Path, tag: str, piece: int) -> Scan:
+    def scan(self, path: Path, tag: str, chunk_size: int) -> Scan:
         """Look at all rows of a file."""
         file = opened(path, self.layout)
         parts: list[tuple[Array, dict[str, Array], dict[str, Array]]] = []
         counts, lacks = {"selected": 0, "empty": 0, "entries": 0, "dropped": 0, "negative": 0}, tuple[str, ...]()
         emptied = set[str]()
-        for start, stop in stretches(file.edges, file.rows, piece):
+        for start, stop in stretches(file.edges, file.rows, chunk_size):
             table = self._read(file, tag, start, stop, scanning=True)
             lacks = tuple(name for name in (*self.wishes, *self._own(tag)) if name not in table)
             made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
@@ -80,8 +80,8 @@ class Plan:
             if self.chosen is not None:
                 kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path, "data.select")) != 0
             for name, why in (self.names or {}).items():
-                if why == OBSERVED and name in table:
-                    _single(table[name], f"`{name}` of data.observers", path, OBSERVED)
+                if why == FOR_OBSERVERS and name in table:
+                    _single(table[name], f"`{name}` of data.observers", path, FOR_OBSERVERS)
             lists = [column.lengths for column in made.values() if isinstance(column, Lists)]
             counts["selected"] += int((~kept).sum())
             counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
@@ -94,7 +94,7 @@ class Plan:
                 if LABEL in self._own(tag) and LABEL in table:
                     emptied |= set(map(str, np.unique(np.asarray(table[LABEL])[hollow])))
             rows = np.flatnonzero(kept)
-            if TRUE in table and self.strict:
+            if TRUE_CLASSES in table and self.strict:
                 self._one_class(table, rows, start, path)
             if self.strict and self.label:
                 self._no_gaps(np.asarray(table[self.label])[rows], start + rows, path)
@@ -207,7 +207,7 @@ class Plan:
             return
         if name in (ENTRY, FILE) and file.find(name) is None:
             return
-        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == OBJECTIVE else "")
+        raw[name] = file.need(name, why, CLASSES if name == LABEL and why == FOR_OBJECTIVE else "")
 
     # Classes and weights
 
@@ -219,7 +219,7 @@ class Plan:
             table[LABEL] = table[self.label]
         elif self.classes and all(name in table for formula in self.classes.values() for name in formula.names):
             flags = self._flags(table)
-            table[TRUE] = flags.T  # before a column of the file is overwritten that a formula may ask for
+            table[TRUE_CLASSES] = flags.T  # before a column of the file is overwritten that a formula may ask for
             names = np.array([*self.classes, ""])
             table[LABEL] = names[np.where(flags.sum(0) == 1, flags.argmax(0), len(self.classes))]
 
@@ -235,7 +235,7 @@ class Plan:
         return np.stack([np.nan_to_num(np.asarray(column)) != 0 for column in found.values()])
 
     def _one_class(self, table: Table, rows: Array, start: int, path: Path) -> None:
-        flags = np.asarray(table[TRUE])[rows].T
+        flags = np.asarray(table[TRUE_CLASSES])[rows].T
         wrong = flags.sum(0) != 1
         if wrong.any():
             first = int(wrong.argmax())

@@ -13,12 +13,21 @@ from pydantic import Field
 from ....errors import UserError
 from ....files.formats.base import Layout, release
 from ...columns import Array
-from ...fileset import MANY, TaggedFiles, check_tags, lacking, parts_of, scanned, split_tag, tagged
+from ...fileset import (
+    MAX_PIECES_IN_MEMORY,
+    TaggedFiles,
+    check_tags,
+    find_tagged_files,
+    note_missing_columns,
+    parts_of,
+    scan_files,
+    split_tag,
+)
 from ...source import Source, Splits
 from ..formula import Formula
-from ..text_parts import in_order, prints
+from ..text_parts import fingerprint_files, order_parts
 from .pieces import EventPieces
-from .plan import BY, LABEL, OBJECTIVE, OBSERVED, WEIGHT, Plan, Scan, Words, X, Y
+from .plan import BY, FOR_OBJECTIVE, FOR_OBSERVERS, LABEL, WEIGHT, Plan, Scan, Words, X, Y
 from .reweight import Reweight
 
 __all__ = ["EventFiles", "split_tag"]
@@ -66,12 +75,12 @@ class EventFiles(TaggedFiles):
     """What to do about samples without entries in any list."""
     most: int | None = Field(default=None, ge=1)
     """Entries of a list that are read at most, in the order of the file; all unless given."""
-    piece: int = Field(default=16384, ge=16)
-    """Samples read at a time; a training keeps several such pieces in memory, and mixes some of them."""
+    chunk_size: int = Field(default=16384, ge=16)
+    """Samples read at a time (default: 16384); a training keeps several such chunks in memory, and mixes some."""
 
     def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their samples."""
-        named = {part: self.tagged(names) for part, names in self.named().items()}
+        named = {part: self.find_event_files(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
         scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
         rows = self._divided(scans["train"])
@@ -86,11 +95,11 @@ class EventFiles(TaggedFiles):
         if plan.weighs and WEIGHT not in self.state.get("truth", ()):
             notes.append("The weights of data.weight count where objective.weight is `weight`; it is not.")
         sources: dict[str, Source] = {
-            part: EventPieces(plan, some, self.piece) for part, some in parts_of(scans, rows).items()
+            part: EventPieces(plan, some, self.chunk_size) for part, some in parts_of(scans, rows).items()
         }
         notes += self._slow(sources["train"], scans["train"], [part for part in rows if part != "train"])
         paths = [scan.path for some in scans.values() for scan in some]
-        return Splits(in_order(sources), prints(paths), notes)
+        return Splits(order_parts(sources), fingerprint_files(paths), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The samples of other files in their order; classes, weights and observers may be missing there."""
@@ -100,9 +109,9 @@ class EventFiles(TaggedFiles):
         """Every event of other files."""
         return self._others(files, replace(self._plan(training=False), chosen=None, empty=True))
 
-    def tagged(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
+    def find_event_files(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
         """Files with the class of all their events, or nothing."""
-        found = tagged(names, WHAT)
+        found = find_tagged_files(names, WHAT)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
             key = "classes" if self.classes else "label"
@@ -123,8 +132,8 @@ class EventFiles(TaggedFiles):
         if asked:
             names = dict.fromkeys(self.state["names"], "the tokens")
             wishes = list(self.state["wishes"])
-            truth = {name: OBJECTIVE for name in self.state["truth"] if name not in names}
-            truth |= dict.fromkeys(self.observers, OBSERVED)
+            truth = {name: FOR_OBJECTIVE for name in self.state["truth"] if name not in names}
+            truth |= dict.fromkeys(self.observers, FOR_OBSERVERS)
             names, wishes = (names | truth, wishes) if training else (names, [*wishes, *truth])
         select = self.select if training or self.select_new is None else self.select_new
         extra = {X: Formula(self.reweight.x), Y: Formula(self.reweight.y)} if self.reweight and training else {}
@@ -156,12 +165,12 @@ class EventFiles(TaggedFiles):
 
         def look(path: Path, tag: str) -> Scan:
             try:
-                return plan.scan(path, tag, self.piece)
+                return plan.scan(path, tag, self.chunk_size)
             except UserError:
                 release([path])
                 raise
 
-        scans = scanned(look, files, part, notes, self.bad_files == "skip")
+        scans = scan_files(look, files, part, notes, self.bad_files == "skip")
         _left_out(scans, notes, plan.positive, f" for {part}", "" if part == "train" else f" of {part}")
         if LABEL in self.state.get("truth", ()):
             _all_there({tag for tag, _ in files}, scans, notes, part)
@@ -174,16 +183,16 @@ class EventFiles(TaggedFiles):
         return dict(split.divide(sum(len(scan.kept) for scan in scans), groups))
 
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
-        scans = [plan.scan(path, tag, self.piece) for tag, path in self.tagged(files)]
+        scans = [plan.scan(path, tag, self.chunk_size) for tag, path in self.find_event_files(files)]
         notes = list[str]()
-        plan = plan.without(lacking(scans, self.observers, notes))
+        plan = plan.without(note_missing_columns(scans, self.observers, notes))
         _left_out(scans, notes, plan.positive)
-        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
+        return EventPieces(plan, [(scan, scan.kept) for scan in scans], self.chunk_size, mixed=False, notes=notes)
 
     def _slow(self, source: Source, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         """Notes on what makes reading slow."""
         notes = list[str]()
-        if len(source.sizes) <= MANY:
+        if len(source.sizes) <= MAX_PIECES_IN_MEMORY:
             return notes
         if drawn:
             words = " and ".join(drawn)
@@ -196,7 +205,7 @@ class EventFiles(TaggedFiles):
         if widest > 2 * size:
             notes.append(
                 f"Files are packed in runs of {widest:,} rows, of which {size:,} are used at a time: "
-                f"a larger data.piece than {self.piece:,} reads them less often."
+                f"a larger data.chunk_size than {self.chunk_size:,} reads them less often."
             )
         return notes
 

@@ -22,8 +22,8 @@ from .names import on_disk
 SameTime = Literal["mean", "first", "keep"]
 BadErrors = Literal["drop", "keep"]
 Column = Array | Lists
-TRUE = frozenset(("true", "t", "yes", "y", "1", "<", ">", "limit", "upper", "ul", "u", "1.0"))
-FALSE = frozenset(("false", "f", "no", "n", "0", "", "=", "detection", "nan", "none", "0.0", "-"))
+TRUE_WORDS = frozenset(("true", "t", "yes", "y", "1", "<", ">", "limit", "upper", "ul", "u", "1.0"))
+FALSE_WORDS = frozenset(("false", "f", "no", "n", "0", "", "=", "detection", "nan", "none", "0.0", "-"))
 BLANKS = tuple(map(ord, " \t\n\r\xa0"))
 
 
@@ -31,7 +31,7 @@ BLANKS = tuple(map(ord, " \t\n\r\xa0"))
 class Rules:
     """What is done about observations that are not as they should be."""
 
-    least: int = 1
+    min_points: int = 1
     same_time: SameTime = "mean"
     bad_errors: BadErrors = "drop"
     bands: tuple[str, ...] = ()
@@ -222,15 +222,15 @@ def truths(values: Any) -> Array:
         return np.nan_to_num(values) != 0
     found, place = np.unique(words(values), return_inverse=True)
     lower = [one.lower() for one in found.tolist()]
-    if odd := [one for one in lower if one not in TRUE | FALSE]:
+    if odd := [one for one in lower if one not in TRUE_WORDS | FALSE_WORDS]:
         raise UserError(
             f"upper limits must be told by true and false, 1 and 0, or by the sign <, not by {odd[0]!r}",
             key="data.limit",
         )
-    return np.array([one in TRUE for one in lower], bool)[place]
+    return np.array([one in TRUE_WORDS for one in lower], bool)[place]
 
 
-def told(counts: Counts, kept: int, rules: Rules, whose: str = "") -> list[str]:
+def describe_cleaning(counts: Counts, kept: int, rules: Rules, whose: str = "") -> list[str]:
     """Sentences on what was left out, sorted or merged."""
     found, points, objects = counts.found, counts.found["points"], counts.found["objects"]
     merged = {"mean": "their mean is taken", "first": "the first is taken", "keep": "kept"}[rules.same_time]
@@ -250,7 +250,7 @@ def told(counts: Counts, kept: int, rules: Rules, whose: str = "") -> list[str]:
         if number:
             notes.append(f"{number:,} of {objects:,} objects{whose} have no `{name}`: left out.")
     if short := objects - kept - counts.without.total():
-        what = "no points" if rules.least == 1 else f"fewer than {rules.least:,} points"
+        what = "no points" if rules.min_points == 1 else f"fewer than {rules.min_points:,} points"
         notes.append(f"{short:,} of {objects:,} objects{whose} have {what}: left out.")
     for band in rules.bands:
         if band not in counts.bands:

@@ -1,10 +1,10 @@
 """Light curves that are in memory: as a table of samples, and as a file.
 
-table = curves(t, y, err, band)                     one object, NumPy arrays
-table = curves([t1, t2], [y1, y2], label=["a", "b"])
-table = curves(frame, id="objectId", value="psfFlux")     an astropy Table or TimeSeries, pandas, pyarrow, a mapping
+table = read_series(t, y, err, band)                          one object, NumPy arrays
+table = read_series([t1, t2], [y1, y2], label=["a", "b"])
+table = read_series(frame, id="objectId", value="psfFlux")    an astropy Table or TimeSeries, pandas, pyarrow, a mapping
 Run("runs/mine").predict(table)
-write_curves("mine.parquet", table)                 to train: --data.kind curves --data.files mine.parquet
+write_series("mine.parquet", table)                           to train: --data.kind series --data.files mine.parquet
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ....errors import UserError
 from ....files.atomic import atomic_write
 from ...columns import Array, Lists, Table, rows_of, select
 from ..events.pieces import concatenate_events
-from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, told, words
+from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, describe_cleaning, words
 from .names import Names, need
 from .plan import CurveFile
 from .tables import Flat, _arrow, from_arrow, from_astropy, from_mapping
@@ -28,7 +28,7 @@ from .tables import Flat, _arrow, from_arrow, from_astropy, from_mapping
 WHERE = "the table"
 
 
-def curves(
+def read_series(
     what: Any,
     value: Any = None,
     error: Any = None,
@@ -40,12 +40,12 @@ def curves(
     meta: Mapping[str, Any] | Sequence[str] = (),
     time: str = "",
     quality: str = "",
-    least: int = 1,
+    min_points: int = 1,
     same_time: SameTime = "mean",
     bad_errors: BadErrors = "drop",
     bands: Sequence[str] = (),
 ) -> Table:
-    """A table of samples for `Run.predict`, `embed` and `write_curves`; what is left out is said by warnings.
+    """A table of samples for `Run.predict`, `embed` and `write_series`; what is left out is said by warnings.
 
     what    times (n,) of one object, or a list of such arrays; `value`, `error`, `band`, `limit` are then alike, `id`,
             `label` and the values of `meta` single, or one for each object
@@ -53,7 +53,7 @@ def curves(
             of such with one object each; a pandas or pyarrow table; a mapping. Then `time`, `value`, `error`, `band`,
             `limit`, `id`, `label` are names of columns (by their usual names unless given), `meta` a list of such.
     """
-    rules = Rules(least, same_time, bad_errors, tuple(bands))
+    rules = Rules(min_points, same_time, bad_errors, tuple(bands))
     if _is_table(what) or (isinstance(what, (list, tuple)) and what and all(map(_is_table, what))):
         given = {"time": time, "value": value, "error": error, "band": band, "limit": limit, "id": id, "label": label}
         for role, name in given.items():
@@ -73,8 +73,8 @@ def curves(
 
 def _kept(table: dict[str, Column], counts: Counts, rules: Rules) -> Table:
     assert isinstance(table["time"], Lists)
-    rows = np.flatnonzero(table["time"].lengths >= rules.least)
-    notes = told(counts, len(rows), rules)
+    rows = np.flatnonzero(table["time"].lengths >= rules.min_points)
+    notes = describe_cleaning(counts, len(rows), rules)
     if not len(rows):
         raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
     for note in notes:
@@ -124,7 +124,7 @@ def _arrays(
     """Columns of arrays: one object, or a list of them."""
     one = not len(time) or not np.ndim(time[0])
     if points["value"] is None:
-        raise UserError("`value` is missing beside `time`", hint="Call curves(time, value, error, band).")
+        raise UserError("`value` is missing beside `time`", hint="Call read_series(time, value, error, band).")
     if meta and not isinstance(meta, Mapping):
         raise UserError(
             f"`meta` must be a mapping from names to values when the curves are arrays, not {type(meta).__name__}"
@@ -158,7 +158,7 @@ def _each(entry: Any, count: int) -> Any:
     return entry if np.ndim(entry) else np.full(count, entry)
 
 
-def write_curves(path: str | Path, table: Table, overwrite: bool = False) -> Path:
+def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
     """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
     arrow, path = _arrow(), Path(path).expanduser()
     if path.suffix != ".parquet":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError, nearest
-from ....files.formats.base import BEGINNINGS
+from ....files.formats.base import MAGIC_BYTES
 from ...columns import Array, Lists, Table, select
 from ..events.plan import Rows, stretches
 from .clean import Column, Counts, Rules, clean, words
@@ -19,8 +19,8 @@ from .names import INDEX, LABEL, NONE, OBJECT, POINTS, WORDS, Kind, Names, find,
 from .tables import Flat, ParquetTable, read_columns, read_ecsv, read_fits
 
 ROLES = ("time", "value", "error", "band", "limit", "id", "label")
-ALWAYS = ("clean",)  # lists that are handed out wherever they are
-SCANNED = 1 << 16  # objects looked at at a time
+LISTS_ALWAYS_READ = ("clean",)  # lists that are handed out wherever they are
+OBJECTS_PER_SCAN = 1 << 16  # objects looked at at a time
 SPLIT = "for data.split"
 
 
@@ -124,12 +124,12 @@ class Plan:
         """Look at all objects of a file."""
         file = open_curves(path, self.given, self.table, self.columns)
         counts, parts, has = Counts(), list[tuple[Array, dict[str, Array]]](), set[str]()
-        for start, stop in stretches(file.edges, file.rows, SCANNED):
+        for start, stop in stretches(file.edges, file.rows, OBJECTS_PER_SCAN):
             table, found = self._table(file, tag, start, stop)
             counts.add(found)
             time = table["time"]
             assert isinstance(time, Lists)
-            keep = time.lengths >= self.rules.least
+            keep = time.lengths >= self.rules.min_points
             for name in self.truth:
                 without = keep & _unknown(table[name])
                 counts.without[name] += int(without.sum())
@@ -173,7 +173,11 @@ class Plan:
             roles.add("label")
         if self.names is None:
             own = [n for n, kind in kinds.items() if n not in file.names.used().values() and n not in file.header]
-            own = [name for name in own if name in ALWAYS or (not kinds[name].listed and self._whole(file, name))]
+            own = [
+                name
+                for name in own
+                if name in LISTS_ALWAYS_READ or (not kinds[name].listed and self._whole(file, name))
+            ]
             made = {name: name for name in own if name not in ROLES and plain(name) != INDEX}
             made |= dict.fromkeys((name for name in outside if name not in ROLES), "")
             for name in self.divide:
@@ -236,7 +240,7 @@ def _single(column: Column, name: str, path: Path) -> Array:
 
 
 HEADER = ("object", "ticid", "keplerid", "epic", "objname", "targname", "target", "name", "id", "label", "objectid")
-MANY = 10  # rows, all of different objects, that do not look like observations
+MAX_SINGLE_POINT_ROWS = 10  # rows, all of different objects, that do not look like observations
 FORMS = "a Parquet, FITS, ECSV or CSV file"
 Opened = Flat | ParquetTable
 
@@ -311,7 +315,7 @@ class CurveFile:
             self.order = np.argsort(rank[place], kind="stable")
             begin = np.concatenate([[0], np.cumsum(np.bincount(rank[place]))[:-1]])
         self.rows = len(begin)
-        if self.rows == len(ids) > MANY and not given.id:
+        if self.rows == len(ids) > MAX_SINGLE_POINT_ROWS and not given.id:
             advice = "Say which column tells the object: --data.id NAME, or that there is none: --data.id none"
             raise UserError(
                 f"no two rows of {self.path} are of the same object: all values of `{self.names.id}` are different",
@@ -474,7 +478,7 @@ def _first(tables: Sequence[Flat], given: Names) -> CurveFile:
     raise trouble
 
 
-NAMED = {".parquet": "Parquet", ".pq": "Parquet", ".fits": "FITS", ".fit": "FITS", ".ecsv": "ECSV"}
+FORMAT_OF_SUFFIX = {".parquet": "Parquet", ".pq": "Parquet", ".fits": "FITS", ".fit": "FITS", ".ecsv": "ECSV"}
 
 
 def form_of(path: Path) -> str:
@@ -491,15 +495,15 @@ def form_of(path: Path) -> str:
         return "FITS"
     if begin.startswith(b"# %ECSV"):
         return "ECSV"
-    other = next((form for mark, form in BEGINNINGS.items() if begin.startswith(mark)), "")
+    other = next((form for mark, form in MAGIC_BYTES.items() if begin.startswith(mark)), "")
     if other == "Parquet":
         return other
     if other or begin.startswith(b"\x93NUMPY"):
-        advice = "In Python: sciformer.data.curves(time, value, error, band)" if other != "ROOT" else ""
+        advice = "In Python: sciformer.data.read_series(time, value, error, band)" if other != "ROOT" else ""
         raise UserError(f"{path} must be {FORMS}, not {other or 'a NumPy file'}", hint=advice, file=path)
     if b"\0" in begin or begin.lstrip().startswith((b"<?xml", b"<VOTABLE", b"%PDF", b"<!DOCTYPE", b"<html")):
         raise UserError(f"{path} is not {FORMS}: it begins with {begin[:12]!r}", file=path)
-    said = NAMED.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix)
+    said = FORMAT_OF_SUFFIX.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix)
     if said is not None:
         raise UserError(
             f"{path} is not a {said} file: it begins with {begin[:12]!r}",

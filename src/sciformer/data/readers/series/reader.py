@@ -12,13 +12,21 @@ from pydantic import Field
 
 from ....errors import UserError
 from ...columns import Array
-from ...fileset import MANY, TaggedFiles, check_tags, lacking, overlaps, parts_of, scanned
-from ...fileset import tagged as files_of
+from ...fileset import (
+    MAX_PIECES_IN_MEMORY,
+    TaggedFiles,
+    check_tags,
+    find_tagged_files,
+    note_missing_columns,
+    note_overlaps,
+    parts_of,
+    scan_files,
+)
 from ...source import Source, Splits, find_files, fingerprint, locate
 from ...split import Split, sample_per_class
 from ..events.pieces import FilePieces
-from ..text_parts import in_order, prints
-from .clean import BadErrors, Counts, Rules, SameTime, told
+from ..text_parts import fingerprint_files, order_parts
+from .clean import BadErrors, Counts, Rules, SameTime, describe_cleaning
 from .names import Names
 from .plan import Objects, Plan, Scan
 
@@ -74,39 +82,39 @@ class SeriesFiles(TaggedFiles):
     """Name or number of the table in FITS files with several; the first that has times and values unless given."""
     bands: list[str] = Field(default_factory=list)
     """Bands that are kept; all unless given."""
-    least: int = Field(default=1, ge=1)
-    """Points that a curve must have; those with fewer are left out."""
+    min_points: int = Field(default=1, ge=1)
+    """Points that a series must have (default: 1); those with fewer are left out."""
     same_time: SameTime = "mean"
     """Points of one object with the same time and band: their mean (weighted by 1 / error² where it is known), the
     first alone, or all kept."""
     bad_errors: BadErrors = "drop"
     """Points whose error is missing, not finite or not above zero: drop them, or keep them with an unknown error (NaN).
     Upper limits are kept."""
-    labels: int | None = Field(default=None, ge=1)
+    labels_per_class: int | None = Field(default=None, ge=1)
     """Train on so many objects of each class only, drawn by split.seed; a larger number adds to a smaller."""
     bad_files: Literal["stop", "skip"] = "stop"
     """What to do about files that cannot be read: stop, or go on without them and say so."""
-    piece: int = Field(default=4096, ge=16)
-    """Objects read at a time; a training keeps several such pieces in memory, and mixes some of them."""
+    chunk_size: int = Field(default=4096, ge=16)
+    """Objects read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
 
     def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their objects."""
         self.split.less(self.valid, self.test)
-        named = {part: tagged(names) for part, names in self.named().items()}
+        named = {part: find_series_files(names) for part, names in self.named().items()}
         plan, notes = self._plan(training=True), list[str]()
         scans = {part: self._scanned(plan, files, log, notes, part) for part, files in named.items()}
         every = [scan for some in scans.values() for scan in some]
         plan = self._agreed(plan, every, notes)
         rows = self._divided(scans["train"], notes)
-        notes += overlaps({part: _all(some, "id") for part, some in scans.items()}, "objects")
+        notes += note_overlaps({part: _all(some, "id") for part, some in scans.items()}, "objects")
         sources: dict[str, Source] = {
-            part: FilePieces(plan, some, self.piece) for part, some in parts_of(scans, rows).items()
+            part: FilePieces(plan, some, self.chunk_size) for part, some in parts_of(scans, rows).items()
         }
         notes += self._slow(sources["train"], scans["train"])
-        found = prints([scan.path for scan in every])
+        found = fingerprint_files([scan.path for scan in every])
         if self.objects:
             found |= {str(path): fingerprint(path) for path in find_files([self.objects], "a table of objects")}
-        return Splits(in_order(sources), found, notes)
+        return Splits(order_parts(sources), found, notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The objects of other files in their order; classes and what else is asked may be missing there."""
@@ -115,7 +123,7 @@ class SeriesFiles(TaggedFiles):
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """Every object of other files, also one without points."""
         plan = self._plan(training=False)
-        return self._others(files, replace(plan, rules=replace(plan.rules, least=0)))
+        return self._others(files, replace(plan, rules=replace(plan.rules, min_points=0)))
 
     def absolute_paths(self) -> Self:
         """The same section with absolute names of files."""
@@ -124,7 +132,7 @@ class SeriesFiles(TaggedFiles):
     @property
     def rules(self) -> Rules:
         """What is done about observations that are not as they should be."""
-        return Rules(self.least, self.same_time, self.bad_errors, tuple(self.bands))
+        return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
 
     def _plan(self, training: bool) -> Plan:
         state = self.state
@@ -160,7 +168,7 @@ class SeriesFiles(TaggedFiles):
         """What is in the files of a part; what was left out is told in the notes."""
         if log is not None and len(files) > 1:
             log(f"looking at {len(files):,} {WHAT}")
-        scans = scanned(plan.scan, files, part, notes, self.bad_files == "skip")
+        scans = scan_files(plan.scan, files, part, notes, self.bad_files == "skip")
         self._tell(scans, notes, f" for {part}", "" if part == "train" else f" of {part}")
         return scans
 
@@ -169,7 +177,7 @@ class SeriesFiles(TaggedFiles):
         counts, kept, mine = Counts(), sum(len(scan.kept) for scan in scans), list[str]()
         for scan in scans:
             counts.add(scan.counts)
-        mine = told(counts, kept, self.rules, whose)
+        mine = describe_cleaning(counts, kept, self.rules, whose)
         if not kept:
             advice = " ".join(mine)
             if counts.found["bad errors"] and self.bad_errors == "drop":
@@ -190,7 +198,7 @@ class SeriesFiles(TaggedFiles):
                     key=f"data.{role}",
                     file=without[0].path,
                 )
-        plan = plan.without(lacking(scans, self.meta, notes, but="limit"))
+        plan = plan.without(note_missing_columns(scans, self.meta, notes, but="limit"))
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
 
     def _divided(self, scans: Sequence[Scan], notes: list[str]) -> dict[str, Array]:
@@ -202,33 +210,33 @@ class SeriesFiles(TaggedFiles):
         if not split.by and (again := count - len(np.unique(groups))):
             notes.append(f"{again:,} of {count:,} curves are of objects that have another: they stay in one part.")
         rows = dict(split.divide(count, groups, strata))
-        if self.labels is not None:
+        if self.labels_per_class is not None:
             rows["train"] = sample_per_class(
-                _all(scans, "label"), rows["train"], self.labels, split.lot, notes, "object"
+                _all(scans, "label"), rows["train"], self.labels_per_class, split.lot, notes, "object"
             )
         return rows
 
     def _others(self, files: Sequence[str | Path], plan: Plan) -> Source:
-        scans, notes = [plan.scan(path, tag) for tag, path in tagged(files)], list[str]()
+        scans, notes = [plan.scan(path, tag) for tag, path in find_series_files(files)], list[str]()
         plan = self._agreed(plan, scans, notes)
         self._tell(scans, notes)
-        return FilePieces(plan, [(scan, scan.kept) for scan in scans], self.piece, mixed=False, notes=notes)
+        return FilePieces(plan, [(scan, scan.kept) for scan in scans], self.chunk_size, mixed=False, notes=notes)
 
     def _slow(self, source: Source, scans: Sequence[Scan]) -> list[str]:
         """A note on what makes reading slow."""
         packed = [scan.edges for scan in scans if not scan.file.held]
         widest = max((int(np.diff(edges).max(initial=0)) for edges in packed), default=0)
-        if len(source.sizes) <= MANY or widest <= 2 * self.piece:
+        if len(source.sizes) <= MAX_PIECES_IN_MEMORY or widest <= 2 * self.chunk_size:
             return []
         return [
-            f"Files are packed in runs of {widest:,} objects, of which {self.piece:,} are used at a time: smaller row "
-            f"groups or a larger data.piece are read less often."
+            f"Files are packed in runs of {widest:,} objects, of which {self.chunk_size:,} are used at a time: smaller "
+            f"row groups or a larger data.chunk_size are read less often."
         ]
 
 
-def tagged(names: Sequence[str | Path]) -> list[tuple[str, Path]]:
+def find_series_files(names: Sequence[str | Path]) -> list[tuple[str, Path]]:
     """Files with the class of all their objects, or nothing."""
-    found = files_of(names, WHAT)
+    found = find_tagged_files(names, WHAT)
     check_tags(found)
     return found
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
-from ....files.formats.delimited import MISSING, is_number, measured
+from ....files.formats.delimited import MISSING_WORDS, is_number, measured
 from ....files.packages import broken, package
 from ...columns import Array, Lists
 from ..text_parts import read_text
@@ -25,8 +25,10 @@ from .names import TIME, Kind, plain
 
 DAYS = {"s": 1 / 86400, "sec": 1 / 86400, "second": 1 / 86400, "min": 1 / 1440, "h": 1 / 24, "hr": 1 / 24}
 DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 7.0, "week": 7.0}
-UNNAMED = ("time", "value", "error")  # columns of a text of numbers alone
-STRUCTURE = re.compile(r"(NAXIS|T(TYPE|FORM|UNIT|DISP|NULL|DIM|SCAL|ZERO)|PCOUNT|GCOUNT|BITPIX|SIMPLE|XTENSION|EXTEND)")
+DEFAULT_COLUMNS = ("time", "value", "error")  # columns of a text of numbers alone
+STRUCTURE_KEYWORDS = re.compile(
+    r"(NAXIS|T(TYPE|FORM|UNIT|DISP|NULL|DIM|SCAL|ZERO)|PCOUNT|GCOUNT|BITPIX|SIMPLE|XTENSION|EXTEND)"
+)
 
 
 @dataclass
@@ -95,7 +97,7 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
     head = [cell.strip().strip('"') for cell in cells[0]]
     if all(is_number(cell) for cell in head):
         told = re.split(r"[,;|\s]+", notes[-1]) if notes else []
-        found = list(names) or (told if len(told) == len(head) else list(UNNAMED[: len(head)]))
+        found = list(names) or (told if len(told) == len(head) else list(DEFAULT_COLUMNS[: len(head)]))
         if len(found) != len(head):
             advice = "Name them in order: --data.columns time value error ..."
             raise UserError(
@@ -125,7 +127,7 @@ def read_columns(path: Path, names: Sequence[str] = ()) -> Flat:
 
 def _odd(cells: Sequence[str], lines: Sequence[tuple[int, str]]) -> str:
     """The first cell that is no number, and its line, where most are numbers."""
-    strange = [place for place, cell in enumerate(cells) if cell.lower() not in MISSING and not is_number(cell)]
+    strange = [place for place, cell in enumerate(cells) if cell.lower() not in MISSING_WORDS and not is_number(cell)]
     if not strange or 2 * len(strange) > len(cells):
         return ""
     return f"{cells[strange[0]][:40]!r} in line {lines[strange[0]][0]}"
@@ -193,7 +195,7 @@ def _unit(path: Path, unit: Any, first: Any) -> Flat:
         key: value
         for part in (first, unit.header)
         for key, value in part.items()
-        if isinstance(value, (int, float, str)) and key and not STRUCTURE.match(key)
+        if isinstance(value, (int, float, str)) and key and not STRUCTURE_KEYWORDS.match(key)
     }
     return Flat(path, columns, header)
 

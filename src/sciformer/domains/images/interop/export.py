@@ -21,10 +21,12 @@ def write(run: Run, folder: Folder) -> list[str]:
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Patches)
     hides = run.recipe.model.kind == "masked_autoencoder" and run.recipe.objective.kind == "masked"
-    written, scaled = (mae if hides else vit_export).write(run, tokens, weights)
+    written, scaled = (mae.write_mae if hides else vit_export.write_vit)(run, tokens, weights)
     write_model(folder, written.config, written.tensors)
-    folder.write(pixels.FILE, to_json(scaled))
+    folder.write(pixels.PREPROCESSOR_FILE, to_json(scaled))
     return written.notes
 
 
-EXPORTER = Exporter("huggingface", "patches", accepts, ("config.json", "model.safetensors", pixels.FILE), write)
+EXPORTER = Exporter(
+    "huggingface", "patches", accepts, ("config.json", "model.safetensors", pixels.PREPROCESSOR_FILE), write
+)

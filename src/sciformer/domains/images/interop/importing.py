@@ -18,19 +18,19 @@ from ....interop.reading import read_json, read_pickled, read_tensors, read_weig
 from ....interop.run_writer import Imported
 from ....interop.weight_map import WeightMap, from_theirs
 from ....recipe import Recipe
-from ....train.weights import named
+from ....train.weights import named_tensors
 from . import mae, timm, vit
-from .pixels import Scaling, class_names, in_order, read_scaling, scaling
-from .vit import HEAD, Names, Picture
+from .pixels import Scaling, class_names, class_order, pixel_scaling, read_scaling
+from .vit import HEAD, ImageGeometry, WeightNames
 
-MODELS = ("vit", "vit_mae")
-NEW = ("entrance.hidden", "readout.")  # of a model without a head, what learns when it is trained
-HEADLESS = "there is no head: it can embed and be fine-tuned, but what it says of hidden patches is their mean"
-RESIZED = "`data.size` keeps the form of an image and cuts off what stands over; others stretch or cut otherwise"
+MODEL_TYPES = ("vit", "vit_mae")
+UNTRAINED_WEIGHTS = ("entrance.hidden", "readout.")  # of a model without a head, what learns when it is trained
+NO_HEAD_NOTE = "there is no head: it can embed and be fine-tuned, but what it says of hidden patches is their mean"
+RESIZE_NOTE = "`data.size` keeps the form of an image and cuts off what stands over; others stretch or cut otherwise"
 
 
 @dataclass
-class Read:
+class ImageModel:
     """A model of images as others describe it.
 
     model     the section of that name, without a decoder
@@ -40,53 +40,53 @@ class Read:
     """
 
     kind: str
-    picture: Picture
+    picture: ImageGeometry
     model: dict[str, Any]
     tensors: dict[str, Tensor]
-    names: Names
+    names: WeightNames
     scaling: Scaling
     classes: list[str]
-    decoder: mae.Told | None = None
+    decoder: mae.DecoderSections | None = None
 
     def __post_init__(self) -> None:
         """Without the weights of a decoder there is none."""
         if self.decoder is not None and not mae.has_decoder(self.tensors, self.decoder.names):
             self.decoder = None
         if self.decoder is not None:
-            mae.enter(self.tensors, self.decoder.names)
+            mae.convert_decoder(self.tensors, self.decoder.names)
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Model, tokens and objective."""
         found = {"model": self.model, "tokens": self.picture.tokens(), "objective": {"kind": "classify"}}
         if self.decoder is not None:
             return {name: section | self.decoder.sections[name] for name, section in found.items()}
-        return found if self.classes else found | {"objective": {"kind": "masked", "share": 0.75}}
+        return found if self.classes else found | {"objective": {"kind": "masked", "mask_ratio": 0.75}}
 
     def links(self, model: Any) -> list[WeightMap]:
         """Which weights of ours are which of theirs."""
-        found = vit.links(self.names, model, bool(self.classes))
-        return found if self.decoder is None else found + mae.links(self.names, self.decoder.names, model)
+        found = vit.weight_links(self.names, model, bool(self.classes))
+        return found if self.decoder is None else found + mae.decoder_links(self.names, self.decoder.names, model)
 
 
 def recognises(source: Path) -> bool:
     """Whether a source is a model of images: weights of timm, or a folder."""
     if source.suffix in (".pt", ".pth"):
         return timm.is_timm(read_pickled(source))
-    return source.suffix == ".safetensors" or is_images(source)
+    return source.suffix == ".safetensors" or is_image_model(source)
 
 
-def is_images(folder: Path) -> bool:
+def is_image_model(folder: Path) -> bool:
     """Whether a folder is that of a model of images."""
     if not (folder / "config.json").is_file():
         return False
     config = read_json(folder / "config.json")
-    return config.get("model_type") in MODELS or "architecture" in config
+    return config.get("model_type") in MODEL_TYPES or "architecture" in config
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """A model of images with its recipe: it reads files of images, and scales their pixels as it was trained to."""
     notes: list[str] = []
-    found, config = _read(source, changes or {}, notes)
+    found, config = _read_model(source, changes or {}, notes)
     picture, (mean, deviation) = found.picture, found.scaling
     data: dict[str, Any] = {"kind": "images", "size": [picture.height, picture.width]}
     if picture.channels in (1, 3):
@@ -96,24 +96,24 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
         "data": data,
         **found.sections(),
     }
-    notes.append(RESIZED)
-    recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
+    notes.append(RESIZE_NOTE)
+    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
     weights = from_theirs(found.links(recipe.model), found.tensors, str(source), source)
     objective: dict[str, Any] = {}
     if found.classes:
-        order = in_order(found.classes)
+        order = class_order(found.classes)
         objective = {"classes": [found.classes[i] for i in order], "counts": [1] * len(order)}
         for name in (f"{HEAD}.weight", f"{HEAD}.bias"):
             weights[name] = weights[name][torch.tensor(order)].contiguous()
     scaled = {"shape": picture.shape, "mean": mean, "deviation": deviation}
     state = {"tokens": {"tokens": scaled}, "objective": objective}
     if not found.classes and found.decoder is None:
-        notes.append(HEADLESS)
-        weights |= _new(recipe, state, weights)
+        notes.append(NO_HEAD_NOTE)
+        weights |= _zero_weights(recipe, state, weights)
     return Imported(source.stem, recipe, weights, state, config, notes)
 
 
-def _read(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[Read, dict[str, Any]]:
+def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[ImageModel, dict[str, Any]]:
     """A model, and how others described it."""
     if not source.is_dir():
         return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
@@ -124,48 +124,50 @@ def _read(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[R
     return _huggingface(source, tensors, config, notes), values
 
 
-def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> Read:
+def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> ImageModel:
     """A ViTModel, a ViTForImageClassification or a ViTMAEForPreTraining."""
     kind, names = config.get("model_type", "", str), vit.HUGGINGFACE
-    tensors, picture, model = vit.plain(tensors, notes), vit.picture(config), vit.sizes(config)
+    tensors, picture, model = vit.canonical_names(tensors, notes), vit.image_geometry(config), vit.model_section(config)
     config.only("problem_type", "single_label_classification")
-    vit.enter(tensors, names, picture, config.where, config.file)
+    vit.convert_weights(tensors, names, picture, config.where, config.file)
     classes = class_names(config.get("id2label", {}, dict), tensors.get(f"{names.head}.weight"))
-    decoder = mae.told(config) if kind == "vit_mae" else None
+    decoder = mae.decoder_from_config(config) if kind == "vit_mae" else None
     config.done()
     scaled = read_scaling(folder, picture.channels, notes)
-    return Read(kind, picture, model, tensors, names, scaled, classes, decoder)
+    return ImageModel(kind, picture, model, tensors, names, scaled, classes, decoder)
 
 
-def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> Read:
+def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> ImageModel:
     """A vision transformer of timm, or a masked autoencoder with such names."""
     if not timm.is_timm(tensors):
         some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
         raise UserError(
             f"the weights of {config.where} are not those of a vision transformer of timm: {some}", file=config.file
         )
-    names, told = timm.TIMM, timm.arguments(config)
-    tensors = timm.plain(tensors, config.where, config.file)
+    names, told = timm.TIMM, timm.model_arguments(config)
+    tensors = timm.fold_layer_scales(tensors, config.where, config.file)
     about: dict[str, Any] = config.get("pretrained_cfg", {}, dict)
     size = told.get("img_size", None, int, list) or (about.get("input_size") or [])[1:] or None
-    picture = timm.picture(tensors, [size, size] if isinstance(size, int) else size, config.where, config.file)
-    vit.enter(tensors, names, picture, config.where, config.file)
+    picture = timm.image_geometry(tensors, [size, size] if isinstance(size, int) else size, config.where, config.file)
+    vit.convert_weights(tensors, names, picture, config.where, config.file)
     labels = config.get("label_names", about.get("label_names") or [], list)
     classes = class_names(dict(enumerate(labels)), tensors.get(f"{names.head}.weight"))
-    model = timm.sizes(tensors, changes.get("model.heads", told.get("num_heads", None)), notes)
+    model = timm.model_section(tensors, changes.get("model.heads", told.get("num_heads", None)), notes)
     told.done()
     config.done()
     if "mean" not in about:
-        notes.append(timm.UNSCALED)
-    scaled = scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
-    return Read("timm", picture, model, tensors, names, scaled, classes, mae.shaped(tensors, notes))
+        notes.append(timm.SCALING_NOTE)
+    scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
+    return ImageModel("timm", picture, model, tensors, names, scaled, classes, mae.decoder_from_weights(tensors, notes))
 
 
-def _new(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:
+def _zero_weights(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:
     """Zeros for what a model without a head does not have."""
     with torch.device("meta"):
-        own = named(Assembly.stored(recipe, state).network())
-    return {name: torch.zeros(own[name].shape) for name in own if name not in weights and name.startswith(NEW)}
+        own = named_tensors(Assembly.from_state(recipe, state).network())
+    return {
+        name: torch.zeros(own[name].shape) for name in own if name not in weights and name.startswith(UNTRAINED_WEIGHTS)
+    }
 
 
-IMPORTER = Importer(recognises, lambda source, run, changes: import_images(source, changes), MODELS)
+IMPORTER = Importer(recognises, lambda source, run, changes: import_images(source, changes), MODEL_TYPES)

@@ -15,19 +15,19 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import POSITION, Written, refuse
+from ....interop.family import POSITION_WEIGHT, Written, refuse_recipe
 from ....interop.weight_map import WeightMap, to_theirs
 from ....run import Run
 from ..tokens import Patches
 from . import vit
-from .vit import HUGGINGFACE, Names
-from .vit_export import about_pixels, leave, measured, settings, wanted, with_places
+from .vit import HUGGINGFACE, WeightNames
+from .vit_export import image_geometry, pixel_config, required_keys, restore_weights, size_settings, with_position_table
 
 DECODER = "mask_decoder"
-TABLE = f"{DECODER}.trunk.position.table"
-FIRST = f"{DECODER}.first"
+POSITION_TABLE = f"{DECODER}.trunk.position.table"
+CLASS_TOKEN = f"{DECODER}.first"
 READOUT = "readout.linear"
-UNTOLD = (
+DECODER_NOTE = (
     "the weights do not tell how many heads the decoder has, nor whether it was asked for patches by their own mean "
     "and deviation; 16 and no here. If yours differs: --model.decoder_heads, --tokens.target patch"
 )
@@ -45,7 +45,7 @@ class DecoderNames:
     readout: str
 
 
-OF_HUGGINGFACE = DecoderNames(
+HUGGINGFACE_DECODER = DecoderNames(
     adapt="decoder.decoder_embed",
     hidden="decoder.mask_token",
     places="decoder.decoder_pos_embed",
@@ -53,7 +53,7 @@ OF_HUGGINGFACE = DecoderNames(
     norm="decoder.decoder_norm",
     readout="decoder.decoder_pred",
 )
-OF_TIMM = DecoderNames(
+TIMM_DECODER = DecoderNames(
     adapt="decoder_embed",
     hidden="mask_token",
     places="decoder_pos_embed",
@@ -64,7 +64,7 @@ OF_TIMM = DecoderNames(
 
 
 @dataclass(frozen=True)
-class Told:
+class DecoderSections:
     """What a decoder adds to the sections of a recipe, and what its weights are called."""
 
     names: DecoderNames
@@ -79,7 +79,7 @@ def has_decoder(tensors: Mapping[str, Tensor], names: DecoderNames) -> bool:
     return f"{names.readout}.weight" in tensors
 
 
-def told(config: Config) -> Told:
+def decoder_from_config(config: Config) -> DecoderSections:
     """What a configuration of Hugging Face says of the decoder."""
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
@@ -92,25 +92,29 @@ def told(config: Config) -> Told:
     depth, heads = config.size("decoder_num_hidden_layers", 8), config.size("decoder_num_attention_heads", 16)
     target = "patch" if config.get("norm_pix_loss", False, bool) else "pixels"
     share = config.get("mask_ratio", 0.75, float)
-    return _told(OF_HUGGINGFACE, dim, depth, heads, target, share)
+    return _decoder_sections(HUGGINGFACE_DECODER, dim, depth, heads, target, share)
 
 
-def shaped(tensors: Mapping[str, Tensor], notes: list[str]) -> Told | None:
+def decoder_from_weights(tensors: Mapping[str, Tensor], notes: list[str]) -> DecoderSections | None:
     """The same from shapes; None without a decoder."""
-    if not has_decoder(tensors, OF_TIMM):
+    if not has_decoder(tensors, TIMM_DECODER):
         return None
-    notes.append(UNTOLD)
-    dim = len(tensors[f"{OF_TIMM.adapt}.weight"])
-    depth = len({name.split(".")[1] for name in tensors if name.startswith(f"{OF_TIMM.blocks}.")})
-    return _told(OF_TIMM, dim, depth, 16, "pixels", 0.75)
+    notes.append(DECODER_NOTE)
+    dim = len(tensors[f"{TIMM_DECODER.adapt}.weight"])
+    depth = len({name.split(".")[1] for name in tensors if name.startswith(f"{TIMM_DECODER.blocks}.")})
+    return _decoder_sections(TIMM_DECODER, dim, depth, 16, "pixels", 0.75)
 
 
-def _told(names: DecoderNames, dim: int, depth: int, heads: int, target: str, share: float) -> Told:
+def _decoder_sections(
+    names: DecoderNames, dim: int, depth: int, heads: int, target: str, share: float
+) -> DecoderSections:
     model = {"kind": "masked_autoencoder", "decoder_dim": dim, "decoder_depth": depth, "decoder_heads": heads}
-    return Told(names, {"model": model, "tokens": {"target": target}, "objective": {"kind": "masked", "share": share}})
+    return DecoderSections(
+        names, {"model": model, "tokens": {"target": target}, "objective": {"kind": "masked", "mask_ratio": share}}
+    )
 
 
-def enter(tensors: dict[str, Tensor], names: DecoderNames) -> None:
+def convert_decoder(tensors: dict[str, Tensor], names: DecoderNames) -> None:
     """Places, hidden vector and, under a name beside that of the places, the vector of the class token in our form."""
     for name in (names.places, names.hidden):
         if name not in tensors:
@@ -120,32 +124,36 @@ def enter(tensors: dict[str, Tensor], names: DecoderNames) -> None:
     tensors[names.hidden] = tensors[names.hidden].flatten()
 
 
-def links(form: Names, names: DecoderNames, model: Any) -> list[WeightMap]:
+def decoder_links(form: WeightNames, names: DecoderNames, model: Any) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
     dim = model.decoder_dim or model.dim
     return [
         WeightMap(f"{DECODER}.hidden", (names.hidden,)),
-        WeightMap(FIRST, (f"{names.places}.first",)),
-        WeightMap(TABLE, (names.places,)),
-        *vit.linear(f"{DECODER}.adapt", (names.adapt,), (dim,)),
-        *vit.blocks(form, f"{DECODER}.trunk.blocks", names.blocks, model.decoder_depth, dim, round(model.ratio * dim)),
-        *vit.linear(f"{DECODER}.trunk.norm", (names.norm,), (dim,)),
-        *vit.linear(READOUT, (names.readout,)),
+        WeightMap(CLASS_TOKEN, (f"{names.places}.first",)),
+        WeightMap(POSITION_TABLE, (names.places,)),
+        *vit.linear_links(f"{DECODER}.adapt", (names.adapt,), (dim,)),
+        *vit.block_links(
+            form, f"{DECODER}.trunk.blocks", names.blocks, model.decoder_depth, dim, round(model.mlp_ratio * dim)
+        ),
+        *vit.linear_links(f"{DECODER}.trunk.norm", (names.norm,), (dim,)),
+        *vit.linear_links(READOUT, (names.readout,)),
     ]
 
 
-def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Written, dict[str, Any]]:
+def write_mae(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Written, dict[str, Any]]:
     """A run as a ViTMAEForPreTraining, and their file about pixels."""
-    recipe, found, names = run.recipe, measured(tokens), OF_HUGGINGFACE
+    recipe, found, names = run.recipe, image_geometry(tokens), HUGGINGFACE_DECODER
     model, network = recipe.model, run.model
-    refuse(recipe, "ViTMAE", wanted(recipe) | {"model.readout_layer": False})
+    refuse_recipe(recipe, "ViTMAE", required_keys(recipe) | {"model.readout_layer": False})
     if found.patch[0] != found.patch[1] or found.height != found.width:
         sides = f"{found.height} x {found.width} by {found.patch}"
         raise UserError(f"ViTMAE needs square images and patches, not {sides}")
-    weights, notes = with_places(weights, POSITION, network.trunk.position, tokens)  # type: ignore[union-attr]
-    weights, _ = with_places(weights, TABLE, network.mask_decoder.trunk.position, tokens)  # type: ignore[union-attr]
-    named = to_theirs([*vit.links(HUGGINGFACE, model, False), *links(HUGGINGFACE, names, model)], weights)
-    leave(named, HUGGINGFACE, found)
+    weights, notes = with_position_table(weights, POSITION_WEIGHT, network.trunk.position, tokens)  # type: ignore[union-attr]
+    weights, _ = with_position_table(weights, POSITION_TABLE, network.mask_decoder.trunk.position, tokens)  # type: ignore[union-attr]
+    named = to_theirs(
+        [*vit.weight_links(HUGGINGFACE, model, False), *decoder_links(HUGGINGFACE, names, model)], weights
+    )
+    restore_weights(named, HUGGINGFACE, found)
     table, first = named[names.places], named.pop(f"{names.places}.first")
     named[names.places] = torch.cat([table[:1] + first, table])[None]
     named[names.hidden] = named[names.hidden][None, None]
@@ -157,12 +165,12 @@ def write(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Writte
     config = {
         "architectures": ["ViTMAEForPreTraining"],
         "model_type": "vit_mae",
-        **settings(recipe, found),
+        **size_settings(recipe, found),
         "decoder_hidden_size": dim,
         "decoder_num_hidden_layers": model.decoder_depth,
         "decoder_num_attention_heads": model.decoder_heads or model.heads,
-        "decoder_intermediate_size": round(model.ratio * dim),
-        "mask_ratio": recipe.objective.share,
+        "decoder_intermediate_size": round(model.mlp_ratio * dim),
+        "mask_ratio": recipe.objective.mask_ratio,
         "norm_pix_loss": recipe.tokens.target == "patch",
     }
-    return Written(config, whole, notes), about_pixels(tokens, found)
+    return Written(config, whole, notes), pixel_config(tokens, found)

@@ -12,19 +12,19 @@ from torch import Tensor
 from ....errors import UserError
 from ....interop.reading import read_json
 
-FILE = "preprocessor_config.json"
-BRIGHTEST = 255.0  # of a pixel in a file
-HALF = 0.5  # mean and deviation of the first vision transformers, for pixels from 0 to 1
+PREPROCESSOR_FILE = "preprocessor_config.json"
+MAX_PIXEL_VALUE = 255.0  # of a pixel in a file
+DEFAULT_MEAN_AND_STD = 0.5  # mean and deviation of the first vision transformers, for pixels from 0 to 1
 Scaling = tuple[list[float], list[float]]
 
 
-def scaling(
-    mean: Any, deviation: Any, channels: int, where: str, brightest: float = BRIGHTEST, file: Path | None = None
+def pixel_scaling(
+    mean: Any, deviation: Any, channels: int, where: str, brightest: float = MAX_PIXEL_VALUE, file: Path | None = None
 ) -> Scaling:
     """Mean and deviation of the channels in units of pixels in files, from those of pixels over `brightest`."""
     found = []
     for name, values in (("mean", mean), ("std", deviation)):
-        values = [HALF] * channels if values is None else values
+        values = [DEFAULT_MEAN_AND_STD] * channels if values is None else values
         values = [values] * channels if isinstance(values, (int, float)) else values
         numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
         if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
@@ -38,21 +38,32 @@ def scaling(
 
 def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
     """What the file of a folder says of the pixels."""
-    if not (folder / FILE).is_file():
+    if not (folder / PREPROCESSOR_FILE).is_file():
         notes.append(
-            f"there is no {FILE}: pixels are taken from 0 to 255, and mean and deviation for {HALF * BRIGHTEST}"
+            f"there is no {PREPROCESSOR_FILE}: pixels are taken from 0 to 255, and mean and deviation for "
+            f"{DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE}"
         )
-        return scaling(None, None, channels, FILE)
-    found = read_json(folder / FILE)
-    factor = found.get("rescale_factor", 1 / BRIGHTEST) if found.get("do_rescale", True) else 1.0
+        return pixel_scaling(None, None, channels, PREPROCESSOR_FILE)
+    found = read_json(folder / PREPROCESSOR_FILE)
+    factor = found.get("rescale_factor", 1 / MAX_PIXEL_VALUE) if found.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:
-        raise UserError(f"`rescale_factor` in {folder / FILE} must be above 0, not {factor}", file=folder / FILE)
+        raise UserError(
+            f"`rescale_factor` in {folder / PREPROCESSOR_FILE} must be above 0, not {factor}",
+            file=folder / PREPROCESSOR_FILE,
+        )
     if not found.get("do_normalize", True):
-        return scaling(0.0, 1.0, channels, FILE, 1 / factor, folder / FILE)
-    return scaling(found.get("image_mean"), found.get("image_std"), channels, FILE, 1 / factor, folder / FILE)
+        return pixel_scaling(0.0, 1.0, channels, PREPROCESSOR_FILE, 1 / factor, folder / PREPROCESSOR_FILE)
+    return pixel_scaling(
+        found.get("image_mean"),
+        found.get("image_std"),
+        channels,
+        PREPROCESSOR_FILE,
+        1 / factor,
+        folder / PREPROCESSOR_FILE,
+    )
 
 
-def written(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
+def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
     """The file for others: the same in units of pixels from 0 to 1."""
     return {
         "image_processor_type": "ViTImageProcessor",
@@ -60,10 +71,10 @@ def written(mean: Sequence[float], deviation: Sequence[float], height: int, widt
         "size": {"height": height, "width": width},
         "resample": 2,
         "do_rescale": True,
-        "rescale_factor": 1 / BRIGHTEST,
+        "rescale_factor": 1 / MAX_PIXEL_VALUE,
         "do_normalize": True,
-        "image_mean": [one / BRIGHTEST for one in mean],
-        "image_std": [(one or 1.0) / BRIGHTEST for one in deviation],
+        "image_mean": [one / MAX_PIXEL_VALUE for one in mean],
+        "image_std": [(one or 1.0) / MAX_PIXEL_VALUE for one in deviation],
     }
 
 
@@ -78,7 +89,7 @@ def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
     return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
 
 
-def in_order(classes: Sequence[str]) -> list[int]:
+def class_order(classes: Sequence[str]) -> list[int]:
     """The order that a recipe gives to classes: by number where all are numbers, else by name."""
     numbers = all(name.isdecimal() for name in classes)
     return sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])

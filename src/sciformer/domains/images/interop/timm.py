@@ -15,9 +15,9 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from .vit import FORM, Names, Picture
+from .vit import MODEL_DEFAULTS, ImageGeometry, WeightNames
 
-TIMM = Names(
+TIMM = WeightNames(
     token="cls_token",
     places="pos_embed",
     patches="patch_embed.proj",
@@ -31,10 +31,10 @@ TIMM = Names(
     norm="norm",
     head="head",
 )
-HEADS = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # of the published sizes, by their width
-SCALES = {"ls1.gamma": "attn.proj", "ls2.gamma": "mlp.fc2"}
+HEADS_BY_WIDTH = {192: 3, 384: 6, 768: 12, 1024: 16, 1280: 16}  # of the published sizes, by their width
+LAYER_SCALES = {"ls1.gamma": "attn.proj", "ls2.gamma": "mlp.fc2"}
 # Parts that no model here has, and what they are.
-STRANGE = {
+UNSUPPORTED_PARTS = {
     "reg_token": "register tokens",
     "dist_token": "a second token, for distillation",
     "norm_pre.weight": "a norm before the first block",
@@ -44,13 +44,22 @@ STRANGE = {
 }
 
 
-ADVICE = "Import a folder with its config.json, which says `input_size`."
-UNSCALED = (
+SIZE_HINT = "Import a folder with its config.json, which says `input_size`."
+SCALING_NOTE = (
     "the weights do not tell how pixels were scaled; (x - 127.5) / 127.5 here, as for most of timm. If yours was "
     "trained otherwise, import a folder whose config.json says `pretrained_cfg: {mean: ..., std: ...}`"
 )
 # Keys of `model_args` that the weights tell as well.
-TOLD = ("patch_size", "embed_dim", "depth", "mlp_ratio", "qkv_bias", "init_values", "no_embed_class", "num_classes")
+ARGUMENTS_IN_WEIGHTS = (
+    "patch_size",
+    "embed_dim",
+    "depth",
+    "mlp_ratio",
+    "qkv_bias",
+    "init_values",
+    "no_embed_class",
+    "num_classes",
+)
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
@@ -58,25 +67,25 @@ def is_timm(tensors: Mapping[str, Tensor]) -> bool:
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
-def plain(tensors: Mapping[str, Tensor], where: str, file: Path | None = None) -> dict[str, Tensor]:
+def fold_layer_scales(tensors: Mapping[str, Tensor], where: str, file: Path | None = None) -> dict[str, Tensor]:
     """The weights, scales of blocks multiplied in; parts that cannot be represented are refused."""
     found = dict(tensors)
-    for name, what in STRANGE.items():
+    for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
             raise UserError(
                 f"the vision transformer of {where} must be as published, read from its class token, but has {what} "
                 f"(`{name}`)",
                 file=file,
             )
-    for name in [name for name in found if name.endswith(tuple(SCALES))]:
+    for name in [name for name in found if name.endswith(tuple(LAYER_SCALES))]:
         block, _, scale = name.partition(".ls")
-        gamma, layer = found.pop(name), f"{block}.{SCALES[f'ls{scale}']}"
+        gamma, layer = found.pop(name), f"{block}.{LAYER_SCALES[f'ls{scale}']}"
         found[f"{layer}.weight"] = found[f"{layer}.weight"] * gamma[:, None]
         found[f"{layer}.bias"] = found[f"{layer}.bias"] * gamma
     return found
 
 
-def arguments(config: Config) -> Config:
+def model_arguments(config: Config) -> Config:
     """What a config.json of timm says of the network, refused where it is another than published."""
     name = config.get("architecture", "", str)
     config.only("global_pool", "token")
@@ -85,7 +94,7 @@ def arguments(config: Config) -> Config:
     for key in ("label_names", "label_descriptions", "pretrained_cfg"):
         config.get(key, {}, dict, list)
     made = Config(config.get("model_args", {}, dict), f"`model_args` in {config.where}", config.file)
-    made.asked |= {*TOLD}
+    made.asked |= {*ARGUMENTS_IN_WEIGHTS}
     made.only("global_pool", "token")
     made.only("class_token", True)
     if "quickgelu" in name:
@@ -95,7 +104,9 @@ def arguments(config: Config) -> Config:
     return made
 
 
-def picture(tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str, file: Path | None = None) -> Picture:
+def image_geometry(
+    tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str, file: Path | None = None
+) -> ImageGeometry:
     """The images that weights were made for: of this size, or square, as many as there are places."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
@@ -105,21 +116,21 @@ def picture(tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: st
         if side * side not in (places, places - 1):
             raise UserError(
                 f"`{TIMM.places}` of {where} must have the places of a square image, not {places}",
-                hint=ADVICE,
+                hint=SIZE_HINT,
                 file=file,
             )
         size = [side * patch[0], side * patch[1]]
-    found = Picture(size[0], size[1], channels, (patch[0], patch[1]))
+    found = ImageGeometry(size[0], size[1], channels, (patch[0], patch[1]))
     found.check(where, file)
     return found
 
 
-def sizes(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
+def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
     """The section `model`, from shapes."""
     dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors[f"blocks.0.{TIMM.up}.weight"])
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:
-        heads = HEADS.get(dim, dim // 64 if dim % 64 == 0 else 0)
+        heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
         if not heads:
             raise UserError(
                 f"the weights do not tell how many heads there are, and heads of 64 do not divide their width {dim}",
@@ -127,4 +138,11 @@ def sizes(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) ->
                 key="model.heads",
             )
         notes.append(f"the weights do not tell how many heads there are; {heads} here, as published for this width")
-    return {**FORM, "dim": dim, "depth": depth, "heads": heads, "ratio": hidden / dim, "norm_epsilon": 1e-6}
+    return {
+        **MODEL_DEFAULTS,
+        "dim": dim,
+        "depth": depth,
+        "heads": heads,
+        "mlp_ratio": hidden / dim,
+        "norm_epsilon": 1e-6,
+    }

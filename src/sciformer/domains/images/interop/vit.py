@@ -17,17 +17,17 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import ACTIVATIONS, POSITION, drop, without
+from ....interop.family import ACTIVATIONS, POSITION_WEIGHT, drop_weights, remove_prefix
 from ....interop.weight_map import WeightMap
 
 EMBEDDING = "entrance.embedding.linear"
-TOKEN = "pooling.token"
+CLASS_TOKEN = "pooling.token"
 HEAD = "heads.class.layer.1"
 OTHER_TASKS = ("pooler.",)
 
 
 @dataclass(frozen=True)
-class Names:
+class WeightNames:
     """What others call the weights of a vision transformer, those of a block after its number."""
 
     token: str
@@ -44,7 +44,7 @@ class Names:
     head: str
 
 
-HUGGINGFACE = Names(
+HUGGINGFACE = WeightNames(
     token="embeddings.cls_token",
     places="embeddings.position_embeddings",
     patches="embeddings.patch_embeddings.projection",
@@ -59,7 +59,7 @@ HUGGINGFACE = Names(
     head="classifier",
 )
 # Names of later versions of `transformers`, which still write the old ones.
-LATER = {
+RENAMED_WEIGHTS = {
     r"\bdecoder_encoder\.layer\.": "encoder.layer.",
     r"(^|\.)(?:decoder_)?layers\.(\d+)\.": r"\1encoder.layer.\2.",
     r"\.attention\.q_proj\.": ".attention.attention.query.",
@@ -72,7 +72,7 @@ LATER = {
 
 
 @dataclass(frozen=True)
-class Picture:
+class ImageGeometry:
     """The images that a model was made for, and how they are cut."""
 
     height: int
@@ -102,24 +102,24 @@ class Picture:
             raise UserError(f"images of {sides} in {where} are not filled by patches of {patch}", file=file)
 
 
-def plain(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
+def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
     """The weights of Hugging Face under the names of HUGGINGFACE."""
-    found = without(tensors, "vit.")
-    for pattern, name in LATER.items():
+    found = remove_prefix(tensors, "vit.")
+    for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
-    drop(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
+    drop_weights(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
     return found
 
 
-def picture(config: Config) -> Picture:
+def image_geometry(config: Config) -> ImageGeometry:
     """The images of a configuration of Hugging Face."""
     height, width = _pair(config, "image_size", 224)
-    found = Picture(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
+    found = ImageGeometry(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
     found.check(config.where, config.file)
     return found
 
 
-def sizes(config: Config) -> dict[str, Any]:
+def model_section(config: Config) -> dict[str, Any]:
     """The section `model` of a configuration of Hugging Face."""
     config.get("qkv_bias", True, bool)  # the weights tell
     for key, kind in (("encoder_stride", int), ("pooler_output_size", int), ("pooler_act", str)):
@@ -127,11 +127,11 @@ def sizes(config: Config) -> dict[str, Any]:
     dim, heads = config.size("hidden_size"), config.size("num_attention_heads")
     config.only("head_dim", dim // heads)
     return {
-        **FORM,
+        **MODEL_DEFAULTS,
         "dim": dim,
         "depth": config.size("num_hidden_layers"),
         "heads": heads,
-        "ratio": config.size("intermediate_size") / dim,
+        "mlp_ratio": config.size("intermediate_size") / dim,
         "activation": config.choice("hidden_act", ACTIVATIONS, "gelu"),
         "norm_epsilon": config.get("layer_norm_eps", 1e-12, float),
         "dropout": config.get("hidden_dropout_prob", 0.0, float, int),
@@ -139,10 +139,12 @@ def sizes(config: Config) -> dict[str, Any]:
     }
 
 
-FORM = {"kind": "encoder", "position": "learned", "pool": "class_token", "hidden_dropout": 0.0}
+MODEL_DEFAULTS = {"kind": "encoder", "position": "learned", "pool": "class_token", "hidden_dropout": 0.0}
 
 
-def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str, file: Path | None = None) -> None:
+def convert_weights(
+    tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, where: str, file: Path | None = None
+) -> None:
     """Class token, places and patches in our form; biases of queries, keys and values where there are none."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
@@ -151,7 +153,7 @@ def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str, 
                 hint=f"There are {', '.join(sorted(tensors)[:6])}.",
                 file=file,
             )
-    tensors[f"{names.patches}.weight"] = rows_of_patches(tensors[f"{names.patches}.weight"], found, where, file)
+    tensors[f"{names.patches}.weight"] = flatten_patch_kernel(tensors[f"{names.patches}.weight"], found, where, file)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
@@ -166,7 +168,7 @@ def enter(tensors: dict[str, Tensor], names: Names, found: Picture, where: str, 
         tensors.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(tensors[name])))
 
 
-def rows_of_patches(weight: Tensor, found: Picture, where: str, file: Path | None = None) -> Tensor:
+def flatten_patch_kernel(weight: Tensor, found: ImageGeometry, where: str, file: Path | None = None) -> Tensor:
     """(D, channels, height, width) -> (D, pixels, channels last)."""
     expected = (found.channels, *found.patch)
     if tuple(weight.shape[1:]) != expected:
@@ -177,33 +179,33 @@ def rows_of_patches(weight: Tensor, found: Picture, where: str, file: Path | Non
     return weight.permute(0, 2, 3, 1).flatten(1)
 
 
-def links(names: Names, model: Any, head: bool) -> list[WeightMap]:
-    """Which weights of ours are which of theirs, once they went through `enter`."""
+def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
+    """Which weights of ours are which of theirs, once they went through `convert_weights`."""
     found = [
-        WeightMap(TOKEN, (names.token,)),
-        WeightMap(POSITION, (names.places,)),
-        *linear(EMBEDDING, (names.patches,), (model.dim,)),
-        *blocks(names, "trunk.blocks", names.blocks, model.depth, model.dim, round(model.ratio * model.dim)),
-        *linear("trunk.norm", (names.norm,), (model.dim,)),
+        WeightMap(CLASS_TOKEN, (names.token,)),
+        WeightMap(POSITION_WEIGHT, (names.places,)),
+        *linear_links(EMBEDDING, (names.patches,), (model.dim,)),
+        *block_links(names, "trunk.blocks", names.blocks, model.depth, model.dim, round(model.mlp_ratio * model.dim)),
+        *linear_links("trunk.norm", (names.norm,), (model.dim,)),
     ]
-    return found + (list(linear(HEAD, (names.head,))) if head else [])
+    return found + (list(linear_links(HEAD, (names.head,))) if head else [])
 
 
-def blocks(names: Names, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[WeightMap]:
+def block_links(names: WeightNames, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[WeightMap]:
     """The blocks of a stack."""
     rows = (dim,) * 3 if len(names.attention) > 1 else (3 * dim,)
     for i in range(depth):
         own, other = f"{ours}.{i}", f"{theirs}.{i}"
         parts = tuple(f"{other}.{part}" for part in names.attention)
-        yield from linear(f"{own}.attention.qkv", parts, rows)
-        yield from linear(f"{own}.attention.out", (f"{other}.{names.out}",), (dim,))
-        yield from linear(f"{own}.attention_norm", (f"{other}.{names.attention_norm}",), (dim,))
-        yield from linear(f"{own}.mlp.up", (f"{other}.{names.up}",), (hidden,))
-        yield from linear(f"{own}.mlp.down", (f"{other}.{names.down}",), (dim,))
-        yield from linear(f"{own}.mlp_norm", (f"{other}.{names.mlp_norm}",), (dim,))
+        yield from linear_links(f"{own}.attention.qkv", parts, rows)
+        yield from linear_links(f"{own}.attention.out", (f"{other}.{names.out}",), (dim,))
+        yield from linear_links(f"{own}.attention_norm", (f"{other}.{names.attention_norm}",), (dim,))
+        yield from linear_links(f"{own}.mlp.up", (f"{other}.{names.up}",), (hidden,))
+        yield from linear_links(f"{own}.mlp.down", (f"{other}.{names.down}",), (dim,))
+        yield from linear_links(f"{own}.mlp_norm", (f"{other}.{names.mlp_norm}",), (dim,))
 
 
-def linear(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[WeightMap]:
+def linear_links(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[WeightMap]:
     """A layer or a norm."""
     yield WeightMap(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
     yield WeightMap(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=bool(rows))

@@ -15,18 +15,29 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from ....data.columns import Array
-from ....data.readers.text_parts import LIMIT
+from ....data.readers.text_parts import MAX_UNPACKED_BYTES
 from ....errors import UserError
 from ....files.formats.hdf5 import _h5py
 from ....files.packages import broken, package
 
-SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
-TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # of idx files
-NEAR = 64  # rows that are read for nothing rather than begin anew
-STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY", "")
+ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
+IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # of idx files
+MAX_ROW_GAP = 64  # rows that are read for nothing rather than begin anew
+FITS_STRUCTURE_KEYWORDS = (
+    "SIMPLE",
+    "XTENSION",
+    "BITPIX",
+    "NAXIS",
+    "EXTEND",
+    "PCOUNT",
+    "GCOUNT",
+    "COMMENT",
+    "HISTORY",
+    "",
+)
 
 
-class Stored(NamedTuple):
+class ArrayInfo(NamedTuple):
     """What a file says of an array; one that is `turned` has its first axis stored last."""
 
     shape: tuple[int, ...]
@@ -37,89 +48,91 @@ class Stored(NamedTuple):
 class ArrayFile:
     """Arrays by name, of which only shapes and types were read; `header` has single values that belong to all."""
 
-    def __init__(self, path: Path, form: str, arrays: dict[str, Stored], header: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, path: Path, form: str, arrays: dict[str, ArrayInfo], header: dict[str, Any] | None = None
+    ) -> None:
         self.path, self.form, self.arrays, self.header = path, form, arrays, header or {}
 
     def get(self, name: str, rows: Array | None = None) -> Array:
         """An array, or sorted rows of it, in the byte order of this machine; texts as words."""
         try:
-            found = READ[self.form](self.path, name, rows)
+            found = READERS[self.form](self.path, name, rows)
         except UserError:
             raise
         except Exception as error:  # damaged files make each library raise a dozen different ones
             raise broken(self.path, self.form, error) from error
         if found.dtype.kind in "OS":
-            return np.array([_word(value) for value in found.ravel().tolist()]).reshape(found.shape)
+            return np.array([_header_value(value) for value in found.ravel().tolist()]).reshape(found.shape)
         return found.astype(found.dtype.newbyteorder("="), copy=False)
 
 
-def _word(value: Any) -> str:
+def _header_value(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def form_of(path: Path) -> str:
+def detect_format(path: Path) -> str:
     """The format of a file by how it begins, or nothing if it is none of these."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             begin = file.read(16)
     except (OSError, EOFError, zlib.error) as error:
         raise broken(path, "gzip", error) from error
-    for mark, form in MARKS.items():
+    for mark, form in MAGIC_BYTES.items():
         if begin.startswith(mark):
             return form
-    idx = len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in TYPES and 1 <= begin[3] <= 4
+    idx = len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4
     return "idx" if idx else ""
 
 
-MARKS = {b"\x93NUMPY": "NPY", b"PK\x03\x04": "NPZ", b"\x89HDF": "HDF5", b"SIMPLE  =": "FITS"}
+MAGIC_BYTES = {b"\x93NUMPY": "NPY", b"PK\x03\x04": "NPZ", b"\x89HDF": "HDF5", b"SIMPLE  =": "FITS"}
 
 
 def open_arrays(path: Path) -> ArrayFile:
     """A file of any of these formats."""
-    form = form_of(path)
+    form = detect_format(path)
     if not form:
         with path.open("rb") as file:
             begin = file.read(12)
         raise UserError(f"{path} is not an NPY, NPZ, HDF5, FITS or idx file: it begins with {begin!r}", file=path)
     try:
-        return OPEN[form](path)
+        return OPENERS[form](path)
     except UserError:
         raise
     except Exception as error:
         raise broken(path, form, error) from error
 
 
-def blocks(rows: Array) -> Iterator[tuple[int, int, Array]]:
+def row_blocks(rows: Array) -> Iterator[tuple[int, int, Array]]:
     """Runs of sorted rows with small gaps: first and last + 1 of each, and which of these are meant."""
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) > NEAR) + 1):
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1):
         if len(run):
             yield int(run[0]), int(run[-1]) + 1, run - run[0]
 
 
-def _by_blocks(array: Any, rows: Array | None) -> Array:
+def _read_row_blocks(array: Any, rows: Array | None) -> Array:
     """Rows of anything that can be sliced."""
     if rows is None:
         return np.asarray(array[...])
-    parts = [np.asarray(array[start:stop])[inside] for start, stop, inside in blocks(rows)]
+    parts = [np.asarray(array[start:stop])[inside] for start, stop, inside in row_blocks(rows)]
     return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
 
 # NumPy
 
 
-def _header(file: IO[bytes], path: Path) -> Stored:
+def _npy_header(file: IO[bytes], path: Path) -> ArrayInfo:
     """The shape and type of an array in the form of NumPy; what is pickled is refused."""
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, turned, dtype = read(file)
     if dtype.hasobject:
         raise UserError(f"{path} must have plain numbers or strings, not Python objects, which can run code", file=path)
-    return Stored(shape, dtype, turned)
+    return ArrayInfo(shape, dtype, turned)
 
 
 def _open_npy(path: Path) -> ArrayFile:
     with path.open("rb") as file:
-        found = _header(file, path)
+        found = _npy_header(file, path)
         there = path.stat().st_size - file.tell()
     if there < (needed := int(np.prod(found.shape)) * found.dtype.itemsize):
         raise UserError(
@@ -136,28 +149,28 @@ def _open_npz(path: Path) -> ArrayFile:
         for name in whole.namelist():
             if name.endswith(".npy"):
                 with whole.open(name) as file:
-                    arrays[name.removesuffix(".npy")] = _header(file, path)
+                    arrays[name.removesuffix(".npy")] = _npy_header(file, path)
     return ArrayFile(path, "NPZ", arrays)
 
 
 def _read_npz(path: Path, name: str, rows: Array | None) -> Array:
     """Rows of what is not packed are read alone."""
     with zipfile.ZipFile(path) as whole, whole.open(f"{name}.npy") as file:
-        stored, listed = _header(file, path), whole.getinfo(f"{name}.npy")
+        stored, listed = _npy_header(file, path), whole.getinfo(f"{name}.npy")
         begins = file.tell()
     plain = listed.compress_type == zipfile.ZIP_STORED and not stored.turned
     if not plain or not np.prod(stored.shape):
-        found = _unpacked(path, name, path.stat().st_mtime_ns)
+        found = _load_npz_array(path, name, path.stat().st_mtime_ns)
         return found if rows is None else found[rows]
     with path.open("rb") as file:
         file.seek(listed.header_offset)
         names, extra = struct.unpack("<26xHH", file.read(30))
     begins += listed.header_offset + 30 + names + extra
-    return _by_blocks(np.memmap(path, stored.dtype, "r", begins, stored.shape), rows)
+    return _read_row_blocks(np.memmap(path, stored.dtype, "r", begins, stored.shape), rows)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(path: Path, name: str, changed: int) -> Array:
+def _load_npz_array(path: Path, name: str, changed: int) -> Array:
     """An array of an NPZ file is unpacked whole, and kept for the next rows of it."""
     with np.load(path, allow_pickle=False) as found:
         return np.asarray(found[name])
@@ -168,11 +181,11 @@ def _unpacked(path: Path, name: str, changed: int) -> Array:
 
 def _open_hdf5(path: Path) -> ArrayFile:
     h5py = package(_h5py, "h5py", "HDF5")
-    arrays: dict[str, Stored] = {}
+    arrays: dict[str, ArrayInfo] = {}
 
     def note(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.dtype.names is None and item.shape:
-            arrays[name] = Stored(item.shape, item.dtype)
+            arrays[name] = ArrayInfo(item.shape, item.dtype)
 
     with h5py.File(path, "r") as file:
         file.visititems(note)
@@ -181,7 +194,7 @@ def _open_hdf5(path: Path) -> ArrayFile:
 
 def _read_hdf5(path: Path, name: str, rows: Array | None) -> Array:
     with package(_h5py, "h5py", "HDF5").File(path, "r") as file:  # opened here: handles do not survive a fork
-        return _by_blocks(file[name], rows)
+        return _read_row_blocks(file[name], rows)
 
 
 # FITS
@@ -193,33 +206,37 @@ def _astropy() -> Any:
     return fits
 
 
-def _hdus(path: Path) -> Any:
+def _open_hdus(path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on cards that are not quite as the standard has them
         return package(_astropy, "astropy", "FITS", "astro").open(path, memmap=False, lazy_load_hdus=False)
 
 
 def _open_fits(path: Path) -> ArrayFile:
-    arrays: dict[str, Stored] = {}
+    arrays: dict[str, ArrayInfo] = {}
     header: dict[str, Any] = {}
-    with warnings.catch_warnings(), _hdus(path) as hdus:
+    with warnings.catch_warnings(), _open_hdus(path) as hdus:
         warnings.simplefilter("ignore")
         for number, hdu in enumerate(hdus):
             header |= {
-                k: v for k, v in hdu.header.items() if not k.startswith(STRUCTURE[:-1]) and k and k not in header
+                k: v
+                for k, v in hdu.header.items()
+                if not k.startswith(FITS_STRUCTURE_KEYWORDS[:-1]) and k and k not in header
             }
             if hdu.is_image and hdu.shape and np.prod(hdu.shape):
-                kind = np.dtype(type_of(hdu.header))
-                arrays[hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)] = Stored(tuple(hdu.shape), kind)
+                kind = np.dtype(fits_dtype(hdu.header))
+                arrays[hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)] = ArrayInfo(
+                    tuple(hdu.shape), kind
+                )
             elif not hdu.is_image and hdu.columns is not None:
                 for column in hdu.columns:
                     kind = hdu.columns.dtype[column.name]
-                    shape = (int(hdu.header["NAXIS2"]), *_cell(column.dim, kind.shape))
-                    arrays.setdefault(column.name, Stored(shape, kind.base))
+                    shape = (int(hdu.header["NAXIS2"]), *_cell_shape(column.dim, kind.shape))
+                    arrays.setdefault(column.name, ArrayInfo(shape, kind.base))
     return ArrayFile(path, "FITS", arrays, header)
 
 
-def type_of(header: Any) -> str:
+def fits_dtype(header: Any) -> str:
     """The type that the pixels of a FITS image have when they are read."""
     bits = int(header.get("ZBITPIX", header["BITPIX"]))
     if bits < 0 or "BLANK" in header or header.get("BSCALE", 1) != 1:
@@ -230,19 +247,19 @@ def type_of(header: Any) -> str:
     return f"{'u' if bits == 8 else 'i'}{bits // 8}"
 
 
-def _cell(dim: str | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _cell_shape(dim: str | None, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of a cell of a table: as its dimensions are given, last axis first."""
     return tuple(int(side) for side in dim.strip("() ").split(","))[::-1] if dim and len(shape) < 2 else shape
 
 
 def _read_fits(path: Path, name: str, rows: Array | None) -> Array:
-    with warnings.catch_warnings(), _hdus(path) as hdus:
+    with warnings.catch_warnings(), _open_hdus(path) as hdus:
         warnings.simplefilter("ignore")
         for number, hdu in enumerate(hdus):
             if hdu.is_image and hdu.shape and name in (hdu.name, str(number)):
-                dtype = type_of(hdu.header)
+                dtype = fits_dtype(hdu.header)
                 whole = rows is None or len(hdu.shape) < 3
-                found = np.asarray(hdu.data) if whole else _by_blocks(hdu.section, rows)
+                found = np.asarray(hdu.data) if whole else _read_row_blocks(hdu.section, rows)
                 return found.astype(dtype, copy=False)
             if not hdu.is_image and hdu.columns is not None and name in hdu.columns.names:
                 column = np.asarray(hdu.data[name])
@@ -257,22 +274,23 @@ def _open_idx(path: Path) -> ArrayFile:
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         _, _, code, axes = file.read(4)
         shape = tuple(int(side) for side in np.frombuffer(file.read(4 * axes), ">u4"))
-    return ArrayFile(path, "idx", {"array": Stored(shape, np.dtype(TYPES[code]))})
+    return ArrayFile(path, "idx", {"array": ArrayInfo(shape, np.dtype(IDX_TYPES[code]))})
 
 
 def _read_idx(path: Path, name: str, rows: Array | None) -> Array:
-    found = _idx(path, path.stat().st_mtime_ns)
+    found = _load_idx_array(path, path.stat().st_mtime_ns)
     return found if rows is None else found[rows]
 
 
 @lru_cache(maxsize=2)
-def _idx(path: Path, changed: int) -> Array:
+def _load_idx_array(path: Path, changed: int) -> Array:
     """The array of an idx file, unpacked up to what its header says."""
     ((_, stored),) = _open_idx(path).arrays.items()
     needed, skip = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize, 4 + 4 * len(stored.shape)
-    if needed > LIMIT:
+    if needed > MAX_UNPACKED_BYTES:
         raise UserError(
-            f"{path} must have at most {LIMIT >> 30} GiB, not the {needed:,} bytes that its header says", file=path
+            f"{path} must have at most {MAX_UNPACKED_BYTES >> 30} GiB, not the {needed:,} bytes that its header says",
+            file=path,
         )
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         file.read(skip)
@@ -286,15 +304,15 @@ def _idx(path: Path, changed: int) -> Array:
     return np.frombuffer(raw, stored.dtype).reshape(stored.shape)
 
 
-OPEN: dict[str, Callable[[Path], ArrayFile]] = {
+OPENERS: dict[str, Callable[[Path], ArrayFile]] = {
     "NPY": _open_npy,
     "NPZ": _open_npz,
     "HDF5": _open_hdf5,
     "FITS": _open_fits,
     "idx": _open_idx,
 }
-READ: dict[str, Callable[[Path, str, Array | None], Array]] = {
-    "NPY": lambda path, name, rows: _by_blocks(np.load(path, mmap_mode="r", allow_pickle=False), rows),
+READERS: dict[str, Callable[[Path, str, Array | None], Array]] = {
+    "NPY": lambda path, name, rows: _read_row_blocks(np.load(path, mmap_mode="r", allow_pickle=False), rows),
     "NPZ": _read_npz,
     "HDF5": _read_hdf5,
     "FITS": _read_fits,

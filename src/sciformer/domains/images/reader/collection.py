@@ -15,27 +15,43 @@ import numpy as np
 from ....data.columns import Array
 from ....data.random import key, mix
 from ....errors import UserError, nearest, one_of
-from . import decode as image_files
+from . import decode
 from .arrays import ArrayFile, open_arrays
-from .decode import Look
-from .resize import Fit
+from .decode import ImageHeader
+from .resize import Resizer
 
 Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
-IMAGE = ("image", "images", "img", "imgs", "data", "x", "pixels", "cutout", "cutouts", "picture", "pictures", "array")
-LABEL = ("label", "labels", "class", "classes", "category", "target", "targets", "y", "type", "morphology")
-PARTS = {
+IMAGE_NAMES = (
+    "image",
+    "images",
+    "img",
+    "imgs",
+    "data",
+    "x",
+    "pixels",
+    "cutout",
+    "cutouts",
+    "picture",
+    "pictures",
+    "array",
+)
+LABEL_NAMES = ("label", "labels", "class", "classes", "category", "target", "targets", "y", "type", "morphology")
+PART_NAMES = {
     **dict.fromkeys(("train", "training", "trn"), "train"),
     **dict.fromkeys(("valid", "val", "dev", "validation"), "valid"),
     **dict.fromkeys(("test", "tst", "testing", "t10k"), "test"),
 }
-BANDS, FEW = 32, 20  # channels at most, where the order of axes is guessed; a stack so short may be of channels
-THREADS = min(8, os.cpu_count() or 1)
+MAX_CHANNELS, MAX_CHANNEL_STACK = (
+    32,
+    20,
+)  # channels at most, where the order of axes is guessed; a stack so short may be of channels
+MAX_THREADS = min(8, os.cpu_count() or 1)
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Rules:
+class ReadOptions:
     """How files are read: the keys of the section that the user gave, and which single values are of use."""
 
     image: str = ""
@@ -50,7 +66,7 @@ class Rules:
 
 
 @dataclass(eq=False)
-class Images:
+class ImageSet:
     """A set of images.
 
     name      of the set, for messages
@@ -73,65 +89,70 @@ class Images:
         return len(self.shapes)
 
     @property
-    def shuffled(self) -> bool:
+    def random_access(self) -> bool:
         """Whether any rows are read as quickly as neighbours."""
         return True
 
-    def named(self, rows: Array) -> list[str]:
+    def locations(self, rows: Array) -> list[str]:
         """Where each of these rows stands, for answers and messages."""
         raise NotImplementedError
 
-    def read(self, rows: Array, fit: Fit) -> Iterator[Array | UserError]:
+    def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
         """The pixels (height, width, channels) of each of these rows, or why they cannot be read."""
         raise NotImplementedError
 
     def column(self, name: str, rows: Array) -> Array:
         """A column of these rows."""
-        return np.array(self.named(rows)) if name == "file" else self.columns[name][rows]
+        return np.array(self.locations(rows)) if name == "file" else self.columns[name][rows]
 
 
-class Pictures(Images):
+class ImageFileSet(ImageSet):
     """Files with one image each."""
 
     def __init__(
-        self, name: str, paths: Sequence[Path], looks: Sequence[Look], columns: dict[str, Array], rules: Rules
+        self,
+        name: str,
+        paths: Sequence[Path],
+        looks: Sequence[ImageHeader],
+        columns: dict[str, Array],
+        rules: ReadOptions,
     ) -> None:
         shapes = np.array([look[:3] for look in looks], np.int32).reshape(-1, 3)
         kinds = {look.dtype: path for path, look in reversed(list(zip(paths, looks)))}
         groups = np.array([look.digest for look in looks], np.int64)
-        super().__init__(name, shapes, common(kinds) if kinds else np.dtype("uint8"), columns, groups)
+        super().__init__(name, shapes, common_dtype(kinds) if kinds else np.dtype("uint8"), columns, groups)
         self.paths, self.rules = [str(path) for path in paths], rules  # there may be millions
         self.bytes = np.array([look.size for look in looks], np.int64)
         if reduced := sum(look.reduced for look in looks):
             self.notes.append(f"{reduced:,} pictures have 16 bits for each colour, of which Pillow reads 8.")
 
-    def named(self, rows: Array) -> list[str]:
+    def locations(self, rows: Array) -> list[str]:
         """Names of the files."""
         return [self.paths[row] for row in rows.tolist()]
 
-    def read(self, rows: Array, fit: Fit) -> Iterator[Array | UserError]:
+    def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
         """The pixels, unpacked by several threads."""
 
         def one(row: int) -> Array | UserError:
             path = Path(self.paths[row])
             try:
-                if pictured(path):
-                    return image_files.decode(path, self.rules.pixels, fit)
-                ((_, cube),) = cubes(open_arrays(path), replace(self.rules, alone=True))
+                if is_picture(path):
+                    return decode.decode_image(path, self.rules.pixels, fit)
+                ((_, cube),) = find_image_arrays(open_arrays(path), replace(self.rules, alone=True))
                 return next(cube.read(np.zeros(1, np.int64), fit))
             except UserError as error:
                 return error
             except OSError as error:
                 return UserError(f"{path} cannot be read: {error.strerror or error}", file=path)
 
-        several = all(pictured(Path(self.paths[row])) for row in rows)
-        yield from in_threads(one, [int(row) for row in rows], several)
+        several = all(is_picture(Path(self.paths[row])) for row in rows)
+        yield from map_in_threads(one, [int(row) for row in rows], several)
 
 
-class Cube(Images):
+class ImageArraySet(ImageSet):
     """An array of a file: images (n, h, w), (n, h, w, c) or (n, c, h, w), or one image without n."""
 
-    def __init__(self, file: ArrayFile, array: str, axes: Axes, rules: Rules, columns: dict[str, Array]) -> None:
+    def __init__(self, file: ArrayFile, array: str, axes: Axes, rules: ReadOptions, columns: dict[str, Array]) -> None:
         shape, dtype, _ = file.arrays[array]
         sides = dict(zip(axes, shape))
         count = sides.get("n", 1)
@@ -153,15 +174,15 @@ class Cube(Images):
         super().__init__(str(file.path), shapes, dtype, columns, groups.astype(np.int64), origin=(file.path,))
 
     @property
-    def shuffled(self) -> bool:
+    def random_access(self) -> bool:
         """Neighbours are read at once."""
         return False
 
-    def named(self, rows: Array) -> list[str]:
+    def locations(self, rows: Array) -> list[str]:
         """The name of the file."""
         return [str(self.file.path)] * len(rows)
 
-    def read(self, rows: Array, fit: Fit) -> Iterator[Array | UserError]:
+    def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
         """The pixels, all of a shape."""
         order = np.argsort(rows, kind="stable")
         found = self.file.get(self.array, None if self.single else rows[order])
@@ -176,21 +197,21 @@ class Cube(Images):
             yield fit(np.ascontiguousarray(found[row].astype(self.dtype, copy=False)))
 
 
-def in_threads(make: Callable[[Item], Made], items: Sequence[Item], several: bool = True) -> Iterator[Made]:
+def map_in_threads(make: Callable[[Item], Result], items: Sequence[Item], several: bool = True) -> Iterator[Result]:
     """`make` of every item in order; what is slow in it (reading, unpacking) lets other threads work."""
-    if not several or len(items) < 2 or THREADS < 2:
+    if not several or len(items) < 2 or MAX_THREADS < 2:
         yield from map(make, items)
         return
-    with ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
         yield from pool.map(make, items)
 
 
-def pictured(path: Path) -> bool:
+def is_picture(path: Path) -> bool:
     """Whether a file is a picture for Pillow, by its name."""
-    return path.suffix.lower() in image_files.SUFFIXES
+    return path.suffix.lower() in decode.PICTURE_SUFFIXES
 
 
-def common(kinds: Mapping[str, object]) -> np.dtype[Any]:
+def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
     """The one type of pixels, of which each type found has an example."""
     found = [np.dtype(kind) for kind in kinds]
     if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
@@ -205,7 +226,7 @@ def common(kinds: Mapping[str, object]) -> np.dtype[Any]:
 # Which array of a file has the images
 
 
-def cubes(file: ArrayFile, rules: Rules) -> list[tuple[str, Cube]]:
+def find_image_arrays(file: ArrayFile, rules: ReadOptions) -> list[tuple[str, ImageArraySet]]:
     """The images of a file, and the part they are meant for where the names of arrays tell it (x_train, x_test)."""
     name = rules.image
     if name:
@@ -217,17 +238,19 @@ def cubes(file: ArrayFile, rules: Rules) -> list[tuple[str, Cube]]:
                 key="data.image",
                 file=file.path,
             )
-        return [("", _cube(file, known[name.lower()], rules))]
-    shaped = [name for name, stored in file.arrays.items() if _shaped(stored.shape) and stored.dtype.kind in "biuf"]
+        return [("", _open_image_array(file, known[name.lower()], rules))]
+    shaped = [
+        name for name, stored in file.arrays.items() if _has_image_shape(stored.shape) and stored.dtype.kind in "biuf"
+    ]
     if not shaped:
         listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
         raise UserError(
             f"{file.path} has no array of images, (n, height, width): it has {listed or 'no arrays'}", file=file.path
         )
-    told = {name: part for name in shaped if (part := _part(name))}
+    told = {name: part for name in shaped if (part := _part_of_name(name))}
     if "train" in told.values() and len(set(told.values())) == len(told) > 1:
-        return [(part, _cube(file, name, rules)) for name, part in told.items()]
-    usual = [name for word in IMAGE for name in shaped if name.rpartition("/")[2].lower() == word]
+        return [(part, _open_image_array(file, name, rules)) for name, part in told.items()]
+    usual = [name for word in IMAGE_NAMES for name in shaped if name.rpartition("/")[2].lower() == word]
     if not usual and len(shaped) > 1 and file.form != "FITS":
         words = ", ".join(f"`{name}` {file.arrays[name].shape}" for name in shaped[:8])
         raise UserError(
@@ -236,25 +259,25 @@ def cubes(file: ArrayFile, rules: Rules) -> list[tuple[str, Cube]]:
             key="data.image",
             file=file.path,
         )
-    return [("", _cube(file, (usual or shaped)[0], rules))]
+    return [("", _open_image_array(file, (usual or shaped)[0], rules))]
 
 
-def _shaped(shape: tuple[int, ...]) -> bool:
+def _has_image_shape(shape: tuple[int, ...]) -> bool:
     return len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1)
 
 
-def _words(name: str) -> list[str]:
+def _name_words(name: str) -> list[str]:
     return re.split(r"[./_-]", name.lower())
 
 
-def _part(name: str) -> str:
-    return next((PARTS[word] for word in _words(name) if word in PARTS), "")
+def _part_of_name(name: str) -> str:
+    return next((PART_NAMES[word] for word in _name_words(name) if word in PART_NAMES), "")
 
 
-def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
+def _open_image_array(file: ArrayFile, name: str, rules: ReadOptions) -> ImageArraySet:
     shape = file.arrays[name].shape
-    axes = rules.axes or guessed(shape)
-    stack = not rules.axes and axes == "nhw" and shape[0] <= FEW
+    axes = rules.axes or guess_axes(shape)
+    stack = not rules.axes and axes == "nhw" and shape[0] <= MAX_CHANNEL_STACK
     each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
     known = rules.alone or 1 < shape[0] == rules.channels
     if known and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
@@ -265,7 +288,7 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
             key="data.axes",
             file=file.path,
         )
-    columns = _columns(file, name, axes, rules)
+    columns = _array_columns(file, name, axes, rules)
     if axes == "hw" and any(len(stored.shape) == 1 and stored.shape[0] == shape[0] for stored in file.arrays.values()):
         advice = "Reshape rows of pixels to (n, height, width)."
         raise UserError(
@@ -273,8 +296,8 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
             hint=advice,
             file=file.path,
         )
-    made = Cube(file, name, axes, rules, columns)
-    made.notes += _left(file, len(made)) if "label" not in columns and not made.single else []
+    made = ImageArraySet(file, name, axes, rules, columns)
+    made.notes += _unread_label_notes(file, len(made)) if "label" not in columns and not made.single else []
     if stack and axes == "nhw" and not columns:
         sides = f"{shape[1]} x {shape[2]}"
         made.notes.append(
@@ -283,9 +306,11 @@ def _cube(file: ArrayFile, name: str, rules: Rules) -> Cube:
     return made
 
 
-def _left(file: ArrayFile, count: int) -> list[str]:
+def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
     """Notes on arrays that are called like classes, but have not one for each image."""
-    named = {name: stored.shape for name, stored in file.arrays.items() if name.rpartition("/")[2].lower() in LABEL}
+    named = {
+        name: stored.shape for name, stored in file.arrays.items() if name.rpartition("/")[2].lower() in LABEL_NAMES
+    }
     return [
         f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as there are images: it was not read."
         for name, shape in named.items()
@@ -293,7 +318,7 @@ def _left(file: ArrayFile, count: int) -> list[str]:
     ]
 
 
-def guessed(shape: tuple[int, ...]) -> Axes:
+def guess_axes(shape: tuple[int, ...]) -> Axes:
     """The likeliest order of the axes."""
     if len(shape) == 2:
         return "hw"
@@ -301,12 +326,12 @@ def guessed(shape: tuple[int, ...]) -> Axes:
         return "hwc" if shape[2] in (1, 3, 4) and min(shape[:2]) > 4 else "nhw"
     if len(shape) != 4:
         raise UserError(f"an array of images must have 2 to 4 axes, not the shape {shape}")
-    first = shape[1] <= BANDS and shape[1] < min(shape[2:])
-    last = shape[3] <= BANDS and shape[3] < min(shape[1:3])
+    first = shape[1] <= MAX_CHANNELS and shape[1] < min(shape[2:])
+    last = shape[3] <= MAX_CHANNELS and shape[3] < min(shape[1:3])
     return "nchw" if first and not last else "nhwc"
 
 
-def _columns(file: ArrayFile, image: str, axes: Axes, rules: Rules) -> dict[str, Array]:
+def _array_columns(file: ArrayFile, image: str, axes: Axes, rules: ReadOptions) -> dict[str, Array]:
     """What else is known of the images of an array: others with an entry for each, or what the header says of one."""
     if "n" not in axes:
         known = {name.lower(): value for name, value in reversed(file.header.items())}
@@ -315,21 +340,21 @@ def _columns(file: ArrayFile, image: str, axes: Axes, rules: Rules) -> dict[str,
             one_of(f"data.label, a keyword of {file.path},", rules.label.lower(), known, key="data.label")
             made["label"] = np.array([known[rules.label.lower()]])
         return made
-    count, part = file.arrays[image].shape[0], _part(image)
+    count, part = file.arrays[image].shape[0], _part_of_name(image)
     entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
-    mine = {name: name for name in entries if not part or _part(name) == part}
+    mine = {name: name for name in entries if not part or _part_of_name(name) == part}
     if part:
-        mine = {"_".join(word for word in _words(name) if word not in PARTS): name for name in mine}
+        mine = {"_".join(word for word in _name_words(name) if word not in PART_NAMES): name for name in mine}
     made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
-    label = label_of(made, rules, f"an array of {file.path}")
+    label = find_label_column(made, rules, f"an array of {file.path}")
     if label and label != "label":
         made["label"] = made.pop(label)
     return made
 
 
-def label_of(columns: Collection[str], rules: Rules, what: str) -> str:
+def find_label_column(columns: Collection[str], rules: ReadOptions, what: str) -> str:
     """The column that has the class: the one given, or one with a usual name; empty where there is none."""
     if rules.label:
         one_of(f"data.label, {what},", rules.label, columns, key="data.label")
         return rules.label
-    return next((name for word in LABEL for name in columns if name.lower() == word), "")
+    return next((name for word in LABEL_NAMES for name in columns if name.lower() == word), "")

@@ -15,22 +15,28 @@ from ....data.columns import Array
 from ....data.fileset import split_tag
 from ....data.source import find_files
 from ....errors import UserError, one_of
-from ....files.formats.delimited import SUFFIXES as TEXTS
-from ....files.formats.delimited import measured, read_rows
+from ....files.formats.delimited import DELIMITED_SUFFIXES, measured, read_rows
 from ....files.packages import package
-from . import arrays as image_arrays
-from . import decode as image_files
-from .arrays import open_arrays
-from .collection import PARTS, Images, Pictures, Rules, cubes, in_threads, label_of, pictured
-from .decode import Look
+from .arrays import ARRAY_SUFFIXES, open_arrays
+from .collection import (
+    PART_NAMES,
+    ImageFileSet,
+    ImageSet,
+    ReadOptions,
+    find_image_arrays,
+    find_label_column,
+    is_picture,
+    map_in_threads,
+)
+from .decode import PICTURE_SUFFIXES, ImageHeader, file_digest, read_header
 
-WHAT = "images"
-DEEP = 1024  # images of an array that are read at a time, to see that they can be
-SHOWN = 10  # bad files that a message names
-Bad = list[tuple[str, UserError]]
+FILE_KIND = "images"
+ROWS_CHECKED_AT_ONCE = 1024  # images of an array that are read at a time, to see that they can be
+MAX_LISTED_FILES = 10  # bad files that a message names
+BadFiles = list[tuple[str, UserError]]
 
 
-class Entry(NamedTuple):
+class ImageFile(NamedTuple):
     """A file, the part that its folder or its name tells, and its class."""
 
     path: Path
@@ -41,19 +47,19 @@ class Entry(NamedTuple):
 class Listing(NamedTuple):
     """The files that were named, and notes on what was not taken."""
 
-    entries: list[Entry]
+    entries: list[ImageFile]
     notes: list[str]
 
 
-def listed(names: Sequence[str | Path]) -> Listing:
+def list_image_files(names: Sequence[str | Path]) -> Listing:
     """The files that names, globs and folders mean, each once; a class may stand before a name: NAME:FILES."""
-    found: dict[Path, Entry] = {}
+    found: dict[Path, ImageFile] = {}
     notes: list[str] = []
     if not names:
-        find_files([], WHAT)
+        find_files([], FILE_KIND)
     for tag, name in map(split_tag, names):
         folder = Path(name).expanduser()
-        entries = _folder(folder, notes) if folder.is_dir() else _files(name, notes)
+        entries = _list_folder(folder, notes) if folder.is_dir() else _match_files(name, notes)
         for entry in entries:
             entry = entry._replace(tag=tag or entry.tag)
             if found.setdefault(entry.path, entry).tag != entry.tag:
@@ -62,7 +68,7 @@ def listed(names: Sequence[str | Path]) -> Listing:
     return Listing(list(found.values()), notes)
 
 
-def _files(name: str, notes: list[str]) -> list[Entry]:
+def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
     """Files by a name or a glob; a glob may mean folders of classes too."""
     parts = [Path(name).expanduser()]
     if not parts[0].exists():
@@ -70,25 +76,25 @@ def _files(name: str, notes: list[str]) -> list[Entry]:
         glob = str(parts[0].relative_to(anchor)) if anchor else str(parts[0])
         parts = sorted(Path(anchor or ".").glob(glob))
     if parts and all(path.is_dir() for path in parts):
-        return [Entry(e.path, e.part, e.tag or path.name) for path in parts for e in _folder(path, notes)]
-    return [Entry(path, _told(path)) for path in find_files([name], WHAT)]
+        return [ImageFile(e.path, e.part, e.tag or path.name) for path in parts for e in _list_folder(path, notes)]
+    return [ImageFile(path, _part_of_idx_file(path)) for path in find_files([name], FILE_KIND)]
 
 
-def _told(path: Path) -> str:
+def _part_of_idx_file(path: Path) -> str:
     """The part of an idx file, by its name."""
     words = path.name.lower().replace(".", "-").split("-")
-    return next((PARTS[word] for word in words if word in PARTS), "") if "ubyte" in words else ""
+    return next((PART_NAMES[word] for word in words if word in PART_NAMES), "") if "ubyte" in words else ""
 
 
-def _folder(folder: Path, notes: list[str]) -> list[Entry]:
+def _list_folder(folder: Path, notes: list[str]) -> list[ImageFile]:
     """The images of a folder: those in it; or those of the folders in it, which are parts, or classes."""
-    inside = _children(folder)
+    inside = _visible_entries(folder)
     folders = [path for path in inside if path.is_dir()]
     files = [path for path in inside if path.is_file() and is_image(path)]
-    parts = {path: PARTS[path.name.lower()] for path in folders if path.name.lower() in PARTS}
+    parts = {path: PART_NAMES[path.name.lower()] for path in folders if path.name.lower() in PART_NAMES}
     if not files and "train" in parts.values() and len(set(parts.values())) == len(parts) > 1:
-        return [e._replace(part=part) for path, part in parts.items() for e in _folder(path, notes)]
-    below = {path: found for path in folders if (found := _within(path))}
+        return [e._replace(part=part) for path, part in parts.items() for e in _list_folder(path, notes)]
+    below = {path: found for path in folders if (found := _images_below(path))}
     if tables := [path for path in inside if path.is_file() and is_table(path)]:
         notes.append(f"{tables[0]} was not read; a table of images is named itself: --data.files {tables[0]}")
     if files and below:
@@ -98,27 +104,27 @@ def _folder(folder: Path, notes: list[str]) -> list[Entry]:
             f"{folder} has {len(files):,} images in it and others in its folders {others}", hint=advice, file=folder
         )
     if files:
-        return [Entry(path, _told(path)) for path in files]
+        return [ImageFile(path, _part_of_idx_file(path)) for path in files]
     notes += [
         f"{path} has no images: there is no class of that name." for path in folders if below and path not in below
     ]
     if len(below) == 1:
         (only,) = below
         notes.append(f"{folder} has images in one folder alone, {only.name}: that tells no classes.")
-        return _folder(only, notes)
+        return _list_folder(only, notes)
     if not below:
-        counts = Counter(suffix(path) or "none" for path in inside if path.is_file())
+        counts = Counter(bare_suffix(path) or "none" for path in inside if path.is_file())
         there = ", ".join(f"{count:,} files {end}" for end, count in counts.most_common(4)) or "nothing"
-        kinds = ", ".join((*image_files.SUFFIXES, *image_arrays.SUFFIXES))
+        kinds = ", ".join((*PICTURE_SUFFIXES, *ARRAY_SUFFIXES))
         raise UserError(f"folder {folder} has no images ({kinds}): it has {there}", file=folder)
-    return [Entry(path, "", top.name) for top, found in below.items() for path in found]
+    return [ImageFile(path, "", top.name) for top, found in below.items() for path in found]
 
 
-def _children(folder: Path) -> list[Path]:
+def _visible_entries(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "__")))
 
 
-def _within(folder: Path) -> list[Path]:
+def _images_below(folder: Path) -> list[Path]:
     """All images below a folder."""
     found: list[Path] = []
     for top, folders, names in os.walk(folder):
@@ -130,25 +136,25 @@ def _within(folder: Path) -> list[Path]:
 # From files to sets of images
 
 
-def gather(entries: Sequence[Entry], rules: Rules, bad: Bad) -> list[tuple[str, Images]]:
+def gather_image_sets(entries: Sequence[ImageFile], rules: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
     """Sets of images in the order of the files, each with its part where that is told; files that cannot be read are
     put among the bad."""
-    arrays = sum(not is_table(entry.path) and not pictured(entry.path) for entry in entries)
+    arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
     rules = replace(rules, alone=arrays > 1)
-    made: list[tuple[str, Images]] = []
-    run: list[Entry] = []  # pictures that follow each other
+    made: list[tuple[str, ImageSet]] = []
+    run: list[ImageFile] = []  # pictures that follow each other
     for entry in entries:
-        found: list[tuple[str, Images]] = []
+        found: list[tuple[str, ImageSet]] = []
         if is_table(entry.path):
-            found = [("", _table(entry.path, rules, bad))]
-        elif not pictured(entry.path):
-            if _labels(entry.path):
+            found = [("", _table_image_set(entry.path, rules, bad))]
+        elif not is_picture(entry.path):
+            if _is_label_file(entry.path):
                 continue
-            found = _tried(entry.path, lambda path: _arrays(path, rules), bad) or []
+            found = _try_file(entry.path, lambda path: _image_array_sets(path, rules), bad) or []
             if not found and bad and bad[-1][0] == str(entry.path):
                 continue
         if run and (found or run[-1].part != entry.part):
-            made.append(_run(run, rules, bad))
+            made.append(_picture_set(run, rules, bad))
             run = []
         for part, one in found:
             if entry.tag:
@@ -156,23 +162,23 @@ def gather(entries: Sequence[Entry], rules: Rules, bad: Bad) -> list[tuple[str, 
             made.append((part or entry.part, one))
         if not found:
             run.append(entry)
-    return [*made, _run(run, rules, bad)] if run else made
+    return [*made, _picture_set(run, rules, bad)] if run else made
 
 
-def _arrays(path: Path, rules: Rules) -> list[tuple[str, Images]]:
+def _image_array_sets(path: Path, rules: ReadOptions) -> list[tuple[str, ImageSet]]:
     """The images of a file with arrays; none where it is one image, to be read as pictures are."""
-    made: list[tuple[str, Images]] = []
-    for part, cube in cubes(open_arrays(path), rules):
+    made: list[tuple[str, ImageSet]] = []
+    for part, cube in find_image_arrays(open_arrays(path), rules):
         if cube.single:
             return []
-        cube.origin += _beside(path, cube)
-        for start in range(0, len(cube) if rules.deep else 0, DEEP):
-            cube.file.get(cube.array, np.arange(start, min(start + DEEP, len(cube))))
+        cube.origin += _attach_idx_labels(path, cube)
+        for start in range(0, len(cube) if rules.deep else 0, ROWS_CHECKED_AT_ONCE):
+            cube.file.get(cube.array, np.arange(start, min(start + ROWS_CHECKED_AT_ONCE, len(cube))))
         made.append((part, cube))
     return made
 
 
-def _run(entries: Sequence[Entry], rules: Rules, bad: Bad) -> tuple[str, Images]:
+def _picture_set(entries: Sequence[ImageFile], rules: ReadOptions, bad: BadFiles) -> tuple[str, ImageSet]:
     """Pictures of one part."""
     columns: dict[str, Array] = {}
     if any(entry.tag for entry in entries):
@@ -183,10 +189,10 @@ def _run(entries: Sequence[Entry], rules: Rules, bad: Bad) -> tuple[str, Images]
                 f"{bare} has no class, but other images have a class by their folder or before their name", file=bare
             )
     first = entries[0]
-    return first.part, _pictures(f"{first.path}", [entry.path for entry in entries], columns, rules, bad)
+    return first.part, _image_file_set(f"{first.path}", [entry.path for entry in entries], columns, rules, bad)
 
 
-def _tried(path: Path, make: Callable[[Path], Any], bad: Bad) -> Any:
+def _try_file(path: Path, make: Callable[[Path], Any], bad: BadFiles) -> Any:
     """What is made of a file; None, and an entry among the bad, where it cannot be read."""
     try:
         return make(path)
@@ -197,30 +203,36 @@ def _tried(path: Path, make: Callable[[Path], Any], bad: Bad) -> Any:
     return None
 
 
-def _pictures(name: str, paths: Sequence[Path], columns: dict[str, Array], rules: Rules, bad: Bad) -> Pictures:
+def _image_file_set(
+    name: str, paths: Sequence[Path], columns: dict[str, Array], rules: ReadOptions, bad: BadFiles
+) -> ImageFileSet:
     """Files with an image each, looked at; bad ones are left out."""
-    troubles: list[Bad] = [[] for _ in paths]
+    troubles: list[BadFiles] = [[] for _ in paths]
     cards: dict[str, list[Any]] = {}
 
-    def one(number: int) -> Look | None:
+    def one(number: int) -> ImageHeader | None:
         path, trouble = paths[number], troubles[number]
-        if pictured(path):
-            found: Look | None = _tried(path, lambda path: image_files.look(path, rules.pixels, rules.deep), trouble)
+        if is_picture(path):
+            found: ImageHeader | None = _try_file(
+                path, lambda path: read_header(path, rules.pixels, rules.deep), trouble
+            )
             return found
-        return _tried(path, lambda path: _single(path, rules, cards), trouble)
+        return _try_file(path, lambda path: _single_image_header(path, rules, cards), trouble)
 
-    looks = list(in_threads(one, range(len(paths)), all(map(pictured, paths))))
+    looks = list(map_in_threads(one, range(len(paths)), all(map(is_picture, paths))))
     for trouble in troubles:
         bad += trouble
     kept = np.array([number for number, look in enumerate(looks) if look is not None], np.int64)
     columns = {name: column[kept] for name, column in columns.items()}
     columns |= {key: np.array(some) for key, some in cards.items() if key not in columns and len(some) == len(kept)}
-    return Pictures(name, [paths[row] for row in kept], [look for look in looks if look is not None], columns, rules)
+    return ImageFileSet(
+        name, [paths[row] for row in kept], [look for look in looks if look is not None], columns, rules
+    )
 
 
-def _single(path: Path, rules: Rules, cards: dict[str, list[Any]]) -> Look:
+def _single_image_header(path: Path, rules: ReadOptions, cards: dict[str, list[Any]]) -> ImageHeader:
     """The one image of a file of arrays; what its header says of it goes to the cards."""
-    ((_, cube),) = cubes(open_arrays(path), replace(rules, alone=True))
+    ((_, cube),) = find_image_arrays(open_arrays(path), replace(rules, alone=True))
     if not cube.single:
         raise UserError(f"{path} must have a single image, as the files beside it have, not {len(cube):,}", file=path)
     if rules.deep:
@@ -230,15 +242,15 @@ def _single(path: Path, rules: Rules, cards: dict[str, list[Any]]) -> Look:
     height, width, channels = (int(side) for side in cube.shapes[0])
     with path.open("rb") as file:
         size = path.stat().st_size
-        return Look(height, width, channels, cube.dtype.str, size, image_files.digest(file, size))
+        return ImageHeader(height, width, channels, cube.dtype.str, size, file_digest(file, size))
 
 
-def _labels(path: Path) -> bool:
+def _is_label_file(path: Path) -> bool:
     """Whether a file has the labels of another: of idx files, that with one axis."""
     return "labels" in path.name and "ubyte" in path.name
 
 
-def _beside(path: Path, cube: Images) -> tuple[Path, ...]:
+def _attach_idx_labels(path: Path, cube: ImageSet) -> tuple[Path, ...]:
     """Give the images of an idx file their labels, from the file beside it that is named alike: which is it?"""
     if "ubyte" not in path.name:
         return ()
@@ -260,12 +272,12 @@ def _beside(path: Path, cube: Images) -> tuple[Path, ...]:
 # Tables
 
 
-def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
+def _table_image_set(path: Path, rules: ReadOptions, bad: BadFiles) -> ImageFileSet:
     """The pictures that a table names, relative to its folder, with its other columns."""
-    columns = table_columns(path)
+    columns = read_table_columns(path)
     if rules.image:
         one_of(f"data.image, a column of {path},", rules.image, columns, key="data.image")
-    name = rules.image or names_column(columns)
+    name = rules.image or find_path_column(columns)
     if not name:
         raise UserError(
             f"{path} has no column with the names of images, such as `path` or `file`: it has "
@@ -275,7 +287,7 @@ def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
             file=path,
         )
     paths = [path.parent / str(one).strip() for one in columns.pop(name).tolist()]
-    label = label_of(columns, rules, f"a column of {path}")
+    label = find_label_column(columns, rules, f"a column of {path}")
     if label and label != "label":
         columns = {"label": columns.pop(label), **columns}
     columns.pop("file", None)
@@ -286,25 +298,25 @@ def _table(path: Path, rules: Rules, bad: Bad) -> Pictures:
             key="data.image",
             file=path,
         )
-    made = _pictures(str(path), paths, columns, replace(rules, image="", label=""), bad)
+    made = _image_file_set(str(path), paths, columns, replace(rules, image="", label=""), bad)
     made.origin = (path,)
     return made
 
 
-def complaint(bad: Bad, total: int, training: bool = True) -> UserError:
+def bad_files_error(bad: BadFiles, total: int, training: bool = True) -> UserError:
     """The error that names the files which cannot be read; of one, its own."""
     advice = ("Or go on without: --data.bad_files skip" if training else "Or ask without it.") if total > 1 else ""
     if len(bad) == 1:
         ((_, error),) = bad
         return error.with_fields(hint=f"{error.hint} {advice}".strip())
-    shown = "".join(f"\n  {reason(name, error)}" for name, error in bad[:SHOWN])
-    rest = f"\n  and {len(bad) - SHOWN:,} more" if len(bad) > SHOWN else ""
+    shown = "".join(f"\n  {bad_file_reason(name, error)}" for name, error in bad[:MAX_LISTED_FILES])
+    rest = f"\n  and {len(bad) - MAX_LISTED_FILES:,} more" if len(bad) > MAX_LISTED_FILES else ""
     count = f"{len(bad):,} of {total:,}" if len(bad) < total else f"{total:,}"
     way = "Mend or remove them, or go on without: --data.bad_files skip" if training else "Ask without them."
     return UserError(f"{count} images cannot be read:{shown}{rest}", hint=way)
 
 
-def reason(name: str, error: UserError) -> str:
+def bad_file_reason(name: str, error: UserError) -> str:
     """The name of a file and why it cannot be read, without the name again."""
     return f"{name}: {error.message.removeprefix(f'{name} ')}"
 
@@ -312,48 +324,50 @@ def reason(name: str, error: UserError) -> str:
 # Files of images by their names, and tables that name them: CSV, TSV, JSON lines, Parquet
 
 
-PATH = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
-TABLES = (*TEXTS, ".parquet", ".pq")
+PATH_NAMES = ("path", "file", "filename", "file_name", "filepath", "file_path", "image", "image_path", "img", "name")
+TABLE_SUFFIXES = (*DELIMITED_SUFFIXES, ".parquet", ".pq")
 
 
-def suffix(path: Path) -> str:
+def bare_suffix(path: Path) -> str:
     """The end of a name, without .gz."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
 def is_table(path: Path) -> bool:
     """Whether a file is a table, by its name."""
-    return suffix(path) in TABLES
+    return bare_suffix(path) in TABLE_SUFFIXES
 
 
 def is_image(path: Path) -> bool:
     """Whether a file has images, by its name."""
-    return suffix(path) in (*image_files.SUFFIXES, *image_arrays.SUFFIXES) or "-ubyte" in path.name
+    return bare_suffix(path) in (*PICTURE_SUFFIXES, *ARRAY_SUFFIXES) or "-ubyte" in path.name
 
 
 def lists_images(path: Path) -> bool:
     """Whether a table has a column with names of images, of which the first is there."""
     try:
-        columns = table_columns(path)
+        columns = read_table_columns(path)
     except UserError:
         return False
-    name = names_column(columns)
+    name = find_path_column(columns)
     first = path.parent / str(columns[name][0]).strip() if name else path
     return is_image(first) and first.exists()
 
 
-def names_column(columns: Mapping[str, Array]) -> str:
+def find_path_column(columns: Mapping[str, Array]) -> str:
     """The column with the names of images, where one has a usual name."""
-    usual = [name for word in PATH for name in columns if name.lower() == word and columns[name].dtype.kind in "UO"]
+    usual = [
+        name for word in PATH_NAMES for name in columns if name.lower() == word and columns[name].dtype.kind in "UO"
+    ]
     return next(iter(usual), "")
 
 
-def table_columns(path: Path) -> dict[str, Array]:
+def read_table_columns(path: Path) -> dict[str, Array]:
     """The columns of a table, with numbers or words."""
-    return _parquet(path) if suffix(path) in (".parquet", ".pq") else _text(path)
+    return _parquet_columns(path) if bare_suffix(path) in (".parquet", ".pq") else _text_table_columns(path)
 
 
-def _text(path: Path) -> dict[str, Array]:
+def _text_table_columns(path: Path) -> dict[str, Array]:
     grid = read_rows(path)
     rows, names = grid.rows, grid.names
     if names is None:
@@ -365,7 +379,7 @@ def _text(path: Path) -> dict[str, Array]:
     return {name: measured([row[place].strip() for row in rows]) for place, name in enumerate(names)}
 
 
-def _parquet(path: Path) -> dict[str, Array]:
+def _parquet_columns(path: Path) -> dict[str, Array]:
     def load() -> Any:
         import pyarrow.parquet  # type: ignore[import-untyped]
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from ....data.columns import Array, Lists, Table, rows_of
 from ....errors import UserError
-from .collection import common
-from .resize import Fit
+from .collection import common_dtype
+from .resize import Resizer
 
 
 def images(
@@ -28,11 +28,11 @@ def images(
     size      as the key `data.size`: a model that was trained with it takes images of that size best
     channels  as the key `data.channels`: 1 makes colours grey, 3 repeats grey
     """
-    fit = Fit((size, size) if isinstance(size, int) else size, channels)
-    made = [fit(_pixels(number, one)) for number, one in enumerate(what)]
+    fit = Resizer((size, size) if isinstance(size, int) else size, channels)
+    made = [fit(_image_pixels(number, one)) for number, one in enumerate(what)]
     if not made:
         raise UserError("there are no images")
-    dtype = common({one.dtype.str: f"image {number}" for number, one in reversed(list(enumerate(made)))})
+    dtype = common_dtype({one.dtype.str: f"image {number}" for number, one in reversed(list(enumerate(made)))})
     depths = sorted({one.shape[2] for one in made})
     if len(depths) > 1:
         advice = "Say `channels=3`, or 1." if depths == [1, 3] else ""
@@ -51,12 +51,12 @@ def images(
     return table
 
 
-def _pixels(number: int, what: Any) -> Array:
+def _image_pixels(number: int, what: Any) -> Array:
     """(height, width, channels) of one image."""
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
         raise UserError(
-            f"image {number} must be numbers (height, width) or (height, width, channels), not {_described(found)}"
+            f"image {number} must be numbers (height, width) or (height, width, channels), not {_describe_value(found)}"
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         count = int((~np.isfinite(found)).sum())
@@ -65,5 +65,5 @@ def _pixels(number: int, what: Any) -> Array:
     return found if found.ndim == 3 else found[..., None]
 
 
-def _described(found: Array) -> str:
+def _describe_value(found: Array) -> str:
     return f"shape {found.shape}" if found.dtype.kind in "biuf" else f"{found.dtype}"

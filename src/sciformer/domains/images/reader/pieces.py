@@ -10,56 +10,58 @@ import numpy as np
 from ....data.columns import Array, Lists, Table
 from ....data.random import key, mix
 from ....errors import UserError
-from .collection import Images, common
-from .listing import Bad, complaint
-from .resize import Fit
+from .collection import ImageSet, common_dtype
+from .listing import BadFiles, bad_files_error
+from .resize import Resizer
 
-BYTES = 64 << 20  # of the pixels of a piece, unless its number of images is given
-CHAINS, RUNS = 16, 8  # sets of which each piece has some; places of an array from which it has neighbours
-Part = tuple[Images, Array]
+CHUNK_BYTES = 64 << 20  # of the pixels of a piece, unless its number of images is given
+MIXED_SETS, RUNS_PER_CHUNK = 16, 8  # sets of which each piece has some; places of an array from which it has neighbours
+SetRows = tuple[ImageSet, Array]
 """A set, and the numbers of its rows."""
 
 
-class Form:
+class ImageFormat:
     """What all images have in common: their shape, if it is one, their channels and the type of their pixels."""
 
-    def __init__(self, sets: Sequence[Images], fit: Fit, notes: list[str]) -> None:
-        shapes = np.concatenate([fit.of(one.shapes) if fit.channels else one.shapes for one in sets])
+    def __init__(self, sets: Sequence[ImageSet], fit: Resizer, notes: list[str]) -> None:
+        shapes = np.concatenate([fit.output_shapes(one.shapes) if fit.channels else one.shapes for one in sets])
         channels = np.unique(shapes[:, 2]).tolist()
         if channels == [1, 3]:
-            fit = Fit(fit.shape, 3)
+            fit = Resizer(fit.shape, 3)
             count = int((shapes[:, 2] == 1).sum())
             notes.append(f"{count:,} of {len(shapes):,} images are grey: they are read as colours (data.channels 3).")
         elif len(channels) > 1:
-            examples = [f"{c} in {_example(one, c)}" for c in channels for one in sets if c in one.shapes[:, 2]]
+            examples = [
+                f"{c} in {_first_with_channels(one, c)}" for c in channels for one in sets if c in one.shapes[:, 2]
+            ]
             raise UserError(f"all images must have the same number of channels, not {', '.join(examples[:4])}")
         self.fit = fit
         for one in sets:
             for odd in np.unique(one.shapes[:, 2]).tolist():
                 if fit.channels not in (None, odd) and odd != 1 and (odd, fit.channels) != (3, 1):
-                    path = _example(one, odd)
+                    path = _first_with_channels(one, odd)
                     raise UserError(
                         f"{path} has {odd} channels, which cannot be read as {fit.channels} (data.channels)",
                         hint="Only grey images and images in colours are read as each other.",
                         key="data.channels",
                         file=path,
                     )
-        made = fit.of(shapes)
+        made = fit.output_shapes(shapes)
         self.varying = bool((made[:, :2] != made[0, :2]).any())
-        self.dtype = common({one.dtype.str: one.name for one in reversed(sets)})
+        self.dtype = common_dtype({one.dtype.str: one.name for one in reversed(sets)})
         self.bytes = float(made.astype(np.float64).prod(1).mean()) * self.dtype.itemsize
 
     def piece(self, given: int | None) -> int:
         """Images in a piece."""
-        return given or max(16, int(BYTES / self.bytes))
+        return given or max(16, int(CHUNK_BYTES / self.bytes))
 
 
-def _example(one: Images, channels: int) -> str:
+def _first_with_channels(one: ImageSet, channels: int) -> str:
     """The first image of a set with so many channels."""
-    return one.named(np.flatnonzero(one.shapes[:, 2] == channels)[:1])[0]
+    return one.locations(np.flatnonzero(one.shapes[:, 2] == channels)[:1])[0]
 
 
-class ImagePieces:
+class ImageChunks:
     """Images of sets, read a piece at a time.
 
     blank    what stands for pixels that are not finite; None: they are refused
@@ -67,8 +69,8 @@ class ImagePieces:
 
     def __init__(
         self,
-        parts: Sequence[Part],
-        form: Form,
+        parts: Sequence[SetRows],
+        form: ImageFormat,
         columns: Sequence[str],
         piece: int,
         blank: float | None = None,
@@ -78,7 +80,7 @@ class ImagePieces:
         self.sets, self.form, self.columns = [one for one, _ in parts], form, list(columns)
         self.blank, self.mixed, self.notes = blank, mixed, list(notes)
         rows = [rows for _, rows in parts]
-        self.pieces = dealt(self.sets, rows, piece) if mixed else in_order(rows, piece)
+        self.pieces = mixed_chunks(self.sets, rows, piece) if mixed else ordered_chunks(rows, piece)
         self.sizes = [sum(len(rows) for _, rows in some) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
@@ -92,7 +94,7 @@ class ImagePieces:
             size = image.shape[0] * image.shape[1]
             flat[at : at + size] = image.reshape(size, -1)
             at += size
-        self._filled(flat, shapes, some)
+        self._fill_blanks(flat, shapes, some)
         if self.form.varying:
             lengths = shapes[:, :2].prod(1).astype(np.int64)
             return {"image": Lists(flat, lengths), "image_shape": shapes[:, :2].astype(np.int32), **table}
@@ -100,7 +102,7 @@ class ImagePieces:
         shape = (len(shapes), height, width, channels)
         return {"image": flat.reshape(shape if channels > 1 else shape[:3]), **table}
 
-    def known(self, name: str, lists: bool = False) -> Array | None:
+    def known_column(self, name: str, lists: bool = False) -> Array | None:
         """A column of all images, or their heights and widths as `image_shape`, for which none is unpacked."""
         if name == "image_shape" and not lists:
             return np.concatenate([self._shapes(some) for some in self.pieces])[:, :2].astype(np.int32)
@@ -119,25 +121,25 @@ class ImagePieces:
 
     def _shapes(self, some: Sequence[tuple[int, Array]]) -> Array:
         """(n, 3) heights, widths and channels of these rows."""
-        return np.concatenate([self.form.fit.of(self.sets[number].shapes[rows]) for number, rows in some])
+        return np.concatenate([self.form.fit.output_shapes(self.sets[number].shapes[rows]) for number, rows in some])
 
     def _column(self, name: str, some: Sequence[tuple[int, Array]]) -> Array:
         return np.concatenate([self.sets[number].column(name, rows) for number, rows in some])
 
     def _read(self, some: Sequence[tuple[int, Array]]) -> Iterator[Array]:
         """The images of these rows; those that cannot be read are named all at once."""
-        bad: Bad = []
+        bad: BadFiles = []
         for number, rows in some:
             one = self.sets[number]
             for row, found in zip(rows, one.read(rows, self.form.fit)):
                 if isinstance(found, UserError):
-                    bad.append((one.named(np.array([row]))[0], found))
+                    bad.append((one.locations(np.array([row]))[0], found))
                 elif not bad:
                     yield found
         if bad:
-            raise complaint(bad, sum(len(rows) for _, rows in some), self.mixed)
+            raise bad_files_error(bad, sum(len(rows) for _, rows in some), self.mixed)
 
-    def _filled(self, flat: Array, shapes: Array, some: Sequence[tuple[int, Array]]) -> None:
+    def _fill_blanks(self, flat: Array, shapes: Array, some: Sequence[tuple[int, Array]]) -> None:
         """Put the blank where pixels are not finite, or refuse them."""
         if flat.dtype.kind != "f" or np.isfinite(flat.sum(dtype=np.float64)):
             return
@@ -157,7 +159,7 @@ class ImagePieces:
         )
 
 
-def in_order(rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]:
+def ordered_chunks(rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]:
     """Pieces that keep the order of the images."""
     which = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
     flat = np.concatenate(rows) if rows else np.zeros(0, np.int64)
@@ -168,7 +170,7 @@ def in_order(rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]
     return made
 
 
-def dealt(sets: Sequence[Images], rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]:
+def mixed_chunks(sets: Sequence[ImageSet], rows: Sequence[Array], piece: int) -> list[list[tuple[int, Array]]]:
     """Pieces that have their share of every set: of pictures any, of arrays neighbours from several places."""
     total = sum(len(some) for some in rows)
     count = -(-total // piece)
@@ -176,28 +178,28 @@ def dealt(sets: Sequence[Images], rows: Sequence[Array], piece: int) -> list[lis
         return [[(number, some) for number, some in enumerate(rows) if len(some)]] if total else []
     turn = np.argsort(mix(key("chains") ^ mix(np.arange(len(sets)))), kind="stable")
     pieces: list[dict[int, list[Array]]] = [{} for _ in range(count)]
-    for chain in (turn[first::CHAINS] for first in range(min(CHAINS, len(sets)))):
-        flat = np.concatenate([_turned(sets[number], rows[number]) for number in chain])
+    for chain in (turn[first::MIXED_SETS] for first in range(min(MIXED_SETS, len(sets)))):
+        flat = np.concatenate([_mixed_rows(sets[number], rows[number]) for number in chain])
         which = np.repeat(chain, [len(rows[number]) for number in chain])
-        for number, places in enumerate(np.array_split(np.arange(len(flat)), count * RUNS)):
+        for number, places in enumerate(np.array_split(np.arange(len(flat)), count * RUNS_PER_CHUNK)):
             for owner in dict.fromkeys(which[places].tolist()):
                 mine = places[which[places] == owner]
                 pieces[number % count].setdefault(owner, []).append(flat[mine])
     return [[(n, np.concatenate(some)) for n, some in piece.items()] for piece in pieces if piece]
 
 
-def _turned(one: Images, rows: Array) -> Array:
+def _mixed_rows(one: ImageSet, rows: Array) -> Array:
     """The rows in the order in which they are dealt."""
-    return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.shuffled else rows
+    return rows[np.argsort(mix(key("dealt") ^ mix(rows)), kind="stable")] if one.random_access else rows
 
 
-def columns_of(sets: Sequence[Images]) -> list[str]:
+def common_columns(sets: Sequence[ImageSet]) -> list[str]:
     """Columns that all sets have, and the name of the file."""
     names = [name for name in sets[0].columns if all(name in one.columns for one in sets)]
     return ["file", *(name for name in names if name != "file")]
 
 
-def unknown(column: Any) -> Array:
+def is_missing(column: Any) -> Array:
     """Which images have no class, or a value that is not finite."""
     found = np.asarray(column)
     if found.dtype.kind == "f":

@@ -12,18 +12,26 @@ import numpy as np
 from pydantic import Field
 
 from ....data.columns import Array
-from ....data.fileset import TaggedFiles, in_files, overlaps
-from ....data.readers.text_parts import OWN, in_order
+from ....data.fileset import TaggedFiles, in_files, note_overlaps
+from ....data.readers.text_parts import STANDARD_PARTS, order_parts
 from ....data.source import Source, Splits, fingerprint
 from ....data.split import sample_per_class
 from ....errors import UserError, nearest
 from .arrays import open_arrays
-from .collection import Axes, Images, Pictures, Rules, pictured
-from .listing import SHOWN, Bad, Listing, complaint, gather, listed, reason
-from .pieces import Form, ImagePieces, columns_of, unknown
-from .resize import Fit
+from .collection import Axes, ImageFileSet, ImageSet, ReadOptions, is_picture
+from .listing import (
+    MAX_LISTED_FILES,
+    BadFiles,
+    Listing,
+    bad_file_reason,
+    bad_files_error,
+    gather_image_sets,
+    list_image_files,
+)
+from .pieces import ImageChunks, ImageFormat, common_columns, is_missing
+from .resize import Resizer
 
-LABELS = (
+LABEL_HINT = (
     "Classes are told by folders, FOLDER/CLASS/*.png; by a name before files, CLASS:NAME; by a table of images, CSV or "
     "Parquet; or by an array or a keyword: --data.label NAME"
 )
@@ -70,12 +78,12 @@ class ImageFiles(TaggedFiles):
     blank: float | None = None
     """Value for pixels that are not finite; they are refused unless given. All images are then read before the
     training, and such pixels counted."""
-    labels: int | None = Field(default=None, ge=1)
+    labels_per_class: int | None = Field(default=None, ge=1)
     """Train on so many images of each class only, drawn by split.seed; a larger number adds to a smaller."""
     bad_files: Literal["stop", "skip"] = "stop"
     """What to do about files that cannot be read: stop; or unpack all of them before the training, go on without the
     bad ones, and say so."""
-    piece: int | None = Field(default=None, ge=16)
+    chunk_size: int | None = Field(default=None, ge=16)
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
     def open(self, log: Any = None) -> Splits:
@@ -84,69 +92,69 @@ class ImageFiles(TaggedFiles):
         sets, prints = self._sets(log, notes)
         everything = [one for some in sets.values() for one in some]
         for name in self.state.get("truth", ()):
-            _need(name, everything, notes)
-        form = Form(everything, self._fit(), notes)
-        columns = columns_of(everything)
+            _require_column(name, everything, notes)
+        form = ImageFormat(everything, self._fit(), notes)
+        columns = common_columns(everything)
         rows = self._divided(sets, notes)
         groups = {part: np.concatenate([one.groups for one in some]) for part, some in sets.items()}
-        notes += overlaps(groups, "images")
+        notes += note_overlaps(groups, "images")
         sources: dict[str, Source] = {}
         for part, kept in rows.items():
             some = sets.get(part, sets["train"])
             sources[part] = self._source(some, kept, form, columns)
         self._count_blanks(sources, form, notes)
         notes += dict.fromkeys(note for one in everything for note in one.notes)
-        return Splits(in_order(sources), prints, notes)
+        return Splits(order_parts(sources), prints, notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The images of other files in their order."""
         notes: list[str] = []
-        found = listed(files)
+        found = list_image_files(files)
         sets = [one for _, one in self._gathered(found, "the files", notes, training=False)]
-        form = Form(sets, self._fit(), notes)
+        form = ImageFormat(sets, self._fit(), notes)
         notes += dict.fromkeys(note for one in sets for note in one.notes)
         parts = [(one, np.arange(len(one))) for one in sets]
-        piece = form.piece(self.piece)
-        return ImagePieces(parts, form, columns_of(sets), piece, self.blank, mixed=False, notes=notes)
+        piece = form.piece(self.chunk_size)
+        return ImageChunks(parts, form, common_columns(sets), piece, self.blank, mixed=False, notes=notes)
 
-    def _fit(self) -> Fit:
+    def _fit(self) -> Resizer:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         if sides is not None and min(sides) < 1:
             raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
-        return Fit(sides, self.channels)
+        return Resizer(sides, self.channels)
 
     @property
-    def _rules(self) -> Rules:
+    def _rules(self) -> ReadOptions:
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
         deep = self.bad_files == "skip"
         words = tuple(filter(None, wanted))
-        return Rules(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
+        return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
 
     def _gathered(
         self, found: Listing, whose: str, notes: list[str], training: bool = True
-    ) -> list[tuple[str, Images]]:
+    ) -> list[tuple[str, ImageSet]]:
         """The images of files; bad ones are refused, or told in the notes."""
-        bad: Bad = []
-        made = gather(found.entries, self._rules, bad)
+        bad: BadFiles = []
+        made = gather_image_sets(found.entries, self._rules, bad)
         total = sum(len(one) for _, one in made) + len(bad)
         if bad and self.bad_files == "stop":
-            raise complaint(bad, total, training)
-        for name, error in bad[:SHOWN]:
-            notes.append(f"left out {reason(name, error).rstrip('.')}.")
-        if len(bad) > SHOWN:
-            notes.append(f"left out {len(bad) - SHOWN:,} more files that cannot be read.")
+            raise bad_files_error(bad, total, training)
+        for name, error in bad[:MAX_LISTED_FILES]:
+            notes.append(f"left out {bad_file_reason(name, error).rstrip('.')}.")
+        if len(bad) > MAX_LISTED_FILES:
+            notes.append(f"left out {len(bad) - MAX_LISTED_FILES:,} more files that cannot be read.")
         made = [(part, one) for part, one in made if len(one)]
         if not made:
             raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
         notes += found.notes
         return made
 
-    def _sets(self, log: Any, notes: list[str]) -> tuple[dict[str, list[Images]], dict[str, str]]:
+    def _sets(self, log: Any, notes: list[str]) -> tuple[dict[str, list[ImageSet]], dict[str, str]]:
         """Sets of images for each part that has files, and what tells whether these changed."""
         given = self.named()
-        sets: dict[str, list[Images]] = {}
+        sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
-            found = listed(names)
+            found = list_image_files(names)
             if log is not None and len(found.entries) > 1000:
                 log(f"looking at {len(found.entries):,} files of images")
             made = self._gathered(found, f"data.{'files' if part == 'train' else part}", notes)
@@ -156,19 +164,19 @@ class ImageFiles(TaggedFiles):
                     sets.setdefault(own or "train", []).append(one)
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
-            if both := [other for other in OWN[1:] if part == "train" and other in sets and other in given]:
+            if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
                 raise UserError(
                     f"the part {both[0]} is given by data.{both[0]} and by data.files too", key=f"data.{both[0]}"
                 )
-        return sets, _prints([one for some in sets.values() for one in some])
+        return sets, _fingerprints([one for some in sets.values() for one in some])
 
-    def _divided(self, sets: dict[str, list[Images]], notes: list[str]) -> dict[str, Array]:
+    def _divided(self, sets: dict[str, list[ImageSet]], notes: list[str]) -> dict[str, Array]:
         """The rows of each part, counted over its sets."""
         train = sets["train"]
         count = sum(map(len, train))
         keep = np.ones(count, bool)
         for name in self.state.get("truth", ()):
-            lacking = unknown(_all(train, name))
+            lacking = is_missing(_concatenate_column(train, name))
             if lacking.any():
                 notes.append(f"{int(lacking.sum()):,} of {count:,} images have no `{name}`: left out.")
             keep &= ~lacking
@@ -176,74 +184,76 @@ class ImageFiles(TaggedFiles):
         if not len(kept):
             raise UserError(f"all {count:,} images to train on are left out", hint=" ".join(notes))
         split = self.split.less("valid" in sets, "test" in sets)
-        groups = _all(train, split.by) if split.by else np.concatenate([one.groups for one in train])
+        groups = _concatenate_column(train, split.by) if split.by else np.concatenate([one.groups for one in train])
         if not split.by and (again := len(kept) - len(np.unique(groups[kept]))):
             said = f"{again:,} of {len(kept):,} images are the same as others: these stay in one part"
-            notes.append(f"{said}{_disagreeing(train, groups, kept)}.")
+            notes.append(f"{said}{_conflicting_class_note(train, groups, kept)}.")
             divided = split.divide(len(kept), groups[kept], self._strata(train, kept))
         else:
             divided = split.divide(len(kept), groups[kept] if split.by else None, self._strata(train, kept))
         rows = {part: kept[some] for part, some in divided.items()}
-        if self.labels is not None:
+        if self.labels_per_class is not None:
             rows["train"] = sample_per_class(
-                _all(train, "label"), rows["train"], self.labels, split.lot, notes, "image"
+                _concatenate_column(train, "label"), rows["train"], self.labels_per_class, split.lot, notes, "image"
             )
         for part, some in sets.items():
             if part != "train":
                 rows[part] = np.arange(sum(map(len, some)))
         return rows
 
-    def _strata(self, train: Sequence[Images], kept: Array) -> Array | None:
-        return _all(train, self.split.stratify)[kept] if self.split.stratify else None
+    def _strata(self, train: Sequence[ImageSet], kept: Array) -> Array | None:
+        return _concatenate_column(train, self.split.stratify)[kept] if self.split.stratify else None
 
-    def _source(self, sets: Sequence[Images], rows: Array, form: Form, columns: Sequence[str]) -> ImagePieces:
+    def _source(self, sets: Sequence[ImageSet], rows: Array, form: ImageFormat, columns: Sequence[str]) -> ImageChunks:
         parts = list(zip(sets, in_files(map(len, sets), rows)))
-        return ImagePieces(parts, form, columns, form.piece(self.piece), self.blank)
+        return ImageChunks(parts, form, columns, form.piece(self.chunk_size), self.blank)
 
-    def _count_blanks(self, sources: dict[str, Source], form: Form, notes: list[str]) -> None:
+    def _count_blanks(self, sources: dict[str, Source], form: ImageFormat, notes: list[str]) -> None:
         if self.blank is None or form.dtype.kind != "f":
             return
-        counts = [source.blanks() for source in sources.values() if isinstance(source, ImagePieces)]
+        counts = [source.blanks() for source in sources.values() if isinstance(source, ImageChunks)]
         pixels, images = (sum(some) for some in zip(*counts))
         if pixels:
             notes.append(f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank).")
 
 
-def _disagreeing(train: Sequence[Images], groups: Array, kept: Array) -> str:
+def _conflicting_class_note(train: Sequence[ImageSet], groups: Array, kept: Array) -> str:
     """Words on images that are the same but have several classes."""
     if not all("label" in one.columns for one in train):
         return ""
-    _, label = np.unique(_all(train, "label")[kept], return_inverse=True)
+    _, label = np.unique(_concatenate_column(train, "label")[kept], return_inverse=True)
     pairs = np.unique(np.stack([groups[kept], label.astype(groups.dtype)]), axis=1)
     count = pairs.shape[1] - len(np.unique(pairs[0]))
     return f", but {count:,} of them have another class" if count else ""
 
 
-def _all(sets: Sequence[Images], name: str) -> Array:
+def _concatenate_column(sets: Sequence[ImageSet], name: str) -> Array:
     """A column of all images."""
-    _need(name, sets)
+    _require_column(name, sets)
     return np.concatenate([one.columns[name] for one in sets])
 
 
-def _need(name: str, sets: Sequence[Images], notes: Sequence[str] = ()) -> None:
+def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = ()) -> None:
     """Refuse sets that lack a column."""
     for one in sets:
         if name not in one.columns:
-            advice = " ".join([*notes, *one.notes, LABELS]) if name == "label" else nearest(name, _known(one))
+            advice = (
+                " ".join([*notes, *one.notes, LABEL_HINT]) if name == "label" else nearest(name, _known_columns(one))
+            )
             raise UserError(f"the images of {one.name} have no column `{name}`", hint=advice, file=one.name)
 
 
-def _known(one: Images) -> list[str]:
+def _known_columns(one: ImageSet) -> list[str]:
     """What a set knows of its images: columns, and keywords in the header of a file with one."""
-    first = Path(one.paths[0]) if isinstance(one, Pictures) and one.paths else None
-    return [*one.columns, *(() if first is None or pictured(first) else open_arrays(first).header)]
+    first = Path(one.paths[0]) if isinstance(one, ImageFileSet) and one.paths else None
+    return [*one.columns, *(() if first is None or is_picture(first) else open_arrays(first).header)]
 
 
-def _prints(sets: Sequence[Images]) -> dict[str, str]:
+def _fingerprints(sets: Sequence[ImageSet]) -> dict[str, str]:
     """Fingerprints: of each table and file of arrays; of all pictures together, by their names, sizes and digests."""
     paths = dict.fromkeys(path for one in sets for path in one.origin)
     found = {str(path): fingerprint(path) for path in paths}
-    pictures = [one for one in sets if isinstance(one, Pictures)]
+    pictures = [one for one in sets if isinstance(one, ImageFileSet)]
     if pictures:
         folders = {os.path.dirname(path) for one in pictures for path in one.paths}
         top = os.path.commonpath([os.path.realpath(folder) for folder in folders])

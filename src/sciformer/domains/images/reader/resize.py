@@ -10,11 +10,11 @@ import numpy as np
 from ....data.columns import Array
 from ....errors import UserError
 
-LUMA = (0.299, 0.587, 0.114)  # of ITU-R 601, as Pillow has them
+LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # of ITU-R 601, as Pillow has them
 
 
 @dataclass(frozen=True)
-class Fit:
+class Resizer:
     """What is done to every image.
 
     shape      (height, width) it is scaled to cover, and cut to about its centre; None: as it is
@@ -27,11 +27,11 @@ class Fit:
     def __call__(self, image: Array) -> Array:
         """(..., height, width, channels) -> the same of another shape."""
         if self.shape is not None and image.shape[-3:-1] != self.shape:
-            image = resized(image, self.shape)
+            image = resize_image(image, self.shape)
         if self.channels in (None, image.shape[-1]):
             return image
         if self.channels == 1 and image.shape[-1] == 3:
-            return as_type(image.astype(np.float32) @ np.array(LUMA, np.float32)[:, None], image.dtype)
+            return round_to_dtype(image.astype(np.float32) @ np.array(LUMA_WEIGHTS, np.float32)[:, None], image.dtype)
         if image.shape[-1] == 1:
             return np.repeat(image, self.channels or 1, -1)
         raise UserError(
@@ -39,7 +39,7 @@ class Fit:
             key="data.channels",
         )
 
-    def of(self, shapes: Array) -> Array:
+    def output_shapes(self, shapes: Array) -> Array:
         """(n, 3) heights, widths and channels as they will be."""
         made = shapes.copy()
         if self.shape is not None:
@@ -49,23 +49,23 @@ class Fit:
         return made
 
 
-def covering(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, float, float, float]:
+def cover_box(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, float, float, float]:
     """(top, left, height, width) of the largest part about the centre that has the proportions of what is wanted."""
     scale = max(wanted[0] / shape[0], wanted[1] / shape[1])
     height, width = min(shape[0], wanted[0] / scale), min(shape[1], wanted[1] / scale)
     return (shape[0] - height) / 2, (shape[1] - width) / 2, height, width
 
 
-def resized(image: Array, wanted: tuple[int, int]) -> Array:
+def resize_image(image: Array, wanted: tuple[int, int]) -> Array:
     """(..., h, w, c) -> (..., H, W, c): scaled to cover and cut about the centre; smoothed where it shrinks."""
-    top, left, height, width = covering((image.shape[-3], image.shape[-2]), wanted)
-    down = triangles(image.shape[-3], top, height, wanted[0])
-    aside = triangles(image.shape[-2], left, width, wanted[1])
+    top, left, height, width = cover_box((image.shape[-3], image.shape[-2]), wanted)
+    down = triangle_weights(image.shape[-3], top, height, wanted[0])
+    aside = triangle_weights(image.shape[-2], left, width, wanted[1])
     exact = image.astype(np.result_type(image.dtype, np.float32))
-    return as_type(np.einsum("yh,...hwc,xw->...yxc", down, exact, aside, optimize=True), image.dtype)
+    return round_to_dtype(np.einsum("yh,...hwc,xw->...yxc", down, exact, aside, optimize=True), image.dtype)
 
 
-def triangles(count: int, start: float, length: float, wanted: int) -> Array:
+def triangle_weights(count: int, start: float, length: float, wanted: int) -> Array:
     """(wanted, count) weights of linear interpolation, wider where many pixels become one, as Pillow has them."""
     scale = length / wanted
     wide = max(scale, 1.0)
@@ -74,7 +74,7 @@ def triangles(count: int, start: float, length: float, wanted: int) -> Array:
     return np.asarray(weights / weights.sum(1, keepdims=True))
 
 
-def as_type(values: Array, dtype: np.dtype[Any]) -> Array:
+def round_to_dtype(values: Array, dtype: np.dtype[Any]) -> Array:
     """Values rounded and bounded to a type of whole numbers, or as a type of real ones."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)

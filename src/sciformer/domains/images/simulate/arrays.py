@@ -8,4 +8,4 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[Any]
-TURN = 2 * np.pi
+TWO_PI = 2 * np.pi

@@ -13,7 +13,7 @@ from ....cli.terminal import no_changes
 if TYPE_CHECKING:
     from ....data.columns import Table
 
-Images = Annotated[Path, Parameter(help="The file to write: .npz, or .h5 for more than fits into memory.")]
+OutputFile = Annotated[Path, Parameter(help="The file to write: .npz, or .h5 for more than fits into memory.")]
 Number = Annotated[int, Parameter(name="--number", help="Images in all; 10,000 unless given.")]
 Size = Annotated[int, Parameter(name="--size", help="Pixels on a side; 64 unless given.")]
 Unit = Annotated[
@@ -27,7 +27,7 @@ Unit = Annotated[
 
 
 def galaxies(
-    out: Images,
+    out: OutputFile,
     *,
     number: Number = 10_000,
     seed: int = 0,
@@ -53,21 +53,21 @@ def galaxies(
         Who draws smooth parts: builtin, or galsim, if you have installed it, much slower.
     """
     no_changes("Galaxies have options of their own: --number, --seed, --classes, --size.")
-    from . import galaxies as made
+    from . import galaxies
     from .files import simulate_images
 
-    options = made.Options(size, bands, unit, engine)
-    made.check_classes(classes)
+    options = galaxies.Options(size, bands, unit, engine)
+    galaxies.check_classes(classes)
     options.check()
 
     def make(count: int, first: int) -> Table:
-        return made.galaxies(count, seed, classes, first, options=options)
+        return galaxies.galaxies(count, seed, classes, first, options=options)
 
     simulate_images(out, "galaxies", make, number, overwrite, show=not quiet)
 
 
 def lenses(
-    out: Images,
+    out: OutputFile,
     *,
     number: Number = 10_000,
     seed: int = 0,
@@ -90,20 +90,20 @@ def lenses(
         Without the light of the lens, as if it had been subtracted.
     """
     no_changes("Lenses have options of their own: --number, --seed, --size.")
-    from . import lenses as made
+    from . import lenses
     from .files import simulate_images
 
-    options = made.Options(size, bands, unit, not dark)
+    options = lenses.Options(size, bands, unit, not dark)
     options.check()
 
     def make(count: int, first: int) -> Table:
-        return made.lenses(count, seed, first, options=options)
+        return lenses.lenses(count, seed, first, options=options)
 
     simulate_images(out, "lenses", make, number, overwrite, show=not quiet)
 
 
 def cues(
-    out: Images,
+    out: OutputFile,
     *,
     number: Number = 10_000,
     seed: int = 0,
@@ -125,14 +125,14 @@ def cues(
         Share of images whose texture is that of their shape; 1 unless given.
     """
     no_changes("They have options of their own: --number, --seed, --classes, --size, --agree.")
-    from . import cues as made
+    from . import cues
     from .files import simulate_images
 
-    options = made.Options(size, agree)
-    made.check_classes(classes)
+    options = cues.Options(size, agree)
+    cues.check_classes(classes)
     options.check()
 
     def make(count: int, first: int) -> Table:
-        return made.cues(count, seed, classes, first, options=options)
+        return cues.cues(count, seed, classes, first, options=options)
 
     simulate_images(out, "images", make, number, overwrite, show=not quiet)

@@ -22,17 +22,24 @@ from typing import NamedTuple
 import numpy as np
 
 from ....data.columns import Array
-from ....data.readers.sequence import PARTS, check, chosen, drawn, identifiers, sequence
+from ....data.readers.sequence import (
+    SEQUENCES,
+    check_range,
+    class_numbers,
+    draw_chunk_classes,
+    sample_names,
+    sample_sequence,
+)
 from ....errors import UserError
-from .arrays import TURN, Floats
-from .optics import FIELD, column, turned
+from .arrays import TWO_PI, Floats
+from .optics import FIELD_SIDE, per_image, rotated_coordinates
 
 VERSION = 1  # of what is made; another one makes other images
-CHUNK = 256  # images made at a time
+IMAGES_PER_CHUNK = 256  # images made at a time
 CLASSES = ("disk", "square", "triangle", "star", "cross", "ring", "crescent", "bar")
 TEXTURES = ("stripes", "dots", "checks", "waves", "grain", "grid", "blots", "circles")
-POINTS, INNER = 5, 0.45  # of a star
-WAVES = 12  # of which blots are made
+STAR_POINTS, STAR_INNER_RADIUS = 5, 0.45  # of a star
+BLOT_WAVES = 12  # of which blots are made
 
 
 class Options(NamedTuple):
@@ -70,53 +77,65 @@ def cues(
 
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no image in common.
     """
-    check("images", number, seed, first, part)
+    check_range("images", number, seed, first, part)
     kinds, wanted = check_classes(classes), options or Options(**more)  # type: ignore[arg-type]
     wanted.check()
-    made = sequence(number, first, CHUNK, lambda index: chunk((seed, PARTS.index(part)), index, kinds, wanted))
-    return {"id": identifiers(part, seed, first, number), **made}
+    made = sample_sequence(
+        number, first, IMAGES_PER_CHUNK, lambda index: make_chunk((seed, SEQUENCES.index(part)), index, kinds, wanted)
+    )
+    return {"id": sample_names(part, seed, first, number), **made}
 
 
-def labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
+def draw_labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
     """The shapes of these images, which are drawn before they are made."""
-    key, kinds = (VERSION, seed, PARTS.index(part)), check_classes(classes)
-    found = sequence(number, first, CHUNK, lambda index: {"label": drawn((*key, index), kinds, CHUNK)[1]})
+    key, kinds = (VERSION, seed, SEQUENCES.index(part)), check_classes(classes)
+    found = sample_sequence(
+        number,
+        first,
+        IMAGES_PER_CHUNK,
+        lambda index: {"label": draw_chunk_classes((*key, index), kinds, IMAGES_PER_CHUNK)[1]},
+    )
     return np.array(CLASSES)[found["label"]]
 
 
 def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
     """The numbers of some classes, two or more; all unless some are named."""
-    found = chosen("shapes", classes, CLASSES)
+    found = class_numbers("shapes", classes, CLASSES)
     if len(found) < 2:
         raise UserError(f"there must be two classes or more, not only {', '.join(classes)}")
     return found
 
 
 @lru_cache(maxsize=1)
-def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
-    """CHUNK images, the same for the same arguments."""
-    rng, label = drawn((VERSION, *seed, index), classes, CHUNK)
+def make_chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
+    """IMAGES_PER_CHUNK images, the same for the same arguments."""
+    rng, label = draw_chunk_classes((VERSION, *seed, index), classes, IMAGES_PER_CHUNK)
     kinds = np.sort(classes)
-    other = kinds[(np.searchsorted(kinds, label) + rng.integers(1, len(kinds), CHUNK)) % len(kinds)]
-    texture = np.where(rng.random(CHUNK) < options.agree, label, other)
-    radius, centre = rng.uniform(16, 24, CHUNK), rng.uniform(-5, 5, (CHUNK, 2))
-    inside = np.empty((CHUNK, options.size, options.size), np.float32)
+    other = kinds[(np.searchsorted(kinds, label) + rng.integers(1, len(kinds), IMAGES_PER_CHUNK)) % len(kinds)]
+    texture = np.where(rng.random(IMAGES_PER_CHUNK) < options.agree, label, other)
+    radius, centre = rng.uniform(16, 24, IMAGES_PER_CHUNK), rng.uniform(-5, 5, (IMAGES_PER_CHUNK, 2))
+    inside = np.empty((IMAGES_PER_CHUNK, options.size, options.size), np.float32)
     pattern = np.empty_like(inside)
-    turn, aside = rng.uniform(0, TURN, (2, CHUNK)), rng.uniform(0, FIELD, (CHUNK, 2))
-    period = rng.uniform(6.0, 9.0, CHUNK)
+    turn, aside = rng.uniform(0, TWO_PI, (2, IMAGES_PER_CHUNK)), rng.uniform(0, FIELD_SIDE, (IMAGES_PER_CHUNK, 2))
+    period = rng.uniform(6.0, 9.0, IMAGES_PER_CHUNK)
     for kind in kinds:
         rows = np.flatnonzero(label == kind)
-        u, v = (one / column(radius[rows]) for one in turned(options.size, centre[rows], turn[0, rows]))
-        edge = shape(CLASSES[kind], u, v) * column(radius[rows]) * np.float32(options.size / FIELD)
+        u, v = (one / per_image(radius[rows]) for one in rotated_coordinates(options.size, centre[rows], turn[0, rows]))
+        edge = shape_depth(CLASSES[kind], u, v) * per_image(radius[rows]) * np.float32(options.size / FIELD_SIDE)
         inside[rows] = np.clip(edge + 0.5, 0, 1)  # edge: pixels from the border
         rows = np.flatnonzero(texture == kind)
-        u, v = (one / column(period[rows]) for one in turned(options.size, aside[rows], turn[1, rows]))
-        pattern[rows] = fill(TEXTURES[kind], u, v, rng)
-    deep, gap = rng.uniform(0.15, 0.27, CHUNK), rng.uniform(0.1, 0.2, CHUNK)  # of the texture; to the ground
-    ground = 0.05 + (0.9 - 2 * deep - gap) * rng.random(CHUNK)
-    light = column(ground + gap + deep) + column(deep * np.where(rng.random(CHUNK) < 0.5, 1, -1)) * pattern
-    image = column(ground) + inside * (light - column(ground))
-    image = np.where(column(rng.random(CHUNK)) < 0.5, 1 - image, image)
+        u, v = (one / per_image(period[rows]) for one in rotated_coordinates(options.size, aside[rows], turn[1, rows]))
+        pattern[rows] = texture_values(TEXTURES[kind], u, v, rng)
+    deep, gap = (
+        rng.uniform(0.15, 0.27, IMAGES_PER_CHUNK),
+        rng.uniform(0.1, 0.2, IMAGES_PER_CHUNK),
+    )  # of the texture; to the ground
+    ground = 0.05 + (0.9 - 2 * deep - gap) * rng.random(IMAGES_PER_CHUNK)
+    light = (
+        per_image(ground + gap + deep) + per_image(deep * np.where(rng.random(IMAGES_PER_CHUNK) < 0.5, 1, -1)) * pattern
+    )
+    image = per_image(ground) + inside * (light - per_image(ground))
+    image = np.where(per_image(rng.random(IMAGES_PER_CHUNK)) < 0.5, 1 - image, image)
     image += np.float32(options.noise) * rng.standard_normal(image.shape, np.float32)
     return {
         "image": np.clip(np.rint(image * 255), 0, 255).astype(np.uint8),
@@ -125,7 +144,7 @@ def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: 
     }
 
 
-def shape(name: str, u: Floats, v: Floats) -> Floats:
+def shape_depth(name: str, u: Floats, v: Floats) -> Floats:
     """How far u, v (n, H, W) are inside a shape of radius about 1; negative outside."""
     r = np.sqrt(u * u + v * v)
     if name == "disk":
@@ -143,28 +162,29 @@ def shape(name: str, u: Floats, v: Floats) -> Floats:
         return np.maximum(one, two)
     theta = np.arctan2(v, u)
     if name == "triangle":
-        return 0.52 - r * np.cos((theta % (TURN / 3)) - np.pi / 3)
-    wedge = TURN / POINTS
+        return 0.52 - r * np.cos((theta % (TWO_PI / 3)) - np.pi / 3)
+    wedge = TWO_PI / STAR_POINTS
     folded = np.abs((theta + wedge / 2) % wedge - wedge / 2)
-    x, y = INNER * np.cos(wedge / 2), INNER * np.sin(wedge / 2)
+    x, y = STAR_INNER_RADIUS * np.cos(wedge / 2), STAR_INNER_RADIUS * np.sin(wedge / 2)
     across = (y * (1 - r * np.cos(folded)) - (1 - x) * r * np.sin(folded)) / np.hypot(1 - x, y)
     return np.asarray(across)
 
 
-def fill(name: str, u: Floats, v: Floats, rng: np.random.Generator) -> Floats:
+def texture_values(name: str, u: Floats, v: Floats, rng: np.random.Generator) -> Floats:
     """A texture between -1 and 1 with period 1 at u, v (n, H, W)."""
     if name == "stripes":
-        return np.sign(np.sin(TURN * u))
+        return np.sign(np.sin(TWO_PI * u))
     if name == "waves":
-        return np.sign(np.sin(TURN * u + 1.8 * np.sin(np.pi * v)))
+        return np.sign(np.sin(TWO_PI * u + 1.8 * np.sin(np.pi * v)))
     if name == "checks":
         return np.sign(np.sin(np.pi * u) * np.sin(np.pi * v))
     if name == "grain":
         return np.sign(rng.standard_normal(u.shape, np.float32))
     if name == "blots":
-        way, phase = rng.uniform(0, TURN, (2, WAVES, len(u)))
+        way, phase = rng.uniform(0, TWO_PI, (2, BLOT_WAVES, len(u)))
         waves = [
-            np.cos(TURN * 0.7 * (column(np.cos(a)) * u + column(np.sin(a)) * v) + column(p)) for a, p in zip(way, phase)
+            np.cos(TWO_PI * 0.7 * (per_image(np.cos(a)) * u + per_image(np.sin(a)) * v) + per_image(p))
+            for a, p in zip(way, phase)
         ]
         return np.sign(sum(waves[1:], waves[0]))
     x, y = u - np.floor(u) - 0.5, v - np.floor(v) - 0.5
@@ -173,4 +193,4 @@ def fill(name: str, u: Floats, v: Floats, rng: np.random.Generator) -> Floats:
     if name == "grid":
         return np.where(np.maximum(np.abs(x), np.abs(y)) > 0.38, 1, -1)
     x, y = 0.5 * u - np.floor(0.5 * u) - 0.5, 0.5 * v - np.floor(0.5 * v) - 0.5
-    return np.sign(np.cos(TURN * 4 * np.hypot(x, y)))
+    return np.sign(np.cos(TWO_PI * 4 * np.hypot(x, y)))

@@ -13,18 +13,18 @@ import numpy as np
 
 from ....data.columns import Array, Table
 from ....errors import UserError
-from ....files import simulated as files
+from ....files import simulated
 from ....files.simulated import Forms, Log, Npz
 
-PIECE = 1024  # images written at a time
-ROOM = 1 << 20  # bytes on the disk beside those of the images
-Make = Callable[[int, int], Table]  # of so many images, from this number on
+IMAGES_PER_WRITE = 1024  # images written at a time
+SPARE_BYTES = 1 << 20  # bytes on the disk beside those of the images
+MakeImages = Callable[[int, int], Table]  # of so many images, from this number on
 
 
 def simulate_images(
     out: Path,
     what: str,
-    make: Make,
+    make: MakeImages,
     number: int,
     overwrite: bool = False,
     log: Log = print,
@@ -33,7 +33,9 @@ def simulate_images(
     """Make images and write them to a file; `show` tells how far it is."""
     if number < 1:
         raise UserError(f"--number must be 1 or more {what}, not {number}", key="--number")
-    files.simulate(out, what, number, files.in_pieces(number, PIECE, make), FORMS, overwrite, log, show)
+    simulated.simulate(
+        out, what, number, simulated.in_pieces(number, IMAGES_PER_WRITE, make), WRITERS, overwrite, log, show
+    )
 
 
 class _Hdf5:
@@ -62,7 +64,7 @@ class _Hdf5:
     def add(self, table: Table) -> None:
         """More images; where there is no room for them, nothing is begun: HDF5 does not survive a full disk."""
         needed = sum(np.asarray(column).nbytes for column in table.values())
-        if shutil.disk_usage(self.path.parent).free < needed + ROOM:
+        if shutil.disk_usage(self.path.parent).free < needed + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         for name, column in table.items():
             values: Array = column  # type: ignore[assignment]
@@ -78,4 +80,4 @@ class _Hdf5:
     stop = close
 
 
-FORMS: Forms = {".npz": Npz, ".h5": _Hdf5}
+WRITERS: Forms = {".npz": Npz, ".h5": _Hdf5}

@@ -24,28 +24,47 @@ from typing import NamedTuple
 import numpy as np
 
 from ....data.columns import Array
-from ....data.readers.sequence import PARTS, check, chosen, drawn, identifiers, sequence, sizes
+from ....data.readers.sequence import (
+    SEQUENCES,
+    check_range,
+    class_numbers,
+    draw_chunk_classes,
+    log_uniform,
+    sample_names,
+    sample_sequence,
+)
 from ....errors import one_of
 from .arrays import Floats
 from .morphology import CLASSES as CLASSES
-from .morphology import MAKERS, RED, Draw, Light
-from .optics import FIELD, blur, check_view, colours, noisy, picture, points, signal
+from .morphology import MAKERS, OLD_STAR_COLOURS, DrawProfile, LightMaps
+from .optics import (
+    FIELD_SIDE,
+    add_noise,
+    band_fluxes,
+    blur,
+    check_view,
+    render_blurred_blobs,
+    signal_to_noise,
+    to_picture,
+)
 from .sersic import sersic
 
 VERSION = 1  # of what is made; another one makes other galaxies
-CHUNK = 128  # galaxies made at a time; what is random in them is a function of the seed, the options and their number
-FAINT, BRIGHT = 20.0, 400.0  # the range of signal-to-noise ratios
-SEEING = (0.7, 1.5)  # the deviation of the blur
-STARS, OTHERS = 0.4, 0.6  # in a field, on average
+GALAXIES_PER_CHUNK = (
+    128  # galaxies made at a time; what is random in them is a function of the seed, the options and their number
+)
+MIN_SNR, MAX_SNR = 20.0, 400.0  # the range of signal-to-noise ratios
+SEEING_RANGE = (0.7, 1.5)  # the deviation of the blur
+STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # in a field, on average
 
 
-def _galsim() -> Draw:
-    from .galsim import load
+def _galsim() -> DrawProfile:
+    from .galsim import load_galsim
 
-    return load()
+    return load_galsim()
 
 
-ENGINES: dict[str, Callable[[], Draw]] = {"builtin": lambda: sersic, "galsim": _galsim}  # who draws smooth parts
+ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": _galsim}  # who draws smooth parts
 
 
 class Options(NamedTuple):
@@ -77,45 +96,52 @@ def galaxies(
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no galaxy in common.
     Options are given as such, or by name: `size=32`. Other processors may round the last bit otherwise.
     """
-    check("galaxies", number, seed, first, part)
+    check_range("galaxies", number, seed, first, part)
     kinds, wanted = check_classes(classes), options or Options(**more)  # type: ignore[arg-type]
     wanted.check()
-    made = sequence(number, first, CHUNK, lambda index: chunk((seed, PARTS.index(part)), index, kinds, wanted))
-    return {"id": identifiers(part, seed, first, number), **made}
+    made = sample_sequence(
+        number, first, GALAXIES_PER_CHUNK, lambda index: make_chunk((seed, SEQUENCES.index(part)), index, kinds, wanted)
+    )
+    return {"id": sample_names(part, seed, first, number), **made}
 
 
-def labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
+def draw_labels(number: int, seed: int = 0, classes: Sequence[str] = (), first: int = 0, part: str = "file") -> Array:
     """The classes of these galaxies, which are drawn before their images are made."""
-    key, kinds = (VERSION, seed, PARTS.index(part)), check_classes(classes)
-    found = sequence(number, first, CHUNK, lambda index: {"label": drawn((*key, index), kinds, CHUNK)[1]})
+    key, kinds = (VERSION, seed, SEQUENCES.index(part)), check_classes(classes)
+    found = sample_sequence(
+        number,
+        first,
+        GALAXIES_PER_CHUNK,
+        lambda index: {"label": draw_chunk_classes((*key, index), kinds, GALAXIES_PER_CHUNK)[1]},
+    )
     return np.array(CLASSES)[found["label"]]
 
 
 def check_classes(classes: Sequence[str]) -> tuple[int, ...]:
     """The numbers of some classes; all unless some are named."""
-    return chosen("galaxies", classes, CLASSES)
+    return class_numbers("galaxies", classes, CLASSES)
 
 
 @lru_cache(maxsize=1)
-def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
-    """CHUNK galaxies, the same for the same arguments."""
-    rng, label = drawn((VERSION, *seed, index), classes, CHUNK)
+def make_chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options) -> dict[str, Array]:
+    """GALAXIES_PER_CHUNK galaxies, the same for the same arguments."""
+    rng, label = draw_chunk_classes((VERSION, *seed, index), classes, GALAXIES_PER_CHUNK)
     draw = ENGINES[options.engine]()
-    light = np.zeros((CHUNK, options.bands, options.size, options.size), np.float32)
-    truth = {name: np.zeros(CHUNK, np.float32) for name in ("radius", "axis_ratio", "angle")}
+    light = np.zeros((GALAXIES_PER_CHUNK, options.bands, options.size, options.size), np.float32)
+    truth = {name: np.zeros(GALAXIES_PER_CHUNK, np.float32) for name in ("radius", "axis_ratio", "angle")}
     for kind in dict.fromkeys(classes):
         rows = np.flatnonzero(label == kind)
         made = MAKERS[CLASSES[kind]](len(rows), options.size, rng, draw)
-        light[rows] = banded(made, options.bands)
+        light[rows] = render_bands(made, options.bands)
         for name, values in zip(truth, (made.radius, made.ratio, made.angle % np.pi)):
             truth[name][rows] = values
-    seeing = rng.uniform(*SEEING, CHUNK)
-    snr = sizes(rng, CHUNK, FAINT, BRIGHT)
+    seeing = rng.uniform(*SEEING_RANGE, GALAXIES_PER_CHUNK)
+    snr = log_uniform(rng, GALAXIES_PER_CHUNK, MIN_SNR, MAX_SNR)
     light = blur(light, seeing)
-    light *= (snr / signal(light)).astype(np.float32)[:, None, None, None]
-    light += neighbours(seeing, options, rng)
-    seen = noisy(light, rng).transpose(0, 2, 3, 1)
-    image = picture(seen) if options.unit == "picture" else np.ascontiguousarray(seen)
+    light *= (snr / signal_to_noise(light)).astype(np.float32)[:, None, None, None]
+    light += render_neighbours(seeing, options, rng)
+    seen = add_noise(light, rng).transpose(0, 2, 3, 1)
+    image = to_picture(seen) if options.unit == "picture" else np.ascontiguousarray(seen)
     return {
         "image": np.ascontiguousarray(image),
         "label": np.array(CLASSES)[label],
@@ -125,9 +151,9 @@ def chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...], options: 
     }
 
 
-def banded(made: Light, bands: int) -> Floats:
+def render_bands(made: LightMaps, bands: int) -> Floats:
     """Light (n, C, H, W) in every band, behind its dust, which takes more of the blue."""
-    light = sum(colours(colour, bands)[:, :, None, None] * map[:, None] for map, colour in made.maps)
+    light = sum(band_fluxes(colour, bands)[:, :, None, None] * map[:, None] for map, colour in made.maps)
     assert isinstance(light, np.ndarray)
     if made.dust is not None:
         more = np.linspace(0.7, 1.3, bands).astype(np.float32)[None, :, None, None] if bands > 1 else np.float32(1)
@@ -135,12 +161,14 @@ def banded(made: Light, bands: int) -> Floats:
     return light
 
 
-def neighbours(seeing: Array, options: Options, rng: np.random.Generator) -> Floats:
+def render_neighbours(seeing: Array, options: Options, rng: np.random.Generator) -> Floats:
     """Stars and small galaxies anywhere in the fields (n, C, H, W), in deviations of the sky."""
     n, most = len(seeing), 3
-    there = np.arange(2 * most) % most < np.repeat(rng.poisson((STARS, OTHERS), (n, 2)), most, axis=1)
+    there = np.arange(2 * most) % most < np.repeat(
+        rng.poisson((STARS_PER_FIELD, GALAXIES_PER_FIELD), (n, 2)), most, axis=1
+    )
     width = np.where(np.arange(2 * most) < most, 0, rng.uniform(0.8, 2.2, (n, 2 * most)))
-    x, y = rng.uniform(-FIELD / 2, FIELD / 2, (2, n, 2 * most))
-    flux = sizes(rng, 2 * most * n, 20, 800) * there.ravel()
-    tint = colours(rng.uniform(-0.2, RED[1], len(flux)), options.bands) * flux[:, None]
-    return points(options.size, x, y, width, tint.reshape(n, -1, options.bands).swapaxes(1, 2), seeing)
+    x, y = rng.uniform(-FIELD_SIDE / 2, FIELD_SIDE / 2, (2, n, 2 * most))
+    flux = log_uniform(rng, 2 * most * n, 20, 800) * there.ravel()
+    tint = band_fluxes(rng.uniform(-0.2, OLD_STAR_COLOURS[1], len(flux)), options.bands) * flux[:, None]
+    return render_blurred_blobs(options.size, x, y, width, tint.reshape(n, -1, options.bands).swapaxes(1, 2), seeing)

@@ -12,13 +12,13 @@ import numpy as np
 from ....data.columns import Array
 from ....errors import UserError
 from .arrays import Floats
-from .optics import FIELD
+from .optics import FIELD_SIDE
 
-BLUNT = 0.3  # pixels: the deviation of a Gaussian that keeps its Fourier transforms small
-STEP = 0.1  # indices are rounded to it, for GalSim makes a table for each
+SMOOTHING_WIDTH = 0.3  # pixels: the deviation of a Gaussian that keeps its Fourier transforms small
+INDEX_STEP = 0.1  # indices are rounded to it, for GalSim makes a table for each
 
 
-def load() -> Any:
+def load_galsim() -> Any:
     """What draws profiles as `sersic.sersic` does."""
     try:
         import galsim  # type: ignore[import-not-found]
@@ -29,13 +29,13 @@ def load() -> Any:
         ) from error
 
     def draw(
-        size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD
+        size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD_SIDE
     ) -> Floats:
         """Light (n, H, W) in each pixel, of total flux 1."""
         pixel = field / size
         made = np.zeros((len(n), size, size), np.float32)
-        blunt = galsim.Gaussian(sigma=BLUNT * pixel)
-        for i, index in enumerate(np.clip(np.round(np.asarray(n) / STEP) * STEP, 0.4, 6.0)):
+        blunt = galsim.Gaussian(sigma=SMOOTHING_WIDTH * pixel)
+        for i, index in enumerate(np.clip(np.round(np.asarray(n) / INDEX_STEP) * INDEX_STEP, 0.4, 6.0)):
             one = galsim.Sersic(float(index), half_light_radius=float(radius[i]))
             one = one.shear(q=float(ratio[i]), beta=float(angle[i]) * galsim.radians)
             one = galsim.Convolve(one, blunt).shift(float(centre[i, 0]), float(centre[i, 1]))

@@ -21,21 +21,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ....data.columns import Array
-from ....data.readers.sequence import PARTS, chances, check, identifiers, sequence, sizes
-from .arrays import TURN, Floats
-from .lensing import shape, source_plane
-from .optics import axis, blur, check_view, colours, column, noisy, picture
-from .sersic import profile, sersic, total
+from ....data.readers.sequence import SEQUENCES, check_range, chunk_rng, log_uniform, sample_names, sample_sequence
+from .arrays import TWO_PI, Floats
+from .lensing import axis_ratio_and_angle, source_plane
+from .optics import add_noise, band_fluxes, blur, check_view, per_image, pixel_centres, to_picture
+from .sersic import profile, sersic, total_flux
 
 VERSION = 1  # of what is made; another one makes other lenses
-CHUNK = 64  # lenses made at a time
-FIELD = 6.4  # arcseconds on a side
-FINE = 2  # rays on a side of a pixel
-FEW = 4  # lenses whose rays are traced at a time: as many as a cache holds
+LENSES_PER_CHUNK = 64  # lenses made at a time
+FIELD_ARCSEC = 6.4  # arcseconds on a side
+RAYS_PER_PIXEL_SIDE = 2  # rays on a side of a pixel
+LENSES_AT_ONCE = 4  # lenses whose rays are traced at a time: as many as a cache holds
 TARGETS = ("einstein_radius", "slope", "e1", "e2", "centre_x", "centre_y", "shear_1", "shear_2")
-SOURCE = ("source_x", "source_y", "source_radius", "source_index", "source_e1", "source_e2")
-SNR = (20.0, 200.0)  # of the arcs
-SEEING = (0.05, 0.12)  # the deviation of the blur
+SOURCE_COLUMNS = ("source_x", "source_y", "source_radius", "source_index", "source_e1", "source_e2")
+SNR_RANGE = (20.0, 200.0)  # of the arcs
+SEEING_RANGE = (0.05, 0.12)  # the deviation of the blur
 
 
 class Options(NamedTuple):
@@ -64,87 +64,95 @@ def lenses(
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no lens in common.
     Options are given as such, or by name: `size=32`. Other processors may round the last bit otherwise.
     """
-    check("lenses", number, seed, first, part)
+    check_range("lenses", number, seed, first, part)
     wanted = options or Options(**more)  # type: ignore[arg-type]
     wanted.check()
-    made = sequence(number, first, CHUNK, lambda index: chunk((seed, PARTS.index(part)), index, wanted))
-    return {"id": identifiers(part, seed, first, number), **made}
+    made = sample_sequence(
+        number, first, LENSES_PER_CHUNK, lambda index: make_chunk((seed, SEQUENCES.index(part)), index, wanted)
+    )
+    return {"id": sample_names(part, seed, first, number), **made}
 
 
-def truths(number: int, seed: int = 0, first: int = 0, part: str = "file") -> dict[str, Array]:
+def draw_truths(number: int, seed: int = 0, first: int = 0, part: str = "file") -> dict[str, Array]:
     """What is known of these lenses, which is drawn before their images are made."""
-    return sequence(number, first, CHUNK, lambda index: drawn((seed, PARTS.index(part)), index)[1])
+    return sample_sequence(
+        number, first, LENSES_PER_CHUNK, lambda index: draw_chunk_truths((seed, SEQUENCES.index(part)), index)[1]
+    )
 
 
-def drawn(seed: tuple[int, int], index: int) -> tuple[np.random.Generator, dict[str, Array]]:
+def draw_chunk_truths(seed: tuple[int, int], index: int) -> tuple[np.random.Generator, dict[str, Array]]:
     """The chance of a chunk, and what is true of its lenses."""
-    rng = chances(VERSION, *seed, index)
+    rng = chunk_rng(VERSION, *seed, index)
 
     def ellipse(deviation: float) -> Floats:
-        """(2, CHUNK) of length below 0.35."""
-        given = rng.normal(0, deviation, (2, CHUNK))
+        """(2, LENSES_PER_CHUNK) of length below 0.35."""
+        given = rng.normal(0, deviation, (2, LENSES_PER_CHUNK))
         return given * np.minimum(1, 0.35 / np.maximum(np.hypot(*given), 1e-9))
 
-    mass, shear, centre, own = ellipse(0.13), ellipse(0.04), rng.normal(0, 0.08, (2, CHUNK)), ellipse(0.2)
-    radius = rng.uniform(0.6, 2.0, CHUNK)
-    far, way = radius * 0.35 * np.sqrt(rng.random(CHUNK)), rng.uniform(0, TURN, CHUNK)
-    columns = [radius, rng.uniform(1.7, 2.3, CHUNK), *mass, *centre, *shear]
+    mass, shear, centre, own = ellipse(0.13), ellipse(0.04), rng.normal(0, 0.08, (2, LENSES_PER_CHUNK)), ellipse(0.2)
+    radius = rng.uniform(0.6, 2.0, LENSES_PER_CHUNK)
+    far, way = radius * 0.35 * np.sqrt(rng.random(LENSES_PER_CHUNK)), rng.uniform(0, TWO_PI, LENSES_PER_CHUNK)
+    columns = [radius, rng.uniform(1.7, 2.3, LENSES_PER_CHUNK), *mass, *centre, *shear]
     columns += [centre[0] + far * np.cos(way), centre[1] + far * np.sin(way)]
-    columns += [sizes(rng, CHUNK, 0.08, 0.4), rng.uniform(0.5, 2.5, CHUNK), *own]
-    columns += [sizes(rng, CHUNK, *SNR), rng.uniform(*SEEING, CHUNK)]
-    names = (*TARGETS, *SOURCE, "snr", "seeing")
+    columns += [log_uniform(rng, LENSES_PER_CHUNK, 0.08, 0.4), rng.uniform(0.5, 2.5, LENSES_PER_CHUNK), *own]
+    columns += [log_uniform(rng, LENSES_PER_CHUNK, *SNR_RANGE), rng.uniform(*SEEING_RANGE, LENSES_PER_CHUNK)]
+    names = (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing")
     return rng, {name: values.astype(np.float32) for name, values in zip(names, columns, strict=True)}
 
 
 @lru_cache(maxsize=1)
-def chunk(seed: tuple[int, int], index: int, options: Options) -> dict[str, Array]:
-    """CHUNK lenses, the same for the same arguments."""
-    rng, truth = drawn(seed, index)
-    blue, red = rng.uniform(-0.2, 0.8, CHUNK), rng.uniform(1.0, 1.8, CHUNK)
-    light = blur(arcs(truth, options.size), truth["seeing"], FIELD)
-    light *= column(truth["snr"] / np.sqrt((light**2).sum((1, 2))))
-    seen = light[:, None] * colours(blue, options.bands)[:, :, None, None]
-    lens = blur(lens_light(truth, options.size, rng), truth["seeing"], FIELD)
-    lens *= column(sizes(rng, CHUNK, 0.5, 4) * light.sum((1, 2)) / lens.sum((1, 2)))
+def make_chunk(seed: tuple[int, int], index: int, options: Options) -> dict[str, Array]:
+    """LENSES_PER_CHUNK lenses, the same for the same arguments."""
+    rng, truth = draw_chunk_truths(seed, index)
+    blue, red = rng.uniform(-0.2, 0.8, LENSES_PER_CHUNK), rng.uniform(1.0, 1.8, LENSES_PER_CHUNK)
+    light = blur(render_arcs(truth, options.size), truth["seeing"], FIELD_ARCSEC)
+    light *= per_image(truth["snr"] / np.sqrt((light**2).sum((1, 2))))
+    seen = light[:, None] * band_fluxes(blue, options.bands)[:, :, None, None]
+    lens = blur(render_lens_light(truth, options.size, rng), truth["seeing"], FIELD_ARCSEC)
+    lens *= per_image(log_uniform(rng, LENSES_PER_CHUNK, 0.5, 4) * light.sum((1, 2)) / lens.sum((1, 2)))
     if options.light:
-        seen += lens[:, None] * colours(red, options.bands)[:, :, None, None]
-    seen = noisy(seen, rng).transpose(0, 2, 3, 1)
-    image = picture(seen) if options.unit == "picture" else seen
+        seen += lens[:, None] * band_fluxes(red, options.bands)[:, :, None, None]
+    seen = add_noise(seen, rng).transpose(0, 2, 3, 1)
+    image = to_picture(seen) if options.unit == "picture" else seen
     return {"image": np.ascontiguousarray(image if options.bands > 1 else image[..., 0]), **truth}
 
 
-def arcs(truth: Mapping[str, Array], size: int) -> Floats:
+def render_arcs(truth: Mapping[str, Array], size: int) -> Floats:
     """The light of sources (n, H, W) as it is seen, of surface brightness 1 at the sources' half-light radii."""
-    along = axis(size * FINE, FIELD)
+    along = pixel_centres(size * RAYS_PER_PIXEL_SIDE, FIELD_ARCSEC)
     made = np.empty((len(truth["e1"]), size, size), np.float32)
-    for first in range(0, len(made), FEW):
-        few = {name: values[first : first + FEW] for name, values in truth.items()}
+    for first in range(0, len(made), LENSES_AT_ONCE):
+        few = {name: values[first : first + LENSES_AT_ONCE] for name, values in truth.items()}
         centre, shear = (np.stack([few[name] for name in pair], 1) for pair in (TARGETS[4:6], TARGETS[6:8]))
         radius, slope, e1, e2 = (few[name] for name in TARGETS[:4])
         x, y = source_plane(along[None, None], along[None, :, None], radius, slope, e1, e2, centre, shear)
-        fine = brightness(x, y, few)
-        rays = [fine[:, i::FINE, j::FINE] for i in range(FINE) for j in range(FINE)]
-        made[first : first + FEW] = sum(rays[1:], rays[0]) / FINE**2
+        fine = source_brightness(x, y, few)
+        rays = [
+            fine[:, i::RAYS_PER_PIXEL_SIDE, j::RAYS_PER_PIXEL_SIDE]
+            for i in range(RAYS_PER_PIXEL_SIDE)
+            for j in range(RAYS_PER_PIXEL_SIDE)
+        ]
+        made[first : first + LENSES_AT_ONCE] = sum(rays[1:], rays[0]) / RAYS_PER_PIXEL_SIDE**2
     return made
 
 
-def brightness(x: Floats, y: Floats, truth: Mapping[str, Array]) -> Floats:
+def source_brightness(x: Floats, y: Floats, truth: Mapping[str, Array]) -> Floats:
     """The source's light at x, y (n, H, W), 1 at its half-light radius."""
-    q, angle = shape(truth["source_e1"], truth["source_e2"])
-    x, y = x - column(truth["source_x"]), y - column(truth["source_y"])
-    c, s = column(np.cos(angle)), column(np.sin(angle))
-    squared = (c * x + s * y) ** 2 * column(q) + (c * y - s * x) ** 2 / column(q)
+    q, angle = axis_ratio_and_angle(truth["source_e1"], truth["source_e2"])
+    x, y = x - per_image(truth["source_x"]), y - per_image(truth["source_y"])
+    c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
+    squared = (c * x + s * y) ** 2 * per_image(q) + (c * y - s * x) ** 2 / per_image(q)
     n, radius = truth["source_index"], truth["source_radius"]
-    return profile(squared, n, radius) * column(total(n, radius))
+    return profile(squared, n, radius) * per_image(total_flux(n, radius))
 
 
-def lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Floats:
+def render_lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Floats:
     """Lenses (n, H, W) of flux 1, whose form is near that of their mass."""
 
     def near(name: str) -> Floats:
-        return truth[name] + rng.normal(0, 0.04, CHUNK)
+        return truth[name] + rng.normal(0, 0.04, LENSES_PER_CHUNK)
 
-    q, angle = shape(near("e1"), near("e2"))
-    centre = np.stack([truth["centre_x"], truth["centre_y"]], 1) + rng.normal(0, 0.015, (CHUNK, 2))
-    radius = truth["einstein_radius"] * rng.uniform(0.3, 0.9, CHUNK)
-    return sersic(size, rng.uniform(2.5, 5, CHUNK), radius, q, angle, centre, FIELD)
+    q, angle = axis_ratio_and_angle(near("e1"), near("e2"))
+    centre = np.stack([truth["centre_x"], truth["centre_y"]], 1) + rng.normal(0, 0.015, (LENSES_PER_CHUNK, 2))
+    radius = truth["einstein_radius"] * rng.uniform(0.3, 0.9, LENSES_PER_CHUNK)
+    return sersic(size, rng.uniform(2.5, 5, LENSES_PER_CHUNK), radius, q, angle, centre, FIELD_ARCSEC)

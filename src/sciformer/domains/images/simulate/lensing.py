@@ -13,12 +13,12 @@ import numpy as np
 
 from ....data.columns import Array
 from .arrays import Floats
-from .optics import column
+from .optics import per_image
 
-EXACT = 1e-5  # where the series of a deflection ends, over its first term
+SERIES_TOLERANCE = 1e-5  # where the series of a deflection ends, over its first term
 
 
-def shape(e1: Array, e2: Array) -> tuple[Floats, Floats]:
+def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Floats, Floats]:
     """Axis ratio and angle of the long axis."""
     f = np.hypot(e1, e2)
     return (1 - f) / (1 + f), 0.5 * np.arctan2(e2, e1)
@@ -26,21 +26,21 @@ def shape(e1: Array, e2: Array) -> tuple[Floats, Floats]:
 
 def deflection(x: Floats, y: Floats, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Floats, Floats]:
     """The angle (n, H, W) by which light that is seen at x, y from the centre was bent; arguments (n,)."""
-    q, angle = shape(e1, e2)
+    q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
-    c, s = column(np.cos(angle)), column(np.sin(angle))
+    c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
     along, across = c * x + s * y, c * y - s * x
-    inner = along * column(q) + 1j * across
+    inner = along * per_image(q) + 1j * across
     far = np.maximum(np.abs(inner), np.float32(1e-9))
     turn = inner / far
     double, found = turn * turn, np.ones_like(turn)
     steepest = max(float(f.max(initial=0)), 1e-9)
-    for k in range(1 + int(np.log(EXACT) / np.log(steepest)), 0, -1):  # the innermost bracket first
+    for k in range(1 + int(np.log(SERIES_TOLERANCE) / np.log(steepest)), 0, -1):  # the innermost bracket first
         found *= double
-        found *= column(-f * (2 * k - (2 - t)) / (2 * k + (2 - t)))
+        found *= per_image(-f * (2 * k - (2 - t)) / (2 * k + (2 - t)))
         found += 1
     b = np.asarray(radius) * np.sqrt(q)
-    size = column(2 * b / (1 + q)) * (column(b) / far) ** column(t - 1)
+    size = per_image(2 * b / (1 + q)) * (per_image(b) / far) ** per_image(t - 1)
     turned = found * turn * (size * (c + 1j * s))
     return turned.real, turned.imag
 
@@ -56,6 +56,6 @@ def source_plane(
     shear: Array,
 ) -> tuple[Floats, Floats]:
     """Where light that is seen at x, y came from: theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
-    bent = deflection(x - column(centre[:, 0]), y - column(centre[:, 1]), radius, slope, e1, e2)
-    g1, g2 = column(shear[:, 0]), column(shear[:, 1])
+    bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
+    g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])
     return x - bent[0] - g1 * x - g2 * y, y - bent[1] - g2 * x + g1 * y

@@ -1,7 +1,7 @@
 """What a telescope makes of light: pixels, a blur, noise; and the picture that people look at.
 
 Maps of light are (n, H, W), or (n, C, H, W) in several colours. Lengths are in units of the whole field's side over
-`FIELD`, whatever the number of pixels; `x` goes along a row and `y` down the rows, from the centre.
+`FIELD_SIDE`, whatever the number of pixels; `x` goes along a row and `y` down the rows, from the centre.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from ....data.columns import Array
 from ....errors import UserError, one_of
 from .arrays import Floats
 
-FIELD = 64.0  # units of length on a side of the field: pixels, where there are 64
-DARK, SOFT, TOP = 3.0, 4.0, 150.0  # of `picture`, in deviations of the sky
-WINGS, WIDER = 0.2, 2.2  # of the blur: the share of the second Gaussian, and its width over that of the first
-FAINTEST = 1e-8  # of a blur, over its middle
+FIELD_SIDE = 64.0  # units of length on a side of the field: pixels, where there are 64
+PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in deviations of the sky
+PSF_WING_SHARE, PSF_WING_WIDTH = (
+    0.2,
+    2.2,
+)  # of the blur: the share of the second Gaussian, and its width over that of the first
+PSF_CUTOFF = 1e-8  # of a blur, over its middle
 UNITS = ("picture", "flux")
 GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much noise as the sky does
 
@@ -29,27 +32,27 @@ def check_view(size: int, bands: int, unit: str) -> None:
     one_of("the unit", unit, UNITS)
 
 
-def axis(size: int, field: float = FIELD) -> Floats:
+def pixel_centres(size: int, field: float = FIELD_SIDE) -> Floats:
     """(size,) where the centres of pixels stand along a side."""
     return ((np.arange(size) + 0.5) * (field / size) - field / 2).astype(np.float32)
 
 
-def column(values: Array) -> Floats:
+def per_image(values: Array) -> Floats:
     """(n,) numbers beside maps (n, H, W)."""
     return np.asarray(values, np.float32)[:, None, None]
 
 
-def turned(size: int, centre: Array, angle: Array, field: float = FIELD) -> tuple[Floats, Floats]:
+def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = FIELD_SIDE) -> tuple[Floats, Floats]:
     """Coordinates (n, H, W) along and across the axis of something at `centre` (n, 2), x and y, turned by `angle`."""
-    along = axis(size, field)
-    x, y = along[None, None] - column(centre[:, 0]), along[None, :, None] - column(centre[:, 1])
-    c, s = column(np.cos(angle)), column(np.sin(angle))
+    along = pixel_centres(size, field)
+    x, y = along[None, None] - per_image(centre[:, 0]), along[None, :, None] - per_image(centre[:, 1])
+    c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
     return c * x + s * y, c * y - s * x
 
 
-def blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD) -> Floats:
+def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD_SIDE) -> Floats:
     """Round Gaussians (n, K) of this flux, summed into maps (n, H, W); of flux (n, C, K), into maps (n, C, H, W)."""
-    along = axis(size, field)
+    along = pixel_centres(size, field)
     unit = (field / size) / np.sqrt(2 * np.pi)
 
     def line(centre: Array) -> Floats:
@@ -64,49 +67,54 @@ def blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float
     return made
 
 
-def points(size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD) -> Floats:
+def render_blurred_blobs(
+    size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
+) -> Floats:
     """The same, blurred by a point-spread function of deviation `seeing` (n,) as `blur` does."""
-    both = [(share, seeing[:, None] * factor) for share, factor in ((1 - WINGS, 1.0), (WINGS, WIDER))]
+    both = [
+        (share, seeing[:, None] * factor)
+        for share, factor in ((1 - PSF_WING_SHARE, 1.0), (PSF_WING_SHARE, PSF_WING_WIDTH))
+    ]
     wide = np.concatenate([np.hypot(width, more) for _, more in both], 1)
     shares = np.concatenate([flux * share for share, _ in both], -1)
-    return blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
+    return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
 
 
-def blur(light: Floats, width: Array, field: float = FIELD) -> Floats:
+def blur(light: Floats, width: Array, field: float = FIELD_SIDE) -> Floats:
     """Maps (n, ..., H, W) through a point-spread function of two round Gaussians, of deviation `width` (n,) and wider.
 
     Light that falls outside the field is lost. A Gaussian narrower than a third of a pixel is widened to that.
     """
     size = light.shape[-1]
-    along = axis(size, field)
+    along = pixel_centres(size, field)
     apart = along[:, None] - along[None]
     made = np.zeros_like(light)
-    for share, factor in ((1 - WINGS, 1.0), (WINGS, WIDER)):
+    for share, factor in ((1 - PSF_WING_SHARE, 1.0), (PSF_WING_SHARE, PSF_WING_WIDTH)):
         deviation = np.maximum(np.asarray(width, np.float32) * factor, field / size / 3)
-        one = np.exp(-0.5 * (apart / column(deviation)) ** 2)
-        one[one < FAINTEST] = 0  # tiny numbers are slow, and of no use
+        one = np.exp(-0.5 * (apart / per_image(deviation)) ** 2)
+        one[one < PSF_CUTOFF] = 0  # tiny numbers are slow, and of no use
         one /= one[:, size // 2].sum(-1)[:, None, None]
         one = one.reshape(len(light), *[1] * (light.ndim - 3), size, size)
         made += np.float32(share) * np.matmul(np.matmul(one, light), one)
     return made
 
 
-def noisy(light: Floats, rng: np.random.Generator) -> Floats:
+def add_noise(light: Floats, rng: np.random.Generator) -> Floats:
     """Light in deviations of the sky, with the noise of the sky and its own."""
     deviation = np.sqrt(1 + np.maximum(light, 0) / np.float32(GAIN))
     made: Floats = light + deviation * rng.standard_normal(light.shape, np.float32)
     return made
 
 
-def picture(light: Floats) -> Array:
-    """8-bit pixels, asinh(x / SOFT): even where the sky's noise is, logarithmic where things are bright."""
-    low, high = np.arcsinh(-DARK / SOFT), np.arcsinh(TOP / SOFT)
-    level = (np.arcsinh(light / np.float32(SOFT)) - np.float32(low)) * np.float32(255 / (high - low))
+def to_picture(light: Floats) -> Array:
+    """8-bit pixels, asinh(x / PICTURE_SOFTENING): even where the sky's noise is, logarithmic where it is bright."""
+    low, high = np.arcsinh(-PICTURE_DARK / PICTURE_SOFTENING), np.arcsinh(PICTURE_TOP / PICTURE_SOFTENING)
+    level = (np.arcsinh(light / np.float32(PICTURE_SOFTENING)) - np.float32(low)) * np.float32(255 / (high - low))
     made: Array = np.clip(np.rint(level), 0, 255).astype(np.uint8)
     return made
 
 
-def colours(index: Array, bands: int) -> Floats:
+def band_fluxes(index: Array, bands: int) -> Floats:
     """(n, bands) fluxes of mean 1, from red to blue, of light that is `index` magnitudes brighter in the reddest."""
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
@@ -114,7 +122,7 @@ def colours(index: Array, bands: int) -> Floats:
     return found
 
 
-def signal(light: Floats) -> Floats:
+def signal_to_noise(light: Floats) -> Floats:
     """(n,) the signal-to-noise ratio of light (n, C, H, W), in deviations of the sky, to who knows its form.
 
     The mean over bands of the squares' sum, and its root.

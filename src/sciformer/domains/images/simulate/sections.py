@@ -14,55 +14,55 @@ from ....data.source import Data
 from ....recipe.registry import find
 from . import cues, galaxies, lenses
 
-HELD = 2 << 30  # bytes of images of a part that stay in memory once they are made, if there are no more
+MAX_HELD_BYTES = 2 << 30  # bytes of images of a part that stay in memory once they are made, if there are no more
 
 
-class Rendered(Simulation):
+class SimulatedImages(Simulation):
     """Images that are made piece by piece when they are asked for, the same ones each time."""
 
     version: ClassVar[int] = 0
 
     size: int = Field(default=64, ge=16, le=512)
     """Pixels on a side; the field that they show is the same."""
-    piece: int = Field(default=4096, ge=16)
-    """Images made at a time; a training keeps several such pieces in memory, and mixes some of them."""
+    chunk_size: int = Field(default=4096, ge=16)
+    """Images made at a time (default: 4096); a training keeps several such chunks in memory, and mixes some of them."""
 
     def bytes(self) -> int:
         """Of an image."""
         wide = 4 if getattr(self, "unit", "") == "flux" else 1
         return int(self.size**2 * getattr(self, "bands", 1) * wide)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """What is made, in words: its options, but for numbers of images."""
-        kept = {"kind", "number", "valid", "test", "piece", "cache"}
+        kept = {"kind", "number", "valid", "test", "chunk_size", "cache"}
         options = ", ".join(f"{name} {value}" for name, value in self.model_dump(exclude=kept).items())
         return f"{type(self).__name__.lower()}, version {self.version}: {options}"
 
-    def mark(self) -> str:
+    def cache_prefix(self) -> str:
         """A digest of the options."""
-        return f"{type(self).__name__.lower()}-{hashlib.sha256(self.words().encode()).hexdigest()[:12]}"
+        return f"{type(self).__name__.lower()}-{hashlib.sha256(self.describe().encode()).hexdigest()[:12]}"
 
-    def told(self, name: str, count: int, part: str) -> Array | None:
+    def known_column(self, name: str, count: int, part: str) -> Array | None:
         """What is drawn before images are made, and their heights and widths as `image_shape`."""
         if name == "image_shape":
             return np.full((count, 2), self.size, np.int32)
-        return self.drawn(count, part).get(name)
+        return self.draw_columns(count, part).get(name)
 
-    def drawn(self, count: int, part: str) -> dict[str, Array]:
+    def draw_columns(self, count: int, part: str) -> dict[str, Array]:
         """What is known of the first images of a part."""
         raise NotImplementedError
 
-    def held(self, count: int) -> bool:
+    def stays_in_memory(self, count: int) -> bool:
         """As many as are not too large."""
-        return count * self.bytes() <= HELD
+        return count * self.bytes() <= MAX_HELD_BYTES
 
-    def plain(self) -> Data:
+    def file_reader(self) -> Data:
         """Images of any form."""
         found: Data = find("data", "images")(kind="images")  # type: ignore[assignment]
         return found
 
 
-class Galaxies(Rendered):
+class Galaxies(SimulatedImages):
     """Galaxies of eight classes (column `label`), with their `snr`, `seeing`, `radius`, `axis_ratio` and `angle`.
 
     More than a thousand are made in a second on one core; what they are, and what they are not, says
@@ -94,12 +94,12 @@ class Galaxies(Rendered):
         """Galaxies of a part."""
         return galaxies.galaxies(count, self.seed, self.classes, first, part, self.options)
 
-    def drawn(self, count: int, part: str) -> dict[str, Array]:
+    def draw_columns(self, count: int, part: str) -> dict[str, Array]:
         """Their classes."""
-        return {"label": galaxies.labels(count, self.seed, self.classes, 0, part)}
+        return {"label": galaxies.draw_labels(count, self.seed, self.classes, 0, part)}
 
 
-class Lenses(Rendered):
+class Lenses(SimulatedImages):
     """Gravitational lenses with what there is to find: `einstein_radius`, `slope`, `e1`, `e2`, `centre_x` and others.
 
     Hundreds are made in a second on one core; what they are, and what they are not, says
@@ -128,12 +128,12 @@ class Lenses(Rendered):
         """Lenses of a part."""
         return lenses.lenses(count, self.seed, first, part, self.options)
 
-    def drawn(self, count: int, part: str) -> dict[str, Array]:
+    def draw_columns(self, count: int, part: str) -> dict[str, Array]:
         """All that is drawn."""
-        return lenses.truths(count, self.seed, 0, part)
+        return lenses.draw_truths(count, self.seed, 0, part)
 
 
-class Cues(Rendered):
+class Cues(SimulatedImages):
     """Shapes filled with textures: `label` is the shape, `texture` the class whose texture it has.
 
     In train and valid both agree; in the part test they never do, and in the part `agree` always. What the images are
@@ -167,6 +167,6 @@ class Cues(Rendered):
         """Images of a part."""
         return cues.cues(count, self.seed, self.classes, first, part, self.options(part))
 
-    def drawn(self, count: int, part: str) -> dict[str, Array]:
+    def draw_columns(self, count: int, part: str) -> dict[str, Array]:
         """Their shapes."""
-        return {"label": cues.labels(count, self.seed, self.classes, 0, part)}
+        return {"label": cues.draw_labels(count, self.seed, self.classes, 0, part)}

@@ -8,22 +8,25 @@ import numpy as np
 
 from ....data.columns import Array
 from .arrays import Floats
-from .optics import FIELD, column, turned
+from .optics import FIELD_SIDE, per_image, rotated_coordinates
 
-SOFT = 0.3  # where a profile is taken at points, its cusp is rounded off over so many times their distance
-CORE, FINE = 5, 8  # pixels on a side of the middle, where light is summed over so many points on a side of each
+CUSP_SOFTENING = 0.3  # where a profile is taken at points, its cusp is rounded off over so many times their distance
+CORE_PIXELS, CORE_SUBPIXELS = (
+    5,
+    8,
+)  # pixels on a side of the middle, where light is summed over so many points on a side of each
 
 
-def steepness(n: Array) -> Floats:
+def sersic_b(n: Array) -> Floats:
     """b(n), so that R holds half of the light: the series of Ciotti and Bertin (1999), good to 1e-4 from n = 0.5 on."""
     n = np.asarray(n, np.float64)
     made: Floats = 2 * n - 1 / 3 + 4 / (405 * n) + 46 / (25515 * n**2) + 131 / (1148175 * n**3)
     return made
 
 
-def total(n: Array, radius: Array) -> Floats:
+def total_flux(n: Array, radius: Array) -> Floats:
     """All light of a profile that is 1 at R: 2 pi n R^2 e^b b^(-2n) Gamma(2n)."""
-    n, b = np.asarray(n, np.float64), steepness(n)
+    n, b = np.asarray(n, np.float64), sersic_b(n)
     gamma = np.exp([lgamma(2 * one) for one in n.ravel()]).reshape(n.shape)
     made: Floats = 2 * np.pi * n * np.asarray(radius) ** 2 * np.exp(b) * b ** (-2 * n) * gamma
     return made
@@ -31,37 +34,43 @@ def total(n: Array, radius: Array) -> Floats:
 
 def profile(squared: Floats, n: Array, radius: Array) -> Floats:
     """Brightness (n, H, W) of total flux 1 at elliptical radii whose squares (n, H, W) are given."""
-    b = steepness(n)
-    inner = (squared / column(np.asarray(radius) ** 2)) ** column(0.5 / np.asarray(n))
-    bright = np.exp(column(b) * (1 - inner))
-    made: Floats = bright / column(total(n, radius))
+    b = sersic_b(n)
+    inner = (squared / per_image(np.asarray(radius) ** 2)) ** per_image(0.5 / np.asarray(n))
+    bright = np.exp(per_image(b) * (1 - inner))
+    made: Floats = bright / per_image(total_flux(n, radius))
     return made
 
 
 def sersic(
-    size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD
+    size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD_SIDE
 ) -> Floats:
     """Light (n, H, W) in each pixel, of total flux 1; R is the mean radius of the ellipse, sqrt(a b).
 
     ratio   of the short axis to the long one
     angle   of the long axis, from x to y
     """
-    along, across = turned(size, centre, angle, field)
+    along, across = rotated_coordinates(size, centre, angle, field)
     pixel = field / size
-    made = profile(_squared(along, across, ratio, SOFT * pixel / FINE), n, radius) * np.float32(pixel**2)
-    if size < CORE or not len(made):
+    made = profile(
+        _squared_radii(along, across, ratio, CUSP_SOFTENING * pixel / CORE_SUBPIXELS), n, radius
+    ) * np.float32(pixel**2)
+    if size < CORE_PIXELS or not len(made):
         return made
-    corner = np.clip(np.floor((np.asarray(centre) + field / 2) / pixel).astype(int) - CORE // 2, 0, size - CORE)
-    middle = (corner + CORE / 2) * pixel - field / 2  # of the core
-    along, across = turned(CORE * FINE, centre - middle, angle, CORE * pixel)
-    core = profile(_squared(along, across, ratio, SOFT * pixel / FINE), n, radius)
-    core = core.reshape(-1, CORE, FINE, CORE, FINE).mean((2, 4)) * np.float32(pixel**2)
-    rows, columns = (corner[:, axis, None] + np.arange(CORE) for axis in (1, 0))
+    corner = np.clip(
+        np.floor((np.asarray(centre) + field / 2) / pixel).astype(int) - CORE_PIXELS // 2, 0, size - CORE_PIXELS
+    )
+    middle = (corner + CORE_PIXELS / 2) * pixel - field / 2  # of the core
+    along, across = rotated_coordinates(CORE_PIXELS * CORE_SUBPIXELS, centre - middle, angle, CORE_PIXELS * pixel)
+    core = profile(_squared_radii(along, across, ratio, CUSP_SOFTENING * pixel / CORE_SUBPIXELS), n, radius)
+    core = core.reshape(-1, CORE_PIXELS, CORE_SUBPIXELS, CORE_PIXELS, CORE_SUBPIXELS).mean((2, 4)) * np.float32(
+        pixel**2
+    )
+    rows, columns = (corner[:, axis, None] + np.arange(CORE_PIXELS) for axis in (1, 0))
     made[np.arange(len(made))[:, None, None], rows[:, :, None], columns[:, None]] = core
     return made
 
 
-def _squared(along: Floats, across: Floats, ratio: Array, soft: float) -> Floats:
+def _squared_radii(along: Floats, across: Floats, ratio: Array, soft: float) -> Floats:
     """Squares of elliptical radii, none of them 0."""
-    made: Floats = along**2 * column(ratio) + across**2 / column(ratio) + np.float32(soft**2)
+    made: Floats = along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2)
     return made

@@ -18,15 +18,15 @@ import yaml
 
 from ....errors import UserError
 from ....recipe import Recipe
-from ....recipe.page import Line, put, write
+from ....recipe.page import Line, line_of, write
 from .inputs import ModelInputs
-from .options import Reading, Translation
+from .options import OptionReader, Translation
 
-LARGEST = 1 << 20  # bytes of a data file
+MAX_BYTES = 1 << 20  # bytes of a data file
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportedData:
     """The recipe that was written, and what of the file has no equal in it."""
 
     path: Path
@@ -38,7 +38,7 @@ def import_data(
     out: str | Path | None = None,
     changes: Mapping[str, Any] | None = None,
     overwrite: bool = False,
-) -> Imported:
+) -> ImportedData:
     """Write a recipe with the `data:` and `tokens:` of a data file of weaver.
 
     out        a .yaml file; unless given, named after the source, in this folder
@@ -59,12 +59,12 @@ def import_data(
             hint="Name another file with --out, or replace it with --overwrite.",
             file=path,
         )
-    options = read_data(source)
+    options = read_data_config(source)
     try:
-        made = translate(options)
+        made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
-    page = written(made, source.name, _files(changes or {}))
+    page = recipe_page(made, source.name, _files(changes or {}))
     beside = path.with_name(f".{path.stem}.{os.getpid()}.yaml")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,17 +77,17 @@ def import_data(
         ) from error
     finally:
         beside.unlink(missing_ok=True)
-    return Imported(path, made.notes)
+    return ImportedData(path, made.notes)
 
 
-def read_data(path: Path) -> dict[str, Any]:
+def read_data_config(path: Path) -> dict[str, Any]:
     """The options of a data file."""
     if not path.is_file():
         found = f"{path} is a folder, not a data file" if path.is_dir() else f"there is no data file {path}"
         raise UserError(f"{found} of weaver", file=path)
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > MAX_BYTES:
         raise UserError(
-            f"{path} is too large for a data file of weaver: {path.stat().st_size:,} bytes, at most {LARGEST:,}",
+            f"{path} is too large for a data file of weaver: {path.stat().st_size:,} bytes, at most {MAX_BYTES:,}",
             file=path,
         )
     try:
@@ -106,11 +106,11 @@ def read_data(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in options.items() if value is not None}
 
 
-def translate(options: Mapping[str, Any]) -> Translation:
+def translate_options(options: Mapping[str, Any]) -> Translation:
     """The sections of a recipe."""
-    reading = Reading(options)
-    ModelInputs(reading).all()
-    return reading.all()
+    reading = OptionReader(options)
+    ModelInputs(reading).translate()
+    return reading.translate()
 
 
 def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -126,7 +126,7 @@ def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def written(made: Translation, name: str, files: Mapping[str, list[str]]) -> str:
+def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> str:
     """The page of the recipe: every key with where it came from, and above all what has no equal."""
     head = [
         f"The data of {name}, a file of weaver, written by `sciformer import`.",
@@ -144,25 +144,25 @@ def written(made: Translation, name: str, files: Mapping[str, list[str]]) -> str
         Line("kind", "events", "", 2),
         Line("files", files.get("files", []), "names or globs, with a tag for a class where no column has it", 2),
         *(Line(part, files[part], "", 2) for part in ("valid", "test") if part in files),
-        *put(data, "tree", "treename"),
-        *put(data, "select", "selection"),
-        *put(data, "select_new", "test_time_selection, of files that answers are asked for"),
-        *put(data, "new", "new_variables that are needed"),
-        *put(data, "classes", "labels: a column, or formula, that is 1 where the jet is of the class"),
-        *put(data, "label", "labels"),
-        *put(data, "observers", "columns that are kept beside the answers"),
-        *put(data, "weight", "weights"),
-        *put(data, "reweight", "weights"),
+        *line_of(data, "tree", "treename"),
+        *line_of(data, "select", "selection"),
+        *line_of(data, "select_new", "test_time_selection, of files that answers are asked for"),
+        *line_of(data, "new", "new_variables that are needed"),
+        *line_of(data, "classes", "labels: a column, or formula, that is 1 where the jet is of the class"),
+        *line_of(data, "label", "labels"),
+        *line_of(data, "observers", "columns that are kept beside the answers"),
+        *line_of(data, "weight", "weights"),
+        *line_of(data, "reweight", "weights"),
         Line("tokens"),
         Line("kind", "particles", "", 2),
-        *put(tokens, "vector", "the four-vector of a particle"),
-        *put(tokens, "features", "what a particle enters with"),
-        *put(tokens, "most", "particles of a jet, the hardest ones"),
+        *line_of(tokens, "vector", "the four-vector of a particle"),
+        *line_of(tokens, "features", "what a particle enters with"),
+        *line_of(tokens, "max_tokens", "particles of a jet, the hardest ones"),
         Line("objective"),
         Line("kind", "discriminate", "", 2),
         Line("background", background, "the class to reject, if there is one", 2),
         Line("efficiencies", {}, "shares of a class that are kept, {NAME: 0.99}; half of it unless given", 2),
-        *put(made.objective, "weight", "of each jet in the loss"),
-        *put(made.objective, "balance", "classes count alike, as in weaver where it reweights"),
+        *line_of(made.objective, "weight", "of each jet in the loss"),
+        *line_of(made.objective, "balance", "classes count alike, as in weaver where it reweights"),
     ]
     return write(head, lines)

@@ -10,21 +10,28 @@ import ast
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ....data.readers.formula import CONSTANTS, OVER, Formula
+from ....data.readers.formula import CONSTANTS, LIST_FUNCTIONS, Formula
 from ....errors import UserError
 
-MODULES = ("np", "numpy", "ak", "awkward", "math")
-LONGEST = 10_000  # characters of a formula, as it is written or with others put into it
-SAME = {"_clip": "clip", "fmin": "minimum", "fmax": "maximum", "num": "count", "firsts": "first", "absolute": "abs"}
-LEAVES = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
-BINARY: dict[str, Any] = {
+MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
+MAX_CHARACTERS = 10_000  # characters of a formula, as it is written or with others put into it
+RENAMED_FUNCTIONS = {
+    "_clip": "clip",
+    "fmin": "minimum",
+    "fmax": "maximum",
+    "num": "count",
+    "firsts": "first",
+    "absolute": "abs",
+}
+IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
+BINARY_OPERATORS: dict[str, Any] = {
     "add": ast.Add,
     "subtract": ast.Sub,
     "multiply": ast.Mult,
     "divide": ast.Div,
     "true_divide": ast.Div,
 }
-COMPARED: dict[str, Any] = {
+COMPARISON_OPERATORS: dict[str, Any] = {
     "greater": ast.Gt,
     "greater_equal": ast.GtE,
     "less": ast.Lt,
@@ -34,36 +41,36 @@ COMPARED: dict[str, Any] = {
 }
 
 
-def translated(text: Any) -> str:
+def translate_formula(text: Any) -> str:
     """The same formula in our words; what has none is refused, by its name."""
-    made = _written(_tree(text))
+    made = _unparse(_parse(text))
     Formula(made)
     return made
 
 
-def names_in(text: Any) -> list[str]:
+def column_names(text: Any) -> list[str]:
     """The columns that a formula of weaver is made of, in the order in which they come."""
-    return list(dict.fromkeys(node.id for node in _walk(_tree(text)) if isinstance(node, ast.Name)))
+    return list(dict.fromkeys(node.id for node in _walk(_parse(text)) if isinstance(node, ast.Name)))
 
 
-def expanded(text: Any, new: Mapping[str, Any]) -> str:
+def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
     """The formula with the variables of `new` put in, down to the columns of the files: equal ones are equal texts."""
-    return _written(_Expanded(new, ()).visit(_tree(text)))
+    return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
 
 
-def _written(tree: ast.expr) -> str:
+def _unparse(tree: ast.expr) -> str:
     try:
         return ast.unparse(tree)
     except RecursionError as error:
         raise UserError("the formula is nested too deeply") from error
 
 
-def _tree(text: Any) -> ast.expr:
-    if not isinstance(text, (str, int, float)) or len(str(text)) > LONGEST:
-        raise UserError(f"a formula must be a text of at most {LONGEST:,} characters, not {str(text)[:60]!r}")
+def _parse(text: Any) -> ast.expr:
+    if not isinstance(text, (str, int, float)) or len(str(text)) > MAX_CHARACTERS:
+        raise UserError(f"a formula must be a text of at most {MAX_CHARACTERS:,} characters, not {str(text)[:60]!r}")
     try:
         tree = ast.parse(str(text).strip(), mode="eval")
-        return cast(ast.expr, ast.fix_missing_locations(_Plain().visit(tree.body)))
+        return cast(ast.expr, ast.fix_missing_locations(_SimplifyCalls().visit(tree.body)))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, UserError):
             raise
@@ -80,25 +87,25 @@ def _walk(tree: ast.expr) -> list[ast.AST]:
     return found
 
 
-class _Plain(ast.NodeTransformer):
+class _SimplifyCalls(ast.NodeTransformer):
     """Without the names of modules, and with operators for functions that are one."""
 
     def visit_Call(self, node: ast.Call) -> Any:
         """A function of a module, or one without; methods have no equal."""
-        name = _function(node.func)
+        name = _function_name(node.func)
         given = [self.visit(value) for value in node.args]
         keywords = {word.arg: word.value for word in node.keywords}
-        if name in LEAVES:
+        if name in IDENTITY_FUNCTIONS:
             return given[0]
-        name = SAME.get(name, name)
-        if name in OVER:
+        name = RENAMED_FUNCTIONS.get(name, name)
+        if name in LIST_FUNCTIONS:
             return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
         if keywords:
             raise UserError(f"`{name}` must have no keywords, not {next(iter(keywords))}=")
-        if name in BINARY and len(given) == 2:
-            return ast.BinOp(given[0], BINARY[name](), given[1])
-        if name in COMPARED and len(given) == 2:
-            return ast.Compare(given[0], [COMPARED[name]()], [given[1]])
+        if name in BINARY_OPERATORS and len(given) == 2:
+            return ast.BinOp(given[0], BINARY_OPERATORS[name](), given[1])
+        if name in COMPARISON_OPERATORS and len(given) == 2:
+            return ast.Compare(given[0], [COMPARISON_OPERATORS[name]()], [given[1]])
         return ast.Call(ast.Name(name), given, [])
 
     def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
@@ -114,20 +121,20 @@ class _Plain(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
         """Numbers of a module."""
-        if isinstance(node.value, ast.Name) and node.value.id in MODULES and node.attr in CONSTANTS:
+        if isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES and node.attr in CONSTANTS:
             return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
         raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
 
 
-def _function(node: ast.expr) -> str:
+def _function_name(node: ast.expr) -> str:
     if isinstance(node, ast.Name):
         return node.id
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULES:
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES:
         return node.attr
     raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or awkward")
 
 
-class _Expanded(ast.NodeTransformer):
+class _ExpandNames(ast.NodeTransformer):
     """With formulas in the place of the names they belong to."""
 
     def __init__(self, new: Mapping[str, Any], inside: tuple[str, ...], size: list[int] | None = None) -> None:
@@ -143,6 +150,6 @@ class _Expanded(ast.NodeTransformer):
         if node.id not in self.new or node.id in self.inside or self.new[node.id] == node.id:
             return node
         self.size[0] += len(str(self.new[node.id]))
-        if self.size[0] > LONGEST:
-            raise UserError(f"the formula is longer than {LONGEST:,} characters with others put into it")
-        return _Expanded(self.new, (*self.inside, node.id), self.size).visit(_tree(self.new[node.id]))
+        if self.size[0] > MAX_CHARACTERS:
+            raise UserError(f"the formula is longer than {MAX_CHARACTERS:,} characters with others put into it")
+        return _ExpandNames(self.new, (*self.inside, node.id), self.size).visit(_parse(self.new[node.id]))

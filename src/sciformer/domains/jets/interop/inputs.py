@@ -6,32 +6,32 @@ import re
 from typing import Any
 
 from ....errors import UserError
-from ..features import SETS, Feature
-from .formula import expanded, translated
-from .options import Reading, closure, listed, mapping
+from ..features import FEATURE_SETS, Feature
+from .formula import expand_formula, translate_formula
+from .options import OptionReader, as_list, as_mapping, needed_variables
 
-ROLES = ("points", "features", "vectors", "mask")
-VECTOR = ("part_px", "part_py", "part_pz", "part_energy")
-PLANE = ("part_deta", "part_dphi")
-Standard = dict[str, Any]  # centre, scale, clip
+INPUT_ROLES = ("points", "features", "vectors", "mask")
+VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
+PLANE_COLUMNS = ("part_deta", "part_dphi")
+FeatureScaling = dict[str, Any]  # centre, scale, clip
 
 
 class ModelInputs:
     """The inputs of one data file."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: OptionReader) -> None:
         self.reading = reading
 
-    def all(self) -> None:
+    def translate(self) -> None:
         """The first set of particles; others are noted."""
-        inputs = {str(name): value for name, value in mapping(self.reading.options["inputs"], "inputs").items()}
+        inputs = {str(name): value for name, value in as_mapping(self.reading.options["inputs"], "inputs").items()}
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
             prefix, _, role = name.rpartition("_")
-            if role not in ROLES:
-                self.reading.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(ROLES)} are known")
+            if role not in INPUT_ROLES:
+                self.reading.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(INPUT_ROLES)} are known")
                 continue
-            groups.setdefault(prefix, {})[role] = mapping(value, f"inputs: {name}")
+            groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
         ready = [prefix for prefix, group in groups.items() if "features" in group]
         if not ready:
             there = ", ".join(inputs) or "nothing"
@@ -49,20 +49,24 @@ class ModelInputs:
         if len(vector) == 4:
             tokens["vector"] = [self.reading.column(name, f"{where}vectors") for name in vector]
         else:
-            tokens["vector"] = list(VECTOR)
+            tokens["vector"] = list(VECTOR_COLUMNS)
             found = ", ".join(vector) or "no such input"
-            self.reading.note(f"`{where}vectors` ({found}): four columns were expected; {', '.join(VECTOR)} are taken")
+            self.reading.note(
+                f"`{where}vectors` ({found}): four columns were expected; {', '.join(VECTOR_COLUMNS)} are taken"
+            )
         plane = [name for name, _ in self._vars(group.get("points"), f"{where}points", plain=True)]
         if len(plane) not in (0, 2):
             self.reading.note(
-                f"`{where}points` ({', '.join(plane)}): two columns were expected; {', '.join(PLANE)} are taken"
+                f"`{where}points` ({', '.join(plane)}): two columns were expected; {', '.join(PLANE_COLUMNS)} are taken"
             )
-        elif plane and (columns := [self.reading.column(name, f"{where}points") for name in plane]) != list(PLANE):
+        elif plane and (columns := [self.reading.column(name, f"{where}points") for name in plane]) != list(
+            PLANE_COLUMNS
+        ):
             tokens["plane"] = columns
         tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
         lengths = {role: one.get("length") for role, one in group.items()}
         if lengths["features"] is not None:
-            tokens["most"] = int(lengths["features"])
+            tokens["max_tokens"] = int(lengths["features"])
         if len(set(lengths.values())) > 1:
             self.reading.note(f"`{where}*: length` differ ({lengths}): the recipe has one, that of the features")
         for name, _ in self._vars(group.get("mask"), f"{where}mask"):
@@ -75,10 +79,10 @@ class ModelInputs:
         modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
         self.reading.made.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
 
-    def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, Standard]]:
+    def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
         """Names and standardisations; `plain` ones should have none."""
         found = []
-        for one in listed((group or {}).get("vars")):
+        for one in as_list((group or {}).get("vars")):
             name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
             standard = self._standard(name, rest)
             if plain and standard.get("scale", 1) is not None and standard:
@@ -86,10 +90,10 @@ class ModelInputs:
             found.append((name, standard))
         return found
 
-    def _standard(self, name: str, rest: list[Any]) -> Standard:
+    def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
         """(x - centre) * scale, clipped; weaver does neither where the centre is null."""
-        process = mapping(self.reading.options.get("preprocess"), "preprocess")
-        known = mapping(process.get("params"), "preprocess: params").get(name)
+        process = as_mapping(self.reading.options.get("preprocess"), "preprocess")
+        known = as_mapping(process.get("params"), "preprocess: params").get(name)
         if isinstance(known, dict):
             rest = [known.get(key) for key in ("center", "scale", "min", "max")]
         auto = str(process.get("method", "manual")).lower().startswith("auto")
@@ -104,7 +108,7 @@ class ModelInputs:
             "clip": [float(low), float(high)],
         }
 
-    def _features(self, found: list[tuple[str, Standard]]) -> Any:
+    def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
         """The name of a set of ours where it is the same, and else a list."""
         entries = []
         for name, standard in found:
@@ -113,11 +117,11 @@ class ModelInputs:
             except UserError as error:
                 text = f"{name}: {self.reading.new[name]}" if name in self.reading.new else name
                 self.reading.note(f"`inputs: features: {text}`: {error.message}")
-        self.reading.covered = closure(self.reading.new, [name for name, _ in found])
+        self.reading.covered = needed_variables(self.reading.new, [name for name, _ in found])
         made = [Feature(**entry) for entry in entries]
         if len(made) == len(found):
-            for name, wanted in SETS.items():
-                if [_meaning(one) for one in made] == [_meaning(one) for one in wanted]:
+            for name, wanted in FEATURE_SETS.items():
+                if [_feature_key(one) for one in made] == [_feature_key(one) for one in wanted]:
                     self.reading.made.asides.append(
                         f"features: {', '.join(one for one, _ in found)} are the set `{name}`"
                     )
@@ -128,8 +132,8 @@ class ModelInputs:
         """What a feature is made of: momenta in our way, a column, or a formula."""
         tokens = self.reading.made.tokens
         text, px, py, energy, deta, dphi = (
-            self.reading.renamed(expanded(one, self.reading.new))
-            for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE))
+            self.reading.with_file_names(expand_formula(one, self.reading.new))
+            for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE_COLUMNS))
         )
         moving = {
             f"log(hypot({px}, {py}))": "log_pt",
@@ -146,10 +150,10 @@ class ModelInputs:
             return {"name": name, "column": text}
         if inner := re.fullmatch(r"tanh\((\w+)\)", text):
             return {"name": name, "column": inner[1], "change": "tanh"}
-        return {"name": name, "formula": translated(text)}
+        return {"name": name, "formula": translate_formula(text)}
 
 
-def _meaning(feature: Feature) -> Any:
+def _feature_key(feature: Feature) -> Any:
     """A feature without its name, unless that says what it is."""
-    what = feature.name if feature.moving else (feature.column or feature.name, feature.formula, feature.change)
+    what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip

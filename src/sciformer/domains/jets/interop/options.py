@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....errors import UserError
-from .formula import names_in, translated
+from .formula import column_names, translate_formula
 
-KEYS: tuple[str, ...] = (
+KNOWN_KEYS: tuple[str, ...] = (
     "treename",
     "branch_magic",
     "file_magic",
@@ -20,7 +20,7 @@ KEYS: tuple[str, ...] = (
     "preprocess",
     "new_variables",
 )
-KEYS += ("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing")
+KNOWN_KEYS += ("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing")
 
 
 @dataclass
@@ -34,13 +34,15 @@ class Translation:
     asides: list[str] = field(default_factory=list)
 
 
-class Reading:
+class OptionReader:
     """One data file, from key to key."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options, self.made = options, Translation()
-        self.magic = {str(old): str(now) for old, now in mapping(options.get("branch_magic"), "branch_magic").items()}
-        new = mapping(options.get("new_variables"), "new_variables")
+        self.magic = {
+            str(old): str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()
+        }
+        new = as_mapping(options.get("new_variables"), "new_variables")
         self.new = {str(name): text for name, text in new.items()}
         self.wanted: dict[str, str] = {}
         self.covered: set[str] = set()  # new variables that the recipe has in another form
@@ -50,25 +52,25 @@ class Reading:
         if text not in self.made.notes:
             self.made.notes.append(text)
 
-    def all(self) -> Translation:
+    def translate(self) -> Translation:
         """Every key but the inputs."""
         for key in self.options:
-            if key not in KEYS:
+            if key not in KNOWN_KEYS:
                 self.note(f"`{key}`: not a key of weaver that is known here")
         data = self.made.data
         if "treename" in self.options:
             data["tree"] = str(self.options["treename"])
         self._selection()
         self._labels()
-        observers = [str(name) for name in listed(self.options.get("observers"))]
+        observers = [str(name) for name in as_list(self.options.get("observers"))]
         named = {name: self.column(name, "observers") for name in observers}
-        data["observers"] = [column for name, column in named.items() if self.known(name)]
+        data["observers"] = [column for name, column in named.items() if self.is_translated(name)]
         self._weights()
-        for name in listed(self.options.get("monitor_variables")):
+        for name in as_list(self.options.get("monitor_variables")):
             self.note(f"`monitor_variables: {name}`: put it among data.observers to have it beside the answers")
         if "bucketing" in self.options:
             self.made.asides.append("bucketing: samples of like length are put together anyway")
-        for name, patterns in mapping(self.options.get("file_magic"), "file_magic").items():
+        for name, patterns in as_mapping(self.options.get("file_magic"), "file_magic").items():
             self.note(f"`file_magic: {name}` ({patterns}): give files a class by a tag, CLASS:path/*.root")
         if self.magic:
             self.made.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
@@ -83,7 +85,7 @@ class Reading:
         """A column by the name it has in the files, or with a formula of its own in `data.new`."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
-            return self.real(name)
+            return self.file_name(name)
         if name not in self.wanted:
             self.wanted[name] = ""
             text = self.formula(self.new[name], f"new_variables: {name}", f"needed by {where}")
@@ -92,32 +94,32 @@ class Reading:
                 self.wanted[name] = text
         return name
 
-    def known(self, name: str) -> bool:
+    def is_translated(self, name: str) -> bool:
         """Whether a name is a column of the files, or a variable that was translated."""
         return name not in self.new or self.new[name] == name or name in self.wanted
 
-    def real(self, name: str) -> str:
+    def file_name(self, name: str) -> str:
         """The name in the files."""
         for old, now in self.magic.items():
             name = name.replace(old, now)
         return name
 
-    def renamed(self, text: str) -> str:
+    def with_file_names(self, text: str) -> str:
         """A formula with the names of columns that the files have."""
-        for name in names_in(text) if self.magic else ():
+        for name in column_names(text) if self.magic else ():
             if name not in self.new:
-                text = re.sub(rf"\b{re.escape(name)}\b", self.real(name), text)
+                text = re.sub(rf"\b{re.escape(name)}\b", self.file_name(name), text)
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
         """A formula in our words, and what it needs; nothing where it has no equal, with a note."""
         try:
-            made = translated(text)
-            for name in names_in(text):
+            made = translate_formula(text)
+            for name in column_names(text):
                 self.column(name, where)
-                if not self.known(name):
+                if not self.is_translated(name):
                     raise UserError(f"the variable `{name}` could not be translated")
-            return self.renamed(made)
+            return self.with_file_names(made)
         except UserError as error:
             self.note(f"`{where}: {text}`{f', {why}' if why else ''}: {error.message}")
             return ""
@@ -130,7 +132,7 @@ class Reading:
             if name in self.covered:
                 continue
             try:
-                translated(text)
+                translate_formula(text)
             except UserError as error:
                 self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {error.message}")
 
@@ -145,17 +147,19 @@ class Reading:
             self.made.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
 
     def _labels(self) -> None:
-        labels = mapping(self.options["labels"], "labels")
+        labels = as_mapping(self.options["labels"], "labels")
         kind, value = str(labels.get("type", "simple")), labels.get("value")
         if kind == "simple":
             if not isinstance(value, list) or not value:
                 raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
             names = [str(name) for name in value]
             columns = {title: self.column(name, "labels") for name, title in zip(names, class_names(names))}
-            classes = {title: column for (title, column), name in zip(columns.items(), names) if self.known(name)}
+            classes = {
+                title: column for (title, column), name in zip(columns.items(), names) if self.is_translated(name)
+            }
             self.made.data["classes"] = classes
             return
-        targets = mapping(value, "labels: value")
+        targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
         if not name:
             raise UserError("`labels: value` must hold a name and its formula, but has no name")
@@ -170,14 +174,14 @@ class Reading:
             self.note(f"`labels: {other}: {formula}`: a second target; the recipe asks for the first, {name}")
 
     def _weights(self) -> None:
-        weights = mapping(self.options.get("weights"), "weights")
+        weights = as_mapping(self.options.get("weights"), "weights")
         if not weights:
             return
         data = self.made.data
         self.made.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
-        factors = [f"({one})" for one in self._listed(weights, "reweight_basewgt", "reweight_basewgts")]
+        factors = [f"({one})" for one in self._as_lists(weights, "reweight_basewgt", "reweight_basewgts")]
         if weights.get("use_precomputed_weights"):
-            factors = [f"({one})" for one in self._listed(weights, "weight_branches")]
+            factors = [f"({one})" for one in self._as_lists(weights, "weight_branches")]
         elif weights.get("reweight_vars"):
             factors += self._reweight(weights)
         if factors:
@@ -185,20 +189,20 @@ class Reading:
         if data.get("weight") or "reweight" in data:
             self.made.objective["weight"] = "weight"
 
-    def _listed(self, weights: Mapping[str, Any], *keys: str) -> list[Any]:
-        return [one for key in keys for one in listed(weights.get(key))]
+    def _as_lists(self, weights: Mapping[str, Any], *keys: str) -> list[Any]:
+        return [one for key in keys for one in as_list(weights.get(key))]
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
         """Weights in bins of two variables; and those of classes, as factors of the weight."""
-        edges = mapping(weights["reweight_vars"], "weights: reweight_vars")
+        edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
             return []
-        (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), listed(some)) for name, some in edges.items())
+        (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
         classes = self.made.data.get("classes", {})
-        labels = mapping(self.options["labels"], "labels").get("value")
-        named = dict(zip(map(str, listed(labels)), classes))
-        chosen = [str(name) for name in listed(weights.get("reweight_classes"))] or list(named)
+        labels = as_mapping(self.options["labels"], "labels").get("value")
+        named = dict(zip(map(str, as_list(labels)), classes))
+        chosen = [str(name) for name in as_list(weights.get("reweight_classes"))] or list(named)
         method = str(weights.get("reweight_method", "flat"))
         to = named.get(chosen[0], "flat") if method == "ref" and chosen else "flat"
         if method not in ("flat", "ref") or (method == "ref" and to == "flat"):
@@ -213,7 +217,7 @@ class Reading:
             self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0 here")
         if "reweight_hists" in weights:
             self.made.asides.append("reweight_hists: made anew from the data")
-        counts = dict(zip(chosen, listed(weights.get("class_weights"))))
+        counts = dict(zip(chosen, as_list(weights.get("class_weights"))))
         if len(set(map(str, counts.values()))) < 2:
             return []
         return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
@@ -228,7 +232,7 @@ def class_names(columns: list[str]) -> list[str]:
     return short if len(columns) > 1 and all(short) else columns
 
 
-def closure(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
     """New variables that these are made of, themselves included."""
     found: set[str] = set()
     left = [name for name in names if name in new]
@@ -237,16 +241,16 @@ def closure(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
         if name not in found:
             found.add(name)
             with suppress(UserError):  # one that cannot be read needs nothing
-                left += [other for other in names_in(new[name]) if other in new]
+                left += [other for other in column_names(new[name]) if other in new]
     return found
 
 
-def listed(value: Any) -> list[Any]:
+def as_list(value: Any) -> list[Any]:
     """A list of nothing, of one, or of what is in it."""
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def mapping(value: Any, where: str) -> dict[str, Any]:
+def as_mapping(value: Any, where: str) -> dict[str, Any]:
     """Keys and values, where there are some."""
     if value is None:
         return {}

@@ -9,21 +9,21 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.weight_map import WeightMap, from_theirs
-from .weaver import NORM, Checkpoint, class_names, count, features, sorted_classes, sorted_names
+from .weaver import NORM_WEIGHTS, Checkpoint, class_names, count_numbered, feature_set, sorted_classes, sorted_names
 
-LAYERS = 3  # of one of our blocks
+LAYERS_PER_BLOCK = 3  # of one of our blocks
 
 
-def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
     """A ParticleNet (arXiv 1902.08570) without its fusion block, as it was trained on JetClass."""
-    blocks = count(tensors, "edge_convs.")
+    blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
-    depths = {count(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
-    hidden = [len(tensors[f"fc.{i}.0.weight"]) for i in range(count(tensors, "fc.") - 1)]
+    depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
+    hidden = [len(tensors[f"fc.{i}.0.weight"]) for i in range(count_numbered(tensors, "fc.") - 1)]
     for key, wrong in (
         ("use_fusion=False", any(name.startswith("fusion_block.") for name in tensors)),
         ("use_fts_bn=True", "bn_fts.weight" not in tensors),
-        (f"{LAYERS} layers in a block", depths != {LAYERS}),
+        (f"{LAYERS_PER_BLOCK} layers in a block", depths != {LAYERS_PER_BLOCK}),
         ("a layer before the last one", not hidden),
     ):
         if wrong:
@@ -31,50 +31,50 @@ def particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
     sections = {
         "tokens": {
             "kind": "particles",
-            "features": features(len(tensors["bn_fts.weight"]), where, changes),
+            "features": feature_set(len(tensors["bn_fts.weight"]), where, changes),
             "embed": "features",
         },
-        "model": {"kind": "encoder", "trunk": "edges", "dim": widths[-1], "depth": blocks, "widths": widths}
+        "model": {"kind": "encoder", "trunk": "edge_conv", "dim": widths[-1], "depth": blocks, "widths": widths}
         | {"neighbours": 16, "pool": "mean"},
         "objective": {"kind": "classify", "hidden": hidden[0] if len(hidden) == 1 else hidden}
         | {"activation": "relu", "dropout": 0.1},
     }
     classes = class_names(len(tensors[f"fc.{len(hidden)}.weight"]))
-    weights = from_theirs(_links(tensors, widths, len(hidden)), tensors, where, where)
+    weights = from_theirs(_weight_links(tensors, widths, len(hidden)), tensors, where, where)
     notes = []
     if "model.neighbours" not in changes:
         notes.append(
             "the weights do not tell how many neighbours a particle has; 16 here, as in the published models. If yours "
             "has others: --model.neighbours"
         )
-    named = sorted_classes(weights, classes, _head(len(hidden)) + ".down")
+    named = sorted_classes(weights, classes, _head_layers(len(hidden)) + ".down")
     return Checkpoint(sections, named, sorted_names(classes), notes)
 
 
-def _links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int) -> list[WeightMap]:
-    links = _norm("trunk.input_norm", "bn_fts")
+def _weight_links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int) -> list[WeightMap]:
+    links = _norm_links("trunk.input_norm", "bn_fts")
     for i in range(len(widths)):
         ours, theirs = f"trunk.blocks.{i}", f"edge_convs.{i}"
-        for j in range(LAYERS):
+        for j in range(LAYERS_PER_BLOCK):
             links.append(WeightMap(f"{ours}.layers.{j}.weight", (f"{theirs}.convs.{j}.weight",)))
-            links += _norm(f"{ours}.norms.{j}", f"{theirs}.bns.{j}")
+            links += _norm_links(f"{ours}.norms.{j}", f"{theirs}.bns.{j}")
         if f"{theirs}.sc.weight" in tensors:  # where the width changes
             links.append(WeightMap(f"{ours}.change.weight", (f"{theirs}.sc.weight",)))
-            links += _norm(f"{ours}.change_norm", f"{theirs}.sc_bn")
+            links += _norm_links(f"{ours}.change_norm", f"{theirs}.sc_bn")
     for i in range(hidden):
         last = i + 1 == hidden
-        links += _layer(f"{_head(hidden)}.up" if last else f"heads.class.layer.{3 * i}", f"fc.{i}.0")
-    return links + _layer(f"{_head(hidden)}.down", f"fc.{hidden}")
+        links += _layer_links(f"{_head_layers(hidden)}.up" if last else f"heads.class.layer.{3 * i}", f"fc.{i}.0")
+    return links + _layer_links(f"{_head_layers(hidden)}.down", f"fc.{hidden}")
 
 
-def _head(hidden: int) -> str:
+def _head_layers(hidden: int) -> str:
     """Where the last two layers of a head are: behind the others, each with activation and dropout."""
     return "heads.class.layer" if hidden == 1 else f"heads.class.layer.{3 * (hidden - 1)}"
 
 
-def _layer(ours: str, theirs: str) -> list[WeightMap]:
+def _layer_links(ours: str, theirs: str) -> list[WeightMap]:
     return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in ("weight", "bias")]
 
 
-def _norm(ours: str, theirs: str) -> list[WeightMap]:
-    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in NORM]
+def _norm_links(ours: str, theirs: str) -> list[WeightMap]:
+    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in NORM_WEIGHTS]

@@ -20,20 +20,25 @@ from ....recipe import Recipe
 
 # The classes of JetClass in the order of the published models, and the branches that hold them.
 CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
-FEATURES = {7: "kin", 13: "kinpid", 17: "full"}
-PAIRS = {0: [], 1: ["ln_delta"], 3: ["ln_kt", "ln_z", "ln_delta"], 4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"]}
+FEATURE_SETS_BY_COUNT = {7: "kin", 13: "kinpid", 17: "full"}
+PAIR_FEATURES_BY_COUNT = {
+    0: [],
+    1: ["ln_delta"],
+    3: ["ln_kt", "ln_z", "ln_delta"],
+    4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"],
+}
 HEAD = "heads.class.layer.1"
-NORM = ("weight", "bias", "running_mean", "running_var")
+NORM_WEIGHTS = ("weight", "bias", "running_mean", "running_var")
 EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
 # What a block may have beside attention and MLP: their name, and that of our extra.
-EXTRAS = {
+BLOCK_EXTRAS = {
     "c_attn": "output_scale",
     "post_attn_norm.weight": "attention_norm",
     "post_fc_norm.weight": "hidden_norm",
     "w_resid": "residual_scale",
 }
-SCALES = ("c_attn", "w_resid")  # those without a layer
-LAYERS = (
+BARE_SCALES = ("c_attn", "w_resid")  # those without a layer
+BLOCK_LAYERS = (
     ("pre_attn_norm", "attention_norm"),
     ("attn.in_proj", "attention.qkv"),
     ("attn.out_proj", "attention.out"),
@@ -54,22 +59,22 @@ class Checkpoint:
     notes: list[str] = field(default_factory=list)
 
 
-def read(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
+def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
     """The checkpoint in a .pt file; `changes` of the recipe decide what its weights do not tell."""
-    tensors, where = plain(read_pickled(path)), str(path)
+    tensors, where = canonical_names(read_pickled(path)), str(path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
-        return transformer(tensors, where, changes or {})
+        return convert_transformer(tensors, where, changes or {})
     if any(name.startswith("edge_convs.") for name in tensors):
-        from .particlenet import particlenet
+        from .particlenet import convert_particlenet
 
-        return particlenet(tensors, where, changes or {})
+        return convert_particlenet(tensors, where, changes or {})
     names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
     raise UserError(
         f"the weights in {where} are not those of a Particle Transformer or of ParticleNet: {names}", file=path
     )
 
 
-def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Weights under the names of today: without prefixes and counters, and with convolutions of width 1 as matrices."""
     found = {}
     for name, tensor in tensors.items():
@@ -84,7 +89,7 @@ def plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
     """A Particle Transformer, its variant told by names and shapes."""
     sections = _sections(tensors, where, changes)
     notes = []
@@ -96,7 +101,7 @@ def transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, An
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = from_theirs(_links(tensors, sections), tensors, where, where)
+    weights = from_theirs(_weight_links(tensors, sections), tensors, where, where)
     return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
 
 
@@ -112,40 +117,41 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
         if name.startswith("pair_embed.embed.") and tensor.dim() == 2
     )
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
-    if inputs not in PAIRS or any(name.startswith("pair_embed.fts_embed") for name in tensors):
+    if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
         raise UserError(
-            f"the pair features in {where} must be {', '.join(PAIRS[4])}, or the first of them, not {inputs} of them",
+            f"the pair features in {where} must be {', '.join(PAIR_FEATURES_BY_COUNT[4])}, or the first of them, not "
+            f"{inputs} of them",
             file=where,
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
     tokens = {
         "kind": "particles",
-        "features": features(len(tensors["embed.input_bn.weight"]), where, changes),
+        "features": feature_set(len(tensors["embed.input_bn.weight"]), where, changes),
         "widths": [
             len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
         ],
-        "pair_features": PAIRS[inputs],
+        "pair_features": PAIR_FEATURES_BY_COUNT[inputs],
         "pair_widths": [width for _, width in pairs[:-1]],
         "pair_bias": "pair_embed.embed.1.bias" in tensors or not pairs,
     }
     model = {
         "kind": "encoder",
         "dim": dim,
-        "depth": count(tensors, "blocks."),
+        "depth": count_numbered(tensors, "blocks."),
         "heads": heads,
-        "ratio": len(block["fc1.weight"]) / dim,
+        "mlp_ratio": len(block["fc1.weight"]) / dim,
         "activation": "swiglu" if "fc1_g.weight" in block else "gelu",
         "norm": norm,
         "norm_epsilon": EPSILON if norm == "rms" else None,
         "last_norm": False,
         "bias": "attn.in_proj.bias" in block,
-        "extras": [extra for name, extra in EXTRAS.items() if name in block],
+        "extras": [extra for name, extra in BLOCK_EXTRAS.items() if name in block],
         "position": "none",
         "pool": "class_attention",
-        "class_depth": count(tensors, "cls_blocks."),
+        "class_depth": count_numbered(tensors, "cls_blocks."),
         "class_query": "raw",
-        "weights": "moco",
+        "init": "moco",
         "dropout": 0.0 if norm == "rms" else 0.1,
         "embedding_dropout": 0.0,
         "drop_path": 0.1 if norm == "rms" else 0.0,
@@ -153,22 +159,22 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     return {"tokens": tokens, "model": model}
 
 
-def features(count: int, where: str, changes: Mapping[str, Any]) -> Any:
+def feature_set(count: int, where: str, changes: Mapping[str, Any]) -> Any:
     """The name of the set of so many features, unless the user says which they are."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
-    if count not in FEATURES:
-        sets = ", ".join(f"{size} ({name})" for size, name in FEATURES.items())
+    if count not in FEATURE_SETS_BY_COUNT:
+        sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
         raise UserError(
             f"{where} has {count} features, but the known sets have {sets}",
             hint="Say which they are: --tokens.features [...]",
             key="tokens.features",
             file=where,
         )
-    return FEATURES[count]
+    return FEATURE_SETS_BY_COUNT[count]
 
 
-def count(tensors: Mapping[str, Tensor], prefix: str) -> int:
+def count_numbered(tensors: Mapping[str, Tensor], prefix: str) -> int:
     """How many numbered parts there are under a prefix."""
     return len({name.removeprefix(prefix).partition(".")[0] for name in tensors if name.startswith(prefix)})
 
@@ -191,30 +197,30 @@ def sorted_classes(weights: dict[str, Tensor], classes: list[str], head: str = H
     return weights
 
 
-def _links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
+def _weight_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
     links = [_link("pooling.token", "cls_token")]
-    links += _norm("entrance.embedding.norm", "embed.input_bn")
+    links += _norm_links("entrance.embedding.norm", "embed.input_bn")
     for i in range(len(sections["tokens"]["widths"]) + 1):
-        links += _layer(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors)
-        links += _layer(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors)
+        links += _layer_links(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors)
+        links += _layer_links(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors)
     if sections["tokens"]["pair_features"]:
-        links += _norm("entrance.pairs.embedding.norm", "pair_embed.embed.0")
+        links += _norm_links("entrance.pairs.embedding.norm", "pair_embed.embed.0")
         for i in range(len(sections["tokens"]["pair_widths"]) + 1):
-            links += _layer(f"entrance.pairs.embedding.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors)
-            links += _norm(f"entrance.pairs.embedding.norms.{i}", f"pair_embed.embed.{3 * i + 2}")
+            links += _layer_links(f"entrance.pairs.embedding.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors)
+            links += _norm_links(f"entrance.pairs.embedding.norms.{i}", f"pair_embed.embed.{3 * i + 2}")
     for i in range(sections["model"]["depth"]):
-        links += _block(f"trunk.blocks.{i}", f"blocks.{i}", tensors)
+        links += _block_links(f"trunk.blocks.{i}", f"blocks.{i}", tensors)
     for i in range(sections["model"]["class_depth"]):
-        links += _block(f"pooling.blocks.{i}.block", f"cls_blocks.{i}", tensors)
-    return links + _layer("pooling.norm", "norm", tensors) + _layer(HEAD, "fc.0", tensors)
+        links += _block_links(f"pooling.blocks.{i}.block", f"cls_blocks.{i}", tensors)
+    return links + _layer_links("pooling.norm", "norm", tensors) + _layer_links(HEAD, "fc.0", tensors)
 
 
-def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
+def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     links = []
-    for name, own in LAYERS:
+    for name, own in BLOCK_LAYERS:
         if f"{theirs}.{name}.weight" in tensors or name in ("attn.in_proj", "attn.out_proj", "fc2"):
-            links += _layer(f"{ours}.{own}", f"{theirs}.{name}", tensors)
+            links += _layer_links(f"{ours}.{own}", f"{theirs}.{name}", tensors)
     for name in ("weight", "bias"):
         parts = [f"{theirs}.{part}.{name}" for part in ("fc1_g", "fc1")]
         there = tuple(part for part in parts if part in tensors)
@@ -222,27 +228,27 @@ def _block(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[Weight
             links.append(
                 WeightMap(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
             )
-    scales = [name for name in SCALES if f"{theirs}.{name}" in tensors]
-    return links + [_link(f"{ours}.{EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
+    scales = [name for name in BARE_SCALES if f"{theirs}.{name}" in tensors]
+    return links + [_link(f"{ours}.{BLOCK_EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
 
 
 def _link(ours: str, theirs: str) -> WeightMap:
     return WeightMap(ours, (theirs,))
 
 
-def _layer(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
+def _layer_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     """A matrix or a norm, with a bias where theirs has one."""
     names = ("weight", "bias") if f"{theirs}.bias" in tensors else ("weight",)
     return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
 
 
-def _norm(ours: str, theirs: str) -> list[WeightMap]:
-    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM]
+def _norm_links(ours: str, theirs: str) -> list[WeightMap]:
+    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM_WEIGHTS]
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """A checkpoint with its recipe: it reads files with the branches of JetClass, unless changes say otherwise."""
-    found = read(path, changes)
+    found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
     if set(found.classes) == set(CLASSES):
         data["classes"] = {name: f"label_{name}" for name in CLASSES}
@@ -252,7 +258,7 @@ def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Impor
         "objective": {"kind": "classify"},
         **found.sections,
     }
-    recipe = Recipe.of(sections, changes, where="in changes of the imported recipe")
+    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
     objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
     state = {"tokens": {"tokens": {}}, "objective": objective}
     return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)

@@ -12,20 +12,29 @@ from functools import lru_cache
 
 import numpy as np
 
-from .kinematics import TURN, Floats, boost, decay, directions, frame_of, isotropic, momentum
+from .kinematics import (
+    TWO_PI,
+    Floats,
+    boost,
+    decay,
+    decay_momentum,
+    direction_vectors,
+    isotropic_directions,
+    transverse_axes,
+)
 
 CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
 QCD, HBB, HCC, HGG, H4Q, HQQL, ZQQ, WQQ, TBQQ, TBL = range(10)
 GLUON, LIGHT, CHARM, BOTTOM, ELECTRON, MUON, NEUTRINO, NOTHING = range(8)  # what a prong is
 MASS_W, WIDTH_W, MASS_Z, WIDTH_Z, MASS_H, MASS_T, WIDTH_T = 80.4, 2.1, 91.19, 2.5, 125.0, 172.5, 1.4
-RADIUS = 0.8
-GLUONS = 0.242  # of QCD jets; the others begin with a quark
-Z_CHARM, Z_BOTTOM = 0.172, 0.216  # of hadronic decays
-SLOPE = np.array([121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5])  # of the parent's pT, in GeV
-LEAST = np.array([482.0, 486, 480, 480, 480, 505, 480, 480, 482, 515])
-MOST = 1150.0
-SPREAD = np.array([0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89])  # of the rapidity
-LOW = 8.0  # GeV, the lightest virtual W
+JET_RADIUS = 0.8
+GLUON_SHARE = 0.242  # of QCD jets; the others begin with a quark
+Z_CHARM_SHARE, Z_BOTTOM_SHARE = 0.172, 0.216  # of hadronic decays
+PT_SLOPES = np.array([121.6, 118.5, 124.8, 130.8, 138.9, 133.7, 136, 128.8, 115.3, 113.5])  # of the parent's pT, in GeV
+MIN_PARENT_PT = np.array([482.0, 486, 480, 480, 480, 505, 480, 480, 482, 515])
+MAX_PARENT_PT = 1150.0
+RAPIDITY_SPREADS = np.array([0.95, 1.03, 1.08, 1.01, 1.04, 0.98, 1.09, 1.53, 0.88, 0.89])  # of the rapidity
+MIN_VIRTUAL_W_MASS = 8.0  # GeV, the lightest virtual W
 
 
 @dataclass
@@ -71,7 +80,7 @@ class Prongs:
         """Which jets have all their visible prongs within the radius of their common direction."""
         seen = self.visible
         axis = np.where(seen[:, None], self.vectors, 0).sum(0)
-        inside: Floats = np.all((self.distance(axis) < RADIUS) | ~seen, axis=0)
+        inside: Floats = np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
         return inside
 
     def distance(self, axis: Floats) -> Floats:
@@ -79,72 +88,72 @@ class Prongs:
         with np.errstate(all="ignore"):
             rapidity = np.arcsinh(self.vectors[:, 2] / np.hypot(self.vectors[:, 0], self.vectors[:, 1]))
             azimuth = np.arctan2(self.vectors[:, 1], self.vectors[:, 0]) - np.arctan2(axis[1], axis[0])
-        azimuth = (azimuth + np.pi) % TURN - np.pi
+        azimuth = (azimuth + np.pi) % TWO_PI - np.pi
         return np.hypot(rapidity - np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), azimuth)
 
 
-def draw(label: Floats, rng: np.random.Generator) -> Prongs:
+def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
     """Jets of these classes (numbers into CLASSES), before any cut."""
     n = len(label)
     made = Prongs(
         label,
-        pt=_falling(rng.random(n), LEAST[label], SLOPE[label]),
-        rapidity=SPREAD[label] * rng.standard_normal(n),
-        azimuth=TURN * rng.random(n) - np.pi,
+        pt=_draw_falling_pt(rng.random(n), MIN_PARENT_PT[label], PT_SLOPES[label]),
+        rapidity=RAPIDITY_SPREADS[label] * rng.standard_normal(n),
+        azimuth=TWO_PI * rng.random(n) - np.pi,
         mass=np.zeros(n),
         inner=np.zeros((2, n)),
-        turns=np.stack([isotropic(rng, n, np.float64) for _ in range(3)]),
+        turns=np.stack([isotropic_directions(rng, n, np.float64) for _ in range(3)]),
         bosons=np.zeros((2, 4, n)),
         flavour=np.full((4, n), NOTHING, np.int8),
         vectors=np.zeros((4, 4, n)),
     )
-    _masses(made, rng)
+    _draw_masses(made, rng)
     _polarise(made, rng)
-    _flavours(made, rng)
-    _vectors(made)
+    _draw_flavours(made, rng)
+    _compute_momenta(made)
     return made
 
 
-def _falling(drawn: Floats, least: Floats, slope: Floats) -> Floats:
+def _draw_falling_pt(drawn: Floats, least: Floats, slope: Floats) -> Floats:
     """Exponentially falling from the least pT, cut off at the most."""
-    return least - slope * np.log1p(-drawn * -np.expm1((least - MOST) / slope))
+    return least - slope * np.log1p(-drawn * -np.expm1((least - MAX_PARENT_PT) / slope))
 
 
-def _peak(drawn: Floats, mass: float, width: float, reach: float = 15.0) -> Floats:
+def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 15.0) -> Floats:
     """A Breit-Wigner curve, cut off `reach` widths away."""
     edge = np.arctan(2 * reach)
     return mass + 0.5 * width * np.tan(edge * (2 * drawn - 1))
 
 
 @lru_cache(maxsize=1)
-def _virtual() -> tuple[Floats, Floats]:
+def _virtual_w_shares() -> tuple[Floats, Floats]:
     """Cumulated shares of the mass of the second W in H -> WW*, for a first one on its peak."""
-    grid = np.linspace(LOW, MASS_H - MASS_W, 400)
-    q = momentum(np.full_like(grid, MASS_H), np.full_like(grid, MASS_W), grid)
+    grid = np.linspace(MIN_VIRTUAL_W_MASS, MASS_H - MASS_W, 400)
+    q = decay_momentum(np.full_like(grid, MASS_H), np.full_like(grid, MASS_W), grid)
     matrix = q * (q**2 + 3 * (MASS_W * grid / MASS_H) ** 2)
     share = 2 * grid * matrix / ((grid**2 - MASS_W**2) ** 2 + (MASS_W * WIDTH_W) ** 2)
     total = np.cumsum(share)
-    return total / total[-1], (grid - LOW) / (grid[-1] - LOW)
+    return total / total[-1], (grid - MIN_VIRTUAL_W_MASS) / (grid[-1] - MIN_VIRTUAL_W_MASS)
 
 
-def _masses(made: Prongs, rng: np.random.Generator) -> None:
+def _draw_masses(made: Prongs, rng: np.random.Generator) -> None:
     label, drawn = made.label, rng.random((3, len(made)))
     higgs, top = (label >= HBB) & (label <= HQQL), label >= TBQQ
     made.mass[higgs] = MASS_H
     for kind, mass, width in ((label == WQQ, MASS_W, WIDTH_W), (label == ZQQ, MASS_Z, WIDTH_Z), (top, MASS_T, WIDTH_T)):
-        made.mass[kind] = _peak(drawn[0, kind], mass, width)
-    made.inner[0, top] = _peak(drawn[1, top], MASS_W, WIDTH_W)
+        made.mass[kind] = _draw_breit_wigner(drawn[0, kind], mass, width)
+    made.inner[0, top] = _draw_breit_wigner(drawn[1, top], MASS_W, WIDTH_W)
     pair = (label == H4Q) | (label == HQQL)
-    made.inner[0, pair] = _peak(drawn[1, pair], MASS_W, WIDTH_W, 10)
-    room = MASS_H - made.inner[0, pair] - LOW
-    made.inner[1, pair] = LOW + room * np.interp(drawn[2, pair], *_virtual())
+    made.inner[0, pair] = _draw_breit_wigner(drawn[1, pair], MASS_W, WIDTH_W, 10)
+    room = MASS_H - made.inner[0, pair] - MIN_VIRTUAL_W_MASS
+    made.inner[1, pair] = MIN_VIRTUAL_W_MASS + room * np.interp(drawn[2, pair], *_virtual_w_shares())
     # Which of the two is the virtual one is not told by their order.
     swap = np.flatnonzero(pair)[rng.random(pair.sum()) < 0.5]
     made.inner[:, swap] = made.inner[::-1, swap]
 
 
 @lru_cache(maxsize=2)
-def _cosines(kind: str) -> tuple[Floats, Floats]:
+def _decay_cosine_shares(kind: str) -> tuple[Floats, Floats]:
     """Cumulated shares of the decay angle: transverse bosons 1 + c^2; from a top quark 0.7 long., 0.3 left-handed."""
     c = np.linspace(-1, 1, 401)
     share = 1 + c**2 if kind == "transverse" else 0.7 * 1.5 * (1 - c**2) / 2 + 0.3 * 0.375 * (1 - c) ** 2
@@ -156,24 +165,28 @@ def _polarise(made: Prongs, rng: np.random.Generator) -> None:
     """Decay angles of bosons that are polarised: of W and Z along their flight, and of the W in a top quark."""
     boson = np.flatnonzero((made.label == WQQ) | (made.label == ZQQ))
     drawn = rng.random((2, len(boson)))
-    made.turns[0][:, boson] = directions(np.interp(drawn[0], *_cosines("transverse")), TURN * drawn[1])
+    made.turns[0][:, boson] = direction_vectors(
+        np.interp(drawn[0], *_decay_cosine_shares("transverse")), TWO_PI * drawn[1]
+    )
     top = np.flatnonzero(made.label >= TBQQ)
     drawn = rng.random((2, len(top)))
-    local = directions(np.interp(drawn[0], *_cosines("top")), TURN * drawn[1])
+    local = direction_vectors(np.interp(drawn[0], *_decay_cosine_shares("top")), TWO_PI * drawn[1])
     axis = -made.turns[0][:, top]  # the W flies away from the b
-    one, other = frame_of(axis)
+    one, other = transverse_axes(axis)
     made.turns[1][:, top] = local[0] * axis + local[1] * one + local[2] * other
 
 
-def _flavours(made: Prongs, rng: np.random.Generator) -> None:
+def _draw_flavours(made: Prongs, rng: np.random.Generator) -> None:
     label, flavour, n = made.label, made.flavour, len(made)
     drawn = rng.random((3, n))
     strange = np.where(drawn[:2] < 0.5, CHARM, LIGHT)  # W -> cs as often as ud
     lepton = np.where(drawn[2] < 0.5, ELECTRON, MUON)
-    flavour[0, label == QCD] = np.where(drawn[0, label == QCD] < GLUONS, GLUON, _sea(drawn[1, label == QCD]))
+    flavour[0, label == QCD] = np.where(
+        drawn[0, label == QCD] < GLUON_SHARE, GLUON, _draw_sea_quarks(drawn[1, label == QCD])
+    )
     for kind, prong in ((HBB, BOTTOM), (HCC, CHARM), (HGG, GLUON)):
         flavour[:2, label == kind] = prong
-    z = np.where(drawn[0] < Z_BOTTOM, BOTTOM, np.where(drawn[0] < Z_BOTTOM + Z_CHARM, CHARM, LIGHT))
+    z = np.where(drawn[0] < Z_BOTTOM_SHARE, BOTTOM, np.where(drawn[0] < Z_BOTTOM_SHARE + Z_CHARM_SHARE, CHARM, LIGHT))
     flavour[:2, label == ZQQ] = z[label == ZQQ]
     flavour[0, label == WQQ], flavour[1, label == WQQ] = strange[0, label == WQQ], LIGHT
     for kind in (H4Q, HQQL):
@@ -186,12 +199,12 @@ def _flavours(made: Prongs, rng: np.random.Generator) -> None:
     flavour[1, label == TBL], flavour[2, label == TBL] = lepton[label == TBL], NEUTRINO
 
 
-def _sea(drawn: Floats) -> Floats:
+def _draw_sea_quarks(drawn: Floats) -> Floats:
     """Quarks beside a Z boson: a few are charm or bottom."""
     return np.where(drawn < 0.05, BOTTOM, np.where(drawn < 0.13, CHARM, LIGHT))
 
 
-def _vectors(made: Prongs) -> None:
+def _compute_momenta(made: Prongs) -> None:
     """The momenta of the prongs, taken as massless, and of the W."""
     label, parent = made.label, made.parent
     made.vectors[0][:, label == QCD] = parent[:, label == QCD]

@@ -16,27 +16,36 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .decays import RADIUS, TBQQ, Prongs
-from .hadrons import CHARGED, ELECTRON, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, ParticleArray
-from .kinematics import TURN, Floats, normals
+from .decays import JET_RADIUS, TBQQ, Prongs
+from .hadrons import ELECTRON, IS_CHARGED, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, ParticleArray
+from .kinematics import TWO_PI, Floats, draw_normals
 
-EDGE, TRACK, NEUTRAL, FAINT = 2.5, 0.5, 0.4, 0.1
-SEEN = 0.97
-REACH = 1.3  # what is farther than this from the parent cannot be in the jet
-SOFT, SOFT_TOP, SOFT_PT = 1.34, 1.65, 0.569  # of the underlying event: particles in a unit of area; how pT falls, GeV
+MAX_TRACK_ETA, MIN_TRACK_PT, MIN_NEUTRAL_PT, MIN_PARTICLE_PT = 2.5, 0.5, 0.4, 0.1
+TRACK_EFFICIENCY = 0.97
+MAX_PARENT_DISTANCE = 1.3  # what is farther than this from the parent cannot be in the jet
+UNDERLYING_DENSITY, UNDERLYING_DENSITY_TOP, UNDERLYING_PT = (
+    1.34,
+    1.65,
+    0.569,
+)  # of the underlying event: particles in a unit of area; how pT falls, GeV
 
 TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # what a particle is seen as
-TYPE = np.full(16, TRACKS, np.int8)
-TYPE[[KAON0, NEUTRON]], TYPE[PHOTON], TYPE[ELECTRON], TYPE[MUON] = HADRONS, PHOTONS, ELECTRONS, MUONS
-SQUARED = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # masses
-BLUR = np.array([0.0005, 0.025, 0.008, 0.0005, 0.0005], np.float32)
-STOCHASTIC = np.array([0, 1.0, 0.03, 0, 0], np.float32) ** 2
-CONSTANT = np.array([0.01, 0.05, 0.007, 0.01, 0.01], np.float32) ** 2
-MIX = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  # of the underlying event
+DETECTED_TYPES = np.full(16, TRACKS, np.int8)
+DETECTED_TYPES[[KAON0, NEUTRON]], DETECTED_TYPES[PHOTON], DETECTED_TYPES[ELECTRON], DETECTED_TYPES[MUON] = (
+    HADRONS,
+    PHOTONS,
+    ELECTRONS,
+    MUONS,
+)
+SQUARED_MASSES = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # masses
+ANGULAR_RESOLUTIONS = np.array([0.0005, 0.025, 0.008, 0.0005, 0.0005], np.float32)
+STOCHASTIC_TERMS = np.array([0, 1.0, 0.03, 0, 0], np.float32) ** 2
+CONSTANT_TERMS = np.array([0.01, 0.05, 0.007, 0.01, 0.01], np.float32) ** 2
+UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  # of the underlying event
 
 
 @dataclass
-class Seen:
+class DetectedParticles:
     """Particles as they are seen: pT, direction, what they look like, impact parameters and the jet they are of."""
 
     pt: Floats
@@ -51,33 +60,37 @@ class Seen:
     def __len__(self) -> int:
         return len(self.pt)
 
-    def take(self, rows: Floats) -> Seen:
+    def take(self, rows: Floats) -> DetectedParticles:
         """Some of them."""
-        return Seen(*(getattr(self, field.name).take(rows) for field in fields(self)))
+        return DetectedParticles(*(getattr(self, field.name).take(rows) for field in fields(self)))
 
 
-def detect(crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator) -> tuple[Seen, Floats]:
+def detect_jets(
+    crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
+) -> tuple[DetectedParticles, Floats]:
     """What is seen of each jet in its cone, and the jets' momenta (4, n); azimuths are counted from the parent's.
 
     The cone stands around the sum of all that is seen near the parent; the underlying event is then put into it.
     """
-    seen, n = smear(_traces(crowd, vertices, prongs, rng), rng), len(prongs)
-    p = vectors(seen)
-    axis = total(seen, n, p)
+    seen, n = smear_particles(_find_detected(crowd, vertices, prongs, rng), rng), len(prongs)
+    p = four_vectors(seen)
+    axis = jet_momenta(seen, n, p)
     axis = np.stack([np.arcsinh(axis[2] / np.hypot(axis[0], axis[1])), np.arctan2(axis[1], axis[0])])
     axis = axis.astype(np.float32)
     deta, dphi = seen.eta - axis[0].take(seen.jet), seen.phi - axis[1].take(seen.jet)
-    rows = np.flatnonzero((deta * deta + dphi * dphi < RADIUS * RADIUS) & (seen.pt > FAINT))
-    soft = smear(_underlying(axis, prongs.label >= TBQQ, rng), rng)
-    soft = soft.take(np.flatnonzero(soft.pt > FAINT))
-    momenta = total(seen, n, p, rows) + total(soft, n, vectors(soft))
-    return together([seen.take(rows), soft]), momenta
+    rows = np.flatnonzero((deta * deta + dphi * dphi < JET_RADIUS * JET_RADIUS) & (seen.pt > MIN_PARTICLE_PT))
+    soft = smear_particles(_underlying_event(axis, prongs.label >= TBQQ, rng), rng)
+    soft = soft.take(np.flatnonzero(soft.pt > MIN_PARTICLE_PT))
+    momenta = jet_momenta(seen, n, p, rows) + jet_momenta(soft, n, four_vectors(soft))
+    return join_detected([seen.take(rows), soft]), momenta
 
 
-def _traces(crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator) -> Seen:
+def _find_detected(
+    crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
+) -> DetectedParticles:
     """Particles near the parent that the detector finds, as they are."""
     p = crowd.p
-    rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > NEUTRAL**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
+    rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > MIN_NEUTRAL_PT**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
     crowd = crowd.take(rows)
     p, jet, charged = crowd.p, crowd.jet, crowd.charge != 0
     squared = p[0] * p[0] + p[1] * p[1]
@@ -88,48 +101,58 @@ def _traces(crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.rand
     eta = np.arcsinh(pz / pt)
     found = leaves_trace(pt, eta, charged, rng)
     deta = eta - rapidity.take(jet)
-    found &= deta * deta + phi * phi < REACH * REACH
+    found &= deta * deta + phi * phi < MAX_PARENT_DISTANCE * MAX_PARENT_DISTANCE
     d0, dz = np.zeros_like(pt), np.zeros_like(pt)
     away = np.flatnonzero((crowd.vertex > 0) & charged & found)
     x, y, z, t = vertices.take(crowd.vertex[away], 1)
     (px, py), home = p[:2].take(away, 1), jet[away]
     d0[away] = (x * py - y * px) / pt[away]
     dz[away] = z * cosh[home] + t * sinh[home] - (x * px + y * py) / squared[away] * pz[away]
-    return Seen(pt, eta, phi, TYPE.take(crowd.kind), crowd.charge, d0, dz, jet).take(np.flatnonzero(found))
+    return DetectedParticles(pt, eta, phi, DETECTED_TYPES.take(crowd.kind), crowd.charge, d0, dz, jet).take(
+        np.flatnonzero(found)
+    )
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
     """Which particles, of those that are hard enough for a neutral one, are found."""
-    return ~charged | (pt > TRACK) & (np.abs(eta) < EDGE) & (rng.random(len(pt), np.float32) < SEEN)
+    return ~charged | (pt > MIN_TRACK_PT) & (np.abs(eta) < MAX_TRACK_ETA) & (
+        rng.random(len(pt), np.float32) < TRACK_EFFICIENCY
+    )
 
 
-def _underlying(axis: Floats, top: Floats, rng: np.random.Generator) -> Seen:
+def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> DetectedParticles:
     """Soft particles evenly over every jet, more in some events than in others."""
     n = axis.shape[1]
-    count = rng.poisson(np.where(top, SOFT_TOP, SOFT) * np.pi * RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
+    count = rng.poisson(
+        np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
+        * np.pi
+        * JET_RADIUS**2
+        / 3.0
+        * rng.standard_gamma(3.0, n)
+    )
     jet = np.repeat(np.arange(n), count)
     total = len(jet)
     drawn = rng.random((3, total), np.float32)
-    tail = np.where(drawn[0] > 0.9, np.float32(2 * SOFT_PT), np.float32(SOFT_PT))
-    pt = np.float32(TRACK) - tail * np.log1p(-drawn[0])
-    away, angle = np.float32(RADIUS) * np.sqrt(drawn[1]), np.float32(TURN) * drawn[2]
-    kind = MIX[rng.integers(0, len(MIX), total)]
+    tail = np.where(drawn[0] > 0.9, np.float32(2 * UNDERLYING_PT), np.float32(UNDERLYING_PT))
+    pt = np.float32(MIN_TRACK_PT) - tail * np.log1p(-drawn[0])
+    away, angle = np.float32(JET_RADIUS) * np.sqrt(drawn[1]), np.float32(TWO_PI) * drawn[2]
+    kind = UNDERLYING_KINDS[rng.integers(0, len(UNDERLYING_KINDS), total)]
     sign = rng.integers(0, 2, total, np.int8) * np.int8(2) - np.int8(1)
     eta = axis[0][jet] + away * np.cos(angle)
-    charge = sign * CHARGED[kind] * (np.abs(eta) < EDGE)  # beyond the tracker it is a neutral one
-    types = np.where((TYPE[kind] == TRACKS) & (charge == 0), HADRONS, TYPE[kind]).astype(np.int8)
+    charge = sign * IS_CHARGED[kind] * (np.abs(eta) < MAX_TRACK_ETA)  # beyond the tracker it is a neutral one
+    types = np.where((DETECTED_TYPES[kind] == TRACKS) & (charge == 0), HADRONS, DETECTED_TYPES[kind]).astype(np.int8)
     d0, dz = np.zeros((2, total), np.float32)
-    return Seen(pt, eta, axis[1][jet] + away * np.sin(angle), types, charge.astype(np.int8), d0, dz, jet)
+    return DetectedParticles(pt, eta, axis[1][jet] + away * np.sin(angle), types, charge.astype(np.int8), d0, dz, jet)
 
 
-def smear(seen: Seen, rng: np.random.Generator) -> Seen:
+def smear_particles(seen: DetectedParticles, rng: np.random.Generator) -> DetectedParticles:
     """The same as they are measured."""
     n, rows = len(seen), np.flatnonzero(seen.charge)
-    noise = normals(rng, n), normals(rng, (n + 1) // 2).reshape(-1)[:n]
+    noise = draw_normals(rng, n), draw_normals(rng, (n + 1) // 2).reshape(-1)[:n]
     energy = seen.pt * np.cosh(seen.eta)
-    width = np.sqrt(STOCHASTIC.take(seen.type) / energy + CONSTANT.take(seen.type))
-    blur = BLUR.take(seen.type)
-    for value, error, drawn in zip((seen.d0, seen.dz), errors(seen.pt.take(rows)), normals(rng, len(rows))):
+    width = np.sqrt(STOCHASTIC_TERMS.take(seen.type) / energy + CONSTANT_TERMS.take(seen.type))
+    blur = ANGULAR_RESOLUTIONS.take(seen.type)
+    for value, error, drawn in zip((seen.d0, seen.dz), impact_errors(seen.pt.take(rows)), draw_normals(rng, len(rows))):
         value[rows] += error * drawn
     width *= noise[1]
     width += 1
@@ -139,29 +162,31 @@ def smear(seen: Seen, rng: np.random.Generator) -> Seen:
     return seen
 
 
-def errors(pt: Floats) -> tuple[Floats, Floats]:
+def impact_errors(pt: Floats) -> tuple[Floats, Floats]:
     """Of d0 and dz, in mm: hypot(0.010, 0.080 / pT) and hypot(0.020, 0.120 / pT)."""
     inverse = 1 / (pt * pt)
     d0, dz = (np.sqrt(np.float32(a * a) + np.float32(b * b) * inverse) for a, b in ((0.010, 0.080), (0.020, 0.120)))
     return d0, dz
 
 
-def vectors(seen: Seen) -> Floats:
+def four_vectors(seen: DetectedParticles) -> Floats:
     """Four-vectors (4, n) of particles, with the mass of what they look like."""
     made = np.empty((4, len(seen)), np.float32)
     np.multiply(seen.pt, np.cos(seen.phi), out=made[0])
     np.multiply(seen.pt, np.sin(seen.phi), out=made[1])
     np.multiply(seen.pt, np.sinh(seen.eta), out=made[2])
-    np.sqrt(seen.pt * seen.pt + made[2] * made[2] + SQUARED.take(seen.type), out=made[3])
+    np.sqrt(seen.pt * seen.pt + made[2] * made[2] + SQUARED_MASSES.take(seen.type), out=made[3])
     return made
 
 
-def total(seen: Seen, n: int, p: Floats, rows: Floats | None = None) -> Floats:
+def jet_momenta(seen: DetectedParticles, n: int, p: Floats, rows: Floats | None = None) -> Floats:
     """The momenta (4, n) of the jets, of all particles or of some."""
     jet = seen.jet if rows is None else seen.jet.take(rows)
     return np.stack([np.bincount(jet, one if rows is None else one.take(rows), n) for one in p])
 
 
-def together(parts: list[Seen]) -> Seen:
+def join_detected(parts: list[DetectedParticles]) -> DetectedParticles:
     """Several as one."""
-    return Seen(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Seen)))
+    return DetectedParticles(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(DetectedParticles))
+    )

@@ -10,21 +10,21 @@ import numpy as np
 
 from ....data.columns import Lists, Table
 from ....errors import UserError, one_of
-from ....files import simulated as files
+from ....files import simulated
 from ....files.simulated import Forms, Log, Npz, Parquet
 from .decays import CLASSES
 from .jets import check_classes, jets
 
 ENGINES = ("builtin", "pythia")
-FILES = {  # of JetClass, by class
+JETCLASS_FILES = {  # of JetClass, by class
     "QCD": "ZJetsToNuNu", "Hbb": "HToBB", "Hcc": "HToCC", "Hgg": "HToGG", "H4q": "HToWW4Q", "Hqql": "HToWW2Q1L",
     "Zqq": "ZToQQ", "Wqq": "WToQQ", "Tbqq": "TTBar", "Tbl": "TTBarLep",
 }  # fmt: skip
-PIECE = 8192  # jets written at a time
-TREE, GROUP, LABEL = "tree", "part", "label"
+JETS_PER_WRITE = 8192  # jets written at a time
+TREE_NAME, GROUP_NAME, LABEL_NAME = "tree", "part", "label"
 
 
-def make(number: int, seed: int, classes: Sequence[str], engine: str) -> Iterator[Table]:
+def make_tables(number: int, seed: int, classes: Sequence[str], engine: str) -> Iterator[Table]:
     """Tables of jets from one of the engines."""
     one_of("the engine", engine, ENGINES)
     if engine == "pythia":
@@ -32,7 +32,7 @@ def make(number: int, seed: int, classes: Sequence[str], engine: str) -> Iterato
 
         yield from pythia_jets(number, seed, classes)
         return
-    yield from files.in_pieces(number, PIECE, lambda count, first: jets(count, seed, classes, first))
+    yield from simulated.in_pieces(number, JETS_PER_WRITE, lambda count, first: jets(count, seed, classes, first))
 
 
 def simulate_jets(
@@ -50,7 +50,7 @@ def simulate_jets(
     classes = list(classes) or list(CLASSES)
     check_classes(classes)
     one_of("the engine", engine, ENGINES)
-    files.check_numbers(number, seed, "jet")
+    simulated.check_numbers(number, seed, "jet")
     if (out is None) == (by_class is None):
         raise UserError(
             "--out and --by-class cannot be given together" if out else "there is no place to write the jets",
@@ -66,20 +66,20 @@ def simulate_jets(
                 f"--number must be {len(classes)} jets or more, one for each class, not {number}", key="--number"
             )
         counts = np.bincount(np.arange(number) % len(classes))
-        plans = {by_class / f"{FILES[name]}_000.root": (int(n), [name]) for name, n in zip(classes, counts)}
+        plans = {by_class / f"{JETCLASS_FILES[name]}_000.root": (int(n), [name]) for name, n in zip(classes, counts)}
     for path in plans:
-        files.check_file(path, FORMS, overwrite)
+        simulated.check_file(path, WRITERS, overwrite)
     if engine == "pythia":
-        from .pythia import load
+        from .pythia import load_pythia
 
-        load()
+        load_pythia()
     for path, (count, kinds) in plans.items():
-        files.simulate(path, "jets", count, make(count, seed, kinds, engine), FORMS, overwrite, log, show)
+        simulated.simulate(path, "jets", count, make_tables(count, seed, kinds, engine), WRITERS, overwrite, log, show)
 
 
-def write(path: Path, tables: Iterable[Table], overwrite: bool = False, forms: Forms | None = None) -> int:
+def write_tables(path: Path, tables: Iterable[Table], overwrite: bool = False, forms: Forms | None = None) -> int:
     """Tables of jets (or others, in `forms` of their own) as one file; returns how many."""
-    return files.write(path, tables, forms or FORMS, overwrite)
+    return simulated.write(path, tables, forms or WRITERS, overwrite)
 
 
 class _Root:
@@ -90,7 +90,7 @@ class _Root:
         self.handle = path.open("wb+")
         self.file = uproot.recreate(self.handle)
         self.tree = self.file.mktree(
-            TREE, {name: one.type if name == GROUP else one.dtype for name, one in self._rows(table).items()}
+            TREE_NAME, {name: one.type if name == GROUP_NAME else one.dtype for name, one in self._rows(table).items()}
         )
 
     @staticmethod
@@ -107,10 +107,10 @@ class _Root:
         return uproot, awkward
 
     def _rows(self, table: Table) -> dict[str, Any]:
-        lists = {name.removeprefix(f"{GROUP}_"): one for name, one in table.items() if isinstance(one, Lists)}
+        lists = {name.removeprefix(f"{GROUP_NAME}_"): one for name, one in table.items() if isinstance(one, Lists)}
         fields = {name: self.awkward.unflatten(one.values, one.lengths) for name, one in lists.items()}
-        rest = {name: one for name, one in table.items() if not isinstance(one, Lists) and name != LABEL}
-        return {GROUP: self.awkward.zip(fields), **rest}
+        rest = {name: one for name, one in table.items() if not isinstance(one, Lists) and name != LABEL_NAME}
+        return {GROUP_NAME: self.awkward.zip(fields), **rest}
 
     def add(self, table: Table) -> None:
         """More jets."""
@@ -126,4 +126,4 @@ class _Root:
         self.handle.close()
 
 
-FORMS: Forms = {".root": _Root, ".parquet": Parquet, ".npz": Npz}
+WRITERS: Forms = {".root": _Root, ".parquet": Parquet, ".npz": Npz}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .kinematics import Floats, decay, isotropic
+from .kinematics import Floats, decay, isotropic_directions
 
 (
     PION,
@@ -36,8 +36,8 @@ MASSES = np.array(
     [0.1396, 0.4937, 0.9383, 0.4976, 0.9396, 0, 0.000511, 0.1057, 0, 0.135, 0.5479, 0.775, 0.775, 0, 1.87, 5.28],
     np.float32,
 )
-STABLE = NEUTRINO  # kinds up to this one decay no more
-CHARGED = np.isin(np.arange(16), [PION, KAON, PROTON, ELECTRON, MUON, RHO])
+LAST_STABLE = NEUTRINO  # kinds up to this one decay no more
+IS_CHARGED = np.isin(np.arange(16), [PION, KAON, PROTON, ELECTRON, MUON, RHO])
 
 # Channels of a cluster: what it becomes, and how often.
 CHANNELS: dict[tuple[int, int], float] = {
@@ -47,25 +47,29 @@ CHANNELS: dict[tuple[int, int], float] = {
     (KAON0, RHO0): 4.5, (KAON, KAON): 3, (KAON0, KAON0): 6.5, (KAON, KAON0): 5.1,
     (PROTON, PROTON): 2, (NEUTRON, NEUTRON): 4.9, (PROTON, NEUTRON): 5.1, (PROTON, PION): 5, (NEUTRON, PION): 7.7,
 }  # fmt: skip
-SMALL: dict[tuple[int, int], float] = {(PION, PION): 5, (PION0, PION0): 2, (PION, PION0): 5}  # of light clusters
-FINE = 4096
+LIGHT_CHANNELS: dict[tuple[int, int], float] = {
+    (PION, PION): 5,
+    (PION0, PION0): 2,
+    (PION, PION0): 5,
+}  # of light clusters
+LOOKUP_SIZE = 4096
 
 LIFETIME_B = 0.455  # mm
 LIFETIME_D = np.array([0.123] * 11 + [0.312] * 5 + [0.15] * 3 + [0.06])  # D0, D+, Ds and a baryon, by their shares
-LEPTONS = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays with an electron, and as many with a muon
-SPLITS = {B_HADRON: 1, D_HADRON: 1}  # times that a heavy cluster in them may become two
-LARGE = 0.921  # GeV, from which it does
-DALITZ = 0.012  # of pi0 and eta with a pair of electrons for a photon
+LEPTON_SHARES = {B_HADRON: 0.115, D_HADRON: 0.09}  # share of decays with an electron, and as many with a muon
+MAX_SPLITS = {B_HADRON: 1, D_HADRON: 1}  # times that a heavy cluster in them may become two
+MIN_SPLIT_MASS = 0.921  # GeV, from which it does
+DALITZ_SHARE = 0.012  # of pi0 and eta with a pair of electrons for a photon
 
 
-def _lookup(channels: dict[tuple[int, int], float]) -> Floats:
-    """Channels (2, FINE), each as often as it is wanted."""
+def _channel_lookup(channels: dict[tuple[int, int], float]) -> Floats:
+    """Channels (2, LOOKUP_SIZE), each as often as it is wanted."""
     stops = np.cumsum(list(channels.values()))
-    place = np.searchsorted(stops, (np.arange(FINE) + 0.5) / FINE * stops[-1])
+    place = np.searchsorted(stops, (np.arange(LOOKUP_SIZE) + 0.5) / LOOKUP_SIZE * stops[-1])
     return np.array(list(channels), np.int8).T[:, place]
 
 
-TABLE, TABLE_SMALL = _lookup(CHANNELS), _lookup(SMALL)
+CHANNEL_TABLE, LIGHT_CHANNEL_TABLE = _channel_lookup(CHANNELS), _channel_lookup(LIGHT_CHANNELS)
 
 
 @dataclass
@@ -96,7 +100,7 @@ class ParticleArray:
         return ParticleArray(p, full, signs, self.jet, self.vertex)
 
 
-def join(crowds: list[ParticleArray]) -> ParticleArray:
+def join_particles(crowds: list[ParticleArray]) -> ParticleArray:
     """Several as one."""
     return ParticleArray(
         np.concatenate([crowd.p for crowd in crowds], 1),
@@ -104,12 +108,12 @@ def join(crowds: list[ParticleArray]) -> ParticleArray:
     )
 
 
-def hadronise(
+def hadronise_clusters(
     clusters: ParticleArray, mass: Floats, heavy: ParticleArray, rng: np.random.Generator
 ) -> tuple[ParticleArray, Floats]:
     """What clusters and b and c hadrons become, and the vertices (4, v) it comes from.
 
-    Kinds up to STABLE are there in the end; the others, which have decayed, stand between them.
+    Kinds up to LAST_STABLE are there in the end; the others, which have decayed, stand between them.
     """
     vertices = [np.zeros((4, 1), np.float32)]
     bees, dees = (heavy.take(np.flatnonzero(heavy.kind == kind)) for kind in (B_HADRON, D_HADRON))
@@ -118,26 +122,28 @@ def hadronise(
         parents = bees if kind == B_HADRON else dees
         if not len(parents):
             continue
-        parents = _fly(parents, kind, vertices, rng)
-        child, virtual, size, leptonic = _weak(parents, kind, rng)
+        parents = _decay_vertices(parents, kind, vertices, rng)
+        child, virtual, size, leptonic = _weak_decay(parents, kind, rng)
         if kind == B_HADRON:
-            dees = join([dees, child])
+            dees = join_particles([dees, child])
         else:
             stable.append(child)
-        stable += _leptons(virtual.take(leptonic), size[leptonic], rng)
+        stable += _leptonic_decay(virtual.take(leptonic), size[leptonic], rng)
         others = np.setdiff1d(np.arange(len(size)), leptonic, assume_unique=True)
         pair, sizes = virtual.take(others), size[others]
-        for _ in range(SPLITS[kind]):
-            pair, sizes = _halves(pair, sizes, rng)
+        for _ in range(MAX_SPLITS[kind]):
+            pair, sizes = _split_clusters(pair, sizes, rng)
         crowds.append(pair)
         masses.append(sizes)
-    hadrons = _break(join(crowds), np.concatenate(masses), rng)
-    made = [hadrons, *_rho(hadrons.take(np.flatnonzero(hadrons.kind >= RHO)), rng)]
-    bright = join([some.take(np.flatnonzero((some.kind == PION0) | (some.kind == ETA))) for some in made])
-    return join([*made, *_photons(bright, rng), *stable]), np.concatenate(vertices, 1)
+    hadrons = _decay_clusters(join_particles(crowds), np.concatenate(masses), rng)
+    made = [hadrons, *_decay_rho(hadrons.take(np.flatnonzero(hadrons.kind >= RHO)), rng)]
+    bright = join_particles([some.take(np.flatnonzero((some.kind == PION0) | (some.kind == ETA))) for some in made])
+    return join_particles([*made, *_decay_to_photons(bright, rng), *stable]), np.concatenate(vertices, 1)
 
 
-def _fly(parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator) -> ParticleArray:
+def _decay_vertices(
+    parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.random.Generator
+) -> ParticleArray:
     """The same, where they decay: a proper time along their momentum from where they came from."""
     n = len(parents)
     life = LIFETIME_B if kind == B_HADRON else LIFETIME_D[rng.integers(0, len(LIFETIME_D), n)]
@@ -149,13 +155,13 @@ def _fly(parents: ParticleArray, kind: int, vertices: list[Floats], rng: np.rand
     return ParticleArray(parents.p, parents.kind, parents.charge, parents.jet, place)
 
 
-def _weak(
+def _weak_decay(
     parents: ParticleArray, kind: int, rng: np.random.Generator
 ) -> tuple[ParticleArray, ParticleArray, Floats, Floats]:
     """B -> D W*, D -> K W*: the first, the second with its mass, and the rows in which that is a lepton's."""
     n = len(parents)
     drawn = rng.random((4, n), np.float32)
-    leptonic = drawn[0] < 2 * LEPTONS[kind]
+    leptonic = drawn[0] < 2 * LEPTON_SHARES[kind]
     if kind == B_HADRON:
         child = np.full(n, D_HADRON, np.int8)
         size = np.where(leptonic, np.sqrt(0.1 + 11 * np.sqrt(drawn[1])), 1.2 + 2.1 * drawn[1])
@@ -163,64 +169,64 @@ def _weak(
         child = np.where(drawn[2] < 0.5, KAON, KAON0).astype(np.int8)
         size = np.where(leptonic, 0.2 + 1.1 * drawn[1], 0.5 + 0.87 * drawn[1])
     own = np.full(n, MASSES[kind])
-    a, b = decay(parents.p, own, MASSES[child], size, isotropic(rng, n))
-    sign = np.where(drawn[3] < 0.5, 1, -1) * CHARGED[child]
+    a, b = decay(parents.p, own, MASSES[child], size, isotropic_directions(rng, n))
+    sign = np.where(drawn[3] < 0.5, 1, -1) * IS_CHARGED[child]
     return parents.next(a, child, sign), parents.next(b, CLUSTER), size, np.flatnonzero(leptonic)
 
 
-def _leptons(virtual: ParticleArray, mass: Floats, rng: np.random.Generator) -> list[ParticleArray]:
+def _leptonic_decay(virtual: ParticleArray, mass: Floats, rng: np.random.Generator) -> list[ParticleArray]:
     """W* -> l nu."""
     n = len(virtual)
     drawn = rng.random((2, n))
     kind = np.where(drawn[0] < 0.5, ELECTRON, MUON).astype(np.int8)
-    a, b = decay(virtual.p, mass, MASSES[kind], np.zeros(1, np.float32), isotropic(rng, n))
+    a, b = decay(virtual.p, mass, MASSES[kind], np.zeros(1, np.float32), isotropic_directions(rng, n))
     return [virtual.next(a, kind, np.where(drawn[1] < 0.5, 1, -1)), virtual.next(b, NEUTRINO)]
 
 
-def _halves(whole: ParticleArray, mass: Floats, rng: np.random.Generator) -> tuple[ParticleArray, Floats]:
+def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator) -> tuple[ParticleArray, Floats]:
     """Heavy clusters as two lighter ones, light ones as they are."""
-    big, rest = np.flatnonzero(mass > LARGE), np.flatnonzero(mass <= LARGE)
+    big, rest = np.flatnonzero(mass > MIN_SPLIT_MASS), np.flatnonzero(mass <= MIN_SPLIT_MASS)
     parents, size = whole.take(big), mass[big]
     drawn = rng.random((2, len(big)), np.float32)
     first = 0.3 + drawn[0] * (0.6 * size - 0.3)
     second = 0.3 + drawn[1] * (size - first - 0.3) * np.float32(0.9)
-    a, b = decay(parents.p, size, first, second, isotropic(rng, len(big)))
-    pair = join([parents.next(a, CLUSTER), parents.next(b, CLUSTER), whole.take(rest)])
+    a, b = decay(parents.p, size, first, second, isotropic_directions(rng, len(big)))
+    pair = join_particles([parents.next(a, CLUSTER), parents.next(b, CLUSTER), whole.take(rest)])
     return pair, np.concatenate([first, second, mass[rest]])
 
 
-def _break(clusters: ParticleArray, mass: Floats, rng: np.random.Generator) -> ParticleArray:
+def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Generator) -> ParticleArray:
     """Every cluster as two hadrons that it is heavy enough for."""
     n = len(clusters)
-    drawn = rng.integers(0, FINE, (2, n), np.uint16)
-    one, two = TABLE.take(drawn[0], 1)
+    drawn = rng.integers(0, LOOKUP_SIZE, (2, n), np.uint16)
+    one, two = CHANNEL_TABLE.take(drawn[0], 1)
     heavy = np.flatnonzero(MASSES.take(one) + MASSES.take(two) >= mass)
-    one[heavy], two[heavy] = TABLE_SMALL[:, drawn[0, heavy]]
+    one[heavy], two[heavy] = LIGHT_CHANNEL_TABLE[:, drawn[0, heavy]]
     tiny = heavy[mass[heavy] < 2 * MASSES[PION]]
     one[tiny] = two[tiny] = PHOTON
-    a, b = decay(clusters.p, mass, MASSES.take(one), MASSES.take(two), isotropic(rng, n))
+    a, b = decay(clusters.p, mass, MASSES.take(one), MASSES.take(two), isotropic_directions(rng, n))
     sign = ((drawn[1] & 1) << 1).astype(np.int8) - 1
-    first, second = sign * CHARGED.take(one), -sign * CHARGED.take(two)
-    return join([clusters.next(a, one, first), clusters.next(b, two, second)])
+    first, second = sign * IS_CHARGED.take(one), -sign * IS_CHARGED.take(two)
+    return join_particles([clusters.next(a, one, first), clusters.next(b, two, second)])
 
 
-def _rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
+def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
     """rho -> pi pi."""
     n = len(parents)
     charged = parents.kind == RHO
     second = np.where(charged, PION0, PION).astype(np.int8)
     pion = np.full(n, MASSES[PION])
-    a, b = decay(parents.p, MASSES[parents.kind], pion, MASSES[second], isotropic(rng, n))
+    a, b = decay(parents.p, MASSES[parents.kind], pion, MASSES[second], isotropic_directions(rng, n))
     sign = np.where(charged, parents.charge, 1)
     return [parents.next(a, PION, sign), parents.next(b, second, np.where(charged, 0, -1))]
 
 
-def _photons(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
+def _decay_to_photons(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:
     """pi0 and eta -> two photons; of a few of them one is a pair of electrons, near each other."""
     n = len(parents)
     none = np.zeros(1, np.float32)
-    a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic(rng, n))
-    pair = rng.random(n, np.float32) < DALITZ
+    a, b = decay(parents.p, MASSES[parents.kind], none, none, isotropic_directions(rng, n))
+    pair = rng.random(n, np.float32) < DALITZ_SHARE
     single, rows = parents.take(np.flatnonzero(~pair)), np.flatnonzero(pair)
     made = [parents.next(b, PHOTON), single.next(a.take(np.flatnonzero(~pair), 1), PHOTON)]
     share = rng.random(len(rows), np.float32)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[Any]
-TURN = 2 * np.pi
+TWO_PI = 2 * np.pi
 
 
 def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
@@ -29,13 +29,13 @@ def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:
     return made
 
 
-def momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
+def decay_momentum(mass: Floats, first: Floats, second: Floats) -> Floats:
     """The momentum of each of two parts of what is at rest and decays: sqrt(l(M^2, m1^2, m2^2)) / 2M."""
     product = (mass**2 - (first + second) ** 2) * (mass**2 - (first - second) ** 2)
     return np.sqrt(np.maximum(product, 0)) / (2 * mass)
 
 
-def directions(cosine: Floats, angle: Floats) -> Floats:
+def direction_vectors(cosine: Floats, angle: Floats) -> Floats:
     """Unit vectors (3, n) at this cosine from the first axis, turned by an angle around it."""
     sine = np.sqrt(np.maximum(1 - cosine * cosine, 0))
     made = np.empty((3, len(cosine)), cosine.dtype)
@@ -45,23 +45,23 @@ def directions(cosine: Floats, angle: Floats) -> Floats:
     return made
 
 
-def isotropic(rng: np.random.Generator, count: int, dtype: Any = np.float32) -> Floats:
+def isotropic_directions(rng: np.random.Generator, count: int, dtype: Any = np.float32) -> Floats:
     """Unit vectors (3, n) of any direction alike."""
     drawn = rng.random((2, count), dtype)
-    return directions(2 * drawn[0] - 1, TURN * drawn[1])
+    return direction_vectors(2 * drawn[0] - 1, TWO_PI * drawn[1])
 
 
-def normals(rng: np.random.Generator, count: int) -> Floats:
+def draw_normals(rng: np.random.Generator, count: int) -> Floats:
     """Normally distributed numbers (2, n), in pairs (Box and Muller): a quarter of the time of the generator's own."""
     drawn = rng.random((2, count), np.float32)
     length = np.sqrt(np.float32(-2) * np.log1p(-drawn[0]))
-    angle = np.float32(TURN) * drawn[1]
+    angle = np.float32(TWO_PI) * drawn[1]
     np.multiply(length, np.cos(angle), out=drawn[0])
     np.multiply(length, np.sin(angle), out=drawn[1])
     return drawn
 
 
-def frame_of(axis: Floats) -> tuple[Floats, Floats]:
+def transverse_axes(axis: Floats) -> tuple[Floats, Floats]:
     """Two unit vectors at right angles to unit vectors (3, n) and to each other (Duff et al. 2017)."""
     x, y, z = axis
     sign = np.copysign(np.ones((), axis.dtype), z)
@@ -75,7 +75,7 @@ def frame_of(axis: Floats) -> tuple[Floats, Floats]:
 
 def decay(parent: Floats, mass: Floats, first: Floats, second: Floats, direction: Floats) -> tuple[Floats, Floats]:
     """The two parts (4, n), of masses `first` and `second`, of what decays along `direction` (3, n) at rest."""
-    length = momentum(mass, first, second)
+    length = decay_momentum(mass, first, second)
     inside = np.empty_like(parent)
     np.multiply(direction, length, out=inside[:3])
     np.sqrt(length * length + first * first, out=inside[3])

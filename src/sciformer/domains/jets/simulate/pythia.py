@@ -20,28 +20,28 @@ import numpy as np
 
 from ....data.columns import Array, Lists, concatenate, select
 from ....errors import UserError
-from .decays import CLASSES, RADIUS
+from .decays import CLASSES, JET_RADIUS
 from .detector import (
     ELECTRONS,
-    FAINT,
     HADRONS,
+    MIN_NEUTRAL_PT,
+    MIN_PARTICLE_PT,
     MUONS,
-    NEUTRAL,
     PHOTONS,
     TRACKS,
-    Seen,
+    DetectedParticles,
+    four_vectors,
+    join_detected,
     leaves_trace,
-    smear,
-    together,
-    vectors,
+    smear_particles,
 )
-from .jets import HIGHEST, LOWEST, WIDEST, check_classes, columns
-from .kinematics import TURN, Floats
+from .jets import MAX_ETA, MAX_PT, MIN_PT, check_classes, jet_columns
+from .kinematics import TWO_PI, Floats
 
-BATCH, PIECE = 16, 1000  # events made at a time, jets in a table
-FAR, CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
-INSTALL = "Install them: pip install --only-binary :all: pythia8mc fastjet"
-COMMON = (
+EVENTS_AT_ONCE, JETS_PER_TABLE = 16, 1000  # events made at a time, jets in a table
+MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
+INSTALL_HINT = "Install them: pip install --only-binary :all: pythia8mc fastjet"
+COMMON_SETTINGS = (
     "Print:quiet = on",
     "Random:setSeed = on",
     "Beams:eCM = 13000.",
@@ -69,9 +69,9 @@ PROCESSES: dict[str, list[tuple[str, ...]]] = {  # where there are several, each
     "Tbqq": [(*TOPS, "24:onIfAny = 1 2 3 4 5")],
     "Tbl": [(*TOPS, "24:onIfAny = 11 13")],
 }
-SCALES = {"Tbl": (520, 1200)}  # GeV, pT of the hard process; 480 to 1050 for the others
-PARENTS = {"H": (25,), "Z": (23,), "W": (24,), "T": (6,)}  # by the first letter of a class
-RESONANCES = (6, 23, 24, 25)
+HARD_PT_RANGES = {"Tbl": (520, 1200)}  # GeV, pT of the hard process; 480 to 1050 for the others
+PARENT_CODES = {"H": (25,), "Z": (23,), "W": (24,), "T": (6,)}  # by the first letter of a class
+RESONANCE_CODES = (6, 23, 24, 25)
 
 
 def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) -> Iterator[dict[str, Array | Lists]]:
@@ -81,22 +81,24 @@ def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) ->
     if not 0 <= seed < 8000:
         raise UserError(f"seed must be from 0 to 7999 for Pythia, not {seed}")
     check_classes(classes)
-    load()
+    load_pythia()
     makers = [Maker(name, seed) for name in classes]
     rng = np.random.default_rng([seed, 1])
-    for first in range(0, number, PIECE):
-        label = np.arange(first, min(first + PIECE, number)) % len(classes)
+    for first in range(0, number, JETS_PER_TABLE):
+        label = np.arange(first, min(first + JETS_PER_TABLE, number)) % len(classes)
         counts = np.bincount(label, minlength=len(classes))
         table = concatenate([maker.take(count) for maker, count in zip(makers, counts) if count])
         yield select(table, rng.permutation(len(label)))
 
 
-def load() -> tuple[Any, Any]:
+def load_pythia() -> tuple[Any, Any]:
     """The packages, or what to type to have them."""
     try:
         pythia, fastjet = (importlib.import_module(name) for name in ("pythia8mc", "fastjet"))
     except ImportError as error:
-        raise UserError(f"the packages `pythia8mc` and `fastjet` cannot be loaded: {error}", hint=INSTALL) from error
+        raise UserError(
+            f"the packages `pythia8mc` and `fastjet` cannot be loaded: {error}", hint=INSTALL_HINT
+        ) from error
     if "PYTHIA8DATA" not in os.environ:
         for above in (Path(str(pythia.__file__)).parent, Path(sys.prefix)):
             if (found := above / "share" / "Pythia8" / "xmldoc").is_dir():
@@ -109,15 +111,15 @@ class Maker:
     """Jets of one class."""
 
     def __init__(self, name: str, seed: int) -> None:
-        pythia, self.fastjet = load()
+        pythia, self.fastjet = load_pythia()
         self.name, self.chance = name, np.random.default_rng([seed, 2, CLASSES.index(name)])
-        low, high = SCALES.get(name, (480, 1050))
+        low, high = HARD_PT_RANGES.get(name, (480, 1050))
         self.engines, self.charges = [], dict[int, int]()
         for number, process in enumerate(PROCESSES[name]):
             engine = pythia.Pythia("", False)
             chosen = f"Random:seed = {1 + seed * 20 + CLASSES.index(name) + 10 * number}"
             window = (f"PhaseSpace:pTHatMin = {low}.", f"PhaseSpace:pTHatMax = {high}.")
-            for line in (*COMMON, chosen, *window, *process):
+            for line in (*COMMON_SETTINGS, chosen, *window, *process):
                 if not engine.readString(line):
                     raise UserError(f"this version of Pythia does not know the setting {line}")
             if not engine.init():
@@ -131,7 +133,7 @@ class Maker:
         while have < count:
             engine = self.engines[self.turn % len(self.engines)]
             self.turn += 1
-            for event in engine.nextBatch(BATCH).prt:
+            for event in engine.nextBatch(EVENTS_AT_ONCE).prt:
                 table = self._jets(event, engine)
                 if table is not None:
                     self.left.append(table)
@@ -148,9 +150,9 @@ class Maker:
         if self.name == "QCD":
             chosen = found[:1]
         else:
-            groups = list(_prongs(event, identity, PARENTS[self.name[0]]))
-            chosen = [jet for jet in found if any(_inside(group, jet) for group in groups)]
-        chosen = [jet for jet in chosen if LOWEST <= jet.pt() <= HIGHEST and abs(jet.eta()) < WIDEST]
+            groups = list(_prongs(event, identity, PARENT_CODES[self.name[0]]))
+            chosen = [jet for jet in found if any(_all_inside(group, jet) for group in groups)]
+        chosen = [jet for jet in chosen if MIN_PT <= jet.pt() <= MAX_PT and abs(jet.eta()) < MAX_ETA]
         if not chosen:
             return None
         parts, masses = [], []
@@ -162,15 +164,15 @@ class Maker:
             masses.append(self._soft_drop(inside))
         momenta = np.array([[jet.px(), jet.py(), jet.pz(), jet.e()] for jet in chosen]).T
         label = np.full(len(chosen), CLASSES.index(self.name))
-        made = columns(together(parts), momenta, np.zeros(len(chosen)), label)
+        made = jet_columns(join_detected(parts), momenta, np.zeros(len(chosen)), label)
         return made | {"jet_sdmass": np.array(masses, np.float32)}
 
-    def _seen(self, event: Any, identity: Floats, engine: Any) -> Seen:
+    def _seen(self, event: Any, identity: Floats, engine: Any) -> DetectedParticles:
         """What the toy detector measures."""
         p = np.stack([np.asarray(event.p[name], np.float32) for name in ("px", "py", "pz")])
         pt = np.hypot(p[0], p[1])
         kind = np.abs(identity)
-        good = (np.asarray(event.status) > 0) & (pt > NEUTRAL) & ~np.isin(kind, (12, 14, 16))
+        good = (np.asarray(event.status) > 0) & (pt > MIN_NEUTRAL_PT) & ~np.isin(kind, (12, 14, 16))
         rows = np.flatnonzero(good)
         p, pt, kind, identity = p[:, rows], pt[rows], kind[rows], identity[rows]
         eta, phi = np.arcsinh(p[2] / pt), np.arctan2(p[1], p[0])
@@ -186,29 +188,29 @@ class Maker:
         types = np.where(charge != 0, TRACKS, HADRONS)
         for number, look in ((22, PHOTONS), (11, ELECTRONS), (13, MUONS)):
             types[kind == number] = look
-        found = leaves_trace(pt, eta, charge != 0, self.chance) & (np.abs(eta) < FAR)
-        seen = Seen(pt, eta, phi, types.astype(np.int8), charge, d0, dz, np.zeros(len(pt), np.int32))
-        seen = smear(seen.take(np.flatnonzero(found)), self.chance)
-        return seen.take(np.flatnonzero(seen.pt > FAINT))
+        found = leaves_trace(pt, eta, charge != 0, self.chance) & (np.abs(eta) < MAX_CLUSTERED_ETA)
+        seen = DetectedParticles(pt, eta, phi, types.astype(np.int8), charge, d0, dz, np.zeros(len(pt), np.int32))
+        seen = smear_particles(seen.take(np.flatnonzero(found)), self.chance)
+        return seen.take(np.flatnonzero(seen.pt > MIN_PARTICLE_PT))
 
-    def _clustered(self, seen: Seen) -> list[Any]:
+    def _clustered(self, seen: DetectedParticles) -> list[Any]:
         """Anti-kT jets above the least pT, the hardest first."""
         near = []
-        for number, one in enumerate(vectors(seen).T.astype(float)):
+        for number, one in enumerate(four_vectors(seen).T.astype(float)):
             near.append(self.fastjet.PseudoJet(*one.tolist()))
             near[-1].set_user_index(number)
-        definition = self.fastjet.JetDefinition(self.fastjet.antikt_algorithm, RADIUS)
+        definition = self.fastjet.JetDefinition(self.fastjet.antikt_algorithm, JET_RADIUS)
         self.sequence = self.fastjet.ClusterSequence(near, definition)  # kept while its jets are used
-        return list(self.fastjet.sorted_by_pt(self.sequence.inclusive_jets(LOWEST)))
+        return list(self.fastjet.sorted_by_pt(self.sequence.inclusive_jets(MIN_PT)))
 
     def _soft_drop(self, inside: Any) -> float:
         """The mass of a jet without what is soft and wide."""
-        definition = self.fastjet.JetDefinition(self.fastjet.cambridge_algorithm, 10 * RADIUS)
+        definition = self.fastjet.JetDefinition(self.fastjet.cambridge_algorithm, 10 * JET_RADIUS)
         sequence = self.fastjet.ClusterSequence(list(inside), definition)
         (jet,) = self.fastjet.sorted_by_pt(sequence.inclusive_jets(0.0))[:1]
         one, two = self.fastjet.PseudoJet(), self.fastjet.PseudoJet()
         while jet.has_parents(one, two):
-            if min(one.pt(), two.pt()) > CUT * (one.pt() + two.pt()):
+            if min(one.pt(), two.pt()) > SOFT_DROP_CUT * (one.pt() + two.pt()):
                 break
             jet = self.fastjet.PseudoJet(one if one.pt() > two.pt() else two)
             one, two = self.fastjet.PseudoJet(), self.fastjet.PseudoJet()
@@ -229,7 +231,7 @@ def _prongs(event: Any, identity: Floats, parents: tuple[int, ...]) -> Iterator[
                 break
             place = same[0]
         for one in daughters:
-            if abs(identity[one]) in RESONANCES:
+            if abs(identity[one]) in RESONANCE_CODES:
                 yield from leaves(one)
             elif abs(identity[one]) not in (12, 14, 16):
                 yield one
@@ -240,10 +242,10 @@ def _prongs(event: Any, identity: Floats, parents: tuple[int, ...]) -> Iterator[
         yield list(zip(np.arcsinh(z / np.hypot(x, y)).tolist(), np.arctan2(y, x).tolist()))
 
 
-def _inside(group: list[tuple[float, float]], jet: Any) -> bool:
+def _all_inside(group: list[tuple[float, float]], jet: Any) -> bool:
     """Whether all prongs are near the jet."""
     for eta, phi in group:
-        turn = (phi - jet.phi() + np.pi) % TURN - np.pi
-        if np.hypot(eta - jet.eta(), turn) >= RADIUS:
+        turn = (phi - jet.phi() + np.pi) % TWO_PI - np.pi
+        if np.hypot(eta - jet.eta(), turn) >= JET_RADIUS:
             return False
     return bool(group)

@@ -9,9 +9,9 @@ from ....data.columns import Array, Lists, Table
 from ....data.readers.simulation import Simulation
 from ....data.source import Data
 from .decays import CLASSES
-from .jets import JET, MOST, VERSION, check_classes, jets, labels
+from .jets import JET_COLUMNS, MAX_PARTICLES, VERSION, check_classes, draw_labels, jets
 
-HELD = 200_000  # jets of a part that stay in memory once they are made, if there are no more: some 3 kB each
+MAX_HELD_JETS = 200_000  # jets of a part that stay in memory once they are made, if there are no more: some 3 kB each
 
 
 class Jets(Simulation):
@@ -25,10 +25,10 @@ class Jets(Simulation):
     """Jets to train on."""
     classes: list[str] = Field(default_factory=lambda: list(CLASSES))
     """Classes of jets, alike often."""
-    most: int = Field(default=MOST, ge=1, le=MOST)
+    most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
     """Particles kept of a jet, the hardest."""
-    piece: int = Field(default=8192, ge=16)
-    """Jets made at a time; a training keeps several such pieces in memory, and mixes some of them."""
+    chunk_size: int = Field(default=8192, ge=16)
+    """Jets made at a time (default: 8192); a training keeps several such chunks in memory, and mixes some of them."""
 
     def check(self) -> None:
         """Classes."""
@@ -36,33 +36,33 @@ class Jets(Simulation):
 
     def make(self, count: int, first: int, part: str) -> Table:
         """Jets of a part."""
-        return shorten(jets(count, self.seed, self.classes, first, part), self.most)
+        return truncate_jets(jets(count, self.seed, self.classes, first, part), self.most)
 
-    def told(self, name: str, count: int, part: str) -> Array | None:
+    def known_column(self, name: str, count: int, part: str) -> Array | None:
         """The classes, which are drawn before the jets are made."""
-        return labels(count, self.seed, self.classes, 0, part) if name == "label" else None
+        return draw_labels(count, self.seed, self.classes, 0, part) if name == "label" else None
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Classes and options."""
         return f"jets of {', '.join(self.classes)}; seed {self.seed}, version {VERSION}, at most {self.most} particles"
 
-    def mark(self) -> str:
+    def cache_prefix(self) -> str:
         """Version, seed and options."""
         kinds = "".join(str(number) for number in check_classes(self.classes))
         return f"jets-{VERSION}-{self.seed}-{kinds}-{self.most}"
 
-    def wanted(self, table: Table) -> Table:
+    def select_columns(self, table: Table) -> Table:
         """What was asked for, and what is known of whole jets."""
         if not self.state:
             return table
-        names = {*self.state["names"], *self.state["truth"], *self.state["wishes"], "label", *JET}
+        names = {*self.state["names"], *self.state["truth"], *self.state["wishes"], "label", *JET_COLUMNS}
         return {name: column for name, column in table.items() if name in names}
 
-    def held(self, count: int) -> bool:
+    def stays_in_memory(self, count: int) -> bool:
         """All but very many."""
-        return count <= HELD
+        return count <= MAX_HELD_JETS
 
-    def plain(self) -> Data:
+    def file_reader(self) -> Data:
         """Events with the branches of JetClass."""
         from ....data.readers.events.reader import EventFiles
 
@@ -70,7 +70,7 @@ class Jets(Simulation):
         return found.want(**self.state) if self.state else found
 
 
-def shorten(table: Table, most: int) -> Table:
+def truncate_jets(table: Table, most: int) -> Table:
     """Jets with so many particles at most, the first ones."""
     lengths = next(column.lengths for column in table.values() if isinstance(column, Lists))
     if lengths.max(initial=0) <= most:

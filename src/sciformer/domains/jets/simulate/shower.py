@@ -19,27 +19,30 @@ from __future__ import annotations
 import numpy as np
 
 from .decays import BOTTOM, CHARM, GLUON, LIGHT
-from .kinematics import TURN, Floats, frame_of
+from .kinematics import TWO_PI, Floats, transverse_axes
 
-CUT = 0.442  # GeV, K: the smallest momentum at right angles
-LAMBDA, FROZEN = 0.322, 0.446  # GeV
-STRONG = 12 * np.pi / 23  # alpha_s = STRONG / ln((k^2 + FROZEN^2) / LAMBDA^2)
-HEAVY = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
-SILENT = {CHARM: 8.8, BOTTOM: 17.6}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
+MIN_KT = 0.442  # GeV, K: the smallest momentum at right angles
+LAMBDA, FREEZING_SCALE = 0.322, 0.446  # GeV
+ALPHA_S_FACTOR = 12 * np.pi / 23  # alpha_s = ALPHA_S_FACTOR / ln((k^2 + FREEZING_SCALE^2) / LAMBDA^2)
+QUARK_MASSES = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
+DEAD_CONE_SCALES = {
+    CHARM: 8.8,
+    BOTTOM: 17.6,
+}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
 
-LARGEST = STRONG / np.log((CUT**2 + FROZEN**2) / LAMBDA**2)
-COLOUR = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour
-STEP = np.array(np.pi / (LARGEST * COLOUR), np.float32)
-FLOOR = np.array([0, 0, *(np.log(scale / CUT) ** 2 for scale in SILENT.values())], np.float32)
-BITS = 3  # of a tag: the flavour; the rest is where the parton belongs
+MAX_ALPHA_S = ALPHA_S_FACTOR / np.log((MIN_KT**2 + FREEZING_SCALE**2) / LAMBDA**2)
+COLOUR_FACTORS = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour
+SCALE_STEPS = np.array(np.pi / (MAX_ALPHA_S * COLOUR_FACTORS), np.float32)
+MIN_LOG_SCALES = np.array([0, 0, *(np.log(scale / MIN_KT) ** 2 for scale in DEAD_CONE_SCALES.values())], np.float32)
+FLAVOUR_BITS = 3  # of a tag: the flavour; the rest is where the parton belongs
 
 
 def shower(p: Floats, tag: Floats, scale: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """The partons (3, n) and their tags at the end, from those at the beginning with their largest scales (n,).
 
-    A tag is `place << BITS | flavour`; the place is inherited.
+    A tag is `place << FLAVOUR_BITS | flavour`; the place is inherited.
     """
-    t = np.log(np.maximum(scale, CUT) / CUT).astype(np.float32)
+    t = np.log(np.maximum(scale, MIN_KT) / MIN_KT).astype(np.float32)
     ends = [(p[:, :0], tag[:0])]
     while len(t):
         p, tag, t = _descend(p, tag, t, rng, ends)
@@ -51,10 +54,10 @@ def _descend(
     p: Floats, tag: Floats, t: Floats, rng: np.random.Generator, ends: list[tuple[Floats, Floats]]
 ) -> tuple[Floats, Floats, Floats]:
     """The next scale of each parton; those that come to the end of theirs are put to the `ends`."""
-    flavour = tag & (1 << BITS) - 1
+    flavour = tag & (1 << FLAVOUR_BITS) - 1
     drawn = rng.random(len(t), np.float32)
-    squared = t * t + STEP.take(flavour) * np.log1p(-drawn)
-    going = squared > FLOOR.take(flavour)
+    squared = t * t + SCALE_STEPS.take(flavour) * np.log1p(-drawn)
+    going = squared > MIN_LOG_SCALES.take(flavour)
     rest = np.flatnonzero(~going)
     ends.append((p.take(rest, 1), tag.take(rest)))
     kept = np.flatnonzero(going)
@@ -64,27 +67,29 @@ def _descend(
 def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     """Branchings at these scales, less those vetoed: partons, tags and scales to go on with."""
     drawn = rng.random((3, len(t)), np.float32)
-    gluon = (tag & (1 << BITS) - 1) == GLUON
+    gluon = (tag & (1 << FLAVOUR_BITS) - 1) == GLUON
     lost = t * drawn[0]
     x = np.exp(-lost)
     y = 1 - x
-    kick = np.float32(CUT) * np.exp(t - lost) * y
-    strength = np.float32(STRONG / LARGEST) / np.log((kick * kick + np.float32(FROZEN**2)) * np.float32(LAMBDA**-2))
-    strength *= kick > CUT
+    kick = np.float32(MIN_KT) * np.exp(t - lost) * y
+    strength = np.float32(ALPHA_S_FACTOR / MAX_ALPHA_S) / np.log(
+        (kick * kick + np.float32(FREEZING_SCALE**2)) * np.float32(LAMBDA**-2)
+    )
+    strength *= kick > MIN_KT
     emits = np.where(gluon, y * (1 + 0.5 * x * x), 0.5 + 0.5 * y * y)
     drawn[1] -= strength * emits
     pairs = np.flatnonzero(gluon & (drawn[1] >= 0) & (drawn[1] < strength * (x * (x * x + y * y)) * np.float32(5 / 12)))
     taken = drawn[1] < 0
     taken[pairs] = True
     rows, others = np.flatnonzero(taken), np.flatnonzero(~taken)
-    soft = tag[rows] & ~((1 << BITS) - 1)  # a gluon, which is 0
+    soft = tag[rows] & ~((1 << FLAVOUR_BITS) - 1)  # a gluon, which is 0
     hard = tag[rows]
     if len(pairs):
         where = np.searchsorted(rows, pairs)
-        soft[where] |= _flavours(kick[pairs], rng)
+        soft[where] |= _draw_pair_flavours(kick[pairs], rng)
         hard[where] = soft[where]
     x, t_kept = x[rows], t[rows]
-    one, two = split(p.take(rows, 1), x, kick[rows], drawn[2, rows])
+    one, two = split_momentum(p.take(rows, 1), x, kick[rows], drawn[2, rows])
     with np.errstate(divide="ignore"):
         later = [t[others], t_kept - lost[rows], t_kept + np.log(y[rows])]
     return (
@@ -94,18 +99,18 @@ def _branch(p: Floats, tag: Floats, t: Floats, rng: np.random.Generator) -> tupl
     )
 
 
-def _flavours(kick: Floats, rng: np.random.Generator) -> Floats:
+def _draw_pair_flavours(kick: Floats, rng: np.random.Generator) -> Floats:
     """Of a pair of quarks from a gluon: one in five is charm, one bottom, where there is room for it."""
     drawn = rng.random(len(kick))
-    light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > HEAVY[CHARM]), CHARM, LIGHT)
-    return np.where((drawn < 0.2) & (kick > HEAVY[BOTTOM]), BOTTOM, light)
+    light = np.where((drawn < 0.4) & (drawn >= 0.2) & (kick > QUARK_MASSES[CHARM]), CHARM, LIGHT)
+    return np.where((drawn < 0.2) & (kick > QUARK_MASSES[BOTTOM]), BOTTOM, light)
 
 
-def split(p: Floats, x: Floats, kick: Floats, turn: Floats) -> tuple[Floats, Floats]:
+def split_momentum(p: Floats, x: Floats, kick: Floats, turn: Floats) -> tuple[Floats, Floats]:
     """Two momenta x p + k and (1 - x) p - k with k at right angles to p."""
     length = np.sqrt(p[0] * p[0] + p[1] * p[1] + p[2] * p[2])
-    one, other = frame_of(p / length)
-    angle = np.float32(TURN) * turn
+    one, other = transverse_axes(p / length)
+    angle = np.float32(TWO_PI) * turn
     one *= kick * np.cos(angle)
     other *= kick * np.sin(angle)
     one += other

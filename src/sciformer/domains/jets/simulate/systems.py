@@ -14,26 +14,29 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, MUON, QCD, RADIUS, TBL, TBQQ, Prongs
-from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise, join
-from .hadrons import ELECTRON as ELECTRONS
-from .hadrons import MUON as MUONS
-from .hadrons import NEUTRINO as NEUTRINOS
+from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, JET_RADIUS, MUON, QCD, TBL, TBQQ, Prongs
+from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise_clusters, join_particles
+from .hadrons import ELECTRON as ELECTRON_KIND
+from .hadrons import MUON as MUON_KIND
+from .hadrons import NEUTRINO as NEUTRINO_KIND
 from .kinematics import Floats, boost
-from .shower import BITS, shower, split
+from .shower import FLAVOUR_BITS, shower, split_momentum
 
-WIDE = 0.572  # the largest scale of a jet without a resonance, in units of its pT
-NARROW = 0.859  # that of the b in a top quark, in units of twice its energy
-EXTRA, EXTRA_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
-LEAST, MOST = 4.0, 250.0  # GeV, their pT
-POWER, POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
-SPLIT_B, SPLIT_C = (9.0, 0.982), (4.0, 1.055)  # share of a heavy quark that its hadron keeps: a beta distribution
-KICK = 0.35  # GeV, at right angles
-LIGHTEST, TYPICAL = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
+MAX_JET_SCALE = 0.572  # the largest scale of a jet without a resonance, in units of its pT
+MAX_TOP_B_SCALE = 0.859  # that of the b in a top quark, in units of twice its energy
+SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
+MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV, their pT
+SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
+B_FRAGMENTATION, C_FRAGMENTATION = (
+    (9.0, 0.982),
+    (4.0, 1.055),
+)  # share of a heavy quark that its hadron keeps: a beta distribution
+TRANSVERSE_KICK = 0.35  # GeV, at right angles
+MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
 
 
 @dataclass
-class Systems:
+class ShowerSystems:
     """What showers in one frame: the jet it belongs to, its mass (0 where nothing has to be kept), its momentum."""
 
     jet: Floats
@@ -41,7 +44,7 @@ class Systems:
     frame: Floats
 
 
-class Group(NamedTuple):
+class SystemGroup(NamedTuple):
     """Systems of one sort, the momenta (3, n) and flavours of the partons that each begins with, and their scale."""
 
     jet: Floats
@@ -51,16 +54,16 @@ class Group(NamedTuple):
     scale: Floats
 
 
-def particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
+def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> tuple[ParticleArray, Floats]:
     """All particles of these jets before a detector, neutrinos too, and the vertices they come from.
 
     They are in the jet's own frame (see decays.py); what has decayed is still there, as a kind above STABLE. Without
     `extra` soft jets nothing is added to the prongs.
     """
-    systems, p, tag, scale, tops = _begin(prongs, rng, extra)
+    systems, p, tag, scale, tops = _start_systems(prongs, rng, extra)
     p, tag = shower(p, tag, scale, rng)
-    p, kind, mass, place = _fragment(p, tag, rng)
-    p, energy, inner = _scale(p, mass, place, systems, prongs, tops, kind >= D_HADRON)
+    p, kind, mass, place = _fragment_partons(p, tag, rng)
+    p, energy, inner = _rescale_momenta(p, mass, place, systems, prongs, tops, kind >= D_HADRON)
     quark, leptonic = inner
     systems.frame[:, quark[0]] = quark[1]
     moving = np.empty((4, len(mass)), np.float32)
@@ -72,13 +75,13 @@ def particles(prongs: Prongs, rng: np.random.Generator, extra: bool = True) -> t
     n = len(mass)
     crowd = ParticleArray(moving, kind, np.zeros(n, np.int8), systems.jet.take(place), np.zeros(n, np.intp))
     soft, heavy = np.flatnonzero(kind == CLUSTER), np.flatnonzero(kind != CLUSTER)
-    made, vertices = hadronise(crowd.take(soft), mass[soft], crowd.take(heavy), rng)
-    return join([made, *_prompt(prongs, leptonic, rng)]), vertices
+    made, vertices = hadronise_clusters(crowd.take(soft), mass[soft], crowd.take(heavy), rng)
+    return join_particles([made, *_prompt_leptons(prongs, leptonic, rng)]), vertices
 
 
-def _begin(
+def _start_systems(
     prongs: Prongs, rng: np.random.Generator, extra: bool
-) -> tuple[Systems, Floats, Floats, Floats, tuple[Floats, Floats]]:
+) -> tuple[ShowerSystems, Floats, Floats, Floats, tuple[Floats, Floats]]:
     """Systems, their first partons with tags and scales; and of the top quarks the systems, and those of their W."""
     label, n = prongs.label, len(prongs)
     jets = np.arange(n)
@@ -89,31 +92,31 @@ def _begin(
     along = np.zeros((3, len(rows)))
     along[0] = prongs.pt[rows]
     started = [(along, prongs.flavour[0, rows])]
-    groups = [Group(rows, np.zeros(len(rows)), prongs.parent[:, rows], started, WIDE * along[0])]
+    groups = [SystemGroup(rows, np.zeros(len(rows)), prongs.parent[:, rows], started, MAX_JET_SCALE * along[0])]
     rows = jets[two]
     mass = prongs.mass[rows]
     started = [(sign * half[:, rows], prongs.flavour[side, rows]) for side, sign in enumerate((1, -1))]
-    groups.append(Group(rows, mass, prongs.parent[:, rows], started, mass))
+    groups.append(SystemGroup(rows, mass, prongs.parent[:, rows], started, mass))
     rows = jets[top]
     mass = prongs.mass[rows]
     length = (mass**2 - prongs.inner[0, rows] ** 2) / (2 * mass)
     started = [(prongs.turns[0][:, rows] * length, prongs.flavour[0, rows])]
-    groups.append(Group(rows, mass, prongs.parent[:, rows], started, NARROW * 2 * length))
+    groups.append(SystemGroup(rows, mass, prongs.parent[:, rows], started, MAX_TOP_B_SCALE * 2 * length))
     for boson, kept, first in ((0, four, 0), (1, label == H4Q, 2), (0, label == TBQQ, 1)):
         rows = jets[kept]
         mass = prongs.inner[boson, rows]
         w = prongs.turns[1 + boson][:, rows] * (mass / 2)
         started = [(w, prongs.flavour[first, rows]), (-w, prongs.flavour[first + 1, rows])]
-        groups.append(Group(rows, mass, prongs.bosons[boson][:, rows], started, mass))
+        groups.append(SystemGroup(rows, mass, prongs.bosons[boson][:, rows], started, mass))
     if extra:
-        groups.append(_elsewhere(top, rng))
+        groups.append(_draw_soft_jets(top, rng))
     sizes = np.array([len(group.jet) for group in groups])
     starts = np.cumsum(sizes) - sizes
     jet, mass, frame = (np.concatenate([group[column] for group in groups], -1) for column in range(3))
-    systems = Systems(jet, mass, frame)
+    systems = ShowerSystems(jet, mass, frame)
     p, tag, scale = [], [], []
     for start, group in zip(starts, groups):
-        place = np.arange(start, start + len(group.jet), dtype=np.int32) << BITS
+        place = np.arange(start, start + len(group.jet), dtype=np.int32) << FLAVOUR_BITS
         for momenta, flavour in group.partons:
             p.append(momenta)
             tag.append(place | flavour)
@@ -122,46 +125,46 @@ def _begin(
     return systems, np.concatenate(p, 1).astype(np.float32), np.concatenate(tag), np.concatenate(scale), tops
 
 
-def _elsewhere(top: Floats, rng: np.random.Generator) -> Group:
+def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
     """Soft gluon jets anywhere around, as often in any jet."""
-    rows = np.repeat(np.arange(len(top)), rng.poisson(np.where(top, EXTRA_TOP, EXTRA)))
+    rows = np.repeat(np.arange(len(top)), rng.poisson(np.where(top, SOFT_JETS_TOP, SOFT_JETS)))
     drawn = rng.random((3, len(rows)))
-    power = np.where(top[rows], -POWER_TOP, -POWER)
-    pt = (LEAST**power + drawn[0] * (MOST**power - LEAST**power)) ** (1 / power)
+    power = np.where(top[rows], -SOFT_PT_POWER_TOP, -SOFT_PT_POWER)
+    pt = (MIN_SOFT_PT**power + drawn[0] * (MAX_SOFT_PT**power - MIN_SOFT_PT**power)) ** (1 / power)
     away, azimuth = (2 * drawn[1:] - 1) * 1.1
     p = np.stack([pt * np.cos(azimuth), pt * np.sin(azimuth), pt * np.sinh(away)])
     zero = np.zeros(len(rows))
-    return Group(rows, zero, np.zeros((4, len(rows))), [(p, zero.astype(np.int8))], pt * RADIUS)
+    return SystemGroup(rows, zero, np.zeros((4, len(rows))), [(p, zero.astype(np.int8))], pt * JET_RADIUS)
 
 
-def _fragment(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
+def _fragment_partons(p: Floats, tag: Floats, rng: np.random.Generator) -> tuple[Floats, Floats, Floats, Floats]:
     """Clusters and heavy hadrons of the last partons: momenta (3, n), kinds, masses, and the systems they are of."""
-    flavour, place = tag & (1 << BITS) - 1, (tag >> BITS).astype(np.intp)
+    flavour, place = tag & (1 << FLAVOUR_BITS) - 1, (tag >> FLAVOUR_BITS).astype(np.intp)
     kind = np.full(len(tag), CLUSTER, np.int8)
     left, places = [p], [place]
-    for quark, hadron, (a, b) in ((BOTTOM, B_HADRON, SPLIT_B), (CHARM, D_HADRON, SPLIT_C)):
+    for quark, hadron, (a, b) in ((BOTTOM, B_HADRON, B_FRAGMENTATION), (CHARM, D_HADRON, C_FRAGMENTATION)):
         rows = np.flatnonzero(flavour == quark)
         kind[rows] = hadron
         share = rng.beta(a, b, len(rows)).astype(np.float32)
-        kick = np.float32(KICK) * np.sqrt(rng.standard_exponential(len(rows), np.float32))
-        kept, rest = split(p.take(rows, 1), share, kick, rng.random(len(rows), np.float32))
+        kick = np.float32(TRANSVERSE_KICK) * np.sqrt(rng.standard_exponential(len(rows), np.float32))
+        kept, rest = split_momentum(p.take(rows, 1), share, kick, rng.random(len(rows), np.float32))
         p[:, rows] = kept
         left.append(rest)
         places.append(place[rows])
     p, place = np.concatenate(left, 1), np.concatenate(places)
     kind = np.concatenate([kind, np.full(len(place) - len(kind), CLUSTER, np.int8)])
     drawn = rng.random((2, len(place)), np.float32)
-    mass = np.float32(LIGHTEST) - np.float32(TYPICAL) * (np.log1p(-drawn[0]) + np.log1p(-drawn[1]))
+    mass = np.float32(MIN_CLUSTER_MASS) - np.float32(CLUSTER_MASS_SCALE) * (np.log1p(-drawn[0]) + np.log1p(-drawn[1]))
     heavy = np.flatnonzero(kind != CLUSTER)
     mass[heavy] = MASSES[kind[heavy]]
     return p, kind, mass, place
 
 
-def _scale(
+def _rescale_momenta(
     p: Floats,
     mass: Floats,
     place: Floats,
-    systems: Systems,
+    systems: ShowerSystems,
     prongs: Prongs,
     tops: tuple[Floats, Floats],
     heavy: Floats,
@@ -196,7 +199,7 @@ def _scale(
     return p * k[place].astype(np.float32), energy[: len(place)], (quarks, (rows[leptonic], flown[:, leptonic]))
 
 
-def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
+def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
     """Leptons and neutrinos of the W bosons."""
     higgs = np.flatnonzero(prongs.label == HQQL)
     made = []
@@ -207,11 +210,11 @@ def _prompt(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Gene
         mass = prongs.inner[boson, rows]
         inside = np.concatenate([prongs.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])
         charged = boost(inside, frame, mass)
-        kind = np.where(prongs.flavour[first, rows] == MUON, MUONS, ELECTRONS).astype(np.int8)
+        kind = np.where(prongs.flavour[first, rows] == MUON, MUON_KIND, ELECTRON_KIND).astype(np.int8)
         assert np.isin(prongs.flavour[first, rows], (ELECTRON, MUON)).all()
         sign = np.where(rng.random(len(rows)) < 0.5, 1, -1).astype(np.int8)
         zero, jet = np.zeros(len(rows), np.intp), rows
         made.append(ParticleArray(charged.astype(np.float32), kind, sign, jet, zero))
-        neutral = np.full(len(rows), NEUTRINOS, np.int8)
+        neutral = np.full(len(rows), NEUTRINO_KIND, np.int8)
         made.append(ParticleArray((frame - charged).astype(np.float32), neutral, zero.astype(np.int8), jet, zero))
     return made

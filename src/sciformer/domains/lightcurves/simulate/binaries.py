@@ -14,23 +14,23 @@ import numpy as np
 from ....data.columns import Array
 from .cadence import Epochs
 
-TURN = 2 * np.pi
+TWO_PI = 2 * np.pi
 
 
-def between(rng: np.random.Generator, low: float, high: float, n: int) -> Array:
+def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Array:
     """Numbers whose logarithm is uniform."""
     made: Array = np.exp(rng.uniform(np.log(low), np.log(high), n))
     return made
 
 
-def phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
+def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
     """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
     phase = epochs.time / epochs.spread(period) + epochs.spread(rng.random(len(period)))
     made: Array = phase - np.rint(phase)
     return made
 
 
-def dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
+def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:
     """An eclipse around phase 0, zero where it is far."""
     away = np.abs(phase - np.rint(phase)) / width
     made = np.zeros(len(phase))
@@ -44,37 +44,37 @@ def binaries(name: str, epochs: Epochs, rng: np.random.Generator) -> tuple[Array
     n = len(epochs.lengths)
     uniform = rng.uniform
     if name == "ED":
-        period, deep = between(rng, 0.6, 30, n), between(rng, 0.12, 1.0, n)
+        period, deep = log_uniform(rng, 0.6, 30, n), log_uniform(rng, 0.12, 1.0, n)
         tide, second = uniform(0, 0.06, n), uniform(0.1, 1, n)
         width, power = uniform(0.02, 0.055, n) * (period / 3) ** -0.15, uniform(2, 4, n)
         apart = 0.5 + np.where(rng.random(n) < 0.3, uniform(-0.12, 0.12, n), 0)
     elif name == "ESD":
-        period, deep = between(rng, 0.4, 10, n), between(rng, 0.12, 1.0, n)
+        period, deep = log_uniform(rng, 0.4, 10, n), log_uniform(rng, 0.12, 1.0, n)
         tide, second = uniform(0.1, 0.4, n), uniform(0.1, 0.7, n)
         width, power = uniform(0.045, 0.08, n), uniform(1.8, 2.6, n)
         apart = np.full(n, 0.5)
     else:
-        period, deep = between(rng, 0.24, 0.8, n), between(rng, 0.2, 0.85, n)
+        period, deep = log_uniform(rng, 0.24, 0.8, n), log_uniform(rng, 0.2, 0.85, n)
         tide, second = uniform(0.45, 0.8, n), uniform(0.7, 1, n)
         width, power = uniform(0.055, 0.085, n), uniform(1.8, 2.4, n)
         apart = np.full(n, 0.5)
-    phase = phases(epochs, period, rng)
-    x = (TURN * phase).astype(np.float32)
+    phase = random_phases(epochs, period, rng)
+    x = (TWO_PI * phase).astype(np.float32)
     wave, eclipse = deep * tide, deep * (1 - tide)
     smaller = np.maximum(deep * second - wave, 0.0)
     made = epochs.spread(wave / 2) * (1 + np.cos(2 * x))
     made += epochs.spread(uniform(-0.03, 0.03, n) * deep) * np.sin(x)  # one side is brighter, O'Connell's effect
     width, power = epochs.spread(width), epochs.spread(power)
-    made += dip(phase, epochs.spread(eclipse), width, power)
-    made += dip(phase - epochs.spread(apart), epochs.spread(smaller), width, power)
+    made += eclipse_dip(phase, epochs.spread(eclipse), width, power)
+    made += eclipse_dip(phase - epochs.spread(apart), epochs.spread(smaller), width, power)
     return made, period, deep
 
 
 def rotators(epochs: Epochs, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Stars with spots that stay (alpha2 Canum Venaticorum, ACV): one or two waves in a turn of half a day to weeks."""
     n = len(epochs.lengths)
-    period, amplitude = between(rng, 0.6, 15, n), between(rng, 0.02, 0.12, n)
+    period, amplitude = log_uniform(rng, 0.6, 15, n), log_uniform(rng, 0.02, 0.12, n)
     second = np.where(rng.random(n) < 0.4, rng.uniform(0.3, 1.2, n), rng.uniform(0, 0.25, n))
-    x = (TURN * phases(epochs, period, rng)).astype(np.float32)
-    made = np.cos(x) + epochs.spread(second) * np.cos(2 * x + epochs.spread(rng.uniform(0, TURN, n)))
+    x = (TWO_PI * random_phases(epochs, period, rng)).astype(np.float32)
+    made = np.cos(x) + epochs.spread(second) * np.cos(2 * x + epochs.spread(rng.uniform(0, TWO_PI, n)))
     return epochs.spread(amplitude / (2 + 1.4 * second)) * made, period, amplitude

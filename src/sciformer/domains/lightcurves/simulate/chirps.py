@@ -13,18 +13,28 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import between
+from .binaries import log_uniform
 
 CLASSES = ("noise", "signal")
-POINTS, STEP, LOWEST = 4096, 15.0, 1e-4  # seconds from point to point; nothing is below this frequency (Hz)
-UNIT, DAY = 1e-19, 86400.0
-MASSES = (5.9, 7.0)  # log10 of the mass seen, in suns
-SUN = 4.925491e-6  # seconds
-RING, DAMP = 0.5326, 0.0808  # M omega and M / tau of the last ringing, of a hole with spin 0.69
-JOIN, TAPER = 1.5, 0.05  # ringing frequency to that at which it takes over; share of the window that fades in
+DEFAULT_POINTS, STEP_SECONDS, MIN_FREQUENCY = (
+    4096,
+    15.0,
+    1e-4,
+)  # seconds from point to point; nothing is below this frequency (Hz)
+STRAIN_UNIT, SECONDS_PER_DAY = 1e-19, 86400.0
+LOG_MASS_RANGE = (5.9, 7.0)  # log10 of the mass seen, in suns
+SUN_SECONDS = 4.925491e-6  # seconds
+RINGDOWN_FREQUENCY, RINGDOWN_DAMPING = (
+    0.5326,
+    0.0808,
+)  # M omega and M / tau of the last ringing, of a hole with spin 0.69
+RINGDOWN_JOIN, TAPER_SHARE = (
+    1.5,
+    0.05,
+)  # ringing frequency to that at which it takes over; share of the window that fades in
 
 
-def frequencies(points: int, step: float = STEP) -> Array:
+def window_frequencies(points: int, step: float = STEP_SECONDS) -> Array:
     """The frequencies of a window (F,)."""
     return np.fft.rfftfreq(points, step)
 
@@ -38,32 +48,34 @@ def noise_power(frequency: Array) -> Array:
     forces = 2 * (1 + np.cos(f / bend) ** 2) * pull / (2 * np.pi * f) ** 4
     own = 10 / (3 * arm**2) * (optical + forces) * (1 + 0.6 * (f / bend) ** 2)
     shape = np.exp(-(f**0.138) - 221 * f * np.sin(521 * f)) * (1 + np.tanh(1680 * (1.13e-3 - f)))
-    made = (own + 9e-45 * f ** (-7 / 3) * shape) / UNIT**2
-    band = (frequency >= LOWEST) & (frequency < frequency.max())
+    made = (own + 9e-45 * f ** (-7 / 3) * shape) / STRAIN_UNIT**2
+    band = (frequency >= MIN_FREQUENCY) & (frequency < frequency.max())
     result: Array = np.where(band, made, np.inf)
     return result
 
 
-def inner(a: Array, b: Array, step: float = STEP) -> Array:
+def inner_product(a: Array, b: Array, step: float = STEP_SECONDS) -> Array:
     """(a|b) of series (..., N), one number each."""
     points = a.shape[-1]
     spectra = [np.fft.rfft(np.asarray(x, np.float64)) for x in (a, b)]
-    made: Array = 4 * step / points * ((spectra[0] * spectra[1].conj()).real / noise_power(frequencies(points))).sum(-1)
+    made: Array = (
+        4 * step / points * ((spectra[0] * spectra[1].conj()).real / noise_power(window_frequencies(points))).sum(-1)
+    )
     return made
 
 
-def whitened(series: Array, step: float = STEP) -> Array:
+def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     """Series (..., N) divided by the noise at each frequency: noise has variance 1 there, and (h|h) = sum h^2."""
     points = series.shape[-1]
-    spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(frequencies(points, step)))
+    spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(window_frequencies(points, step)))
     made: Array = np.fft.irfft(spectrum, points)
     return made
 
 
-def noise(n: int, points: int, rng: np.random.Generator) -> Array:
+def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
     """Spectra (n, F) of pure noise."""
-    power = noise_power(frequencies(points))
-    size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP)).astype(np.float32)
+    power = noise_power(window_frequencies(points))
+    size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
     wave = rng.standard_normal((n, len(power), 2), np.float32)
     wave *= size[:, None]
     made: Array = wave.view(np.complex64)[..., 0]
@@ -75,9 +87,9 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
 
     Inspiral, with u^8 = eta tau / (5 M): 2 phi = -2/eta [u^5 + (3715/8064 + 55/96 eta) u^3], growing as f^(2/3).
     """
-    second, eta = (mass * SUN)[:, None], ratio[:, None]
+    second, eta = (mass * SUN_SECONDS)[:, None], ratio[:, None]
     extra = 743 / 2688 + 11 / 32 * eta
-    target = 8 * RING / JOIN / 2  # 8 M omega of the orbit where the ringing takes over
+    target = 8 * RINGDOWN_FREQUENCY / RINGDOWN_JOIN / 2  # 8 M omega of the orbit where the ringing takes over
     low, high = np.zeros_like(eta), np.full_like(eta, 3.0)
     for _ in range(40):
         middle = (low + high) / 2
@@ -90,13 +102,13 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
     turned = -2 / eta * u**3 * (u * u + (3715 / 8064 + 55 / 96 * eta))
     speed = (1 + extra / (u * u)) / u**3 / target  # 1 at the end
     height = np.cbrt(speed) ** 2
-    late = np.exp(-np.maximum(-left, 0) * (DAMP / second))
-    ring = RING / second
-    after = ring * np.maximum(-left, 0) + (ring - ring / JOIN) * np.expm1(-np.maximum(-left, 0) * DAMP / second) * (
-        second / DAMP
-    )
+    late = np.exp(-np.maximum(-left, 0) * (RINGDOWN_DAMPING / second))
+    ring = RINGDOWN_FREQUENCY / second
+    after = ring * np.maximum(-left, 0) + (ring - ring / RINGDOWN_JOIN) * np.expm1(
+        -np.maximum(-left, 0) * RINGDOWN_DAMPING / second
+    ) * (second / RINGDOWN_DAMPING)
     angle = np.remainder(np.where(before, turned, turned + after) + phase[:, None], 2 * np.pi).astype(np.float32)
-    fade = np.clip((time - time[0]) / (TAPER * (time[-1] - time[0])), 0, 1)
+    fade = np.clip((time - time[0]) / (TAPER_SHARE * (time[-1] - time[0])), 0, 1)
     made: Array = np.where(before, height, late) * np.cos(angle) * np.sin(np.pi / 2 * fade) ** 2
     return made
 
@@ -105,32 +117,33 @@ def signals(
     label: Array, rng: np.random.Generator, points: int, snr: tuple[float, float], white: bool
 ) -> dict[str, Array | Lists]:
     """Windows with a signal or with noise alone, by numbers of CLASSES: columns of a table."""
-    points, n = points or POINTS, len(label)
+    points, n = points or DEFAULT_POINTS, len(label)
     points += points % 2
-    time = np.arange(points) * STEP
-    power = noise_power(frequencies(points))
-    spectrum = noise(n, points, rng)
+    time = np.arange(points) * STEP_SECONDS
+    power = noise_power(window_frequencies(points))
+    spectrum = noise_spectra(n, points, rng)
     there = np.flatnonzero(label == CLASSES.index("signal"))
-    mass, eta = 10 ** rng.uniform(*MASSES, n), rng.uniform(0.1, 0.25, n)
+    mass, eta = 10 ** rng.uniform(*LOG_MASS_RANGE, n), rng.uniform(0.1, 0.25, n)
     merger = rng.uniform(0.3, 0.95, n) * time[-1]
-    wanted = between(rng, *snr, n) * (label == CLASSES.index("signal"))
+    wanted = log_uniform(rng, *snr, n) * (label == CLASSES.index("signal"))
     phase = rng.uniform(0, 2 * np.pi, n)
     truth = np.zeros_like(spectrum)
     if len(there):
         wave = np.fft.rfft(chirp(time, mass[there], eta[there], merger[there], phase[there]))
         wave[:, ~np.isfinite(power)] = 0
-        own = np.sqrt(4 * STEP / points * (np.abs(wave) ** 2 / power).sum(1))
+        own = np.sqrt(4 * STEP_SECONDS / points * (np.abs(wave) ** 2 / power).sum(1))
         truth[there] = wave * (wanted[there] / own)[:, None]
     if white:
-        flat = np.sqrt(2 * STEP / power).astype(np.float32)
+        flat = np.sqrt(2 * STEP_SECONDS / power).astype(np.float32)
         spectrum, truth = spectrum * flat, truth * flat
     clean = np.zeros((n, points), np.float32)
     clean[there] = np.fft.irfft(truth[there], points)
     value = (np.fft.irfft(spectrum, points) + clean).astype(np.float32)
     lengths = np.full(n, points)
-    made: dict[str, Array | Lists] = {"time": Lists(np.tile(time / DAY, n), lengths)}
+    made: dict[str, Array | Lists] = {"time": Lists(np.tile(time / SECONDS_PER_DAY, n), lengths)}
     made |= {"value": Lists(value.ravel(), lengths), "clean": Lists(clean.ravel(), lengths), "snr": wanted}
     none = label != CLASSES.index("signal")
     return made | {
-        name: np.where(none, np.nan, x) for name, x in (("mass", mass), ("eta", eta), ("merger", merger / DAY))
+        name: np.where(none, np.nan, x)
+        for name, x in (("mass", mass), ("eta", eta), ("merger", merger / SECONDS_PER_DAY))
     }

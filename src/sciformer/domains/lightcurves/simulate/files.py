@@ -9,17 +9,17 @@ from pathlib import Path
 import numpy as np
 
 from ....data.columns import Array, Lists, Table
-from ....files import simulated as files
+from ....files import simulated
 from ....files.simulated import Forms, Log, Npz, Parquet
 from .lightcurves import Options, check_classes, lightcurves
 
-PIECE = 4096  # curves written at a time
+CURVES_PER_WRITE = 4096  # curves written at a time
 
 
-def make(number: int, what: str, seed: int, classes: Sequence[str], options: Options) -> Iterator[Table]:
+def make_tables(number: int, what: str, seed: int, classes: Sequence[str], options: Options) -> Iterator[Table]:
     """Tables of curves."""
-    return files.in_pieces(
-        number, PIECE, lambda count, first: lightcurves(count, what, seed, classes, first, options=options)
+    return simulated.in_pieces(
+        number, CURVES_PER_WRITE, lambda count, first: lightcurves(count, what, seed, classes, first, options=options)
     )
 
 
@@ -38,8 +38,10 @@ def simulate_curves(
     check_classes(what, classes)
     options = options or Options()
     options.check(what)
-    files.check_numbers(number, seed, "curve")
-    files.simulate(out, "curves", number, make(number, what, seed, classes, options), FORMS, overwrite, log, show)
+    simulated.check_numbers(number, seed, "curve")
+    simulated.simulate(
+        out, "curves", number, make_tables(number, what, seed, classes, options), WRITERS, overwrite, log, show
+    )
 
 
 class _Csv:
@@ -57,7 +59,7 @@ class _Csv:
     def add(self, table: Table) -> None:
         """More curves."""
         lengths = next(column.lengths for column in table.values() if isinstance(column, Lists))
-        self.writer.writerows(zip(*(_words(table[name], lengths) for name in self.names)))
+        self.writer.writerows(zip(*(_shortest_words(table[name], lengths) for name in self.names)))
 
     def close(self) -> None:
         """Finish the file."""
@@ -66,7 +68,7 @@ class _Csv:
     stop = close
 
 
-def _words(column: Array | Lists, lengths: Array) -> list[str]:
+def _shortest_words(column: Array | Lists, lengths: Array) -> list[str]:
     """The shortest words for the numbers of a column, one for each observation."""
     if isinstance(column, Lists):
         found: list[str] = np.asarray(column.values).astype(str).tolist()
@@ -75,4 +77,4 @@ def _words(column: Array | Lists, lengths: Array) -> list[str]:
     return words
 
 
-FORMS: Forms = {".parquet": Parquet, ".csv": _Csv, ".npz": Npz}
+WRITERS: Forms = {".parquet": Parquet, ".csv": _Csv, ".npz": Npz}

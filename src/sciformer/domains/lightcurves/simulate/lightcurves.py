@@ -23,23 +23,35 @@ from functools import lru_cache
 import numpy as np
 
 from ....data.columns import Array, Lists, select
-from ....data.readers.sequence import PARTS, check, chosen, drawn, identifiers, sequence
+from ....data.readers.sequence import (
+    SEQUENCES,
+    check_range,
+    class_numbers,
+    draw_chunk_classes,
+    sample_names,
+    sample_sequence,
+)
 from ....errors import UserError, one_of
-from . import chirps, oscillators, supernovae, transits
-from . import stars as star
+from . import chirps, oscillators, stars, supernovae, transits
 from .cadence import CADENCES
 
 VERSION = 1  # of what is made; another one makes other curves
 CLASSES = {
-    "stars": star.CLASSES,
+    "stars": stars.CLASSES,
     "supernovae": supernovae.CLASSES,
     "oscillators": oscillators.CLASSES,
     "transits": transits.CLASSES,
     "signals": chirps.CLASSES,
 }
-WHAT = tuple(CLASSES)
-CHUNK = {"stars": 1024, "supernovae": 1024, "oscillators": 128, "transits": 256, "signals": 128}  # made at a time
-USED = {
+CURVE_KINDS = tuple(CLASSES)
+CURVES_PER_CHUNK = {
+    "stars": 1024,
+    "supernovae": 1024,
+    "oscillators": 128,
+    "transits": 256,
+    "signals": 128,
+}  # made at a time
+OPTIONS_BY_KIND = {
     "stars": ("cadence", "points"),
     "supernovae": ("bands", "unit"),
     "oscillators": ("points", "gaps"),
@@ -50,7 +62,7 @@ USED = {
 
 @dataclass(frozen=True)
 class Options:
-    """How curves are seen; each of `USED` by some kinds alone."""
+    """How curves are seen; each of `OPTIONS_BY_KIND` by some kinds alone."""
 
     cadence: str = "survey"
     points: int = 0
@@ -65,8 +77,10 @@ class Options:
         one_of("the cadence", self.cadence, CADENCES)
         one_of("the unit", self.unit, supernovae.UNITS)
         for field in fields(self):
-            if getattr(self, field.name) != field.default and field.name not in USED[what]:
-                raise UserError(f"`{field.name}` does nothing with {what}, which use only {' and '.join(USED[what])}")
+            if getattr(self, field.name) != field.default and field.name not in OPTIONS_BY_KIND[what]:
+                raise UserError(
+                    f"`{field.name}` does nothing with {what}, which use only {' and '.join(OPTIONS_BY_KIND[what])}"
+                )
         if self.points and not 32 <= self.points <= 65536:
             raise UserError(f"points must be from 32 to 65,536, or 0 for the usual number, not {self.points}")
         if not self.bands or len(set(self.bands)) < len(self.bands):
@@ -97,29 +111,31 @@ def lightcurves(
     A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no curve in common.
     Options are given as such, or by name: `cadence="asas"`. Other processors may round the last bit otherwise.
     """
-    check("curves", number, seed, first, part, "1 curve or more")
-    key, kinds = (seed, PARTS.index(part)), tuple(check_classes(what, classes))
+    check_range("curves", number, seed, first, part, "1 curve or more")
+    key, kinds = (seed, SEQUENCES.index(part)), tuple(check_classes(what, classes))
     wanted = options or Options(**more)  # type: ignore[arg-type]
     wanted.check(what)
-    made = sequence(number, first, CHUNK[what], lambda index: chunk(what, key, index, kinds, wanted))
-    return {"id": identifiers(part, seed, first, number), **made}
+    made = sample_sequence(
+        number, first, CURVES_PER_CHUNK[what], lambda index: make_chunk(what, key, index, kinds, wanted)
+    )
+    return {"id": sample_names(part, seed, first, number), **made}
 
 
 def check_classes(what: str, classes: Sequence[str]) -> list[int]:
     """The numbers of some classes of a kind of curves; all unless some are named."""
-    one_of("what to simulate", what, WHAT)
-    return list(chosen(what, classes, CLASSES[what]))
+    one_of("what to simulate", what, CURVE_KINDS)
+    return list(class_numbers(what, classes, CLASSES[what]))
 
 
 @lru_cache(maxsize=1)
-def chunk(
+def make_chunk(
     what: str, seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options
 ) -> dict[str, Array | Lists]:
     """Some hundred curves, the same for the same arguments, in random order of the classes."""
-    rng, label = drawn((VERSION, WHAT.index(what), *seed, index), classes, CHUNK[what])
+    rng, label = draw_chunk_classes((VERSION, CURVE_KINDS.index(what), *seed, index), classes, CURVES_PER_CHUNK[what])
     if what == "stars":  # made class by class, then mixed
         order = np.argsort(label, kind="stable")
-        made = star.stars(label[order], rng, options.cadence, options.points)
+        made = stars.stars(label[order], rng, options.cadence, options.points)
         made = select(made, np.argsort(order))
     elif what == "supernovae":
         made = supernovae.supernovae(label, rng, options.bands, options.unit)

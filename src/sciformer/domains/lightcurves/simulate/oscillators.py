@@ -16,21 +16,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import between
-from .cadence import regular
+from .binaries import log_uniform
+from .cadence import regular_epochs
 
 CLASSES = ("giant", "subgiant")
-GRAVITY = {"giant": (1.5, 3.3), "subgiant": (3.3, 3.9)}  # log g
-POINTS, STEP = 4000, 29.4 / 1440  # days between two points
-FOLDS = {"giant": 1, "subgiant": 4}  # how often the spectrum is folded back at half the sampling rate
-DEGREES = ((0.32, 0.0), (0.49, 0.48), (0.19, -0.13))  # share of the power, place in units of Delta nu
-TURN, SHARE = 2 * np.pi, 2 * np.sqrt(2) / np.pi
-NOISE = (0.02, 0.3)  # thousandths
-GAP = 30.0  # days from one gap to the next
+LOG_G_RANGES = {"giant": (1.5, 3.3), "subgiant": (3.3, 3.9)}  # log g
+DEFAULT_POINTS, STEP_DAYS = 4000, 29.4 / 1440  # days between two points
+SPECTRUM_FOLDS = {"giant": 1, "subgiant": 4}  # how often the spectrum is folded back at half the sampling rate
+MODE_DEGREES = ((0.32, 0.0), (0.49, 0.48), (0.19, -0.13))  # share of the power, place in units of Delta nu
+TWO_PI, GRANULATION_FACTOR = 2 * np.pi, 2 * np.sqrt(2) / np.pi
+NOISE_RANGE = (0.02, 0.3)  # thousandths
+DAYS_BETWEEN_GAPS = 30.0  # days from one gap to the next
 
 
 @dataclass(frozen=True)
-class Ringing:
+class StellarSpectra:
     """What the spectra of stars follow from, each (n, 1); frequencies in microhertz."""
 
     logg: Array
@@ -48,7 +48,7 @@ class Ringing:
             x = np.square(nu.astype(np.float32) / b)
             x *= x
             x += 1
-            total += (np.float32(SHARE) * a2 / b) / x
+            total += (np.float32(GRANULATION_FACTOR) * a2 / b) / x
         return total
 
     def modes(self, nu: Array, width: float, rows: Array) -> Array:
@@ -56,10 +56,10 @@ class Ringing:
         numax, dnu, strength = (x[rows].astype(np.float32) for x in (self.numax, self.dnu, self.strength))
         nu = nu.astype(np.float32)
         tight = np.float32(np.pi) * np.maximum(0.12 * (numax / 50) ** 0.5, np.float32(width)) / dnu
-        place = (nu / dnu - (0.634 + 0.546 * np.log10(dnu))) * np.float32(TURN)
+        place = (nu / dnu - (0.634 + 0.546 * np.log10(dnu))) * np.float32(TWO_PI)
         comb = np.zeros_like(place)
-        for share, at in DEGREES:
-            line = np.cos(place - np.float32(TURN * at))
+        for share, at in MODE_DEGREES:
+            line = np.cos(place - np.float32(TWO_PI * at))
             np.subtract(np.cosh(tight), line, out=line)
             comb += (np.float32(share) * np.sinh(tight)) / line
         height = strength**2 * np.float32(2.03e7) * numax ** np.float32(-2.38)
@@ -68,31 +68,33 @@ class Ringing:
         return comb
 
 
-def ringing(name: str, n: int, rng: np.random.Generator) -> Ringing:
+def draw_stars(name: str, n: int, rng: np.random.Generator) -> StellarSpectra:
     """Stars of one class, with masses of 0.9 to 2 suns; log g is uniform in its range."""
-    logg = rng.uniform(*GRAVITY[name], (n, 1))
+    logg = rng.uniform(*LOG_G_RANGES[name], (n, 1))
     mass = rng.uniform(0.9, 2.0, (n, 1))
     heat = np.where(logg < 3.3, 4750 + 300 * (logg - 2.5), 5000 + 1200 * (logg - 3.3))
     heat += 100 * rng.standard_normal((n, 1))
     gravity = 10 ** (logg - 4.438)
     radius = np.sqrt(mass / gravity)
     numax = 3090 * gravity * (heat / 5777) ** -0.5
-    return Ringing(logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * rng.standard_normal((n, 1))))
+    return StellarSpectra(
+        logg, heat, numax, 135.1 * np.sqrt(mass / radius**3), np.exp(0.1 * rng.standard_normal((n, 1)))
+    )
 
 
 def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
     """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
-    points, n = points or POINTS, len(label)
+    points, n = points or DEFAULT_POINTS, len(label)
     clean, known = np.empty((n, points), np.float32), {name: np.empty(n) for name in ("logg", "heat", "numax", "dnu")}
     for number, name in enumerate(CLASSES):
         rows = np.flatnonzero(label == number)
         if len(rows):
-            stars = ringing(name, len(rows), rng)
-            clean[rows] = sounding(stars, points, FOLDS[name], rng)
+            stars = draw_stars(name, len(rows), rng)
+            clean[rows] = simulate_series(stars, points, SPECTRUM_FOLDS[name], rng)
             for key, column in known.items():
                 column[rows] = getattr(stars, key)[:, 0]
-    sigma = between(rng, *NOISE, n).astype(np.float32)
-    time, kept = regular(n, points, STEP, rng, GAP if gaps else 0)
+    sigma = log_uniform(rng, *NOISE_RANGE, n).astype(np.float32)
+    time, kept = regular_epochs(n, points, STEP_DAYS, rng, DAYS_BETWEEN_GAPS if gaps else 0)
     lengths = kept.sum(1)
     value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
@@ -100,10 +102,10 @@ def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool)
     return made | {"clean": Lists(clean[kept], lengths), "teff": known.pop("heat"), **known}
 
 
-def sounding(stars: Ringing, points: int, folds: int, rng: np.random.Generator) -> Array:
+def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.random.Generator) -> Array:
     """Series (n, points) with the spectra of these stars, in thousandths; cut from longer ones, which are periodic."""
     n, long = len(stars.logg), 2 * round(points * 0.64)
-    step = STEP * 0.0864  # in 1 / microhertz
+    step = STEP_DAYS * 0.0864  # in 1 / microhertz
     nu = np.arange(long // 2 + 1) / (long * step)
     most = nu[-1]
     power = np.zeros((n, len(nu)), np.float32)

@@ -15,11 +15,11 @@ import numpy as np
 from ....data.columns import Array
 from .cadence import Epochs
 
-TURN = 2 * np.pi
-AT = (-2.0537, -0.6745, 0.0, 0.6745, 2.0537)  # sigma, of the percentiles
-VISUAL = {"RRAB": 1.6, "RRC": 1.6, "CEP_F": 1.6, "CEP_1O": 1.6, "DSCT": 1.4}  # amplitudes in V to those in I
-HARMONICS, GRID = 8, 96
-TABLES = {  # rows: period, amplitude (peak to peak), R21, phi21, R31, phi31
+TWO_PI = 2 * np.pi
+PERCENTILE_SIGMAS = (-2.0537, -0.6745, 0.0, 0.6745, 2.0537)  # sigma, of the percentiles
+V_TO_I_AMPLITUDES = {"RRAB": 1.6, "RRC": 1.6, "CEP_F": 1.6, "CEP_1O": 1.6, "DSCT": 1.4}  # amplitudes in V to those in I
+HARMONICS, GRID_POINTS = 8, 96
+PERCENTILE_TABLES = {  # rows: period, amplitude (peak to peak), R21, phi21, R31, phi31
     "RRAB": (
         (0.428, 0.516, 0.568, 0.620, 0.766),
         (0.153, 0.396, 0.543, 0.677, 0.859),
@@ -68,11 +68,15 @@ CORRELATIONS = {  # of log P, A, R21, phi21, R31, phi31: above the diagonal, row
     "CEP_1O": (-0.43, -0.64, 0.22, -0.60, 0.32, 0.73, 0.03, 0.44, -0.16, -0.11, 0.64, -0.51, -0.48, 0.31, -0.49),
     "DSCT": (0.2, 0.0, 0.0, 0.0, 0.0, 0.3, 0.0, 0.3, 0.0, 0.0, 0.5, 0.0, 0.0, 0.5, 0.0),
 }
-SECOND = {"DSCT": (0.4, 0.77), "RRC": (0.05, 1 / 0.744), "CEP_1O": (0.05, 0.80)}  # share of stars, ratio of periods
+SECOND_PERIODS = {
+    "DSCT": (0.4, 0.77),
+    "RRC": (0.05, 1 / 0.744),
+    "CEP_1O": (0.05, 0.80),
+}  # share of stars, ratio of periods
 
 
 @lru_cache
-def _root(name: str) -> Array:
+def _correlation_root(name: str) -> Array:
     """A square root of the correlations."""
     matrix = np.eye(6)
     matrix[np.triu_indices(6, 1)] = CORRELATIONS[name]
@@ -82,16 +86,20 @@ def _root(name: str) -> Array:
     return made
 
 
-def numbers(name: str, n: int, rng: np.random.Generator) -> Array:
+def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
     """Period, amplitude in I, R21, phi21, R31 and phi31 of `n` stars of a class (6, n)."""
-    normal = _root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
+    normal = _correlation_root(name) @ np.clip(rng.standard_normal((6, n)), -3, 3)
     made = np.empty((6, n))
-    for row, (z, table) in enumerate(zip(normal, TABLES[name])):
-        made[row] = np.exp(np.interp(z, AT, np.log(table))) if row == 0 else np.interp(z, AT, table)
+    for row, (z, table) in enumerate(zip(normal, PERCENTILE_TABLES[name])):
+        made[row] = (
+            np.exp(np.interp(z, PERCENTILE_SIGMAS, np.log(table)))
+            if row == 0
+            else np.interp(z, PERCENTILE_SIGMAS, table)
+        )
     return made
 
 
-def series(drawn: Array) -> Array:
+def fourier_coefficients(drawn: Array) -> Array:
     """Coefficients (n, HARMONICS) of stars with these numbers (6, n): magnitudes are Re sum_k c_k exp(i k x).
 
     Harmonics above the third shrink by 0.7 each, with phases that go on in equal steps; peak to peak is 1.
@@ -101,15 +109,15 @@ def series(drawn: Array) -> Array:
     high = r31 * 0.7 ** (order - 3) * np.exp(1j * (phi31 + (order - 3) * (phi31 - phi21)))
     first = np.stack([np.ones_like(r21) + 0j, r21 * np.exp(1j * phi21), r31 * np.exp(1j * phi31)])
     made: Array = np.concatenate([first, high]).T
-    turns = np.exp(1j * TURN * np.outer(np.arange(1, HARMONICS + 1), np.arange(GRID) / GRID))
+    turns = np.exp(1j * TWO_PI * np.outer(np.arange(1, HARMONICS + 1), np.arange(GRID_POINTS) / GRID_POINTS))
     shape = (made @ turns).real
     scaled: Array = made / np.ptp(shape, axis=1)[:, None]
     return scaled
 
 
-def summed(coefficients: Array, x: Array, epochs: Epochs) -> Array:
+def sum_harmonics(coefficients: Array, x: Array, epochs: Epochs) -> Array:
     """Re sum_k c_k exp(i k x) at the points (T,), by Horner's rule."""
-    angle = np.remainder(x, TURN).astype(np.float32)
+    angle = np.remainder(x, TWO_PI).astype(np.float32)
     z = np.empty(len(x), np.complex64)
     z.real, z.imag = np.cos(angle), np.sin(angle)
     rows = coefficients.astype(np.complex64)
@@ -123,13 +131,13 @@ def summed(coefficients: Array, x: Array, epochs: Epochs) -> Array:
 def pulsators(name: str, epochs: Epochs, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Magnitudes about their mean (T,), periods and amplitudes in V (n,) of stars of a class."""
     n = len(epochs.lengths)
-    drawn = numbers(name, n, rng)
-    period, amplitude = drawn[0], np.maximum(drawn[1], 0.01) * VISUAL[name]
-    x = TURN * (epochs.time / epochs.spread(period) + epochs.spread(rng.random(n)))
-    made = epochs.spread(amplitude) * summed(series(drawn), x, epochs)
-    if name in SECOND:
-        share, ratio = SECOND[name]
+    drawn = draw_parameters(name, n, rng)
+    period, amplitude = drawn[0], np.maximum(drawn[1], 0.01) * V_TO_I_AMPLITUDES[name]
+    x = TWO_PI * (epochs.time / epochs.spread(period) + epochs.spread(rng.random(n)))
+    made = epochs.spread(amplitude) * sum_harmonics(fourier_coefficients(drawn), x, epochs)
+    if name in SECOND_PERIODS:
+        share, ratio = SECOND_PERIODS[name]
         size = np.where(rng.random(n) < share, rng.uniform(0.1, 0.5, n), 0) * amplitude / 2
-        rate = TURN / (period * ratio * np.exp(0.005 * rng.standard_normal(n)))
-        made += epochs.spread(size) * np.cos(epochs.time * epochs.spread(rate) + epochs.spread(rng.random(n) * TURN))
+        rate = TWO_PI / (period * ratio * np.exp(0.005 * rng.standard_normal(n)))
+        made += epochs.spread(size) * np.cos(epochs.time * epochs.spread(rate) + epochs.spread(rng.random(n) * TWO_PI))
     return made, period, amplitude

@@ -42,13 +42,13 @@ class LightCurves(Simulation):
     """Of signals: the least and the greatest signal-to-noise ratio, of an optimal filter."""
     white: bool = False
     """Of signals: divide series by the noise at each frequency, so that the noise has variance 1 and no colour."""
-    piece: int | None = Field(default=None, ge=16)
-    """Curves made at a time; a training keeps several such pieces in memory, and mixes some of them. Unless given
-    4,096, but 512 of regular series, which are long."""
+    chunk_size: int | None = Field(default=None, ge=16)
+    """Curves made at a time (default: 4096, but 512 of regular series, which are long); a training keeps several such
+    chunks in memory, and mixes some of them."""
 
-    def at_once(self) -> int:
+    def samples_per_chunk(self) -> int:
         """Curves of a piece; fewer of those that are long."""
-        return self.piece or (4096 if self.what in ("stars", "supernovae") else 512)
+        return self.chunk_size or (4096 if self.what in ("stars", "supernovae") else 512)
 
     @property
     def options(self) -> Options:
@@ -65,26 +65,26 @@ class LightCurves(Simulation):
         """Curves of a part."""
         return lightcurves(count, self.what, self.seed, self.classes, first, part, self.options)
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """Classes and options."""
         kinds = ", ".join(self.classes or CLASSES[self.what])
         return f"{self.what} of {kinds}; seed {self.seed}, version {VERSION}, {self.options}"
 
-    def mark(self) -> str:
+    def cache_prefix(self) -> str:
         """Version, seed, and a digest of the options."""
         told = f"{self.options} {check_classes(self.what, self.classes)}"
         return f"{self.what}-{VERSION}-{self.seed}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
-    def wanted(self, table: Table) -> Table:
+    def select_columns(self, table: Table) -> Table:
         """Lists that nobody asked for are left out; numbers of curves are few, and stay."""
         if not self.state:
             return table
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"]}
         return {name: one for name, one in table.items() if not isinstance(one, Lists) or name in names}
 
-    def plain(self) -> Data:
+    def file_reader(self) -> Data:
         """Curves of any form."""
         from ....data.readers.series.reader import SeriesFiles
 
-        found = SeriesFiles(kind="curves")
+        found = SeriesFiles(kind="series")
         return found.want(**self.state) if self.state else found

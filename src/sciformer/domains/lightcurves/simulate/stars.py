@@ -13,40 +13,50 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
-from . import cadence as cadences
 from . import photometry
-from .binaries import TURN, between, binaries, rotators
-from .cadence import Epochs
+from .binaries import TWO_PI, binaries, log_uniform, rotators
+from .cadence import DAYS_PER_YEAR, MIN_POINTS, Epochs, asas_epochs, survey_epochs
 from .pulsators import pulsators
 
 CLASSES = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT", "MIRA", "SR", "ED", "ESD", "EC", "ACV", "DRW", "CONST")
 PULSATORS, BINARIES = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT"), ("ED", "ESD", "EC")
-MEAN, SPREAD, BRIGHT, DIM = 12.0, 1.0, 8.0, 13.8  # magnitudes in the manner of ASAS
-OTHERS = {"RRAB": 13.0, "RRC": 12.7, "ACV": 9.8, "ED": 11.1, "ESD": 11.4}  # of classes that differ from `MEAN` there
-SIGHT = 0.35  # of the range below its middle that is seen at least
-Shape = tuple[Array, Array, Array]
+MEAN_MAGNITUDE, MAGNITUDE_SPREAD, MIN_MAGNITUDE, MAX_MAGNITUDE = (
+    12.0,
+    1.0,
+    8.0,
+    13.8,
+)  # magnitudes in the manner of ASAS
+CLASS_MAGNITUDES = {
+    "RRAB": 13.0,
+    "RRC": 12.7,
+    "ACV": 9.8,
+    "ED": 11.1,
+    "ESD": 11.4,
+}  # of classes that differ from `MEAN_MAGNITUDE` there
+MIN_SEEN_RANGE = 0.35  # of the range below its middle that is seen at least
+CurveShape = tuple[Array, Array, Array]
 
 
 def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> dict[str, Array | Lists]:
     """Curves of stars of these classes (n,), numbers of CLASSES in rising order: columns of a table."""
     n, like_asas = len(label), cadence == "asas"
-    epochs = (cadences.asas if like_asas else cadences.survey)(n, rng, points)
+    epochs = (asas_epochs if like_asas else survey_epochs)(n, rng, points)
     clean, period, amplitude = np.empty(len(epochs.time)), np.empty(n), np.empty(n)
     bounds = np.searchsorted(label, np.arange(len(CLASSES) + 1))
     for name, low, high in zip(CLASSES, bounds[:-1], bounds[1:]):
         if high > low:
             mine, there = epochs.rows(low, high)
-            clean[there], period[low:high], amplitude[low:high] = shape(name, mine, rng)
+            clean[there], period[low:high], amplitude[low:high] = curve_shape(name, mine, rng)
     if like_asas:
-        typical = np.array([OTHERS.get(name, MEAN) for name in CLASSES])
-        mean = np.clip(typical[label] + SPREAD * rng.standard_normal(n), BRIGHT, DIM)
-        limit, observe = np.full(n, photometry.FAINT), photometry.asas
+        typical = np.array([CLASS_MAGNITUDES.get(name, MEAN_MAGNITUDE) for name in CLASSES])
+        mean = np.clip(typical[label] + MAGNITUDE_SPREAD * rng.standard_normal(n), MIN_MAGNITUDE, MAX_MAGNITUDE)
+        limit, observe = np.full(n, photometry.ASAS_LIMIT), photometry.observe_asas
     else:
-        mean, limit, observe = rng.uniform(14, 19.5, n), rng.uniform(20, 21.5, n), photometry.survey
-    limit = np.maximum(limit, mean + SIGHT * amplitude)  # so that most of each curve is seen
+        mean, limit, observe = rng.uniform(14, 19.5, n), rng.uniform(20, 21.5, n), photometry.observe_survey
+    limit = np.maximum(limit, mean + MIN_SEEN_RANGE * amplitude)  # so that most of each curve is seen
     clean += epochs.spread(mean)
     seen = observe(clean, epochs, limit, rng)
-    kept = _enough(seen.seen, epochs)
+    kept = _keep_enough_points(seen.seen, epochs)
     lengths = np.add.reduceat(kept, epochs.starts, dtype=np.int64)
 
     def lists(values: Array, kind: type) -> Lists:
@@ -57,71 +67,75 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
     return made | {"period": period, "amplitude": amplitude}
 
 
-def _enough(seen: Array, epochs: Epochs) -> Array:
+def _keep_enough_points(seen: Array, epochs: Epochs) -> Array:
     """Points that are seen; all of a curve of which nearly nothing would be left."""
     count = np.add.reduceat(seen, epochs.starts, dtype=np.int64)
-    kept: Array = seen | epochs.spread(count < np.minimum(cadences.LEAST, epochs.lengths))
+    kept: Array = seen | epochs.spread(count < np.minimum(MIN_POINTS, epochs.lengths))
     return kept
 
 
-def shape(name: str, epochs: Epochs, rng: np.random.Generator) -> Shape:
+def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     """Magnitudes about their mean (T,), periods (NaN without) and amplitudes (n,) of stars of one class."""
     if name in PULSATORS:
         return pulsators(name, epochs, rng)
     if name in BINARIES:
         return binaries(name, epochs, rng)
-    made: Shape = {"ACV": rotators, "MIRA": miras, "SR": semiregular, "DRW": quasars, "CONST": constants}[name](
+    made: CurveShape = {"ACV": rotators, "MIRA": miras, "SR": semiregular, "DRW": quasars, "CONST": constants}[name](
         epochs, rng
     )
     return made
 
 
-def wander(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
+def smooth_random_curve(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
     """A smooth random function of time (T,), of variance 1, that changes within a few of these periods (n,)."""
     total = np.zeros(len(epochs.time))
     for low, high in ((1.3, 2.5), (2.5, 5), (5, 12)):
-        rate = TURN / (period * between(rng, low, high, len(period)))
-        x = epochs.time * epochs.spread(rate) + epochs.spread(rng.uniform(0, TURN, len(period)))
-        total += np.cos(np.remainder(x, TURN).astype(np.float32))
+        rate = TWO_PI / (period * log_uniform(rng, low, high, len(period)))
+        x = epochs.time * epochs.spread(rate) + epochs.spread(rng.uniform(0, TWO_PI, len(period)))
+        total += np.cos(np.remainder(x, TWO_PI).astype(np.float32))
     return total * np.sqrt(2 / 3)
 
 
-def miras(epochs: Epochs, rng: np.random.Generator) -> Shape:
+def miras(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     """Nearly sines of magnitudes, no two cycles alike: heights change by 10 to 30 %, times by some percent."""
     n = len(epochs.lengths)
     period = np.exp(np.log(320) + 0.32 * np.clip(rng.standard_normal(n), -2.2, 2.2))
     amplitude = np.clip(2.8 * np.exp(0.33 * rng.standard_normal(n)), 1.2, 6.0)
-    x = TURN * (epochs.time / epochs.spread(period) + epochs.spread(rng.random(n)))
-    x += epochs.spread(rng.uniform(0.05, 0.25, n)) * wander(epochs, period, rng)
+    x = TWO_PI * (epochs.time / epochs.spread(period) + epochs.spread(rng.random(n)))
+    x += epochs.spread(rng.uniform(0.05, 0.25, n)) * smooth_random_curve(epochs, period, rng)
     skew = epochs.spread(rng.uniform(0, 0.3, n))
-    height = 1 + epochs.spread(rng.uniform(0.05, 0.15, n)) * wander(epochs, period, rng)
+    height = 1 + epochs.spread(rng.uniform(0.05, 0.15, n)) * smooth_random_curve(epochs, period, rng)
     wave = np.cos(x) + skew * np.cos(2 * x + epochs.spread(rng.uniform(-1.4, 0.4, n)))
-    return epochs.spread(amplitude / 2) * (height * wave + 0.1 * wander(epochs, 2 * period, rng)), period, amplitude
+    return (
+        epochs.spread(amplitude / 2) * (height * wave + 0.1 * smooth_random_curve(epochs, 2 * period, rng)),
+        period,
+        amplitude,
+    )
 
 
-def semiregular(epochs: Epochs, rng: np.random.Generator) -> Shape:
+def semiregular(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     """Red giants of two or three periods that come and go; the period told is that of the strongest."""
     n = len(epochs.lengths)
-    period, amplitude = between(rng, 40, 350, n), between(rng, 0.1, 1.0, n)
+    period, amplitude = log_uniform(rng, 40, 350, n), log_uniform(rng, 0.1, 1.0, n)
     total = np.zeros(len(epochs.time))
     for size, ratio in ((1.0, None), (0.5, (0.45, 0.6)), (0.5, (1.6, 6.0))):
         own = period if ratio is None else period * rng.uniform(*ratio, n)
         height = np.full(n, size) if ratio is None else rng.uniform(0, size, n)
-        x = TURN * (epochs.time / epochs.spread(own) + epochs.spread(rng.random(n)))
-        x += 0.4 * wander(epochs, own, rng)
-        total += epochs.spread(height) * (1 + 0.25 * wander(epochs, own, rng)) * np.cos(x)
+        x = TWO_PI * (epochs.time / epochs.spread(own) + epochs.spread(rng.random(n)))
+        x += 0.4 * smooth_random_curve(epochs, own, rng)
+        total += epochs.spread(height) * (1 + 0.25 * smooth_random_curve(epochs, own, rng)) * np.cos(x)
     return epochs.spread(amplitude / 2.6) * total, period, amplitude
 
 
-def quasars(epochs: Epochs, rng: np.random.Generator) -> Shape:
+def quasars(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     """Damped random walks: scatter 0.04 to 0.4 mag, forgotten within 20 to 300 days."""
     n = len(epochs.lengths)
-    scatter = between(rng, 0.04, 0.4, n)
-    made = walk(epochs, between(rng, 20, 300, n), rng)
+    scatter = log_uniform(rng, 0.04, 0.4, n)
+    made = damped_random_walk(epochs, log_uniform(rng, 20, 300, n), rng)
     return epochs.spread(scatter) * made, np.full(n, np.nan), 4 * scatter
 
 
-def walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
+def damped_random_walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
     """Ornstein-Uhlenbeck processes of variance 1 (T,): x(t + d) = r x(t) + sqrt(1 - r^2) g, r = exp(-d / memory)."""
     lengths, starts = epochs.lengths, epochs.starts
     keep = np.exp(-np.diff(epochs.time, prepend=epochs.time[:1]) / epochs.spread(memory))
@@ -138,12 +152,14 @@ def walk(epochs: Epochs, memory: Array, rng: np.random.Generator) -> Array:
     return made
 
 
-def constants(epochs: Epochs, rng: np.random.Generator) -> Shape:
+def constants(epochs: Epochs, rng: np.random.Generator) -> CurveShape:
     """Stars that stay as they are; of a third the instrument drifts a little, in a line or as red noise."""
     n = len(epochs.lengths)
     dice = rng.random(n)
     line = np.where(dice < 0.15, rng.uniform(-0.03, 0.03, n), 0)
     red = np.where(dice > 0.8, rng.uniform(0.005, 0.03, n), 0)
-    years = (epochs.time - epochs.spread(epochs.time[epochs.starts])) / cadences.YEAR
-    made = epochs.spread(line) * years + epochs.spread(red) * walk(epochs, between(rng, 20, 300, n), rng)
+    years = (epochs.time - epochs.spread(epochs.time[epochs.starts])) / DAYS_PER_YEAR
+    made = epochs.spread(line) * years + epochs.spread(red) * damped_random_walk(
+        epochs, log_uniform(rng, 20, 300, n), rng
+    )
     return made, np.full(n, np.nan), np.zeros(n)

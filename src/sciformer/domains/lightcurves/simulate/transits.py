@@ -13,23 +13,23 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import between
-from .cadence import Epochs, regular
-from .stars import wander
+from .binaries import log_uniform
+from .cadence import Epochs, regular_epochs
+from .stars import smooth_random_curve
 
 CLASSES = ("none", "transit")
-POINTS, STEP, GAP = 1200, 30 / 1440, 13.7  # half an hour and two orbits of TESS
-NOISE, SPOTS = (0.1, 1.5), (0.05, 3.0)  # thousandths
+DEFAULT_POINTS, STEP_DAYS, DAYS_BETWEEN_GAPS = 1200, 30 / 1440, 13.7  # half an hour and two orbits of TESS
+NOISE_RANGE, SPOT_RANGE = (0.1, 1.5), (0.05, 3.0)  # thousandths
 
 
 def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) -> dict[str, Array | Lists]:
     """Curves of stars of these classes, numbers of CLASSES: columns of a table."""
-    points, n = points or POINTS, len(label)
-    time, kept = regular(n, points, STEP, rng, GAP if gaps else 0)
+    points, n = points or DEFAULT_POINTS, len(label)
+    time, kept = regular_epochs(n, points, STEP_DAYS, rng, DAYS_BETWEEN_GAPS if gaps else 0)
     planet = label == CLASSES.index("transit")
-    longest = min(12, 0.45 * points * STEP)
-    period = np.where(planet, between(rng, min(1, longest / 2), longest, n), np.nan)
-    size = np.where(planet, between(rng, 0.012, 0.14, n), 0)
+    longest = min(12, 0.45 * points * STEP_DAYS)
+    period = np.where(planet, log_uniform(rng, min(1, longest / 2), longest, n), np.nan)
+    size = np.where(planet, log_uniform(rng, 0.012, 0.14, n), 0)
     orbit = 4.2 * period ** (2 / 3) * rng.uniform(0.7, 1.2, n)  # in radii of the star
     impact, epoch = rng.uniform(0, 0.85, n), rng.random(n) * period
     limb = rng.uniform(0.2, 0.5, n), rng.uniform(0.1, 0.35, n)
@@ -39,10 +39,10 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
     row, column = np.nonzero(np.abs(angle) < (1.3 / orbit)[:, None])
     x = orbit[row] * np.sin(angle[row, column])
     apart = np.hypot(x, impact[row] * np.cos(angle[row, column]))
-    lost[row, column] = covered(apart, size[row], limb[0][row], limb[1][row])
-    star = spots(n, time, rng)
+    lost[row, column] = occulted_share(apart, size[row], limb[0][row], limb[1][row])
+    star = spot_modulation(n, time, rng)
     clean = (star - 1000 * lost).astype(np.float32)
-    sigma = between(rng, *NOISE, n).astype(np.float32)
+    sigma = log_uniform(rng, *NOISE_RANGE, n).astype(np.float32)
     value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
     lengths = kept.sum(1)
     duration = period / np.pi * np.arcsin(np.minimum(np.sqrt(np.maximum((1 + size) ** 2 - impact**2, 0)) / orbit, 1))
@@ -52,14 +52,14 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
     return made | {"duration": np.where(planet, duration, 0), "epoch": epoch}
 
 
-def spots(n: int, time: Array, rng: np.random.Generator) -> Array:
+def spot_modulation(n: int, time: Array, rng: np.random.Generator) -> Array:
     """Rotation with spots that come and go, of a small or a great amplitude (n, N), in thousandths."""
-    period, size = between(rng, 2, 30, n), between(rng, *SPOTS, n)
+    period, size = log_uniform(rng, 2, 30, n), log_uniform(rng, *SPOT_RANGE, n)
     epochs = Epochs(np.tile(time, n), np.full(n, len(time)))
-    return (epochs.spread(size / 2) * wander(epochs, period, rng)).reshape(n, -1)
+    return (epochs.spread(size / 2) * smooth_random_curve(epochs, period, rng)).reshape(n, -1)
 
 
-def covered(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
+def occulted_share(apart: Array, size: Array, u1: Array, u2: Array) -> Array:
     """The share of a star's light behind a disk of radius `size` whose middle is `apart` from the star's (1)."""
     made = np.zeros(len(apart))
     near = np.flatnonzero(apart < 1 + size)

@@ -8,16 +8,20 @@ from ....interop.family import Family, Written
 from ....run import Run
 from ....train.folder import Folder
 from ....train.weights import load_weights
-from ..subwords import FILE, package
+from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
 from .bert import BERT
 from .gpt2 import GPT2
 from .llama import LLAMA
 
-FILES = ("config.json", "model.safetensors", FILE, "tokenizer_config.json")
-SHARED = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # their names for special tokens, by our roles
-OF_ENCODERS = {**SHARED, "begin": "cls", "end": "sep"}
-OF_DECODERS = {**SHARED, "begin": "bos", "end": "eos", "separator": "sep"}
+EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
+SHARED_TOKEN_NAMES = {
+    "padding": "pad",
+    "unknown": "unk",
+    "mask": "mask",
+}  # their names for special tokens, by our roles
+ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
+DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
 
 
 def accepts(run: Run) -> bool:
@@ -30,12 +34,14 @@ def write(run: Run, folder: Folder) -> list[str]:
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
-    written = family(run).write(run.recipe, weights)
-    _write(folder, written, tokens, OF_ENCODERS if run.recipe.model.kind == "encoder" else OF_DECODERS)
+    written = nearest_family(run).write(run.recipe, weights)
+    _write_files(
+        folder, written, tokens, ENCODER_TOKEN_NAMES if run.recipe.model.kind == "encoder" else DECODER_TOKEN_NAMES
+    )
     return written.notes
 
 
-def family(run: Run) -> Family:
+def nearest_family(run: Run) -> Family:
     """The family that is nearest: its own check then names what stands in the way."""
     model = run.recipe.model
     if model.kind == "encoder":
@@ -48,13 +54,13 @@ def family(run: Run) -> Family:
     return LLAMA if likeness >= 2 else GPT2
 
 
-def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
+def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
     """Model and tokenizer."""
     ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
     kept = ("pad_token_id", "bos_token_id", "eos_token_id")
     write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
-    tokens.save(folder.path / FILE)
-    find = package().Tokenizer.from_file(str(folder.path / FILE)).id_to_token
+    tokens.save(folder.path / TOKENIZER_FILE)
+    find = tokenizers_package().Tokenizer.from_file(str(folder.path / TOKENIZER_FILE)).id_to_token
     special = {
         f"{theirs}_token": find(tokens.specials[role]) for role, theirs in names.items() if role in tokens.specials
     }
@@ -62,4 +68,4 @@ def _write(folder: Folder, written: Written, tokens: Text, names: dict[str, str]
     folder.write("tokenizer_config.json", to_json(beside))
 
 
-EXPORTER = Exporter("huggingface", "text", accepts, FILES, write)
+EXPORTER = Exporter("huggingface", "text", accepts, EXPORTED_FILES, write)

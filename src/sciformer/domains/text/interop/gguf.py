@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.weight_map import halved
-from ..subwords import package
-from .huggingface import Foreign
+from ....interop.weight_map import rope_halves_from_pairs
+from ..subwords import tokenizers_package
+from .huggingface import ForeignModel
 
-WEIGHTS = {
+WEIGHT_NAMES = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
@@ -35,14 +35,14 @@ WEIGHTS = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
-SPLITS = ("gpt-2", "smollm")  # rules for words that are known here
-CONTROL = 3  # the type of a special token
-ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
+KNOWN_SPLITS = ("gpt-2", "smollm")  # rules for words that are known here
+CONTROL_TYPE = 3  # the type of a special token
+TOKEN_ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token"}
 
 
-def read_gguf(path: Path) -> Foreign:
+def read_gguf(path: Path) -> ForeignModel:
     """A file as the folder of Hugging Face that it was made from."""
-    reader = _open(path)
+    reader = _open_gguf(path)
     fields = {name: field.contents() for name, field in reader.fields.items()}
     kind = fields.get("general.architecture")
     if kind != "llama":
@@ -52,17 +52,17 @@ def read_gguf(path: Path) -> Foreign:
     config = _config(Config(own, f"`llama.*` of {path.name}", path), tied="output.weight" not in names)
     tensors = _tensors(reader, config["num_attention_heads"], config["num_key_value_heads"])
     config["vocab_size"] = len(tensors["model.embed_tokens.weight"])
-    ids = {key: fields.get(f"tokenizer.ggml.{role}_token_id") for role, key in ROLES.items()}
+    ids = {key: fields.get(f"tokenizer.ggml.{role}_token_id") for role, key in TOKEN_ROLES.items()}
     words = fields.get("tokenizer.ggml.tokens", [])
     special = {key: words[number] for key, number in ids.items() if number is not None and number < len(words)}
     name = str(fields.get("general.name", path.stem))
     quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
     notes = [f"weights were stored as {', '.join(quantised)}"]
     tokenizer = _tokenizer(fields, special, path)
-    return Foreign(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
+    return ForeignModel(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
 
 
-def _open(path: Path) -> Any:
+def _open_gguf(path: Path) -> Any:
     if not path.is_file():
         raise UserError(f"there is no file {path}", file=path)
     try:
@@ -108,26 +108,26 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
     return made
 
 
-def _tensors(reader: Any, heads: int, groups: int) -> dict[str, Tensor]:
+def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
     """The weights in single precision, under the names of Hugging Face."""
     whole, found = _package("gguf.quants").dequantize, {}
     for tensor in reader.tensors:
         *place, part, kind = tensor.name.split(".")
         weight = torch.from_numpy(np.array(whole(tensor.data, tensor.tensor_type), np.float32))
         if part in ("attn_q", "attn_k"):
-            weight = halved(weight, heads if part == "attn_q" else groups)
+            weight = rope_halves_from_pairs(weight, heads if part == "attn_q" else kv_heads)
         before = f"model.layers.{place[1]}." if place[:1] == ["blk"] else ".".join([*place, ""]) if place else ""
-        found[f"{before}{WEIGHTS.get(part, part)}.{kind}"] = weight
+        found[f"{before}{WEIGHT_NAMES.get(part, part)}.{kind}"] = weight
     return found
 
 
 def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> str:
     """The vocabulary as the text of a tokenizer.json."""
-    for key, known in (("model", ("gpt2",)), ("pre", SPLITS)):
+    for key, known in (("model", ("gpt2",)), ("pre", KNOWN_SPLITS)):
         value = fields.get(f"tokenizer.ggml.{key}")
         if value not in known:
             raise UserError(f"`tokenizer.ggml.{key}` in {path} must be {' or '.join(known)}, not {value!r}", file=path)
-    library = package()
+    library = tokenizers_package()
     words, kinds = fields["tokenizer.ggml.tokens"], fields.get("tokenizer.ggml.token_type", [])
     merges = [tuple(merge.split(" ")) for merge in fields["tokenizer.ggml.merges"]]
     made = library.Tokenizer(library.models.BPE({word: number for number, word in enumerate(words)}, merges))
@@ -136,8 +136,8 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     smollm = fields["tokenizer.ggml.pre"] == "smollm"
     made.pre_tokenizer = library.pre_tokenizers.Sequence([digits, bytewise]) if smollm else bytewise
     made.decoder = library.decoders.ByteLevel()
-    made.add_special_tokens([word for word, kind in zip(words, kinds) if kind == CONTROL])
-    first, last = (_added(fields, special, role) for role in ("bos", "eos"))
+    made.add_special_tokens([word for word, kind in zip(words, kinds) if kind == CONTROL_TYPE])
+    first, last = (_added_token(fields, special, role) for role in ("bos", "eos"))
     if first or last:
         numbers = [(word, made.token_to_id(word)) for word in {*first, *last}]
         made.post_processor = library.processors.TemplateProcessing(
@@ -147,6 +147,6 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     return json.dumps(json.loads(text), ensure_ascii=False)
 
 
-def _added(fields: dict[str, Any], special: dict[str, str], role: str) -> list[str]:
+def _added_token(fields: dict[str, Any], special: dict[str, str], role: str) -> list[str]:
     """The special token that is put at an end of each text, where one is."""
     return [special[f"{role}_token"]] if fields.get(f"tokenizer.ggml.add_{role}_token") else []

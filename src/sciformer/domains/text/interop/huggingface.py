@@ -12,13 +12,13 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import EMBEDDING, POSITION, Family
+from ....interop.family import EMBEDDING_WEIGHT, POSITION_WEIGHT, Family
 from ....interop.importing import Importer, refuse_type
 from ....interop.reading import read_json, read_pooling, read_tensors
 from ....interop.run_writer import Imported
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
-from ..subwords import FILE
+from ..subwords import TOKENIZER_FILE
 from .bert import BERT, ROBERTA
 from .gpt2 import GPT2
 from .llama import LLAMA
@@ -37,7 +37,7 @@ FAMILIES: dict[str, Family] = {
 
 
 @dataclass
-class Foreign:
+class ForeignModel:
     """A model of others, read but not yet understood."""
 
     name: str
@@ -60,10 +60,10 @@ def recognises(source: Path) -> bool:
     return isinstance(kind, str) and kind in FAMILIES
 
 
-def read(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
+def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """A model of text with its recipe; its vocabulary will lie in the folder of the run."""
-    foreign = _gguf(source) if source.suffix == ".gguf" else read_folder(source)
-    recipe, weights = convert(foreign, str(run.resolve() / "model" / FILE), changes)
+    foreign = _read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
+    recipe, weights = convert_model(foreign, str(run.resolve() / "model" / TOKENIZER_FILE), changes)
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
     return Imported(
         foreign.name,
@@ -72,18 +72,18 @@ def read(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> I
         state,
         foreign.config,
         foreign.notes,
-        {FILE: foreign.tokenizer},
+        {TOKENIZER_FILE: foreign.tokenizer},
         lambda assembly: _check_size(weights, assembly, foreign),
     )
 
 
-def read_folder(folder: Path) -> Foreign:
+def read_folder(folder: Path) -> ForeignModel:
     """The files of a folder."""
     file, notes = folder / "config.json", list[str]()
     config = read_json(file)
-    _family(Config(config, "config.json", file))
+    _find_family(Config(config, "config.json", file))
     pool = read_pooling(folder, notes)
-    return Foreign(
+    return ForeignModel(
         folder.resolve().name,
         config,
         read_tensors(folder),
@@ -95,13 +95,13 @@ def read_folder(folder: Path) -> Foreign:
     )
 
 
-def convert(
-    foreign: Foreign, tokenizer: str, changes: Mapping[str, Any] | None = None
+def convert_model(
+    foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
     """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
     config = Config(foreign.config, foreign.where, foreign.file)
-    family, kind = _family(config), config.get("model_type", "", str)
-    tensors = family.plain(foreign.tensors, config, foreign.notes)
+    family, kind = _find_family(config), config.get("model_type", "", str)
+    tensors = family.canonical_names(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
     tokens = token_keys(foreign.tokenizer, foreign.special)
     sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
@@ -112,7 +112,7 @@ def convert(
             )
         sections["model"]["pool"] = foreign.pool
     config.done()
-    recipe = Recipe.of(
+    recipe = Recipe.from_dict(
         {
             "about": {"title": f"{foreign.name}, imported", "note": f"A {kind} model of others."},
             "data": {"kind": "text", "documents": "line"},
@@ -122,18 +122,18 @@ def convert(
         where="in changes of the imported recipe",
     )
     weights = from_theirs(family.links(recipe), tensors, foreign.where, foreign.file)
-    if POSITION in weights:
-        places, context = len(weights[POSITION]), recipe.tokens.context
+    if POSITION_WEIGHT in weights:
+        places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
         if context > places:
             raise UserError(
                 f"tokens.context must be at most {places}, the places that were learned, not {context}",
                 key="tokens.context",
             )
-        weights[POSITION] = weights[POSITION][:context].clone()
+        weights[POSITION_WEIGHT] = weights[POSITION_WEIGHT][:context].clone()
     return recipe, weights
 
 
-def _family(config: Config) -> Family:
+def _find_family(config: Config) -> Family:
     """The family that a configuration names."""
     kind = config.get("model_type", "", str)
     if kind not in FAMILIES:
@@ -141,21 +141,21 @@ def _family(config: Config) -> Family:
     return FAMILIES[kind]
 
 
-def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: Foreign) -> None:
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: ForeignModel) -> None:
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
-    if len(weights[EMBEDDING]) != size:
+    if len(weights[EMBEDDING_WEIGHT]) != size:
         raise UserError(
             f"there must be vectors for {size} tokens, as `vocab_size` in {foreign.where} says, not for "
-            f"{len(weights[EMBEDDING])}",
+            f"{len(weights[EMBEDDING_WEIGHT])}",
             file=foreign.file,
         )
 
 
-def _gguf(path: Path) -> Foreign:
+def _read_gguf(path: Path) -> ForeignModel:
     from .gguf import read_gguf
 
     return read_gguf(path)
 
 
-IMPORTER = Importer(recognises, read, tuple(FAMILIES))
+IMPORTER = Importer(recognises, read_model, tuple(FAMILIES))

@@ -14,7 +14,18 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import EMBEDDING, READOUT, Family, Sections, Written, drop, given, refuse, tied, without
+from ....interop.family import (
+    EMBEDDING_WEIGHT,
+    READOUT_LAYER,
+    Family,
+    Sections,
+    Written,
+    drop_weights,
+    or_default,
+    refuse_recipe,
+    remove_prefix,
+    tie_embedding,
+)
 from ....interop.weight_map import WeightMap, to_theirs
 from ....recipe import Recipe
 
@@ -24,11 +35,11 @@ OTHER_TASKS = ("score.", "classifier.", "qa_outputs.")
 class Llama(Family):
     """The family."""
 
-    def plain(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
+    def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
         """Plain names; where some layers have biases, zeros for those that have none."""
-        found = without(tensors, "model.")
+        found = remove_prefix(tensors, "model.")
         found = {name: tensor for name, tensor in found.items() if not name.endswith("rotary_emb.inv_freq")}
-        drop(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
+        drop_weights(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
         if any(name.endswith("_proj.bias") for name in found):
             lacking = [name for name in found if name.endswith("_proj.weight") and name[:-6] + "bias" not in found]
             found |= {name[:-6] + "bias": torch.zeros(found[name].shape[0]) for name in lacking}
@@ -49,37 +60,37 @@ class Llama(Family):
         window = config.get("sliding_window", None)
         if config.values.get("model_type") != "mistral":
             window = None  # only read with `use_sliding_window`
-        groups, head_dim = config.size("num_key_value_heads", heads), config.size("head_dim", dim // heads)
+        kv_heads, head_dim = config.size("num_key_value_heads", heads), config.size("head_dim", dim // heads)
         model = {
             "kind": "decoder",
             "dim": dim,
             "depth": depth,
             "heads": heads,
-            "groups": None if groups == heads else groups,
+            "kv_heads": None if kv_heads == heads else kv_heads,
             "head_dim": None if head_dim * heads == dim else head_dim,
-            "ratio": config.size("intermediate_size") / dim,
+            "mlp_ratio": config.size("intermediate_size") / dim,
             "activation": "swiglu",
             "norm": "rms",
             "norm_epsilon": config.get("rms_norm_eps", 1e-6, float),
             "bias": any(name.endswith("_proj.bias") for name in tensors),
             "position": "rotary",
             "rotary_base": rotary_base(config),
-            "reach": None if window is None else window - 1,
+            "window": None if window is None else window - 1,
             "attention_dropout": config.get("attention_dropout", 0.0, float, int),
         }
-        tie = tied(tensors, "lm_head.weight", "embed_tokens.weight", config, default=False)
+        tie = tie_embedding(tensors, "lm_head.weight", "embed_tokens.weight", config, default=False)
         tokens = {"context": config.size("max_position_embeddings", 2048), "tie": tie}
         return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
         """Entrance, blocks, last norm, and the last layer where it is not the embedding."""
         model = recipe.model
-        links = [WeightMap(EMBEDDING, ("embed_tokens.weight",))]
+        links = [WeightMap(EMBEDDING_WEIGHT, ("embed_tokens.weight",))]
         for i in range(model.depth):
-            links += _block(f"trunk.blocks.{i}", f"layers.{i}", model)
+            links += _block_links(f"trunk.blocks.{i}", f"layers.{i}", model)
         links.append(WeightMap("trunk.norm.weight", ("norm.weight",), (model.dim,)))
         if not recipe.tokens.tie:
-            links.append(WeightMap(f"{READOUT}.weight", ("lm_head.weight",)))
+            links.append(WeightMap(f"{READOUT_LAYER}.weight", ("lm_head.weight",)))
         return links
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
@@ -87,38 +98,38 @@ class Llama(Family):
         model, tokens = recipe.model, recipe.tokens
         wanted = {
             "model.trunk": "transformer",
-            "model.order": "pre",
+            "model.norm_position": "pre",
             "model.embedding_norm": False,
             "model.norm": "rms",
             "model.position": "rotary",
             "model.activation": "swiglu",
             "model.qk_norm": "none",
-            "model.reach": None,
+            "model.window": None,
             "model.readout_layer": False,
             "tokens.scale": False,
             "tokens.bias": False,
         }
-        refuse(recipe, "LlamaForCausalLM", wanted)
+        refuse_recipe(recipe, "LlamaForCausalLM", wanted)
         named = to_theirs(self.links(recipe), weights)
         base = float(model.rotary_base)
         config = {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
-            "vocab_size": len(weights[EMBEDDING]),
+            "vocab_size": len(weights[EMBEDDING_WEIGHT]),
             "hidden_size": model.dim,
             "num_hidden_layers": model.depth,
             "num_attention_heads": model.heads,
-            "num_key_value_heads": model.groups or model.heads,
+            "num_key_value_heads": model.kv_heads or model.heads,
             "head_dim": model.head_dim or model.dim // model.heads,
-            "intermediate_size": round(model.ratio * model.dim),
+            "intermediate_size": round(model.mlp_ratio * model.dim),
             "hidden_act": "silu",
-            "rms_norm_eps": given(model.norm_epsilon, 1e-6),
+            "rms_norm_eps": or_default(model.norm_epsilon, 1e-6),
             "max_position_embeddings": tokens.context,
             "rope_theta": base,
             "rope_parameters": {"rope_theta": base, "rope_type": "default"},
             "attention_bias": model.bias,
             "mlp_bias": model.bias,
-            "attention_dropout": given(model.attention_dropout, model.dropout),
+            "attention_dropout": or_default(model.attention_dropout, model.dropout),
             "tie_word_embeddings": tokens.tie,
         }
         whole = {name if name == "lm_head.weight" else f"model.{name}": named[name] for name in named}
@@ -141,13 +152,15 @@ def rotary_base(config: Config) -> float:
     return float(base)
 
 
-def _block(ours: str, theirs: str, model: Any) -> Iterator[WeightMap]:
-    groups, width = model.groups or model.heads, model.head_dim or model.dim // model.heads
-    hidden = round(model.ratio * model.dim)
-    rows, halves = (model.heads * width, groups * width, groups * width), (model.heads, groups, 0)
+def _block_links(ours: str, theirs: str, model: Any) -> Iterator[WeightMap]:
+    kv_heads, width = model.kv_heads or model.heads, model.head_dim or model.dim // model.heads
+    hidden = round(model.mlp_ratio * model.dim)
+    rows, rope_halves = (model.heads * width, kv_heads * width, kv_heads * width), (model.heads, kv_heads, 0)
     parts = tuple(f"{theirs}.self_attn.{part}_proj" for part in "qkv")
     for kind in ("weight", "bias") if model.bias else ("weight",):
-        yield WeightMap(f"{ours}.attention.qkv.{kind}", tuple(f"{part}.{kind}" for part in parts), rows, halves=halves)
+        yield WeightMap(
+            f"{ours}.attention.qkv.{kind}", tuple(f"{part}.{kind}" for part in parts), rows, rope_halves=rope_halves
+        )
         yield WeightMap(f"{ours}.attention.out.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",), (model.dim,))
         gate, up = f"{theirs}.mlp.gate_proj.{kind}", f"{theirs}.mlp.up_proj.{kind}"
         yield WeightMap(f"{ours}.mlp.up.{kind}", (gate, up), (hidden, hidden))

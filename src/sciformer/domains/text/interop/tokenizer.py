@@ -7,23 +7,23 @@ from typing import Any
 
 from ....errors import UserError
 from ....interop.reading import read_json
-from ..subwords import FILE, file_text, subwords
+from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
 
-UNITS = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
-ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
+UNITS_BY_MODEL = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
 
 
 def read_tokenizer(folder: Path) -> str:
     """The text of tokenizer.json."""
-    path = folder / FILE
+    path = folder / TOKENIZER_FILE
     if not path.is_file():
         others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
         raise UserError(
-            f"{folder} has no {FILE}" + (f", only {', '.join(others)}" if others else ""),
+            f"{folder} has no {TOKENIZER_FILE}" + (f", only {', '.join(others)}" if others else ""),
             hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it.",
             file=folder,
         )
-    return file_text(path)
+    return read_tokenizer_text(path)
 
 
 def read_names(folder: Path) -> dict[str, str]:
@@ -40,20 +40,20 @@ def read_names(folder: Path) -> dict[str, str]:
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     """The keys of `tokens:` for the text of a tokenizer.json: unit, special tokens, and what is put around a text."""
-    coder = subwords(text, (), False)
+    coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
-    special = {role: names[key] for role, key in ROLES.items() if names.get(key) in known}
-    first, last = _frame(tokenizer)
+    special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
+    first, last = _added_tokens(tokenizer)
     ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
     special |= {role: name for role, name in ends.items() if name in known}
-    unit = UNITS.get(type(tokenizer.model).__name__)
+    unit = UNITS_BY_MODEL.get(type(tokenizer.model).__name__)
     if unit is None:
         found = type(tokenizer.model).__name__
-        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS)}, not {found}")
+        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {found}")
     return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
 
 
-def _frame(tokenizer: Any) -> tuple[str, str]:
+def _added_tokens(tokenizer: Any) -> tuple[str, str]:
     """The special tokens that a tokenizer puts before and after each text; "" where it puts none."""
     bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
     for first in (0, 1):

@@ -15,12 +15,36 @@ from ....data.source import Memory, Source, find_files, locate
 from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
-from .pairs import MARK
+from .pairs import COLUMN_MARK
 
-TEXT = ("text", "sentence", "review", "content", "message", "tweet", "comment", "body", "phrase", "utterance", "title")
-LABEL = ("label", "labels", "class", "category", "sentiment", "polarity", "target", "intent", "topic", "rating", "tag")
-ENOUGH = 10  # rows that tell which of two columns without names has few different values
-Columns = dict[str, list[str]]
+TEXT_NAMES = (
+    "text",
+    "sentence",
+    "review",
+    "content",
+    "message",
+    "tweet",
+    "comment",
+    "body",
+    "phrase",
+    "utterance",
+    "title",
+)
+LABEL_NAMES = (
+    "label",
+    "labels",
+    "class",
+    "category",
+    "sentiment",
+    "polarity",
+    "target",
+    "intent",
+    "topic",
+    "rating",
+    "tag",
+)
+MIN_GUESS_ROWS = 10  # rows that tell which of two columns without names has few different values
+TextColumns = dict[str, list[str]]
 
 
 class Lines(Parts):
@@ -45,7 +69,7 @@ class Lines(Parts):
     classes: dict[str, list[str]] = Field(default_factory=dict)
     """A class with its files, one text a line: {neg: [rt.neg.gz], pos: [rt.pos.gz]}. In other names `{}` stands for
     the name of the class."""
-    labels: int | None = Field(default=None, ge=1)
+    labels_per_class: int | None = Field(default=None, ge=1)
     """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
     to a smaller."""
 
@@ -91,27 +115,27 @@ class Lines(Parts):
             first = int(rows[filled.argmin()]) + 1
             notes.append(f"{int((~filled).sum()):,} empty texts are not trained on, the first is sample {first:,}.")
         rows = rows[filled]
-        if self.labels is None:
+        if self.labels_per_class is None:
             return rows
         if "label" not in table:
             raise UserError(
-                f"data.labels needs a column `label`, but the columns are {', '.join(table)}",
+                f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}",
                 hint=nearest("label", table),
-                key="data.labels",
+                key="data.labels_per_class",
             )
-        return sample_per_class(table["label"], rows, self.labels, self.split.lot, notes, self.unit)
+        return sample_per_class(table["label"], rows, self.labels_per_class, self.split.lot, notes, self.unit)
 
     def _labelled(self, names: Sequence[str | Path]) -> list[tuple[str, str]]:
         """Names of files with the class that all texts in them have, or nothing."""
         own = {locate(name): label for label, given in self.classes.items() for name in given}
         found = []
         for name in map(str, names):
-            wide = self.classes if MARK in name else {own.get(locate(name), ""): []}
-            found += [(label, name.replace(MARK, label) if MARK in name else name) for label in wide]
+            wide = self.classes if COLUMN_MARK in name else {own.get(locate(name), ""): []}
+            found += [(label, name.replace(COLUMN_MARK, label) if COLUMN_MARK in name else name) for label in wide]
         return found
 
     def _table(self, names: Sequence[str | Path], training: bool) -> Table:
-        tables: list[tuple[Path, Columns]] = []
+        tables: list[tuple[Path, TextColumns]] = []
         for label, name in self._labelled(names or find_files(names, self.what)):
             for path in find_files([name], self.what):
                 if label:
@@ -130,7 +154,7 @@ class Lines(Parts):
         joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
         return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
 
-    def _columns(self, path: Path, training: bool) -> Columns:
+    def _columns(self, path: Path, training: bool) -> TextColumns:
         """The columns of one file, the text and the label under these names."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
@@ -166,8 +190,8 @@ class Lines(Parts):
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
             raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
-        text = self._one(self.text, TEXT, names, "text", path)
-        label = self._one(self.label, LABEL, [name for name in names if name != text], "label", path)
+        text = self._one(self.text, TEXT_NAMES, names, "text", path)
+        label = self._one(self.label, LABEL_NAMES, [name for name in names if name != text], "label", path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
         new |= {text: "text"} | ({label: "label"} if label else {})
         return [new.get(name, name) for name in names], rows, lines
@@ -175,7 +199,7 @@ class Lines(Parts):
     def _tells(self, row: Sequence[str]) -> bool:
         """Whether a first row has names of columns and no text."""
         cells = [cell.strip().lstrip("#").strip() for cell in row]
-        usual = {*TEXT, *LABEL, self.text.lower(), self.label.lower()} - {""}
+        usual = {*TEXT_NAMES, *LABEL_NAMES, self.text.lower(), self.label.lower()} - {""}
         return len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells)
 
     def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
@@ -203,7 +227,7 @@ class Lines(Parts):
         if width == 1:
             return ["text"]
         values = [{row[place].strip() for row in rows} for place in range(width)]
-        few = [place for place in range(width) if len(rows) < ENOUGH or 2 * len(values[place]) <= len(rows)]
+        few = [place for place in range(width) if len(rows) < MIN_GUESS_ROWS or 2 * len(values[place]) <= len(rows)]
         if len(few) > 1:
             few = [place for place in few if not any(" " in value for value in values[place])]
         if width != 2 or len(few) != 1:

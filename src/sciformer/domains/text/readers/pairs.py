@@ -17,10 +17,10 @@ from ....data.source import Memory, Source, find_files
 from ....data.split import Rows
 from ....errors import UserError
 
-MARK = "{}"
-SHIFTS = 3  # lines missing at a place, that are looked for beside all of them at once
-SURE = 8  # lines that must agree better some lines further
-Texts = dict[str, list[str]]
+COLUMN_MARK = "{}"
+MAX_LINE_SHIFT = 3  # lines missing at a place, that are looked for beside all of them at once
+MIN_AGREEING_LINES = 8  # lines that must agree better some lines further
+TextColumns = dict[str, list[str]]
 
 
 class Parallel(Parts):
@@ -46,7 +46,7 @@ class Parallel(Parts):
 
     def table(self, names: Sequence[str | Path]) -> Table:
         """The pairs of files, every column of them."""
-        return _joined([self._pairs(self._filled(str(name))) for name in self._known(names)])
+        return _join_tables([self._pairs(self._fill_mark(str(name))) for name in self._check_names(names)])
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The pairs of other files, or what columns there are of them: without translations, the first.
@@ -55,18 +55,18 @@ class Parallel(Parts):
         tabs between, or only the first.
         """
         meant: dict[str, dict[str, str]] = {}
-        for name in map(str, self._known(files)):
-            if MARK in name:
-                meant[name] = self._present(self._filled(name))
+        for name in map(str, self._check_names(files)):
+            if COLUMN_MARK in name:
+                meant[name] = self._existing_files(self._fill_mark(name))
                 continue
             for path in find_files([name], self.what):
-                whole, column = _place(path, self.columns)
+                whole, column = _split_column_name(path, self.columns)
                 meant.setdefault(whole, {})[column] = str(path)
-        return Memory(_joined([self._pairs(given, some=True) for given in meant.values()]))
+        return Memory(_join_tables([self._pairs(given, some=True) for given in meant.values()]))
 
     def paths(self) -> list[Path]:
         """The files of all parts, of every column."""
-        names = [wide for names in self.named().values() for name in names for wide in self._filled(name).values()]
+        names = [wide for names in self.named().values() for name in names for wide in self._fill_mark(name).values()]
         return find_files(names, self.what)
 
     def group(self, table: Table) -> Array | None:
@@ -93,7 +93,7 @@ class Parallel(Parts):
             kept &= ~which
         return rows[kept]
 
-    def _known(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
+    def _check_names(self, names: Sequence[str | Path]) -> Sequence[str | Path]:
         """The names, if there are some and it is known what they mean."""
         wrong = len(self.columns) < 2 or len(set(self.columns)) < len(self.columns)
         if wrong or not all(column and column == column.strip() for column in self.columns):
@@ -104,11 +104,15 @@ class Parallel(Parts):
             )
         return names or find_files(names, self.what)
 
-    def _filled(self, name: str) -> dict[str, str]:
+    def _fill_mark(self, name: str) -> dict[str, str]:
         """The name of each column's file, or of the one that has them all."""
-        return {column: name.replace(MARK, column) for column in self.columns} if MARK in name else {"": name}
+        return (
+            {column: name.replace(COLUMN_MARK, column) for column in self.columns}
+            if COLUMN_MARK in name
+            else {"": name}
+        )
 
-    def _present(self, given: Mapping[str, str]) -> dict[str, str]:
+    def _existing_files(self, given: Mapping[str, str]) -> dict[str, str]:
         """Those of the columns that have files."""
         found = {}
         for column, name in given.items():
@@ -121,21 +125,21 @@ class Parallel(Parts):
             raise missing
         return found
 
-    def _pairs(self, given: Mapping[str, str], some: bool = False) -> Texts:
+    def _pairs(self, given: Mapping[str, str], some: bool = False) -> TextColumns:
         """The texts of each column. `some`: a file of all columns may also have the first only."""
         files = {column: find_files([name], self.what) for column, name in given.items()}
         (one, first), *others = files.items()
         if not one:
-            return _columns([self._tabbed(path, some) for path in first])
+            return _concatenate_columns([self._read_tab_separated(path, some) for path in first])
         for column, paths in others:
             if len(paths) != len(first):
                 raise UserError(
                     f"every column must have the same number of files, but {given[one]} matches {len(first)} and "
                     f"{given[column]} matches {len(paths)}"
                 )
-        return _columns([self._abreast(dict(zip(files, paths))) for paths in zip(*files.values())])
+        return _concatenate_columns([self._read_aligned(dict(zip(files, paths))) for paths in zip(*files.values())])
 
-    def _abreast(self, paths: Mapping[str, Path]) -> Texts:
+    def _read_aligned(self, paths: Mapping[str, Path]) -> TextColumns:
         """A file for each column, line by line."""
         texts = {column: [line.strip() for line in read_lines(path, self.errors)] for column, path in paths.items()}
         (one, lines), *others = texts.items()
@@ -143,12 +147,12 @@ class Parallel(Parts):
             if len(found) != len(lines):
                 raise UserError(
                     f"{paths[column]} has {len(found):,} lines, but {paths[one]} has {len(lines):,}",
-                    hint=parting(found, lines, str(paths[column]), str(paths[one])),
+                    hint=find_misalignment(found, lines, str(paths[column]), str(paths[one])),
                     file=paths[column],
                 )
         return texts
 
-    def _tabbed(self, path: Path, some: bool) -> Texts:
+    def _read_tab_separated(self, path: Path, some: bool) -> TextColumns:
         """One file with all columns, or the first of them."""
         lines = read_lines(path, self.errors)
         named = bool(lines) and [cell.strip() for cell in lines[0].split("\t")] == self.columns
@@ -163,7 +167,9 @@ class Parallel(Parts):
                 raise UserError(
                     f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
                     f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
-                    hint="" if MARK in "".join(self.files) else f"Files of one language each are named with {MARK}.",
+                    hint=""
+                    if COLUMN_MARK in "".join(self.files)
+                    else f"Files of one language each are named with {COLUMN_MARK}.",
                     file=path,
                     line=number,
                 )
@@ -171,7 +177,7 @@ class Parallel(Parts):
         return {column: [row[place] for row in rows] for place, column in enumerate(self.columns)}
 
 
-def _columns(tables: Sequence[Texts]) -> Texts:
+def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
     """The columns of several files, one after the other."""
     for table in tables:
         if list(table) != list(tables[0]):
@@ -181,28 +187,28 @@ def _columns(tables: Sequence[Texts]) -> Texts:
     return {column: [text for table in tables for text in table[column]] for column in tables[0]}
 
 
-def _joined(tables: Sequence[Texts]) -> Table:
-    return {column: strings(texts) for column, texts in _columns(tables).items()}
+def _join_tables(tables: Sequence[TextColumns]) -> Table:
+    return {column: strings(texts) for column, texts in _concatenate_columns(tables).items()}
 
 
-def _place(path: Path, columns: Sequence[str]) -> tuple[str, str]:
+def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:
     """A file's name with the mark where the last part of it is a column's name, and that; else the name and nothing."""
     parts = re.split(r"([._-])", path.name)
     found = [number for number, part in enumerate(parts) if part in columns]
     if not found:
         return str(path), ""
-    column, parts[found[-1]] = parts[found[-1]], MARK
+    column, parts[found[-1]] = parts[found[-1]], COLUMN_MARK
     return str(path.with_name("".join(parts))), column
 
 
-def parting(one: Sequence[str], other: Sequence[str], name: str, second: str) -> str:
+def find_misalignment(one: Sequence[str], other: Sequence[str], name: str, second: str) -> str:
     """Where two files of different length seem to part: from there on lengths agree better some lines further.
 
     A translation is about as long as its text, so that the sum of (log a - log b)^2 grows slowly while lines belong
     together, and fast after a line that only one file has.
     """
     if len(one) < len(other):
-        return parting(other, one, second, name)
+        return find_misalignment(other, one, second, name)
     more = len(one) - len(other)
     long, short = (np.log1p([len(line) for line in lines]) for lines in (one, other))
     if len(short) < 2:
@@ -210,11 +216,11 @@ def parting(one: Sequence[str], other: Sequence[str], name: str, second: str) ->
     straight = np.square(long[: len(short)] - short)
     rng = float(np.square(long[: len(short)] - np.roll(short, len(short) // 2)).mean())  # of lines that do not belong
     place, saved = len(short), 0.0
-    for step in sorted({*range(1, min(more, SHIFTS) + 1), more}):
+    for step in sorted({*range(1, min(more, MAX_LINE_SHIFT) + 1), more}):
         moved: NDArray[np.float64] = np.square(long[step : step + len(short)] - short)
         gain = np.concatenate([[0.0], (straight - moved).cumsum()])  # of moving all lines up to here
         after = np.maximum.accumulate(gain[::-1])[::-1] - gain  # of moving those from here to somewhere
-        if after.max() > SURE * rng:
+        if after.max() > MIN_AGREEING_LINES * rng:
             place, saved = min(place, int(after.argmax())), max(saved, float(after.max()))
     if straight.sum() - saved > 0.7 * rng * len(short):
         return "Their lines do not seem to belong together."

@@ -15,9 +15,9 @@ from ....data.readers.text_parts import (
     Errors,
     Parts,
     decode,
-    in_order,
+    fingerprint_files,
     key_of,
-    prints,
+    order_parts,
     read_bytes,
     read_lines,
     read_text,
@@ -36,8 +36,9 @@ class TextFiles(Parts):
     documents: Literal["file", "line", "paragraph"] = "file"
     """What one text is: a whole file, a line, or lines between empty ones. Of whole files `split` keeps the last part
     of the text apart, else whole lines or paragraphs, drawn."""
-    piece: int = Field(default=1 << 24, ge=1 << 10)
-    """Bytes read at a time: a longer file is read in pieces, so that it need not fit into memory (gzip must)."""
+    chunk_size: int = Field(default=1 << 24, ge=1 << 10)
+    """Bytes read at a time (default: 16 MiB): a longer file is read in pieces, so that it need not fit into memory
+    (gzip must)."""
 
     @property
     def unit(self) -> str:
@@ -61,26 +62,26 @@ class TextFiles(Parts):
         named = {part: find_files(names, self.what) for part, names in self.named().items()}
         sources = self._by_position(named.pop("train"))
         for part, paths in named.items():
-            whole = TextPieces([(path, 0, size_of(path)) for path in paths], self.piece, self.errors)
+            whole = TextChunks([(path, 0, size_of(path)) for path in paths], self.chunk_size, self.errors)
             if not whole.sizes:
                 raise UserError(
                     f"the files of data.{key_of(part)} have no text: 0 bytes in all", key=f"data.{key_of(part)}"
                 )
             sources[part] = whole
         paths = self.paths()
-        return Splits(in_order(sources), prints(paths), self.replaced(paths))
+        return Splits(order_parts(sources), fingerprint_files(paths), self.replaced(paths))
 
     def table(self, names: Sequence[str | Path]) -> Table:
         """Each document of these files as a sample."""
         paths = find_files(names, self.what)
-        return _table([text for path in paths for text in self._documents(read_text(path, self.errors))])
+        return _text_table([text for path in paths for text in self._documents(read_text(path, self.errors))])
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """Each document of other files; of lines also the empty ones."""
         if self.documents != "line":
             return self.read(files)
         paths = find_files(files, self.what)
-        return Memory(_table([line for path in paths for line in read_lines(path, self.errors)]))
+        return Memory(_text_table([line for path in paths for line in read_lines(path, self.errors)]))
 
     def _documents(self, text: str) -> list[str]:
         if self.documents == "file":
@@ -97,7 +98,7 @@ class TextFiles(Parts):
         sources: dict[str, Source] = {}
         start = 0
         for name, end in ends.items():
-            part = TextPieces(_stretch(paths, sizes, start, end), self.piece, self.errors)
+            part = TextChunks(_byte_ranges(paths, sizes, start, end), self.chunk_size, self.errors)
             if part.sizes:
                 sources[name] = part
             start = max(start, end)
@@ -108,37 +109,39 @@ class TextFiles(Parts):
         return sources
 
 
-class TextPieces:
+class TextChunks:
     """Stretches (file, first byte, last byte) of text, read a piece at a time, cut between characters."""
 
-    def __init__(self, stretches: list[tuple[Path, int, int]], piece: int, errors: Errors = "strict") -> None:
+    def __init__(self, stretches: list[tuple[Path, int, int]], chunk_size: int, errors: Errors = "strict") -> None:
         self.errors = errors
         self.pieces: list[list[tuple[Path, int, int]]] = []
         room = 0  # left in the last piece
         for path, start, end in stretches:
-            cuts = [_boundary(path, place) for place in range(start, end, piece)] + [_boundary(path, end)]
+            cuts = [_next_boundary(path, place) for place in range(start, end, chunk_size)] + [
+                _next_boundary(path, end)
+            ]
             for low, high in pairwise(cuts):
                 if high <= low:
                     continue
                 if high - low > room:  # small files share a piece, so that they are shuffled with each other
                     self.pieces.append([])
-                    room = piece
+                    room = chunk_size
                 self.pieces[-1].append((path, low, high))
                 room -= high - low
         self.sizes = [len(texts) for texts in self.pieces]
 
     def load(self, piece: int) -> Table:
         """The texts of a piece."""
-        return _table(
+        return _text_table(
             [decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in self.pieces[piece]]
         )
 
 
-def _table(texts: list[str]) -> Table:
+def _text_table(texts: list[str]) -> Table:
     return {"text": strings(texts)}
 
 
-def _boundary(path: Path, place: int) -> int:
+def _next_boundary(path: Path, place: int) -> int:
     """The first byte at `place` or after it that begins a character, or the next line."""
     before = min(place, 1)
     around = read_bytes(path, place - before, place + 4)
@@ -151,7 +154,7 @@ def _boundary(path: Path, place: int) -> int:
     return place + len(ahead) if len(ahead) < 4 else place
 
 
-def _stretch(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:
+def _byte_ranges(paths: list[Path], sizes: list[int], start: int, end: int) -> list[tuple[Path, int, int]]:
     """The parts of the files between two places of the whole text."""
     found, first = [], 0
     for path, size in zip(paths, sizes):

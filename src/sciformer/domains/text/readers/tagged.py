@@ -15,7 +15,7 @@ from ....data.readers.text_parts import Parts, read_lines, strings
 from ....data.source import Memory, Source, find_files
 from ....errors import UserError
 
-DOCUMENT = "-DOCSTART-"
+DOCUMENT_MARK = "-DOCSTART-"
 BLANKS = " \t\u3000"
 
 
@@ -90,7 +90,7 @@ class Columns(Parts):
         rows: list[list[str]] = []
         sizes, begun = [0], 0
         for number, line in enumerate(lines, 1):
-            if not line.strip() or line.startswith(DOCUMENT):
+            if not line.strip() or line.startswith(DOCUMENT_MARK):
                 sizes.append(0)
                 continue
             if self.comments and not sizes[-1] and line.startswith("#"):

@@ -23,7 +23,7 @@ from ....errors import UserError
 
 GENDERS = ("m", "f", "n")
 PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
-WORDS = 3  # of a group between the noun and the pronoun
+WORDS_PER_GROUP = 3  # of a group between the noun and the pronoun
 
 
 class Noun(NamedTuple):
@@ -34,7 +34,7 @@ class Noun(NamedTuple):
     gender: str
 
 
-def _pairs(text: str) -> list[tuple[str, ...]]:
+def _split_pairs(text: str) -> list[tuple[str, ...]]:
     return [tuple(word.split("/")) for word in text.split()]
 
 
@@ -46,7 +46,7 @@ _NOUNS = {
     "n": "house/haus book/buch car/auto picture/bild bicycle/fahrrad boat/boot ship/schiff window/fenster horse/pferd "
     "glass/glas dress/kleid bed/bett shirt/hemd knife/messer village/dorf piano/klavier",
 }
-NOUNS = [Noun(en, de, gender) for gender, text in _NOUNS.items() for en, de in _pairs(text)]
+NOUNS = [Noun(en, de, gender) for gender, text in _NOUNS.items() for en, de in _split_pairs(text)]
 PERSONS = [
     Noun(en, de, gender)
     for gender, text in {
@@ -54,33 +54,33 @@ PERSONS = [
         "f": "woman/frau singer/sängerin aunt/tante daughter/tochter",
         "n": "child/kind girl/mädchen",
     }.items()
-    for en, de in _pairs(text)
+    for en, de in _split_pairs(text)
 ]
 # English, German and the person of the verb: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
 SUBJECTS = [("i", "ich", 0), ("you", "du", 1), ("he", "er", 2), ("she", "sie", 2), ("we", "wir", 3), ("they", "sie", 3)]
 SUBJECTS += [("anna", "anna", 2), ("peter", "peter", 2)]
 # English for I and he, German for ich, du, er, wir.
-VERBS = _pairs(
+VERBS = _split_pairs(
     "like/likes/mag/magst/mag/mögen love/loves/liebe/liebst/liebt/lieben see/sees/sehe/siehst/sieht/sehen "
     "know/knows/kenne/kennst/kennt/kennen buy/buys/kaufe/kaufst/kauft/kaufen "
     "need/needs/brauche/brauchst/braucht/brauchen find/finds/finde/findest/findet/finden "
     "paint/paints/male/malst/malt/malen have/has/habe/hast/hat/haben sell/sells/verkaufe/verkaufst/verkauft/verkaufen"
 )
 # English, and German before a masculine, feminine and neuter noun in the accusative.
-DETERMINERS = _pairs(
+DETERMINERS = _split_pairs(
     "my/meinen/meine/mein your/deinen/deine/dein his/seinen/seine/sein her/ihren/ihre/ihr our/unseren/unsere/unser "
     "a/einen/eine/ein the/den/die/das this/diesen/diese/dieses"
 )
-STRONG = ("the", "this")  # they show the gender themselves, so that an adjective need not
-ADVERBS = _pairs("today/heute often/oft now/jetzt here/hier")
-ADJECTIVES = _pairs("old/alt new/neu small/klein red/rot green/grün white/weiß black/schwarz round/rund")
-PREDICATES = _pairs(
+STRONG_DETERMINERS = ("the", "this")  # they show the gender themselves, so that an adjective need not
+ADVERBS = _split_pairs("today/heute often/oft now/jetzt here/hier")
+ADJECTIVES = _split_pairs("old/alt new/neu small/klein red/rot green/grün white/weiß black/schwarz round/rund")
+PREDICATES = _split_pairs(
     "great/toll big/groß beautiful/schön good/gut expensive/teuer heavy/schwer famous/berühmt wonderful/wunderbar "
     "strange/seltsam important/wichtig"
 )
-DEGREES = _pairs("very/sehr really/wirklich")
-JOINTS = [("", ""), ("and", "und"), ("because", "weil")]
-PREPOSITIONS = _pairs("behind/hinter beside/neben under/unter with/mit on/auf before/vor")
+DEGREE_ADVERBS = _split_pairs("very/sehr really/wirklich")
+CONJUNCTIONS = [("", ""), ("and", "und"), ("because", "weil")]
+PREPOSITIONS = _split_pairs("behind/hinter beside/neben under/unter with/mit on/auf before/vor")
 NOMINATIVE = {"m": "der", "f": "die", "n": "das"}
 DATIVE = {"m": "dem", "f": "der", "n": "dem"}
 
@@ -95,12 +95,12 @@ class Sentence(NamedTuple):
     distance: int
 
 
-def adjective(stem: str, determiner: str, gender: str) -> str:
+def inflect_adjective(stem: str, determiner: str, gender: str) -> str:
     """An adjective before a noun in the accusative."""
-    return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG else "es"}[gender]
+    return stem + {"m": "en", "f": "e", "n": "e" if determiner in STRONG_DETERMINERS else "es"}[gender]
 
 
-def sentence(groups: int, rng: np.random.Generator) -> Sentence:
+def make_sentence(groups: int, rng: np.random.Generator) -> Sentence:
     """One sentence, with so many groups of three words between the noun and «it»."""
     drawn = iter(rng.random(16 + 2 * groups).tolist())
 
@@ -112,7 +112,7 @@ def sentence(groups: int, rng: np.random.Generator) -> Sentence:
 
     noun: Noun = one(NOUNS)
     subject, verb, determiner, said = one(SUBJECTS), one(VERBS), one(DETERMINERS), one(PREDICATES)
-    adverb, attribute, degree = maybe(ADVERBS), maybe(ADJECTIVES), maybe(DEGREES)
+    adverb, attribute, degree = maybe(ADVERBS), maybe(ADJECTIVES), maybe(DEGREE_ADVERBS)
     place = GENDERS.index(noun.gender)
     en = [subject[0], verb[1] if subject[2] == 2 else verb[0], determiner[0]]
     de = [subject[1], verb[2 + subject[2]]]
@@ -121,7 +121,7 @@ def sentence(groups: int, rng: np.random.Generator) -> Sentence:
     de.append(determiner[1 + place])
     if attribute:
         en.append(attribute[0])
-        de.append(adjective(attribute[1], determiner[0], noun.gender))
+        de.append(inflect_adjective(attribute[1], determiner[0], noun.gender))
     en, de, nearest = [*en, noun.en], [*de, noun.de], ""
     for group in range(groups):
         if not group:
@@ -133,12 +133,12 @@ def sentence(groups: int, rng: np.random.Generator) -> Sentence:
         en += [where[0], "the", other.en]
         de += [where[1], DATIVE[other.gender], other.de]
         nearest = other.en
-    joint, was = one(JOINTS), one([("is", "ist"), ("was", "war")])
+    joint, was = one(CONJUNCTIONS), one([("is", "ist"), ("was", "war")])
     more = [[degree[side]] if degree else [] for side in (0, 1)]
     en += [",", *([joint[0]] if joint[0] else []), "it", was[0], *more[0], said[0], "."]
     de += [",", *([joint[1]] if joint[1] else []), PRONOUNS[noun.gender]]
     de += [*more[1], said[1], was[1], "."] if joint[0] == "because" else [was[1], *more[1], said[1], "."]
-    return Sentence(en, de, noun, nearest or said[0], WORDS * groups)
+    return Sentence(en, de, noun, nearest or said[0], WORDS_PER_GROUP * groups)
 
 
 def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str, NDArray[Any]]:
@@ -153,24 +153,24 @@ def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str,
     if number < 0 or farthest < 0:
         raise UserError(f"number and farthest must be 0 or more, not {number} and {farthest}")
     rng = np.random.default_rng(seed)
-    found = [sentence(int(groups), rng) for groups in rng.integers(farthest // WORDS + 1, size=number)]
+    found = [make_sentence(int(groups), rng) for groups in rng.integers(farthest // WORDS_PER_GROUP + 1, size=number)]
     answers = [PRONOUNS[one.noun.gender] for one in found]
     return {
-        "en": _texts([" ".join(one.en) for one in found]),
-        "de": _texts([" ".join(one.de) for one in found]),
+        "en": _text_array([" ".join(one.en) for one in found]),
+        "de": _text_array([" ".join(one.de) for one in found]),
         "distance": np.array([one.distance for one in found], np.int64),
         "pronoun": np.array(answers, "U3"),
-        "place": np.array([_last(one.de, answer) for one, answer in zip(found, answers)], np.int64),
+        "place": np.array([_last_index(one.de, answer) for one, answer in zip(found, answers)], np.int64),
         "noun": np.array([one.noun.en for one in found], str),
         "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
     }
 
 
-def _last(words: list[str], word: str) -> int:
+def _last_index(words: list[str], word: str) -> int:
     return len(words) - 1 - words[::-1].index(word)
 
 
-def _texts(texts: list[str]) -> NDArray[Any]:
+def _text_array(texts: list[str]) -> NDArray[Any]:
     column = np.empty(len(texts), object)
     column[:] = texts
     return column

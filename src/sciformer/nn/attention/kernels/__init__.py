@@ -45,7 +45,7 @@ KERNELS: dict[str, Kernel] = {
     "sets": sets,
     "grouped": grouped,
 }
-PLAIN = ScaledDot()
+DEFAULT_SCORE = ScaledDot()
 
 
 def attend(
@@ -54,7 +54,7 @@ def attend(
     v: Tensor,
     sight: Sight | None = None,
     *,
-    score: Score = PLAIN,
+    score: Score = DEFAULT_SCORE,
     dropout: float = 0.0,
     kernel: str = "auto",
 ) -> Tensor:

@@ -16,7 +16,7 @@ from ...positions import Rotation
 from ..cache import Store
 from ..masks import Both, Causal, Pattern, Sight, Window
 
-TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
 
 
 def suits(x: Tensor, store: Store, sight: Sight) -> bool:
@@ -30,7 +30,7 @@ def suits(x: Tensor, store: Store, sight: Sight) -> bool:
         and isinstance(sight.start, Tensor)
         and sight.valid is not None
         and reach(sight.pattern) is not None
-        and TRITON
+        and HAS_TRITON
     )
 
 
@@ -91,5 +91,5 @@ def _(
     scale: float,
     back: int,
 ) -> Tensor:
-    groups, width = keys.shape[1], keys.shape[3]
-    return qkv.new_empty(qkv.shape[0], qkv.shape[-1] // width - 2 * groups, 1, width)
+    kv_heads, width = keys.shape[1], keys.shape[3]
+    return qkv.new_empty(qkv.shape[0], qkv.shape[-1] // width - 2 * kv_heads, 1, width)

@@ -14,19 +14,19 @@ def attend_one_kernel(
     qkv, cos, sin, keys, values, valid, start, out,
     qkv_b, turn_b, keys_b, keys_g, keys_m, values_b, values_g, values_m, valid_b,
     scale, back,
-    TURN: tl.constexpr, HEADS: tl.constexpr, GROUPS: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr,
+    TURN: tl.constexpr, HEADS: tl.constexpr, KV_HEADS: tl.constexpr, E: tl.constexpr, WIDE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One program for each head of each sequence: a softmax that is put right while the keys pass by."""
     b = tl.program_id(0) // HEADS
     h = tl.program_id(0) % HEADS
-    g = h // (HEADS // GROUPS)
+    g = h // (HEADS // KV_HEADS)
     e = tl.arange(0, WIDE)
     inside = e < E
     row = qkv + b * qkv_b
     query = tl.load(row + h * E + e, mask=inside, other=0.0).to(tl.float32)
     new_key = tl.load(row + (HEADS + g) * E + e, mask=inside, other=0.0)
-    new_value = tl.load(row + (HEADS + GROUPS + g) * E + e, mask=inside, other=0.0)
+    new_value = tl.load(row + (HEADS + KV_HEADS + g) * E + e, mask=inside, other=0.0)
     if TURN != 0:  # (a, b) -> (a cos - b sin, b cos + a sin), of neighbours (1) or of halves (2)
         if TURN == 1:
             other, angle = e ^ 1, e // 2
@@ -64,7 +64,7 @@ def attend_one_kernel(
         weight = weight * fade + tl.sum(share, 0)
         highest = top
     tl.store(out + (b * HEADS + h) * E + e, (total / weight).to(out.dtype.element_ty), mask=inside)
-    if h % (HEADS // GROUPS) == 0:
+    if h % (HEADS // KV_HEADS) == 0:
         tl.store(keys + b * keys_b + g * keys_g + place * keys_m + e, new_key, mask=inside)
         tl.store(values + b * values_b + g * values_g + place * values_m + e, new_value, mask=inside)
 
@@ -82,8 +82,8 @@ def launch(
     back: int,
 ) -> Tensor:
     """(B, H, 1, E)."""
-    (batch, groups, _, width), wide = keys.shape, triton.next_power_of_2(keys.shape[3])
-    heads = qkv.shape[-1] // width - 2 * groups
+    (batch, kv_heads, _, width), wide = keys.shape, triton.next_power_of_2(keys.shape[3])
+    heads = qkv.shape[-1] // width - 2 * kv_heads
     qkv = qkv if qkv.stride(-1) == 1 else qkv.contiguous()
     turn, apart = 0, 0
     if cos is None or sin is None:
@@ -96,6 +96,6 @@ def launch(
         qkv, cos, sin, keys, values, valid, start, out,
         qkv.stride(0), apart, keys.stride(0), keys.stride(1), keys.stride(2), values.stride(0), values.stride(1),
         values.stride(2), valid.stride(0), scale, back,
-        TURN=turn, HEADS=heads, GROUPS=groups, E=width, WIDE=wide, BLOCK=max(16, 8192 // wide), num_warps=4,
+        TURN=turn, HEADS=heads, KV_HEADS=kv_heads, E=width, WIDE=wide, BLOCK=max(16, 8192 // wide), num_warps=4,
     )  # fmt: skip
     return out

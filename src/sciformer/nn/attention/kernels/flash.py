@@ -16,8 +16,8 @@ from ..masks import Causal, Documents, Full, Sight
 from ..scores import Score
 from .reference import repeat_heads
 
-LONG = 64  # tokens of a sequence, on average, from which this kernel is taken where `sets` cannot
-WIDEST = 256
+MIN_MEAN_LENGTH = 64  # tokens of a sequence, on average, from which this kernel is taken where `sets` cannot
+MAX_HEAD_WIDTH = 256
 
 
 def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
@@ -34,8 +34,8 @@ def unsuited(x: Tensor, width: int, sight: Sight, dropout: float) -> str | None:
         return "it runs only on CUDA, in half precision"
     if dropout or sight.bias is not None:
         return "it has neither dropout nor a bias"
-    if width > WIDEST or width % 8:
-        return f"the width of its heads must be a multiple of 8 up to {WIDEST}, not {width}"
+    if width > MAX_HEAD_WIDTH or width % 8:
+        return f"the width of its heads must be a multiple of 8 up to {MAX_HEAD_WIDTH}, not {width}"
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, (Full, Causal)) or pattern.keys is not None:
         return f"{pattern} does not let every token see all or the past of its packed sequence"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
@@ -48,7 +48,7 @@ def better(x: Tensor, width: int, sight: Sight, dropout: float) -> bool:
     pattern = sight.pattern
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full):
         return False
-    long = pattern.queries.total > LONG * len(pattern.queries)
+    long = pattern.queries.total > MIN_MEAN_LENGTH * len(pattern.queries)
     return long and unsuited(x, width, sight, dropout) is None
 
 

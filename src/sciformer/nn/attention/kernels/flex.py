@@ -45,14 +45,14 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
 
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(B, H, N, E) from prepared queries, keys and values."""
-    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    (_, heads, n, width), (_, kv_heads, m, _) = q.shape, k.shape
     mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
     dense = None if sight.dense_bias is None else _dense_bias(sight.dense_bias.expand(q.shape[0], heads, n, m))
     call: Callable[..., Tensor] = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
         call = compiled(_kind(sight.pattern), sight.valid is not None, dense is not None)
     try:
-        return call(q, k, v, dense, mask, score.scale(width), groups != heads)
+        return call(q, k, v, dense, mask, score.scale(width), kv_heads != heads)
     except Exception as error:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise

@@ -28,13 +28,13 @@ from ..pair_bias import PairBias, square
 from ..scores import Score
 from .reference import repeat_heads
 
-LONGEST = 512
-FEW = 128
-UNEVEN = 1.2  # times the pairs that are there, if all sets were as long as the longest
-NEAR = 0.9  # of the longest of its group is the shortest set
-ALONE = 48  # mean length of sets that are better worked through one by one
-STORED = 256  # length of sets whose weights may be stored in place of PyTorch's kernel
-SMALL = 12  # sets up to so many tokens are one group
+MAX_LENGTH = 512  # tokens of a set
+SHORT_SET_LENGTH = 128  # longest set up to which this kernel is always taken
+MIN_PADDING_RATIO = 1.2  # pairs, if all sets were as long as the longest, over pairs that are there
+MIN_LENGTH_RATIO = 0.9  # the shortest set of a group over its longest
+MIN_MEAN_LENGTH_ALONE = 48  # mean length from which sets are better worked through one by one
+MAX_STORED_LENGTH = 256  # length of sets whose weights may be stored in place of PyTorch's kernel
+ONE_GROUP_LENGTH = 12  # sets up to so many tokens are one group
 
 
 def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
@@ -51,8 +51,8 @@ def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
         return "it runs only on the CPU and cannot be compiled"
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full) or pattern.keys is not None:
         return f"{pattern} does not let every token see all of its packed sequence"
-    if pattern.queries.longest > LONGEST:
-        return f"a sequence is longer than {LONGEST}"
+    if pattern.queries.longest > MAX_LENGTH:
+        return f"a sequence is longer than {MAX_LENGTH}"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
         return "some keys are hidden (`valid`) or come from a cache"
     if bias is not None and not (isinstance(bias, PairBias) and bias.heads == heads):
@@ -64,16 +64,19 @@ def saves(sight: Sight, dropout: float) -> bool:
     """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
     assert isinstance(sight.pattern, Documents)
     ragged = sight.pattern.queries
-    if sight.bias is not None or dropout > 0 or ragged.longest <= FEW:
+    if sight.bias is not None or dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
-    alone = ragged.longest <= STORED and sum(sight.once("lengths", ragged.lengths.tolist)) >= ALONE * len(ragged)
-    return alone or sight.once("uneven", lambda: _uneven(ragged))
+    if ragged.longest <= MAX_STORED_LENGTH:
+        lengths = sight.once("lengths", ragged.lengths.tolist)
+        if sum(lengths) >= MIN_MEAN_LENGTH_ALONE * len(lengths):
+            return True
+    return sight.once("uneven", lambda: _uneven(ragged))
 
 
 def _uneven(ragged: Ragged) -> bool:
     """Whether sets filled up to the longest would be much more work."""
     pairs = float(ragged.lengths.double().square().sum())
-    return len(ragged) * float(ragged.longest) ** 2 > UNEVEN * pairs
+    return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
 
 def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
@@ -81,7 +84,7 @@ def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -
     pattern = sight.pattern
     assert isinstance(pattern, Documents)
     lengths = sight.once("lengths", pattern.queries.lengths.tolist)
-    if sight.bias is None and sum(lengths) >= ALONE * len(lengths) > 0:
+    if sight.bias is None and sum(lengths) >= MIN_MEAN_LENGTH_ALONE * len(lengths) > 0:
         if dropout or (qkv.requires_grad and torch.is_grad_enabled()):
             return Alone.apply(qkv[0], heads, scale, dropout, lengths).transpose(0, 1)[None]
         return _alone(qkv[0], heads, lengths, scale)
@@ -209,7 +212,7 @@ def _groups(ragged: Ragged) -> Any:
     first, sizes = (ragged.ends - ragged.lengths)[order], lengths.tolist()
     begin, end = 0, sum(size > 0 for size in sizes)
     while begin < end:
-        shortest = NEAR * sizes[begin] if sizes[begin] > SMALL else 0
+        shortest = MIN_LENGTH_RATIO * sizes[begin] if sizes[begin] > ONE_GROUP_LENGTH else 0
         stop = begin + 1
         while stop < end and sizes[stop] >= shortest:
             stop += 1

@@ -29,20 +29,20 @@ from ..pair_bias import PairBias
 from ..scores import Score
 from .reference import repeat_heads
 
-TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-LONGEST = 256
-WIDEST = 64
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+TRITON_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+MAX_LENGTH = 256
+MAX_HEAD_WIDTH = 64
 
 
 def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
     """Why this kernel cannot do it, or None."""
     if not score.fused:
         return f"the {type(score).__name__} score is not a product of query and key"
-    if not TRITON or not (q.is_cuda or INTERPRETED):
+    if not HAS_TRITON or not (q.is_cuda or TRITON_INTERPRETED):
         return "it runs only on CUDA, with Triton"
-    if q.shape[3] > WIDEST or q.dtype == torch.float64:
-        return f"its heads have a width of at most {WIDEST} and no double precision"
+    if q.shape[3] > MAX_HEAD_WIDTH or q.dtype == torch.float64:
+        return f"its heads have a width of at most {MAX_HEAD_WIDTH} and no double precision"
     return unsuited(sight, q.shape[1])
 
 
@@ -51,8 +51,8 @@ def unsuited(sight: Sight, heads: int) -> str | None:
     pattern, bias = sight.pattern, sight.bias
     if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full):
         return f"{pattern} does not let every token see all of its packed sequence"
-    if max(pattern.queries.longest, pattern.memory.longest) > LONGEST:
-        return f"a sequence is longer than {LONGEST}"
+    if max(pattern.queries.longest, pattern.memory.longest) > MAX_LENGTH:
+        return f"a sequence is longer than {MAX_LENGTH}"
     if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
         return "some keys are hidden (`valid`) or come from a cache"
     if bias is not None and not (isinstance(bias, PairBias) and pattern.keys is None and bias.heads == heads):
@@ -62,9 +62,9 @@ def unsuited(sight: Sight, heads: int) -> str | None:
 
 def suits(qkv: Tensor, heads: int, sight: Sight) -> bool:
     """Whether `fused` can do it for queries, keys and values side by side, of as many heads each."""
-    if not TRITON or not (qkv.is_cuda or INTERPRETED) or qkv.dtype == torch.float64:
+    if not HAS_TRITON or not (qkv.is_cuda or TRITON_INTERPRETED) or qkv.dtype == torch.float64:
         return False
-    return qkv.shape[-1] <= 3 * heads * WIDEST and unsuited(sight, heads) is None
+    return qkv.shape[-1] <= 3 * heads * MAX_HEAD_WIDTH and unsuited(sight, heads) is None
 
 
 def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:

@@ -11,7 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 64  # the most rows of a block
-EXACT = 32  # the same in single precision, whose products take many registers, where pairs have no bias
+MAX_BLOCK_FLOAT32 = 32  # the same in single precision, whose products take many registers, where pairs have no bias
 # By the rows of a block, how a program is laid out; where sets are one block, there is nothing to fetch ahead.
 LAYOUT: dict[str, dict[int, dict[str, Any]]] = {
     "along": {32: {"num_warps": 4, "num_stages": 1}, 64: {"num_warps": 4, "num_stages": 3}},
@@ -227,7 +227,7 @@ def backward_kernel(
 
 
 def _options(width: int, heads: int, longest: int, x: Tensor, bias: Tensor | None, dropout: float) -> dict[str, Any]:
-    most = EXACT if x.dtype == torch.float32 and bias is None else BLOCK
+    most = MAX_BLOCK_FLOAT32 if x.dtype == torch.float32 and bias is None else BLOCK
     return {
         "H": heads,
         "E": width,

@@ -23,11 +23,11 @@ def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> 
 
 def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
     """(B, H, N, E) from prepared queries, keys and values."""
-    (_, heads, n, width), (_, groups, m, _) = q.shape, k.shape
+    (_, heads, n, width), (_, kv_heads, m, _) = q.shape, k.shape
     scale = score.scale(width)
     if sight.plain:
         causal = isinstance(sight.pattern, Causal)
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=groups != heads)
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=kv_heads != heads)
     mask = sight.once(("sdpa", n, m, q.dtype), lambda: opened(_mask(sight, n, m, q)))
     return masked(q, k, v, mask, scale, dropout)
 

@@ -1,4 +1,4 @@
-"""The answers of a run along a column of its samples, such as a temperature, on its report."""
+"""The answers of a run plotted against a column of its samples, such as a temperature, on its report."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from ...errors import UserError, one_of
 from ...evaluation.evaluate import Evaluation
 from ...metrics import Crossing, crossing
-from .. import attention as looking
+from .. import attention
 from ..plots import curves
 from .page import Page
 
 if TYPE_CHECKING:
-    from .report import Found
+    from .report import ReportData
 
 Array = NDArray[Any]
-VAGUE = 0.1  # error of a place, as a share of the whole column, above which it is none
+MAX_CROSSING_ERROR = 0.1  # error of a place, as a share of the whole column, above which it is none
 
 
-class Along(NamedTuple):
-    """An output of the model against the column of `objective.along`; where it crosses 0.5, if it is a probability."""
+class AnswersAgainst(NamedTuple):
+    """An output of the model against the column of `objective.plot_against`; where a probability crosses 0.5."""
 
     what: str
     x: Array
@@ -30,29 +30,36 @@ class Along(NamedTuple):
     crossing: Crossing | None
 
 
-def answers_along(found: Found) -> tuple[Along | None, str]:
+def answers_against(found: ReportData) -> tuple[AnswersAgainst | None, str]:
     """The answers along the column that the objective names, over the parts that were judged; or why there are none."""
     objective, by = found.objective, getattr(getattr(found.run.recipe.data, "split", None), "by", "")
-    if not objective.along or not found.judged:
+    if not objective.plot_against or not found.judged:
         return None, "" if found.judged else "There are no answers without the data."
     try:
-        used = [part for part in found.judged.values() if objective.along in part.samples]
+        used = [part for part in found.judged.values() if objective.plot_against in part.samples]
         if not used:
-            one_of("objective.along", objective.along, next(iter(found.judged.values())).samples)
-        x = np.concatenate([part.samples[objective.along] for part in used])
+            one_of("objective.plot_against", objective.plot_against, next(iter(found.judged.values())).samples)
+        x = np.concatenate([part.samples[objective.plot_against] for part in used])
         if x.dtype.kind not in "iuf":
-            raise UserError(f"column `{objective.along}` must hold numbers, not {x.dtype}", key="objective.along")
+            raise UserError(
+                f"column `{objective.plot_against}` must hold numbers, not {x.dtype}", key="objective.plot_against"
+            )
         good = np.isfinite(x)
         what, y = _answers(objective, used)
         group = np.concatenate([part.samples[by] for part in used])[good] if by in used[0].samples else None
         passed = crossing(x[good], y[good], group=group) if _of_two(objective, what) else None
-        if passed is not None and passed.error > VAGUE * np.ptp(x[good]):
+        if passed is not None and passed.error > MAX_CROSSING_ERROR * np.ptp(x[good]):
             passed = Crossing(np.nan, np.nan)
     except UserError as error:
         return None, f"Not drawn: {error}."
     numbers = {} if passed is None else {"crossing": passed.value, "error": passed.error}
-    found.numbers["along"] = {"column": objective.along, "what": what, "reference": objective.reference, **numbers}
-    return Along(what, x[good].astype(np.float64), y[good], passed), ""
+    found.numbers["along"] = {
+        "column": objective.plot_against,
+        "what": what,
+        "reference": objective.reference,
+        **numbers,
+    }
+    return AnswersAgainst(what, x[good].astype(np.float64), y[good], passed), ""
 
 
 def _of_two(objective: Any, what: str) -> bool:
@@ -72,18 +79,20 @@ def _answers(objective: Any, used: list[Evaluation]) -> tuple[str, Array]:
     return "mean loss", outputs["loss"] / np.maximum(1, outputs.get("count", 1))
 
 
-def draw_along(page: Page, found: Found, along: Along | None, trouble: str) -> None:
+def draw_answers_against(page: Page, found: ReportData, along: AnswersAgainst | None, trouble: str) -> None:
     """The section of the report; `trouble` says why there are no answers."""
-    page.section("Along", note=f"Answers against {found.objective.along}, over {', '.join(found.judged)}")
+    page.section("Plot against", note=f"Answers against {found.objective.plot_against}, over {', '.join(found.judged)}")
     if along is None:
         page.text(trouble)
         return
-    groups = looking.gather(along.x)
+    groups = attention.group_by_value(along.x)
     mean = np.array([along.y[rows].mean() for _, rows in groups])
     error = np.array([along.y[rows].std() / len(rows) ** 0.5 for _, rows in groups])
     marks = {} if along.crossing is None else {"crossing": along.crossing.value}
     if found.objective.reference is not None:
         marks["reference"] = found.objective.reference
     band = {along.what: (mean, mean - error, mean + error)}
-    figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.along, along.what)
-    page.figure(figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.along}")
+    figure = curves.draw_along([value for value, _ in groups], band, marks, found.objective.plot_against, along.what)
+    page.figure(
+        figure, f"Mean {along.what} and its standard error.", f"{along.what} against {found.objective.plot_against}"
+    )
