@@ -178,7 +178,7 @@ class ClassAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(1, 1, dim))
-        nn.init.trunc_normal_(self.token, std=0.02)
+        nn.init.normal_(self.token, std=0.02)  # published: truncated at 100 deviations; its draws differ by version
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
         pre = options.get("norm_position", "pre") == "pre"
         norm = options.get("norm", "layer") if pre else "none"

@@ -48,7 +48,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: fl
     (_, heads, n, width), (_, kv_heads, m, _) = q.shape, k.shape
     mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
     dense = None if sight.dense_bias is None else _dense_bias(sight.dense_bias.expand(q.shape[0], heads, n, m))
-    call: Callable[..., Tensor] = flex_attention
+    call: Any = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
         call = compiled(_kind(sight.pattern), sight.valid is not None, dense is not None)
     try:
@@ -86,7 +86,8 @@ def compiled(kind: Any, valid: bool, bias: bool) -> Callable[..., Tensor]:
     def call(
         q: Tensor, k: Tensor, v: Tensor, dense: Modify | None, mask: BlockMask | None, scale: float, shared: bool
     ) -> Tensor:
-        return flex_attention(q, k, v, dense, mask, scale, shared)
+        found: Any = flex_attention(q, k, v, dense, mask, scale, shared)  # its type differs between versions
+        return found
 
     own = FunctionType(call.__code__.replace(co_name=f"flex_{abs(hash((kind, valid, bias)))}"), globals())
     return torch.compile(own, fullgraph=True)
