@@ -113,7 +113,7 @@ def test_no_string_in_shared_code_is_a_name_of_a_field():
     wrong = [
         f"{path.relative_to(SOURCE)}:{node.lineno}: {node.value!r}"
         for path in FILES
-        if not home(path) and path != SOURCE / "recipe" / "renamed.py"  # whose table says how old names are written now
+        if not home(path)
         for node in strings(TREES[path])
         if node.value in names
     ]

@@ -14,7 +14,6 @@ from sciformer.recipe import Recipe, RecipeError, describe, differences, recipes
 from sciformer.recipe import recipe as recipe_module
 from sciformer.recipe.document import CODE_KEYS
 from sciformer.recipe.registry import REGISTERED_CLASSES, Section
-from sciformer.recipe.renamed import KINDS as OLD_KINDS
 from tests.errors import refuses
 
 
@@ -371,14 +370,6 @@ def test_missing_sections_keys_and_kinds(write):
         Recipe.from_dict({**PLAIN, "tokens": {"a": {"unit": "beads"}}})
     with refuses("in Python: ", "title, paper", key="about"):
         Recipe.from_dict({**PLAIN, "about": 3})
-
-
-@pytest.mark.parametrize(
-    ("section", "old", "new"), [(section, *pair) for section, pairs in OLD_KINDS.items() for pair in pairs.items()]
-)
-def test_an_old_kind_is_answered_with_its_new_name(section, old, new):
-    with refuses(f"{section}.kind: {old} is now called {new}", key=f"{section}.kind", hint=f"{section}.kind: {new}"):
-        Recipe.from_dict(PLAIN, {f"{section}.kind": old})
 
 
 def test_names_paths_and_bases_that_lead_nowhere(write, shipped, tmp_path):

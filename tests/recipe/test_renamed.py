@@ -4,6 +4,7 @@ import pytest
 
 from sciformer.models.trunks import CLOUD_TRUNKS
 from sciformer.recipe import Recipe
+from sciformer.recipe.field import fields
 from sciformer.recipe.registry import find, names
 from sciformer.recipe.renamed import KEYS, VALUES
 from sciformer.recipe.validate import train_class
@@ -22,8 +23,19 @@ def test_an_old_key_is_answered_with_the_new_one():
             Recipe.load("jets/pfn", {f"model.{old}": 1})
 
 
-def test_an_old_value_is_answered_with_the_new_one():
-    assert set(VALUES["model.trunk"].values()) <= set(CLOUD_TRUNKS)
-    for old, new in VALUES["model.trunk"].items():
-        with refuses(old, new, key="model.trunk", hint=f"model.trunk: {new}"):
-            Recipe.load("jets/pfn", {"model.trunk": old})
+def renamed_values():
+    """(key, old, new) of the library and of its fields."""
+    tables = [VALUES, *(field.renamed for field in fields().values())]
+    return [(key, old, new) for table in tables for key, names in table.items() for old, new in names.items()]
+
+
+@pytest.mark.parametrize(("key", "old", "new"), renamed_values())
+def test_an_old_value_is_answered_with_the_new_one(key, old, new):
+    section, _, option = key.partition(".")
+    assert new in (names(section) if option == "kind" else CLOUD_TRUNKS)
+    with refuses(old, new, key=key, hint=f"{key}: {new}"):
+        Recipe.load("jets/pfn", {key: old})
+
+
+def test_fields_rename_too():
+    assert {old for _, old, _ in renamed_values()} >= {"curves", "columns", "lorentz", "points"}

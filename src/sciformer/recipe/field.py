@@ -39,6 +39,7 @@ class Field:
     data_files   importers of others' data configurations: functions of `sciformer import FILE.yaml`
     exporters    `Exporter`s of runs, asked in turn
     report       functions (page, found) that add a section to the report of a run
+    renamed      by key of a recipe (`data.kind`), old name -> new name
     """
 
     title: str
@@ -54,6 +55,7 @@ class Field:
     data_files: tuple[str, ...] = ()
     exporters: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
+    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .field import fields
+
 KEYS = {
     "train": {
         "rate": "learning_rate",
@@ -50,17 +52,14 @@ KEYS = {
 """By section, old key -> new key."""
 
 VALUES = {
-    "model.trunk": {
-        "sets": "deep_sets",
-        "edges": "edge_conv",
-        "points": "point_cloud_transformer",
-        "lorentz": "lorentz_net",
-    },
+    "model.trunk": {"sets": "deep_sets", "edges": "edge_conv", "points": "point_cloud_transformer"},
+    "data.kind": {"curves": "series"},
+    "objective.kind": {"recover": "denoise", "continue": "prompted_translation"},
 }
-"""By key, old value -> new value."""
+"""By key, old value -> new value; fields list theirs in their manifests."""
 
-KINDS = {
-    "data": {"curves": "series", "columns": "conll", "recall": "copying_memory"},
-    "objective": {"recover": "denoise", "continue": "prompted_translation"},
-}
-"""By section, old kind -> new kind."""
+
+def new_value(key: str, value: object) -> str | None:
+    """The new name of a value of a key such as `model.trunk` or `data.kind`; None where it was not renamed."""
+    tables = [VALUES, *(field.renamed for field in fields().values())]
+    return next((table[key][str(value)] for table in tables if str(value) in table.get(key, {})), None)

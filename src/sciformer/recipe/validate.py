@@ -15,8 +15,7 @@ from .document import Document, Keys, dotted_key
 from .options import alternatives, annotation_at, describe_mismatch, describe_type, field_at, format_value, keys_of
 from .registry import SECTIONS_WITH_KIND, find, names
 from .renamed import KEYS as RENAMED
-from .renamed import KINDS as RENAMED_KINDS
-from .renamed import VALUES as RENAMED_VALUES
+from .renamed import new_value
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
@@ -83,7 +82,7 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
     """A kind that no one registered: its new name, or which one is like it."""
     at, known = (*keys, "kind"), names(section)
-    if (new := RENAMED_KINDS.get(section, {}).get(str(kind))) in known:
+    if (new := new_value(f"{section}.kind", kind)) in known:
         return source.error(at, f"{dotted_key(at)}: {kind} is now called {new}", f"Write {dotted_key(at)}: {new}.")
     near = difflib.get_close_matches(str(kind), known, n=1)
     hint = f"Did you mean {near[0]}?" if near else "A kind of your own needs --plugin FILE."
@@ -147,7 +146,7 @@ def _validation_error(at: Keys, section: Keys, detail: Any, source: Document, cl
     if detail["type"] in ("value_error", "assertion_error"):
         return _section_error(at, section, detail["ctx"]["error"], source)
     value = value_at(source.values, at)
-    if isinstance(value, str) and (new := RENAMED_VALUES.get(dotted_key(at), {}).get(value)):
+    if isinstance(value, str) and (new := new_value(dotted_key(at), value)):
         return source.error(at, f"{dotted_key(at)}: {value} is now called {new}", f"Write {dotted_key(at)}: {new}.")
     return _type_error(at, value, source, classes)
 

@@ -12,4 +12,5 @@ FIELD = Field(
     simulate={"jets": ".simulate.commands:jets"},
     importers=(".interop.weaver:IMPORTER",),
     data_files=(".interop.data_config:import_data",),
+    renamed={"model.trunk": {"lorentz": "lorentz_net"}},
 )

@@ -16,4 +16,5 @@ FIELD = Field(
     new={"text": ".new:TEXT"},
     importers=(".interop.huggingface:IMPORTER",),
     exporters=(".interop.export:EXPORTER",),
+    renamed={"data.kind": {"columns": "conll", "recall": "copying_memory"}},
 )
