@@ -1,1 +1,1 @@
-"""The contract of tokens: what a field answers about what is a token."""
+"""The contract of tokens: what a field defines about its tokens."""
