@@ -12,7 +12,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables golden faults bench constraints clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults bench constraints clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ pictures: $(STAMP) ## run the guides and redraw the pictures in docs/
 
 tables: $(STAMP) ## rewrite the tables in README and docs from benchmarks/results
 	$(BIN)/python benchmarks/tables.py
+
+map: $(STAMP) ## rewrite the tree in docs/architecture.md from the packages
+	$(BIN)/python docs/tree.py
 
 golden: $(STAMP) ## record the golden runs anew: batch ids, losses and predictions of every shipped recipe
 	SCIFORMER_GOLDEN=1 $(BIN)/python -m pytest tests/test_recipes_shipped.py -k trains_as_recorded
