@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from sciformer.recipe.field import NAMED_EXTENSIONS, fields
-from sciformer.recipe.registry import SHARED_CLASSES
+from sciformer.recipe.registry import SHARED_PLACES
 from tests.paths import ROOT
 
 SOURCE = ROOT / "src" / "sciformer"
@@ -94,7 +94,7 @@ def test_a_field_imports_only_fields_it_declares():
 
 def registered():
     """The names that fields register, but for those that the library registers itself."""
-    own = {name for section in SHARED_CLASSES.values() for name in section}
+    own = {name for section in SHARED_PLACES.values() for name in section}
     names = {name for one in FIELDS.values() for what in NAMED_EXTENSIONS for name in getattr(one, what)}
     assert len(names) > 15
     return (names | set(FIELDS)) - own

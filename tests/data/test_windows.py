@@ -11,7 +11,7 @@ from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED_CLASSES, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
@@ -109,7 +109,7 @@ def test_a_long_series_has_one_answer(tmp_path):
         time, value, error = (Lists(cut.columns[name], cut.lengths) for name in ("at", "value", "error"))
         apart = run.predict({"time": time, "value": value, "error": error})["probabilities"]
     finally:
-        del REGISTERED_CLASSES["data"]["long-series"]
+        del REGISTERED["data"]["long-series"]
     assert len(found) == 2
     np.testing.assert_allclose(found[0], apart.mean(0), atol=1e-5)
     assert np.ptp(apart, axis=0).max() > 1e-4

@@ -51,7 +51,7 @@ def test_every_picture_is_drawn_and_shown(ran):
 @pytest.fixture
 def _own_registry(monkeypatch):
     """What a plugin on a page registers is forgotten after it."""
-    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
     monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sciformer.evaluation.evaluate as module
+from sciformer.assembly import Assembly
 from sciformer.data.collate import AsyncTensors
 from sciformer.evaluation.evaluate import batches, evaluate, one_behind, predict
 from sciformer.models.encoder import Encoder
@@ -53,7 +54,9 @@ class Parts:
 
     def __init__(self, tokens, objective):
         self.tokens, self.objective = tokens, objective
-        self.recipe = SimpleNamespace(train=SimpleNamespace(seed=0))
+        self.recipe = SimpleNamespace(train=SimpleNamespace(seed=0, batch=64))
+
+    carried = Assembly.carried
 
 
 @pytest.mark.parametrize("name", ["classify", "regress", "masked"])

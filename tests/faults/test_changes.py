@@ -122,7 +122,7 @@ class Following(NextToken):
     "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
 )
 def test_missing_plugin(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
     monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
     path = tmp_path / "following.py"
     path.write_text(PLUGIN)
@@ -134,7 +134,7 @@ def test_missing_plugin(tmp_path, monkeypatch):
             attempt()
     path.write_text(PLUGIN + "# changed\n")
     plugin.LOADED_PLUGINS.clear()
-    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
     changed = plugin.load(path)
     with refuses(path, given.sha256[:12], changed.sha256[:12]):
         go(recipe, tmp_path / "run", plugins=[changed])

@@ -14,7 +14,7 @@ from sciformer.inspect.masked import draw_masked, predict_masked
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED_CLASSES, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves, regular
 
@@ -40,7 +40,7 @@ def _made():
 
     register("data", "made-series")(Made)
     yield
-    del REGISTERED_CLASSES["data"]["made-series"]
+    del REGISTERED["data"]["made-series"]
 
 
 def recipe(objective=None, **tokens):

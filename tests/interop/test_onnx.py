@@ -15,7 +15,7 @@ from sciformer.interop import export_model, formats
 from sciformer.interop.onnx import export as onnx_export
 from sciformer.interop.onnx import inputs
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED_CLASSES, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import Run, train
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
@@ -53,7 +53,7 @@ def _made():
 
     register("data", "made")(Made)
     yield
-    del REGISTERED_CLASSES["data"]["made"]
+    del REGISTERED["data"]["made"]
 
 
 @pytest.fixture(scope="module")

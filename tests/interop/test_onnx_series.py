@@ -11,7 +11,7 @@ from sciformer.data.columns import Lists, select
 from sciformer.data.source import Data, Memory, Splits
 from sciformer.interop import export_model
 from sciformer.recipe import Recipe
-from sciformer.recipe.registry import REGISTERED_CLASSES, register
+from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
 
@@ -43,7 +43,7 @@ def exported(tmp_path_factory):
             weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
     export_model(run, folder / "out", "onnx")
     yield run, folder / "out"
-    del REGISTERED_CLASSES["data"]["made-series"]
+    del REGISTERED["data"]["made-series"]
 
 
 def fed(about, table):

@@ -24,7 +24,7 @@ class Beads(Section):
 @pytest.fixture(autouse=True)
 def _registered_here_only(monkeypatch):
     monkeypatch.setattr(plugin_module, "LOADED_PLUGINS", {})
-    monkeypatch.setattr(registry, "REGISTERED_CLASSES", {section: {} for section in registry.SECTIONS_WITH_KIND})
+    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:
@@ -44,10 +44,10 @@ def write(tmp_path):
 
 
 def refusal(path) -> UserError:
-    registered = {section: dict(classes) for section, classes in registry.REGISTERED_CLASSES.items()}
+    registered = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     with pytest.raises(UserError) as caught:
         load(path)
-    assert registered == registry.REGISTERED_CLASSES  # nothing of a broken file stays
+    assert registered == registry.REGISTERED  # nothing of a broken file stays
     assert (caught.value.key, caught.value.file) == ("--plugin", str(path))
     return caught.value
 

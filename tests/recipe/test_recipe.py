@@ -13,7 +13,7 @@ from sciformer.errors import UserError
 from sciformer.recipe import Recipe, RecipeError, describe, differences, recipes, validate
 from sciformer.recipe import recipe as recipe_module
 from sciformer.recipe.document import CODE_KEYS
-from sciformer.recipe.registry import REGISTERED_CLASSES, Section
+from sciformer.recipe.registry import REGISTERED, Section
 from tests.errors import refuses
 
 
@@ -91,7 +91,7 @@ model:
 def _kinds_of_these_tests():
     with pytest.MonkeyPatch.context() as patch:
         for (section, name), found in KINDS.items():
-            patch.setitem(REGISTERED_CLASSES[section], name, found)
+            patch.setitem(REGISTERED[section], name, found)
         patch.setattr(validate, "train_class", lambda: Train)
         yield
 
@@ -300,7 +300,7 @@ class Choosy(Section):
 
 
 def test_errors_of_a_section_keep_their_fields_and_get_the_place_of_their_key(write, monkeypatch):
-    monkeypatch.setitem(REGISTERED_CLASSES["tokens"], "test-choosy", Choosy)
+    monkeypatch.setitem(REGISTERED["tokens"], "test-choosy", Choosy)
     path = write(YAML.replace("{kind: test-beads}", "\n  a:\n    kind: test-choosy\n    depth: 4"))
     with refuses("tokens.depth", key="tokens.a.depth", file=path, line=5, hint="Choose 3."):
         Recipe.load(path)

@@ -173,7 +173,7 @@ class Buffered(Decoder):
 
 
 def test_buffers_are_saved_and_restored(tmp_path, monkeypatch):
-    monkeypatch.setitem(registry.REGISTERED_CLASSES, "model", {"buffered": Buffered})
+    monkeypatch.setitem(registry.REGISTERED, "model", {"buffered": Buffered})
     recipe = text_recipe(tmp_path, model__kind="buffered", model__dim=8, model__depth=1, model__heads=2)
     reference = left(go(recipe, tmp_path / "whole"))
     assert int(reference[0]["model norm.num_batches_tracked"]) == reference[1]["about"]["step"]

@@ -21,8 +21,12 @@ from functools import cache
 from typing import Any
 
 DOMAINS_PACKAGE = "sciformer.domains"
-NAMED_EXTENSIONS = ("data", "tokens", "model", "objective", "trunk", "new", "simulate")
-"""What a field registers by name."""
+SECTIONS_WITH_KIND = ("data", "tokens", "model", "objective")
+"""Sections of a recipe whose class is chosen by their `kind`."""
+EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric", "format", "simulation")
+"""What a plugin can register under a name, with `register(point, name)`."""
+NAMED_EXTENSIONS = (*EXTENSION_POINTS, "new", "simulate")
+"""What the manifest of a field lists by name."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Field:
     uses         other fields whose parts it uses; it is absent where one of these is
     data, tokens, model, objective   classes that a recipe names under `kind`
     trunk        functions (model section, width of the tokens) -> module, for `model.trunk`
+    position, pooling, metric, format, simulation   as in `EXTENSION_POINTS`
     new          `Guess`es of `sciformer new NAME`
     simulate     commands `sciformer simulate NAME`
     importers    `Importer`s of models of others, asked in turn
@@ -49,6 +54,11 @@ class Field:
     model: Mapping[str, str] = field(default_factory=dict)
     objective: Mapping[str, str] = field(default_factory=dict)
     trunk: Mapping[str, str] = field(default_factory=dict)
+    position: Mapping[str, str] = field(default_factory=dict)
+    pooling: Mapping[str, str] = field(default_factory=dict)
+    metric: Mapping[str, str] = field(default_factory=dict)
+    format: Mapping[str, str] = field(default_factory=dict)
+    simulation: Mapping[str, str] = field(default_factory=dict)
     new: Mapping[str, str] = field(default_factory=dict)
     simulate: Mapping[str, str] = field(default_factory=dict)
     importers: tuple[str, ...] = ()

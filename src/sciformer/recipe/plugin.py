@@ -60,12 +60,12 @@ def load(path: str | Path) -> Plugin:
     if known:
         message = f"two plugins are called {path.name}: {known.path} and {path}"
         raise UserError(message, hint="Rename one of the two files.", key="--plugin", file=path)
-    before = {section: dict(classes) for section, classes in registry.REGISTERED_CLASSES.items()}
+    before = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
     try:
         _import(f"sciformer_plugin_{path.stem}", path, code)
         _check(path, before)
     except BaseException:
-        registry.REGISTERED_CLASSES.update(before)  # what a broken file registered does not stay
+        registry.REGISTERED.update(before)  # what a broken file registered does not stay
         raise
     LOADED_PLUGINS[plugin.name] = plugin
     return plugin
@@ -134,7 +134,7 @@ def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]
     """Refuse a file that registered nothing, or took a name from another plugin."""
     new = [
         (section, name)
-        for section, classes in registry.REGISTERED_CLASSES.items()
+        for section, classes in registry.REGISTERED.items()
         for name, found in classes.items()
         if before[section].get(name) is not found
     ]

@@ -12,16 +12,16 @@ from typing import Any, ClassVar, Self, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from ..errors import UserError, one_of
-from .field import load, places
+from .field import EXTENSION_POINTS, SECTIONS_WITH_KIND, load, places
 
-# The library's own classes, imported when a recipe names them. Fields add theirs: see `field.py`.
-SHARED_CLASSES: dict[str, dict[str, str]] = {
+# The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.
+SHARED_PLACES: dict[str, dict[str, str]] = {
+    **{point: {} for point in EXTENSION_POINTS},
     "data": {
         "arrays": "sciformer.data.readers.arrays:Arrays",
         "events": "sciformer.data.readers.events.reader:EventFiles",
         "series": "sciformer.data.readers.series.reader:SeriesFiles",
     },
-    "tokens": {},
     "model": {
         "decoder": "sciformer.models.decoder:Decoder",
         "encoder": "sciformer.models.encoder:Encoder",
@@ -39,10 +39,9 @@ SHARED_CLASSES: dict[str, dict[str, str]] = {
         "translate": "sciformer.objectives.seq2seq:Translate",
     },
 }
-SECTIONS_WITH_KIND = tuple(SHARED_CLASSES)
-"""Sections of a recipe that have a `kind`."""
-REGISTERED_CLASSES: dict[str, dict[str, type[Section]]] = {section: {} for section in SECTIONS_WITH_KIND}
-Class = TypeVar("Class", bound="type[Section]")
+REGISTERED: dict[str, dict[str, Any]] = {point: {} for point in EXTENSION_POINTS}
+"""Objects of plugins, by extension point and name."""
+Registered = TypeVar("Registered")
 
 
 class Section(BaseModel):
@@ -71,34 +70,37 @@ class Section(BaseModel):
         return twin
 
 
-def built_in(section: str) -> dict[str, str]:
-    """Name -> place of the classes that come with the library, those of its fields among them."""
-    return {**SHARED_CLASSES[section], **places(section)}
+def built_in(point: str) -> dict[str, str]:
+    """Name -> place of the objects that come with the library, those of its fields among them."""
+    return {**SHARED_PLACES[point], **places(point)}
 
 
-def register(section: str, name: str) -> Callable[[Class], Class]:
-    """Make a class known under a name: `@register("tokens", "beads")` above it, in a file given with --plugin."""
-    one_of("the section of a recipe", section, SECTIONS_WITH_KIND)
+def register(point: str, name: str) -> Callable[[Registered], Registered]:
+    """Register an object under a name: `@register("tokens", "beads")` above a class, in a file given with --plugin.
 
-    def keep(found: Class) -> Class:
-        if name in built_in(section):
-            message = f"{found.__name__} cannot be registered as {name!r} because Sciformer has a kind of that name"
-            raise UserError(message, hint="Choose another name.", key=f"{section}.kind")
-        REGISTERED_CLASSES[section][name] = found
+    point  one of `EXTENSION_POINTS`: a section of a recipe, or trunk, position, pooling, metric, format, simulation
+    """
+    one_of("the extension point", point, EXTENSION_POINTS)
+
+    def keep(found: Registered) -> Registered:
+        if name in built_in(point):
+            what = getattr(found, "__name__", type(found).__name__)
+            message = f"{what} cannot be registered as {name!r} because Sciformer has a {point} of that name"
+            raise UserError(message, hint="Choose another name.", key=f"{point}.kind")
+        REGISTERED[point][name] = found
         return found
 
     return keep
 
 
-def names(section: str) -> list[str]:
-    """All names a recipe may use in this section."""
-    return sorted({**built_in(section), **REGISTERED_CLASSES[section]})
+def names(point: str) -> list[str]:
+    """All names that can be used at an extension point."""
+    return sorted({**built_in(point), **REGISTERED[point]})
 
 
-def find(section: str, name: str) -> type[Section]:
-    """The class behind a name."""
-    if name in REGISTERED_CLASSES[section]:
-        return REGISTERED_CLASSES[section][name]
-    one_of(f"`{section}.kind`", name, names(section))
-    found: type[Section] = load(built_in(section)[name])
-    return found
+def find(point: str, name: str) -> Any:
+    """The object behind a name."""
+    if name in REGISTERED[point]:
+        return REGISTERED[point][name]
+    one_of(f"`{point}.kind`" if point in SECTIONS_WITH_KIND else f"the {point}", name, names(point))
+    return load(built_in(point)[name])

@@ -12,8 +12,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ..errors import UserError
 from . import document
 from .document import Document, Keys, dotted_key
+from .field import SECTIONS_WITH_KIND
 from .options import alternatives, annotation_at, describe_mismatch, describe_type, field_at, format_value, keys_of
-from .registry import SECTIONS_WITH_KIND, find, names
+from .registry import find, names
 from .renamed import KEYS as RENAMED
 from .renamed import new_value
 

@@ -58,7 +58,7 @@ class SimulatedImages(Simulation):
 
     def file_reader(self) -> Data:
         """Images of any form."""
-        found: Data = find("data", "images")(kind="images")  # type: ignore[assignment]
+        found: Data = find("data", "images")(kind="images")
         return found
 
 
