@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .ragged import Ragged
-from .transformer import Valid, check_layout
-from .trunks.recurrent import no_bias
+from .transformer import Valid
+from .watch import Watch
 
 
 class Layout:
@@ -85,13 +83,19 @@ class Layout:
         """The run of a square; where a row is no token, whatever stands at some place."""
         return square.flatten(0, 1)[self.slots]
 
+    def show(self, run: Tensor, name: str, watch: Watch | None) -> None:
+        """Record a run as a hidden state, in the layout of the caller."""
+        if watch is not None:
+            watch.saw_hidden(self.back(run), name)
 
-def entered(trunk: Any, x: Tensor, valid: Valid, bias: Tensor | None) -> tuple[Layout, Tensor]:
-    """The layout of the tokens that enter a trunk without a bias, and their run (T, D)."""
-    check_layout(x, valid, trunk.inputs)
-    no_bias(bias, trunk)
-    layout = Layout(x, valid)
-    return layout, layout.flat(x)
+
+def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
+    """Coordinates (T, A) as a run, from those of a caller: on a line or on axes, for every sample or for all alike."""
+    lead = x.shape[:-1]
+    if (at.dim() == len(lead) and at.shape == lead) or at.dim() == 1:
+        at = at[..., None]
+    at = at.expand(*lead, at.shape[-1])
+    return layout.flat(at if at.is_floating_point() else at.to(x.dtype))
 
 
 def take(run: Tensor, rows: Tensor) -> Tensor:

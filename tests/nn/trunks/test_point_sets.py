@@ -172,7 +172,7 @@ def test_layouts_go_there_and_back():
 def test_mistakes_are_answered():
     with refuses("(..., 4)", hint="tokens.at: vector"):
         LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3))
-    with refuses("(..., 4)", "(1, 2, 2)", hint="tokens.at: vector"):
+    with refuses("(..., 4)", "(2, 2)", hint="tokens.at: vector"):
         LorentzNet(3, 4, 1)(torch.zeros(1, 2, 3), at=torch.zeros(1, 2, 2))
     with refuses("EdgeConvNet", "(1, 1, 2, 2)"):
         EdgeConvNet(3, [4], 2)(torch.zeros(1, 2, 3), bias=torch.zeros(1, 1, 2, 2))

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ...nn.layout import Layout, entered, take
+from ...nn.layout import Layout, take
 from ...nn.norms import BatchNorm
 from ...nn.ragged import Ragged
-from ...nn.transformer import Valid
-from ...nn.trunks.edge_conv import coordinates
+from ...nn.trunks.base import FlatTrunk
 from ...nn.watch import Watch
 
 if TYPE_CHECKING:
@@ -173,7 +172,7 @@ class LorentzBlock(nn.Module):
         return h + self.out(F.relu(self.token_norm(y, layout.real), inplace=True)), x
 
 
-class LorentzNet(nn.Module):
+class LorentzNet(FlatTrunk):
     """`depth` blocks over all pairs of tokens; `at` holds the four-vectors (E, p_x, p_y, p_z) (arXiv 2201.08187).
 
     Tokens enter as scalars; the squared mass of each four-vector joins them. Where the scalars are the same in every
@@ -186,36 +185,21 @@ class LorentzNet(nn.Module):
         self.stem = nn.Linear(inputs + 1, dim)
         self.blocks = nn.ModuleList(LorentzBlock(dim, inputs + 1, moves=i + 1 < depth) for i in range(depth))
 
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        bias: Tensor | None = None,
-        watch: Watch | None = None,
-    ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        layout, s = entered(self, x, valid, bias)
+    def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
         if at is None or at.shape[-1] != 4:
             have = "have no coordinates" if at is None else f"have coordinates of shape {tuple(at.shape)}"
             raise UserError(
                 f"the tokens {have}, but four-vectors of shape (..., 4) are needed", hint="Set `tokens.at: vector`."
             )
-        if layout.total == 0:
-            return layout.back(s.new_zeros(0, self.dim))
-        with torch.autocast(x.device.type, enabled=False):
-            place = coordinates(at, x, layout)
-            place = place.to(torch.promote_types(place.dtype, torch.float32))
-            s = torch.cat([s, signed_log(minkowski_product(place, place))[:, None].to(s.dtype)], -1)
+        with torch.autocast(y.device.type, enabled=False):
+            place = at.to(torch.promote_types(at.dtype, torch.float32))
+            s = torch.cat([y, signed_log(minkowski_product(place, place))[:, None].to(y.dtype)], -1)
         h, pairs = self.stem(s), TokenPairs(layout)
-        if watch is not None:
-            watch.saw_hidden(layout.back(h), "input")
+        layout.show(h, "input", watch)
         for i, block in enumerate(self.blocks):
             h, place = block(h, place, s, pairs, layout)
-            if watch is not None:
-                watch.saw_hidden(layout.back(h), f"blocks.{i}")
-        return layout.back(h)
+            layout.show(h, f"blocks.{i}", watch)
+        return h
 
 
 def lorentz_net_trunk(model: Model, inputs: int) -> LorentzNet:

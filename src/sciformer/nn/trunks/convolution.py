@@ -9,10 +9,8 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ..grids import Grid
 from ..positions import Position, grid
-from ..ragged import Ragged
-from ..transformer import Valid, check_layout
 from ..watch import Watch
-from .recurrent import no_bias
+from .base import PaddedTrunk
 
 CONVOLUTIONS: dict[int, type[nn.Conv1d] | type[nn.Conv2d]] = {1: nn.Conv1d, 2: nn.Conv2d}
 
@@ -36,7 +34,7 @@ class ConvBlock(nn.Module):
         return x + self.dropout(y)
 
 
-class ConvNet(nn.Module):
+class ConvNet(PaddedTrunk):
     """`depth` residual blocks of two convolutions, on a line, or on a grid of `shape` (height, width).
 
     Each token sees a neighbourhood that grows by 2 (kernel // 2) dilation tokens a block; block i has the dilation
@@ -57,35 +55,26 @@ class ConvNet(nn.Module):
         super().__init__()
         if kernel % 2 == 0:
             raise UserError(f"the kernel must be odd so that a token is in its middle, but it is {kernel}")
-        self.dim, self.shape = dim, shape
+        self.inputs, self.dim, self.shape = dim, dim, shape
         self.position = Position() if position is None else position
         self.position.fits_without_attention(dim, self)
         axes = 1 if shape is None else 2
         self.blocks = nn.ModuleList(ConvBlock(dim, kernel, axes, dilation_growth**i, dropout) for i in range(depth))
         self.norm = nn.LayerNorm(dim)
 
-    def forward(
+    def run(
         self,
         x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
+        valid: Tensor | None,
+        at: Tensor | None,
+        watch: Watch | None,
         cell: Tensor | None = None,
-        bias: Tensor | None = None,
         shape: tuple[int, int] | None = None,
-        watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same; on a grid N is height times width, of `shape` if given here.
+        """The blocks over (B, N, D); on a grid N is height times width, of `shape` if given here.
 
         cell   row and column of each token, where samples have other shapes than that of the grid
         """
-        check_layout(x, valid, self.dim)
-        no_bias(bias, self)
-        if isinstance(valid, Ragged):
-            at, cell = (None if column is None else valid.pad(column) for column in (at, cell))
-            return valid.flatten(self(valid.pad(x), valid.valid, at=at, cell=cell, shape=shape, watch=watch))
-        if x.numel() == 0:
-            return x
         shape = shape or self.shape
         line = shape is None
         if line:

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import Layout, entered, take
+from ..layout import Layout, take
 from ..norms import BatchNorm
-from ..transformer import Valid
 from ..watch import Watch
+from .base import FlatTrunk
 
 MAX_EXACT_AXES = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
 
@@ -92,7 +92,7 @@ class EdgeConv(nn.Module):
         return F.relu(x + y)
 
 
-class EdgeConvNet(nn.Module):
+class EdgeConvNet(FlatTrunk):
     """BatchNorm, then EdgeConv blocks of `widths`: the first looks for neighbours in `at`, the others in what came out
     before (ParticleNet, arXiv 1902.08570). Without coordinates the first looks in the tokens themselves.
     """
@@ -105,34 +105,11 @@ class EdgeConvNet(nn.Module):
             EdgeConv(before, width, neighbours, layers=layers) for before, width in zip([inputs, *widths], widths)
         )
 
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        bias: Tensor | None = None,
-        watch: Watch | None = None,
-    ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        layout, y = entered(self, x, valid, bias)
-        if layout.total == 0:
-            return layout.back(y.new_zeros(0, self.dim))
+    def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
         y = self.input_norm(y, layout.real)
-        place = y if at is None else coordinates(at, x, layout)
-        if watch is not None:
-            watch.saw_hidden(layout.back(y), "input")
+        place = y if at is None else at
+        layout.show(y, "input", watch)
         for i, block in enumerate(self.blocks):
             place = y = block(y, place, layout)
-            if watch is not None:
-                watch.saw_hidden(layout.back(y), f"blocks.{i}")
-        return layout.back(y)
-
-
-def coordinates(at: Tensor, x: Tensor, layout: Layout) -> Tensor:
-    """Coordinates (T, A) as a run, from those of a caller: on a line or on axes, for every sample or for all alike."""
-    lead = x.shape[:-1]
-    if (at.dim() == len(lead) and at.shape == lead) or at.dim() == 1:
-        at = at[..., None]
-    at = at.expand(*lead, at.shape[-1])
-    return layout.flat(at if at.is_floating_point() else at.to(x.dtype))
+            layout.show(y, f"blocks.{i}", watch)
+        return y

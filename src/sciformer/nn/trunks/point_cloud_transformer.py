@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import Layout, entered
+from ..layout import Layout
 from ..norms import BatchNorm
-from ..transformer import Valid
 from ..watch import Watch, look
-from .edge_conv import EdgeConv, coordinates
+from .base import FlatTrunk
+from .edge_conv import EdgeConv
 
 
 class OffsetAttention(nn.Module):
@@ -49,7 +49,7 @@ class OffsetAttention(nn.Module):
         return x + F.relu(self.out_norm(self.out(x - a), layout.real))
 
 
-class PointCloudTransformer(nn.Module):
+class PointCloudTransformer(FlatTrunk):
     """EdgeConv blocks of `widths`, then `depth` layers of attention; all they made, and what entered them, as `dim`.
 
     (arXiv 2102.05073) The first block looks for neighbours in `at`, or without it in the tokens themselves. A token is
@@ -68,23 +68,10 @@ class PointCloudTransformer(nn.Module):
         self.blocks = nn.ModuleList([*edges, *(OffsetAttention(width) for _ in range(depth))])
         self.fuse, self.fuse_norm = nn.Linear((depth + 1) * width, dim), BatchNorm(dim)
 
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        bias: Tensor | None = None,
-        watch: Watch | None = None,
-    ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        layout, y = entered(self, x, valid, bias)
-        if layout.total == 0:
-            return layout.back(y.new_zeros(0, self.dim))
-        place = y if at is None else coordinates(at, x, layout)
+    def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
+        place = y if at is None else at
         made: list[Tensor] = []
-        if watch is not None:
-            watch.saw_hidden(layout.back(y), "input")
+        layout.show(y, "input", watch)
         for i, block in enumerate(self.blocks):
             if isinstance(block, EdgeConv):
                 place = y = block(y, place, layout)
@@ -92,7 +79,6 @@ class PointCloudTransformer(nn.Module):
                 made = made or [y]
                 y = block(y, layout, look(watch, f"blocks.{i}"))
                 made.append(y)
-            if watch is not None:
-                watch.saw_hidden(layout.back(y), f"blocks.{i}")
+            layout.show(y, f"blocks.{i}", watch)
         y = self.fuse(torch.cat(made or [y], -1))
-        return layout.back(F.relu(self.fuse_norm(y, layout.real)))
+        return F.relu(self.fuse_norm(y, layout.real))

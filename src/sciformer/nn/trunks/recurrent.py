@@ -13,9 +13,8 @@ from torch import Tensor, nn
 
 from ...errors import UserError, one_of
 from ..positions import Position
-from ..ragged import Ragged
-from ..transformer import Valid, check_layout
 from ..watch import Watch
+from .base import PaddedTrunk
 
 if TYPE_CHECKING:
     from .recurrent_decoder import Memory
@@ -97,7 +96,7 @@ class RecurrentCache:
             self.memory = self.memory.chosen(index)
 
 
-class Recurrent(nn.Module):
+class Recurrent(PaddedTrunk):
     """`depth` recurrent layers; with `bidirectional` each reads the sequence both ways (arXiv 1303.5778).
 
     The output has width `hidden` for each direction; `hidden` is chosen so that the whole is `dim`, unless given.
@@ -141,27 +140,18 @@ class Recurrent(nn.Module):
                 open_gate(weight, kind, hidden, forget_bias)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(
+    def run(
         self,
         x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        bias: Tensor | None = None,
+        valid: Tensor | None,
+        at: Tensor | None,
+        watch: Watch | None,
         cache: RecurrentCache | None = None,
-        watch: Watch | None = None,
     ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
+        """The layers over (B, N, D), from the state in a cache if there is one."""
         if cache is not None and (self.directions == 2 or valid is not None):
             found = "two directions (`bidirectional`)" if self.directions == 2 else "padding (`valid`)"
             raise UserError(f"a cache cannot be used with {found}")
-        if isinstance(valid, Ragged):
-            at = None if at is None else valid.pad(at)
-            return valid.flatten(self(valid.pad(x), valid.valid, at=at, watch=watch))
-        if x.numel() == 0:
-            return x.new_zeros(*x.shape[:2], self.dim)
         x = self.position.embed(x, self.position.locate(x, at, valid, 0 if cache is None else cache.length))
         order = _Order(x, valid)
         x = order.gather(x)
@@ -224,11 +214,3 @@ class _Order:
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
-
-
-def no_bias(bias: Tensor | None, trunk: nn.Module) -> None:
-    """Refuse a pair bias where there is no attention to lean on it."""
-    if bias is not None:
-        raise UserError(
-            f"{type(trunk).__name__} has no attention, so it cannot use a pair bias (of shape {tuple(bias.shape)})"
-        )

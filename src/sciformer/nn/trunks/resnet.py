@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..layout import entered
+from ..layout import Layout
 from ..norms import BatchNorm
-from ..transformer import Valid
 from ..watch import Watch
+from .base import FlatTrunk
 
 
 class ResidualUnit(nn.Module):
@@ -45,7 +45,7 @@ def convolved(conv: nn.Module, norm: nn.Module, x: Tensor, real: Tensor | None) 
     return y if real is None else y.masked_fill(~real[:, None], 0)
 
 
-class ResNet(nn.Module):
+class ResNet(FlatTrunk):
     """BatchNorm, a convolution of the first of `widths`, then two units for each other one (P-CNN, arXiv 1902.08570).
 
     From the second stage on, a stage sees every other token of the one before. A token gets what was found for its
@@ -61,34 +61,21 @@ class ResNet(nn.Module):
         for i, (before, width) in enumerate(pairwise(widths)):
             self.blocks += [ResidualUnit(before, width, 1 if i == 0 else 2), ResidualUnit(width, width, 1)]
 
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        bias: Tensor | None = None,
-        watch: Watch | None = None,
-    ) -> Tensor:
-        """(B, N, D) or packed (T, D) -> the same tokens with the width of this trunk."""
-        layout, run = entered(self, x, valid, bias)
-        if layout.total == 0:
-            return layout.back(run.new_zeros(0, self.dim))
-        run = self.input_norm(run, layout.real)
-        y, real = layout.pad(run).transpose(1, 2), layout.valid
-        place, size = torch.arange(y.shape[2], device=x.device), 1
+    def run(self, y: Tensor, at: Tensor | None, layout: Layout, watch: Watch | None) -> Tensor:
+        y = self.input_norm(y, layout.real)
+        layout.show(y, "input", watch)
+        y, real = layout.pad(y).transpose(1, 2), layout.valid
+        place, size = torch.arange(y.shape[2], device=y.device), 1
 
         def spread(y: Tensor) -> Tensor:
             """From groups (B, D, N') back to tokens."""
             return layout.unpad(y.transpose(1, 2)[:, place // size])
 
-        if watch is not None:
-            watch.saw_hidden(layout.back(run), "input")
         y = convolved(self.stem, self.stem_norm, y, real)
         for i, block in enumerate(self.blocks):
             size *= block.stride  # type: ignore[assignment, operator]
             real = None if layout.valid is None else layout.valid[:, ::size]
             y = block(y, real)
             if watch is not None:
-                watch.saw_hidden(layout.back(spread(y)), f"blocks.{i}")
-        return layout.back(spread(y))
+                layout.show(spread(y), f"blocks.{i}", watch)
+        return spread(y)

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ..grids import Grid
 from ..norms import BatchNorm
-from ..ragged import Ragged
-from ..transformer import Valid, check_layout
 from ..watch import Watch
-from .recurrent import no_bias
+from .base import PaddedTrunk
 
 Pair = tuple[int, int]
 BOTTLENECK_EXPANSION = 4  # what leaves a block with a bottleneck, over its inner width
@@ -67,7 +65,7 @@ class ResidualBlock(nn.Module):
         return F.relu(y + (x if self.change is None else self.change(x, real)))
 
 
-class ResNet2d(nn.Module):
+class ResNet2d(PaddedTrunk):
     """A stem, then `stages` of residual blocks, each stage wider and smaller than the one before (arXiv 1512.03385).
 
     raster      height, width and channels of the patches that enter, pixels row by row, channels last
@@ -108,27 +106,13 @@ class ResNet2d(nn.Module):
                 inputs = block.dim
         self.dim = inputs
 
-    def forward(
-        self,
-        x: Tensor,
-        valid: Valid = None,
-        *,
-        at: Tensor | None = None,
-        cell: Tensor | None = None,
-        bias: Tensor | None = None,
-        watch: Watch | None = None,
+    def run(
+        self, x: Tensor, valid: Tensor | None, at: Tensor | None, watch: Watch | None, cell: Tensor | None = None
     ) -> Tensor:
-        """(B, N, pixels) or packed (T, pixels) -> the same tokens with the width of this trunk.
+        """The stages over patches (B, N, pixels).
 
         cell   row and column of each patch, where images have other shapes than `places`; else `at` may have them
         """
-        check_layout(x, valid, self.inputs)
-        no_bias(bias, self)
-        if isinstance(valid, Ragged):
-            at, cell = (None if column is None else valid.pad(column) for column in (at, cell))
-            return valid.flatten(self(valid.pad(x), valid.valid, at=at, cell=cell, watch=watch))
-        if x.numel() == 0:
-            return x.new_zeros(*x.shape[:2], self.dim)
         grid = Grid.of(self.places, x.shape[1], valid, cell, at, self.training)
         inside = Inside(grid.real, self.raster)
         y = self._image(grid.lay(x))
