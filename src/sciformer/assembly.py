@@ -14,7 +14,7 @@ from .data.columns import Table
 from .data.dataset import Dataset
 from .data.source import Data, Memory, Source, Splits, pieces
 from .errors import UserError, one_of
-from .objectives.base import Objective
+from .objectives.base import Carried, Objective
 from .recipe import Recipe
 from .tokens.base import Tokens
 
@@ -169,6 +169,12 @@ class Assembly:
         if self.pretrained is not None:
             self.pretrained.fill(built, self.recipe, self.objective)
         return built
+
+    def carried(self) -> dict[str, Carried]:
+        """The tensors that the objective carries from step to step; first values are drawn with the recipe's seed."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.recipe.train.seed)
+            return self.objective.carried(self.tokens)
 
     def source(self, files: list[str] | list[Path]) -> Source:
         """Other files of the same form, of which only the sizes are known as yet."""

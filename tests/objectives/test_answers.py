@@ -11,6 +11,7 @@ from sciformer.nn import Gaussian
 from sciformer.objectives.base import Step
 from sciformer.objectives.classify import Classify
 from sciformer.objectives.regress import Regress
+from sciformer.train.config import Train
 from tests.errors import refuses
 from tests.objectives.examples import COUNT, OBJECTIVES, TRUTH, make, make_table, ready, shaken
 
@@ -26,7 +27,7 @@ def assembly_of(parts):
     tokens, objective, _ = parts
     made = object.__new__(Assembly)
     made.tokens, made.objective, made.splits, made._datasets = tokens, objective, None, {}
-    made.recipe = type("Recipe", (), {"train": type("Train", (), {"seed": 0})})
+    made.recipe = type("Recipe", (), {"train": Train(seed=0)})
     return made
 
 

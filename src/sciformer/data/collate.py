@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..nn.gather import gather_rows
 from ..nn.ragged import Ragged
 from .sampler import rounded
 
@@ -38,6 +39,10 @@ class ModelInputs:
     samples: dict[str, Tensor]
     real: Tensor | None = None
     """(B,) True where a row is a sample, False where it only fills the batch; None: all are samples."""
+    carried: dict[str, Tensor] = field(default_factory=dict)
+    """Tensors that the objective carries from step to step."""
+    divided: bool = False
+    """Whether other ranks have the rest of the batch."""
 
     def to(self, device: torch.device) -> ModelInputs:
         """The same on another device: in one piece, and the host does not wait for a GPU."""
@@ -54,7 +59,8 @@ class ModelInputs:
                 valid = Ragged(next(moved), total=valid.total, longest=valid.longest, pairs=valid.pairs)
             views[name] = StreamView(columns, valid if valid is None or isinstance(valid, Ragged) else next(moved))
         samples = {name: next(moved) for name in self.samples}
-        return ModelInputs(views, samples, None if self.real is None else next(moved))
+        real = None if self.real is None else next(moved)
+        return replace(self, streams=views, samples=samples, real=real)
 
     def shape(self) -> tuple[Any, ...]:
         """What two batches have in common for which the same kernels run."""
@@ -79,6 +85,12 @@ class ModelInputs:
     def counted(self, loss: Tensor) -> Tensor:
         """The loss (B,) of samples, with nothing for the rows that only fill the batch."""
         return loss if self.real is None else loss.masked_fill(~self.real, 0)
+
+    def gathered(self, rows: Tensor) -> tuple[Tensor, slice]:
+        """The rows (B, ...) of all samples of the batch on all ranks, and which are this rank's; with gradients."""
+        if self.real is not None:
+            rows = rows[self.real]
+        return gather_rows(rows) if self.divided else (rows, slice(0, len(rows)))
 
     @property
     def stream(self) -> StreamView:

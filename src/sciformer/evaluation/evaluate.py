@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from torch import nn
 
 from ..assembly import Assembly
-from ..data.batch import Batch
+from ..data.batch import Batch, ModelInputs
 from ..data.collate import AsyncTensors
 from ..data.dataset import ITEMS, START, WINDOW, Dataset
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import share
 from ..errors import UserError
+from ..objectives.base import CARRIED
 
 Array = NDArray[Any]
 Item = TypeVar("Item")
@@ -53,29 +54,43 @@ def evaluate(
     tokens: int | None = None,
     limit: int | None = None,
     precision: torch.dtype | None = None,
+    carried: Mapping[str, torch.Tensor] | None = None,
 ) -> Evaluation:
     """The loss and the metrics of a step (model and objective) on a data set; ranks divide the work.
 
     batch    the most samples at once in training; without gradients a GPU has room for more, and fewer waits
     tokens   the same for tokens of a stream, padding included
+    carried  the tensors that the objective carries, where this is in a training; otherwise their first values
+
+    Where the loss compares the samples of a batch (`Objective.whole_batch`), batches are those of `train.batch` samples
+    in the order of the data, and the last one is shorter.
     """
     rank, world = (0, 1) if ranks is None else (ranks.rank, ranks.world)
     was = step.training
     step.eval()
     where = torch.device(device)
     count = len(dataset) if limit is None else min(limit, len(dataset))
+    whole, size = assembly.objective.whole_batch, assembly.recipe.train.batch
+    if carried is None:
+        carried = {name: one.initial for name, one in assembly.carried().items()}
 
-    def forward(ids: Array) -> tuple[AsyncTensors, Batch]:
+    def forward(ids: Array, divided: bool = False) -> tuple[AsyncTensors, Batch]:
         rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
         made = prepare(dataset.batch(ids), assembly.tokens, assembly.objective, rng, training=False)
         with autocast(where, precision):
-            loss, outputs = step(made.inputs().to(where), True)
-        return AsyncTensors(outputs | {"": loss}), made
+            loss, outputs = step(_on_device(made, where, carried, divided), True)
+        outputs = {name: value for name, value in outputs.items() if not name.startswith(CARRIED)}
+        return AsyncTensors(outputs | {"": loss / world if divided else loss}), made
 
     def passes() -> Iterator[tuple[AsyncTensors, Batch]]:
-        for ids in batches(dataset, count, *evaluation_limits(dataset, where, batch, tokens)):
+        most, room = (size, None) if whole else evaluation_limits(dataset, where, batch, tokens)
+        for ids in batches(dataset, count, most, room, by_length=not whole):
             alone = len(ids) < world  # too few to divide: all work on them, the first one counts
-            found = halve_on_out_of_memory(forward, ids if alone else share(ids, rank, world))
+            mine = ids if alone else share(ids, rank, world)
+            if whole:
+                found: Iterable[tuple[AsyncTensors, Batch]] = [forward(mine, world > 1 and not alone)]
+            else:
+                found = halve_on_out_of_memory(forward, mine)
             yield from (one for one in found if not (alone and rank))
 
     total = counted = 0.0
@@ -108,13 +123,14 @@ def predict(
     """Answers for samples whose truth may be unknown."""
     step.eval()
     where = torch.device(device)
+    carried = {name: one.initial for name, one in assembly.carried().items()}
 
     def forward(ids: Array) -> tuple[AsyncTensors, dict[str, Array], Array]:
         raw = dataset.batch(ids)
         made = prepare(
             raw, assembly.tokens, assembly.objective, SampleRandom(0, -1, ids), training=False, counted=False
         )
-        outputs = assembly.objective.predict(step.model, made.inputs().to(where))
+        outputs = assembly.objective.predict(step.model, _on_device(made, where, carried))
         return AsyncTensors(outputs), raw.samples, ids
 
     def passes() -> Iterator[tuple[AsyncTensors, dict[str, Array], Array]]:
@@ -127,12 +143,22 @@ def predict(
     return Evaluation({}, *_merge_windows(*_sort_by_id(kept), assembly))
 
 
-def batches(dataset: Dataset, count: int, batch: int, tokens: int | None = None) -> Iterator[Array]:
+def _on_device(
+    batch: Batch, device: torch.device, carried: Mapping[str, torch.Tensor], divided: bool = False
+) -> ModelInputs:
+    inputs = batch.inputs().to(device)
+    moved = {name: value.to(device) for name, value in carried.items()}
+    return replace(inputs, carried=moved, divided=divided) if moved or divided else inputs
+
+
+def batches(
+    dataset: Dataset, count: int, batch: int, tokens: int | None = None, by_length: bool = True
+) -> Iterator[Array]:
     """The ids of the first `count` samples in batches, short ones with short ones: at most `batch`, at most `tokens`.
 
     Samples of data in pieces stay with those of their piece, for only some of them are in memory.
     """
-    ids, width = np.arange(count), dataset.width
+    ids, width = np.arange(count), dataset.width if by_length else 1
     if width is None:
         widths = np.maximum(1, dataset.widths[:count])
         ids = np.lexsort((widths, np.searchsorted(dataset.stops, ids, side="right")))

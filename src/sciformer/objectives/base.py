@@ -26,6 +26,7 @@ Outputs = dict[str, Tensor]
 Width = Annotated[int, Field(ge=1)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one inner layer, or of several
 ANSWER = "target answer"  # the column of samples that holds the truth in the model's form
+CARRIED = "carried "  # before the name of a carried tensor, among the outputs of a step
 PREFIX = "target "  # before the name of a column that holds what was hidden
 
 
@@ -38,6 +39,17 @@ class ScoreGroup(NamedTuple):
     title: str
     plural: str
     labels: dict[str, str]
+
+
+class Carried(NamedTuple):
+    """A tensor that the steps of a training change, and that checkpoints keep.
+
+    initial   its value before the first step, on the CPU
+    divided   whether ranks divide it along its first axis (Markov chains); otherwise all ranks must keep the same value
+    """
+
+    initial: Tensor
+    divided: bool = False
 
 
 class Objective(Section):
@@ -56,6 +68,12 @@ class Objective(Section):
     """Tokens wanted beyond a window."""
     standard: ClassVar[tuple[str, ...]] = ()
     """Metrics shown unless a recipe names others."""
+    whole_batch: ClassVar[bool] = False
+    """Whether the loss compares samples with each other, so that it is no sum over them (contrastive). `step` then has
+    the batch in one piece, sees the samples of other ranks through `ModelInputs.gathered`, and returns the same loss on
+    each rank."""
+    preconditions: ClassVar[bool] = False
+    """Whether `precondition` transforms the gradients."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -135,6 +153,22 @@ class Objective(Section):
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The sum of the loss, and (if wanted) what the metrics need: one entry for each sample."""
         raise NotImplementedError
+
+    def carried(self, tokens: Mapping[str, Tokens]) -> dict[str, Carried]:
+        """Tensors carried from step to step, by name, with their first values (drawn with the seed of the training).
+
+        `step` finds them as `inputs.carried` and returns the new values among its outputs, named `CARRIED` + name. A
+        step that is left out because of its gradient leaves them as they were.
+        """
+        return {}
+
+    def precondition(self, model: Any, inputs: ModelInputs, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Gradients by name of the weight, between the backward pass and clipping: natural gradients and the like.
+
+        The gradients are those of the mean loss over all ranks. The batch is in one piece; `inputs.carried` has the
+        values that the step returned.
+        """
+        return gradients
 
     def validate_split(self, part: str, dataset: Dataset) -> None:
         """Refuse a part of the data that cannot be judged, before anything is trained."""

@@ -62,8 +62,10 @@ class Engine:
         self.wrapped = ranks.wrap(self.step, settings.shard)
         self.optimizer = make_optimizer(self.step, settings, ranks.device)
         share = -(-self.order.batch // ranks.world)
+        self.declared = assembly.carried()
+        carried = {name: self._own_part(name, one.initial) for name, one in self.declared.items()}
         self.updater = OptimizerStep(
-            self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.log
+            self.step, self.wrapped, self.optimizer, settings, ranks, self.total, share, self.log, carried
         )
         shapes = self.order.shapes(self.updater.pad_to_multiple) if self.updater.compiled else 0
         if shapes > WARN_ABOVE_SHAPES:
@@ -269,6 +271,7 @@ class Engine:
             tokens=None if self.settings.tokens is None else max(self.settings.tokens, 64 * 64),
             limit=limit,
             precision=self.updater.precision,
+            carried=self.updater.carried,
         )
         if current:
             self._swap(current)
@@ -320,6 +323,12 @@ class Engine:
             "optimizer": {key: full_tensor(value) for key, value in remembered.items()},
             "average": {name: full_tensor(weight) for name, weight in self.ema.items()},
         }
+        if self.declared:
+            every = self.ranks.gather({name: value.cpu() for name, value in self.updater.carried.items()})
+            tensors["carried"] = {
+                name: torch.cat([one[name] for one in every]) if self.declared[name].divided else every[0][name]
+                for name in self.declared
+            }
         state = {
             "best": self.best,
             "worse": self.worse,
@@ -336,6 +345,12 @@ class Engine:
 
         self.ranks.lead(write)
 
+    def _own_part(self, name: str, value: Tensor) -> Tensor:
+        """This rank's part of a carried tensor, on its device."""
+        if self.declared[name].divided:
+            value = value.tensor_split(self.ranks.world)[self.ranks.rank]
+        return value.to(self.ranks.device)
+
     def restore(self, saved: checkpoint.Checkpoint) -> None:
         """Go on from a checkpoint."""
         load_into(self.step.model, saved.tensors["weights"], place, f"the checkpoint {saved.path}", saved.path)
@@ -343,6 +358,11 @@ class Engine:
         for name, weight in self.ema.items():
             weight.copy_(place(averaged[name], weight))
         restore_optimizer(self.optimizer, self.names, saved.tensors["optimizer"], place)
+        for name, declared in self.declared.items():
+            value = saved.tensors.get("carried", {}).get(name)
+            if value is None or value.shape != declared.initial.shape:
+                raise UserError(f"the checkpoint {saved.path} has no carried tensor `{name}` that fits the objective")
+            self.updater.carried[name] = self._own_part(name, value)
         loss, norm, steps = saved.state["sums"]
         self.sums = [loss * self.ranks.first, norm, steps]
         self.number, self.best, self.worse = saved.step, saved.state["best"], saved.state["worse"]

@@ -7,7 +7,8 @@ import gc
 import hashlib
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..data.random import SampleRandom
 from ..data.sampler import rounded
 from ..errors import UserError
 from ..evaluation.evaluate import autocast
+from ..objectives.base import CARRIED, Objective, Step
 from .config import Train
 from .cuda_graph import CudaGraphStep
 from .distributed import Ranks, is_sharded
@@ -52,7 +54,7 @@ class OptimizerStep:
 
     def __init__(
         self,
-        step: nn.Module,
+        step: Step,
         wrapped: nn.Module,
         optimizer: torch.optim.Optimizer,
         settings: Train,
@@ -60,11 +62,16 @@ class OptimizerStep:
         total: int,
         share: int,
         log: Callable[[str], None],
+        carried: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch."""
+        """`total` are the updates of the whole training, `share` the samples of the rank that has most of a batch;
+        `carried` are the tensors that the objective carries, on the device."""
         self.step, self.wrapped, self.optimizer = step, wrapped, optimizer
         self.settings, self.ranks, self.total, self.share, self.log = settings, ranks, total, share, log
-        self.device = ranks.device
+        self.device, self.objective = ranks.device, step.objective
+        self.carried = dict(carried or {})
+        self.last: ModelInputs | None = None  # of the last pass, where its objective wants it back
+        check_one_pass(self.objective, settings, ranks)
         self.micro_batch = settings.micro_batch
         self.precision = working_precision(settings, self.device)
         compiled = (self.device.type == "cuda") if settings.compile is None else settings.compile
@@ -74,8 +81,10 @@ class OptimizerStep:
             give_own_code(step)
         self.call: Any = torch.compile(wrapped, dynamic=False) if compiled else wrapped
         # Small models keep a GPU waiting for the host; a recorded step does not. Ranks and micro-batches need the
-        # host between the parts of a step, so they go without.
-        use_graphs = compiled and self.device.type == "cuda" and ranks.world == 1 and settings.cuda_graphs is not False
+        # host between the parts of a step, so they go without; an objective with more than a loss does too.
+        self.plain = not (self.carried or self.objective.whole_batch or self.objective.preconditions)
+        graphs = self.plain and compiled and self.device.type == "cuda" and ranks.world == 1
+        use_graphs = graphs and settings.cuda_graphs is not False
         self.whole_call: Any = self.call
         self.sharded = settings.shard == "full" and ranks.world > 1
         self.weights = [parameter for parameter in step.parameters() if parameter.requires_grad]
@@ -90,6 +99,8 @@ class OptimizerStep:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(number, self.total, self.settings) * group.get("scale", 1.0)
         loss = self.gradient(batch, number, count)
+        if self.objective.preconditions:
+            self._precondition()
         norm = torch.nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if is_sharded(norm):
             norm = norm.full_tensor()
@@ -99,8 +110,10 @@ class OptimizerStep:
                 if self.settings.clip_norm and length + 1e-6 > self.settings.clip_norm:
                     torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm)
                 self.optimizer.step()
+                self._carry(None)
             return StepResult(loss, norm)
         fine = torch.isfinite(norm)
+        self._carry(fine)
         if self.settings.clip_norm:
             torch.nn.utils.clip_grads_with_norm_(self.weights, self.settings.clip_norm, norm)
         if self.sharded or not self.optimizer.defaults.get("fused"):
@@ -111,6 +124,24 @@ class OptimizerStep:
             self.optimizer.found_inf = (~fine).float()  # type: ignore[attr-defined]
             self.optimizer.step()
         return StepResult(loss, norm)
+
+    def _precondition(self) -> None:
+        """Let the objective transform a finite gradient."""
+        assert self.last is not None
+        weights = dict(self.step.model.named_parameters())
+        gradients = {name: weight.grad for name, weight in weights.items() if weight.grad is not None}
+        if torch.isfinite(torch.nn.utils.get_total_norm(gradients.values())):
+            for name, value in self.objective.precondition(self.step.model, self.last, gradients).items():
+                weights[name].grad = value.to(weights[name].dtype)
+
+    def _carry(self, fine: Tensor | None) -> None:
+        """Keep what the step made of the carried tensors, where its gradient was finite."""
+        if self.last is not None and self.carried:
+            new = self.last.carried
+            if fine is not None:  # nobody waits for the device
+                new = {name: torch.where(fine, value, self.carried[name]) for name, value in new.items()}
+            self.carried = new
+        self.last = None
 
     def _record_halves(self) -> None:
         """Leave it to the compiler to record what it makes: the forward and the backward half."""
@@ -135,6 +166,12 @@ class OptimizerStep:
                 return self._gradient(batch, number, count)
             except torch.OutOfMemoryError as error:
                 size = min(self.micro_batch or len(batch), len(batch))
+                if reason := why_one_pass(self.objective):
+                    raise UserError(
+                        f"a step does not fit into memory with {size} samples at once, and {reason}",
+                        hint="Use a smaller train.batch or a smaller model.",
+                        key="train.batch",
+                    ) from error
                 if size == 1 or self.ranks.world > 1:
                     smaller = f"Set train.micro_batch: {size // 2}"
                     raise UserError(
@@ -159,18 +196,25 @@ class OptimizerStep:
         call = self.whole_call if len(pieces) == 1 else self.call
         if call is not self.call:  # asking for it elsewhere would import the compiler for nothing
             torch.compiler.cudagraph_mark_step_begin()
-        scale = self.ranks.world / count if count else 0.0  # ranks take the mean of their gradients
+        # Ranks take the mean of their gradients: of their shares of the loss, or each of the loss of the whole batch.
+        scale = (1 if self.objective.whole_batch else self.ranks.world) / count if count else 0.0
+        carried = self.carried
         for i, rows in enumerate(pieces):
             piece = batch if len(pieces) == 1 else batch.take(rows)
             inputs = self.inputs(piece, batch.room)
             if len(pieces) == 1 and (loss := self._replay(inputs, scale)) is not None:
                 return loss
             inputs = inputs.to(self.device)
+            if not self.plain:
+                inputs = replace(inputs, carried=carried, divided=self.ranks.world > 1)
             with self._delay_sync(last=i == len(pieces) - 1), autocast(self.device, self.precision):
-                loss, _ = call(inputs)
+                loss, found = call(inputs)
                 loss = loss * scale
                 loss.backward()
             total = loss.detach() if total is None else total + loss.detach()
+            if not self.plain:
+                carried = {name: found[CARRIED + name].detach() for name in self.carried}
+                self.last = replace(inputs, carried=carried)
         assert total is not None
         return total if self.ranks.world == 1 else total / self.ranks.world
 
@@ -217,6 +261,33 @@ class OptimizerStep:
         if isinstance(self.wrapped, DistributedDataParallel) and not last:
             return self.wrapped.no_sync()
         return contextlib.nullcontext()
+
+
+def why_one_pass(objective: Objective) -> str:
+    """Why an objective needs the samples of a batch in one pass; empty: it does not."""
+    if objective.whole_batch:
+        return f"the loss of `objective.kind: {objective.kind}` compares all samples of a batch with each other"
+    if objective.preconditions:
+        return f"`objective.kind: {objective.kind}` needs all samples of a batch to transform the gradient"
+    return ""
+
+
+def check_one_pass(objective: Objective, settings: Train, ranks: Ranks) -> None:
+    """Refuse settings that would divide what an objective needs whole."""
+    reason = why_one_pass(objective)
+    if reason and settings.micro_batch:
+        raise UserError(
+            f"train.micro_batch cannot be used, because {reason}",
+            hint="Leave train.micro_batch out; a smaller train.batch needs less memory.",
+            key="train.micro_batch",
+        )
+    if objective.preconditions and settings.shard == "full" and ranks.world > 1:
+        raise UserError(
+            f"train.shard: full cannot be used, because `objective.kind: {objective.kind}` transforms the gradient of "
+            "all weights together",
+            hint="Use train.shard: none.",
+            key="train.shard",
+        )
 
 
 def give_own_code(module: nn.Module) -> None:

@@ -1,0 +1,48 @@
+"""Rows of all ranks as one tensor, with gradients: for losses that compare samples with each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+
+class _GatherRows(torch.autograd.Function):
+    """Forward: rows of all ranks, in their order. Backward: the sum over ranks of the gradients of this rank's rows."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, sizes: list[int]) -> Tensor:
+        ctx.sizes = sizes
+        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
+        padded[: len(rows)] = rows
+        every = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(every, padded)
+        return torch.cat([part[:size] for part, size in zip(every, sizes)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        total = gradients[0].contiguous().clone()
+        dist.all_reduce(total)
+        return total[own_rows(ctx.sizes)], None
+
+
+def own_rows(sizes: list[int]) -> slice:
+    """Where this rank's rows are among those of all ranks."""
+    rank = dist.get_rank()
+    return slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def gather_rows(rows: Tensor) -> tuple[Tensor, slice]:
+    """The rows (n, ...) of all ranks, and which of them are this rank's; every rank must ask.
+
+    A loss L of these rows is the same on every rank. Each rank gets the sum over ranks of dL/d(its rows), so the mean
+    of the ranks' gradients of the weights is that of one process with all rows.
+    """
+    sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(dist.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(rows)]))
+    counts = [int(size) for size in sizes]
+    every: Tensor = _GatherRows.apply(rows, counts)
+    return every, own_rows(counts)
