@@ -71,7 +71,7 @@ def recipe(task: Task) -> Recipe:
 
 def places(task: Task) -> dict[str, Any]:
     """How loud the codes of places begin."""
-    return {"model.position_scale": task["places"]} if task["places"] else {}
+    return {"model.position": "learned", "model.position_scale": task["places"]} if task["places"] else {}
 
 
 def looks(run: Run, task: Task) -> Result:

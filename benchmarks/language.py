@@ -41,7 +41,7 @@ TRIED: dict[str, tuple[str, dict[str, Any]]] = {
     "lstm-896": ("lstm", {"model.dim": 896, "model.dropout": 0.6}),
     "lstm-640-slow": ("lstm", {"train.learning_rate": 1e-3, "model.dropout": 0.6}),
 }
-TINY = {"model.dim": 32, "model.heads": 2, "model.depth": 1, "tokens.context": 16, "train.batch": 4, "train.steps": 4}
+TINY = {"model.dim": 36, "model.depth": 1, "tokens.context": 16, "train.batch": 4, "train.steps": 4}
 TINY |= {"train.warmup": 1, "train.evaluate_every": 2}
 ANCHOR = 65.8  # AWD-LSTM (arXiv 1708.02182)
 ORDER = 5

@@ -65,7 +65,7 @@ def short(recipe):
             changes |= {f"{key}max_tokens": 12, f"{key}widths": [8], f"{key}pair_widths": [8]}
         if tokens.kind == "patches" and recipe.data.kind != "lattices":
             changes["data.size"] = 2 * tokens.patch if recipe.data.kind == "images" else 24
-            changes |= {"model.compress": 3} if recipe.model.compress else {}
+            changes |= {"model.compress": 3} if getattr(recipe.model, "compress", None) else {}
             if recipe.model.kind == "masked_autoencoder":
                 changes |= {"model.decoder_dim": 16, "model.decoder_depth": 1, "model.decoder_heads": 2}
         if tokens.kind == "observations":
@@ -82,5 +82,8 @@ def short(recipe):
 def tiny(name, folder):
     """The recipe as the sweep and the golden runs train it."""
     recipe = small(name, folder)
-    widths = {"model.widths": [8] * len(recipe.model.widths), "model.neighbours": 3} if recipe.model.widths else {}
-    return recipe.change({**SMALL, **FIVE, **short(recipe), **widths})
+    wide = getattr(recipe.model, "widths", None)
+    widths = {"model.widths": [8] * len(wide), "model.neighbours": 3} if wide else {}
+    changes = {**SMALL, **FIVE, **short(recipe), **widths}
+    known = {f"model.{key}" for key in type(recipe.model).model_fields}
+    return recipe.change({key: value for key, value in changes.items() if not key.startswith("model.") or key in known})

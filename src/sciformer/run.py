@@ -302,8 +302,6 @@ def _open(
     if begun:
         plugin.check_plugins(old.get("plugins", []), list(plugins), accepted=accept_changes)
         check_same_recipe(Recipe.load(folder.recipe), recipe, accept_changes, teller.log)
-    for key in recipe.model.unused():
-        teller.log(f"note: model.{key} does nothing with model.trunk: {recipe.model.trunk}")
     state = _read_json(folder.model / "statistics.json") if begun else None
     assembly = Assembly.open(recipe, state, teller.log, pretrained=pretrained)
     assert assembly.splits is not None

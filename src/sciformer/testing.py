@@ -349,8 +349,9 @@ def check_pairs(case: Case) -> Problems:
 
 def check_padding(case: Case) -> Problems:
     """Through a tiny encoder; samples of no tokens and of one are legal."""
-    trunk: Any = "transformer" if case.fixed().width(case.dim) == case.dim else "deep_sets"
-    section = Encoder(kind="encoder", trunk=trunk, dim=case.dim, depth=1, heads=2)
+    embedded = case.fixed().width(case.dim) == case.dim
+    options: dict[str, Any] = {"trunk": "transformer", "heads": 2} if embedded else {"trunk": "deep_sets"}
+    section = Encoder(**{"kind": "encoder", "dim": case.dim, "depth": 1, **options})
     network: Any = section.build({"tokens": case.fixed()}, Objective()).eval()
     stream = case.tokens.normalise(case.seen)
     rows = np.arange(min(case.rows, MAX_ROWS))

@@ -90,11 +90,10 @@ def test_a_good_recipe_is_ready_and_leaves_no_trace(tmp_path):
 
 
 def test_a_classifier_starts_at_the_logarithm_of_its_classes(images):
-    checked = check(images({"model.trunk": "gru", "model.heads": 8, "train.batch": 500, "data.split.valid": 0.0}))
+    checked = check(images({"model.trunk": "gru", "train.batch": 500, "data.split.valid": 0.0}))
     assert checked.problems == []
     assert checked.figures["expected_loss"] == pytest.approx(math.log(2))
     notes = " ".join(checked.notes)
-    assert "model.heads does nothing" in notes
     assert "train.batch is 500, but there are 36 samples" in notes
     assert "no part `valid`" in notes
     assert checked.facts["Data"]["column label"] == "0, 1"

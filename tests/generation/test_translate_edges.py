@@ -25,7 +25,7 @@ from sciformer.run import Run, train
 from tests.errors import refuses
 
 CPU = torch.device("cpu")
-CHANGES: dict[str, Any] = {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.device": "cpu"}
+CHANGES: dict[str, Any] = {"model.dim": 16, "model.depth": 1, "train.device": "cpu"}
 CHANGES |= {"train.steps": 2, "train.tokens": None, "train.batch": 8, "train.average_last": 0, "data.split.test": 0.2}
 SIDES = ("source", "target")
 

@@ -24,6 +24,7 @@ from sciformer.inspect.distance import (
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
+from tests.models.sections import model_keys
 
 LINE = np.abs(np.subtract.outer(np.arange(5), np.arange(5))).astype(float)
 
@@ -146,7 +147,7 @@ def made(files, objective="classify", text=False, **model):
         {
             "data": {"kind": "arrays", "files": [str(files / "a.npz")], "split": {"valid": 0.0, "test": 0.0}},
             "tokens": {"kind": "patches", "patch": 2},
-            "model": {"kind": "encoder", "dim": 16, "depth": 2, "heads": 2, **model},
+            "model": model_keys(**{"kind": "encoder", "dim": 16, "depth": 2, "heads": 2, **model}),
             "objective": {"kind": objective},
         }
         | ({"data": {"kind": "text", "files": [str(files / "t.txt")]}} if text else {})

@@ -11,6 +11,7 @@ from sciformer.inspect.cost import cost, format_large, to_json
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.errors import refuses
+from tests.models.sections import model_keys
 
 N, PIXELS, DIM, DEPTH = 16, 4, 32, 2
 
@@ -28,7 +29,7 @@ def made(data, samples=4, **model):
         {
             "data": {"kind": "arrays", "files": [str(data)], "split": {"valid": 0.0, "test": 0.0}},
             "tokens": {"kind": "patches", "patch": 2},
-            "model": {"kind": "encoder", "dim": DIM, "depth": DEPTH, "heads": 4, **model},
+            "model": model_keys(**{"kind": "encoder", "dim": DIM, "depth": DEPTH, "heads": 4, **model}),
             "objective": {"kind": "classify"},
             "train": {"steps": 1, "batch": 10},
         }

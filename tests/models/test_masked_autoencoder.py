@@ -22,6 +22,7 @@ from sciformer.run import train
 from sciformer.train.weights import named_tensors
 from tests.domains.jets.jets_table import jets
 from tests.errors import refuses
+from tests.models.sections import section
 from tests.objectives.examples import make, ready, shaken
 
 SIZE = {"dim": 8, "depth": 2, "heads": 2, "decoder_depth": 1}
@@ -213,4 +214,4 @@ def test_mistakes_are_answered():
     with refuses(8, 6, key="model.decoder_dim"):
         MaskedAutoencoder(kind="m", **SIZE, decoder_dim=6).build({"tokens": tokens}, objective)
     with refuses("gru", "transformer", key="model.trunk"):
-        MaskedAutoencoder(kind="m", trunk="gru", **SIZE).build({"tokens": tokens}, objective)
+        section(MaskedAutoencoder, kind="m", trunk="gru", **SIZE).build({"tokens": tokens}, objective)

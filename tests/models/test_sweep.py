@@ -12,6 +12,7 @@ from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from tests.errors import refuses
+from tests.models.sections import section
 from tests.objectives.examples import make, ready, shaken
 
 DOMAINS = ("text", "patches")
@@ -99,8 +100,8 @@ def close(found, expected):
 def test_combination(case):
     domain, objective, model, changes = case
     parts, batch, alone = data(domain, objective)
-    section = model(kind=model.__name__.lower(), **{"dim": 8, "depth": 2, "heads": 2, **changes})
-    built = shaken(section.build(parts[0], parts[1])).double()
+    made = section(model, kind=model.__name__.lower(), **{"dim": 8, "depth": 2, "heads": 2, **changes})
+    built = shaken(made.build(parts[0], parts[1])).double()
     step = Step(built, parts[1])
     loss, outputs = step(double(batch.inputs()), True)
     assert loss.isfinite()
@@ -153,7 +154,8 @@ def test_batches_of_nothing(objective):
                 continue
             more = {} if model is Decoder else {"pool": pool}
             step = Step(
-                model(kind="m", trunk=trunk, dim=8, depth=1, heads=2, **more).build(parts[0], parts[1]), parts[1]
+                section(model, kind="m", trunk=trunk, dim=8, depth=1, heads=2, **more).build(parts[0], parts[1]),
+                parts[1],
             )
             for ids in ([1], [1, 1], [1, 2], []):
                 batch = ready(parts, np.array(ids, int))
@@ -169,31 +171,7 @@ def test_batches_of_nothing(objective):
     [
         (Decoder, {"trunk": "convolution"}, "text", "next_token", "model.trunk", ["convolution"]),
         (Decoder, {"trunk": "conformer"}, "text", "next_token", "model.trunk", ["conformer"]),
-        (Encoder, {"trunk": "deep_sets", "pool": "blocks"}, "text", "classify", "model.pool", ["blocks", "deep_sets"]),
-        (
-            Encoder,
-            {"position": "learned", "periods": (1, 9)},
-            "text",
-            "classify",
-            "model.position",
-            ["periods", "sinusoidal, rotary, fourier, modul", "learned"],
-        ),
-        (
-            Encoder,
-            {"position": "rotary", "position_scale": 0.1},
-            "text",
-            "classify",
-            "model.position",
-            ["model.position_scale", "learned", "rotary"],
-        ),
-        (
-            Encoder,
-            {"rotary_values": True},
-            "text",
-            "classify",
-            "model.position",
-            ["model.rotary_values", "rotary", "learned"],
-        ),
+        (Encoder, {"trunk": "deep_sets", "pool": "blocks"}, "text", "classify", "model.pool", ["blocks"]),
         (Encoder, {"position": "rotary", "periods": (9, 1)}, "text", "classify", None, ["periods", "(9, 1)"]),
         (Decoder, {}, "text", "classify", "model.kind", ["encode", "classify", "model.kind: m"]),
         (Decoder, {}, "text", "masked", "model.kind", ["encode", "masked"]),
@@ -204,7 +182,7 @@ def test_batches_of_nothing(objective):
             "patches",
             "classify",
             "model.pool",
-            ["class_token", "convolution"],
+            ["class_token"],
         ),
         (
             Encoder,
@@ -212,16 +190,16 @@ def test_batches_of_nothing(objective):
             "text",
             "classify",
             "model.pool",
-            ["class_token", "gru"],
+            ["class_token"],
         ),
-        (Encoder, {"trunk": "gru", "position": "rotary"}, "text", "classify", None, ["Rotary", "Recurrent"]),
+        (Encoder, {"trunk": "gru", "position": "rotary"}, "text", "classify", "model.position", ["rotary"]),
         (
             Encoder,
             {"trunk": "convolution", "position": "relative"},
             "text",
             "classify",
-            None,
-            ["RelativeBias", "ConvNet"],
+            "model.position",
+            ["relative"],
         ),
         (Encoder, {"trunk": "gru", "dim": 7}, "text", "classify", None, [7]),
         (Encoder, {"trunk": "convolution", "kernel": 2}, "text", "classify", None, ["kernel", 2]),
@@ -235,17 +213,7 @@ def test_batches_of_nothing(objective):
 def test_what_makes_no_sense(model, options, domain, objective, key, mentions):
     parts, _, _ = data(domain, objective)
     with refuses(*mentions, key=key):
-        model(kind="m", **{"dim": 8, "depth": 1, "heads": 2, **options}).build(parts[0], parts[1])
-
-
-def test_settings_without_use_are_named():
-    section = Encoder(kind="encoder", trunk="gru", heads=8, mlp_ratio=4.0, kernel=5, depth=3)
-    assert section.unused() == ["heads", "kernel"]
-    assert Encoder(kind="encoder", bidirectional=False, dilation_growth=2).unused() == [
-        "dilation_growth",
-        "bidirectional",
-    ]
-    assert Decoder(kind="decoder", heads=8).unused() == []
+        section(model, kind="m", **{"dim": 8, "depth": 1, "heads": 2, **options}).build(parts[0], parts[1])
 
 
 def test_a_longer_text_than_the_places():

@@ -2,7 +2,6 @@
 
 import pytest
 
-from sciformer.models.trunks import CLOUD_TRUNKS
 from sciformer.recipe import Recipe
 from sciformer.recipe.field import fields
 from sciformer.recipe.registry import find, names
@@ -13,7 +12,8 @@ from tests.errors import refuses
 
 @pytest.mark.parametrize("section", KEYS)
 def test_every_new_key_exists(section):
-    sections = [train_class()] if section == "train" else [find(section, kind) for kind in names(section)]
+    points = {"train": (), "model": ("model", "trunk", "position", "pooling")}.get(section, (section,))
+    sections = [train_class(), *(find(point, name) for point in points for name in names(point))]
     assert set(KEYS[section].values()) <= {key for one in sections for key in one.model_fields}
 
 
@@ -32,7 +32,7 @@ def renamed_values():
 @pytest.mark.parametrize(("key", "old", "new"), renamed_values())
 def test_an_old_value_is_answered_with_the_new_one(key, old, new):
     section, _, option = key.partition(".")
-    assert new in (names(section) if option == "kind" else CLOUD_TRUNKS)
+    assert new in names(section if option == "kind" else option)
     with refuses(old, new, key=key, hint=f"{key}: {new}"):
         Recipe.load("jets/pfn", {key: old})
 

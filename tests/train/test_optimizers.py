@@ -43,7 +43,7 @@ def test_matrices_decay_and_vectors_do_not():
 def test_lower_blocks_learn_more_slowly_and_heads_faster(trunk):
     parts = make("text", "classify")
     pool = "class_attention" if trunk == "transformer" else "auto"
-    model = Encoder(kind="encoder", trunk=trunk, dim=8, depth=3, heads=2, pool=pool).build(parts[0], parts[1])
+    model = Encoder(kind="encoder", trunk=trunk, dim=8, depth=3, pool=pool).build(parts[0], parts[1])
     optimizer = make_optimizer(Step(model, parts[1]), Train(layer_decay=0.5, head_lr_scale=4.0, weight_decay=0.3), CPU)
     names = {id(weight): name for name, weight in model.named_parameters()}
     found = {names[id(weight)]: group for group in optimizer.param_groups for weight in group["params"]}

@@ -24,6 +24,7 @@ from sciformer.train.config import Train
 from sciformer.train.distributed import Ranks
 from sciformer.train.optimizers import make_optimizer
 from sciformer.train.step import OptimizerStep
+from tests.models.sections import section
 from tests.objectives.examples import make, ready
 from tests.train.tiny import STEPS, assert_near, assert_same, go, in_ranks, left, listening, noting, text_recipe
 
@@ -42,7 +43,7 @@ def a_batch(name):
         lengths = {"source": np.array([3, 0, 7, 2]), "target": np.array([5, 2, 1, 6])}
         streams = {k: Stream({"ids": rng.integers(0, 6, n.sum()).astype(np.int32)}, n) for k, n in lengths.items()}
         trunk = name.split()[1]
-        net = EncoderDecoder(kind="encoder_decoder", trunk=trunk, **SMALL).build(tokens, objective)
+        net = section(EncoderDecoder, kind="encoder_decoder", trunk=trunk, **SMALL).build(tokens, objective)
         batch = prepare(
             Batch(streams, {}, np.arange(4)), tokens, objective, SampleRandom(0, 0, np.arange(4)), training=True
         )
@@ -50,8 +51,8 @@ def a_batch(name):
         parts = make("text", name)
         tokens, objective, _ = parts
         batch = ready(parts, training=True)
-        section = Decoder(kind="decoder", **SMALL) if name == "next_token" else Encoder(kind="encoder", **SMALL)
-        net = section.build(tokens, objective)
+        made = Decoder(kind="decoder", **SMALL) if name == "next_token" else Encoder(kind="encoder", **SMALL)
+        net = made.build(tokens, objective)
     return Step(net, objective).double(), batch
 
 

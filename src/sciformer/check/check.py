@@ -112,8 +112,6 @@ def _recipe(checked: Checked, recipe: Recipe, plugins: Sequence[Plugin]) -> None
     checked.fact("Recipe", "made of", " · ".join(words))
     if plugins:
         checked.fact("Recipe", "plugins", ", ".join(plugin.name for plugin in plugins))
-    for key in recipe.model.unused():
-        checked.notes.append(f"model.{key} does nothing with model.trunk: {recipe.model.trunk}; take it out.")
 
 
 # Data and tokens

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from .._version import __version__
-from .terminal import RECIPE_CHANGES, check_run, no_changes
+from .terminal import RECIPE_CHANGES, check_run, log, no_changes
 
 if TYPE_CHECKING:
     from ..recipe import Recipe
@@ -81,6 +81,33 @@ def load_recipe(name: str, **more: str) -> Recipe:
 
     changes = {**RECIPE_CHANGES, **{key.replace("__", "."): value for key, value in more.items()}}
     return Recipe.load(name, changes, where="on the command line")
+
+
+def load_recipes(names: tuple[str, ...]) -> list[Recipe]:
+    """Several recipes with the changes of the command line; each takes those of the changes that are keys of it."""
+    from ..recipe import Recipe, RecipeError
+    from ..recipe.validate import UnknownKeyError
+
+    unknown: dict[str, set[str | None]] = {}
+    for name in names:
+        try:
+            load_recipe(name)
+        except RecipeError as error:
+            unknown[name] = {one.key for one in error.errors if isinstance(one, UnknownKeyError)} & {*RECIPE_CHANGES}
+            if len(unknown[name]) < len(error.errors) or len(names) == 1:
+                raise
+    if set.intersection(*(unknown.get(name, set()) for name in names)):
+        load_recipe(names[0])  # a key that none of them has: this raises
+    for name, keys in unknown.items():
+        log(f"{', '.join(sorted(map(str, keys)))}: not a key of {name}, which stays as it is")
+    return [
+        Recipe.load(
+            name,
+            {key: value for key, value in RECIPE_CHANGES.items() if key not in unknown.get(name, ())},
+            where="on the command line",
+        )
+        for name in names
+    ]
 
 
 def load_plugins(paths: tuple[Path, ...]) -> list[Plugin]:

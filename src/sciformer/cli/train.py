@@ -21,6 +21,7 @@ from .app import (
     app,
     load_plugins,
     load_recipe,
+    load_recipes,
 )
 from .terminal import console, find_runs, log, no_changes, rank
 
@@ -211,7 +212,7 @@ def compare(
         No progress.
     """
     plugins = load_plugins(plugin)
-    made = [load_recipe(name) for name in recipe]
+    made = load_recipes(recipe)
     from ..compare.compare import compare as compare_recipes
     from ..compare.compare import show_comparison
     from ..compare.plan import parse_grid, parse_labels

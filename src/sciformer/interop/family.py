@@ -107,7 +107,8 @@ def refuse_recipe(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
     """Refuse a recipe whose keys differ from what a class of others needs; a tuple holds several fit values."""
     for key, fit in {**wanted, **UNSUPPORTED_ELSEWHERE}.items():
         section, _, name = key.partition(".")
-        fits, found = fit if isinstance(fit, tuple) else (fit,), getattr(getattr(recipe, section), name)
+        fits = fit if isinstance(fit, tuple) else (fit,)
+        found = getattr(getattr(recipe, section), name, fits[0])  # keys of another trunk or position are not there
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
             raise UserError(

@@ -3,133 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import StreamView, Valid
-from ..errors import UserError
-from ..nn import (
-    AttentionPool,
-    BlockPool,
-    ClassAttention,
-    ClassToken,
-    FirstPool,
-    LastPool,
-    MaxPool,
-    MeanPool,
-    Ragged,
-    RecurrentPool,
-    SumPool,
-    Watch,
-)
+from ..nn import BlockPool, ClassToken, Ragged, Watch
 from ..nn.attention.pair_bias import PairBias
-from ..nn.pooling import dropped
+from ..nn.options import PoolingOptions
+from ..nn.pooling import AutoPoolingOptions, ClassTokenOptions, dropped
 from ..nn.positions import Learned, grid
-from ..nn.transformer import redraw
+from ..nn.transformer import AttentionTrunkOptions, redraw
 from ..nn.watch import look
 from ..tokens.base import Tokens
 from .base import Model, Network, single
-from .trunks import CLOUD_TRUNKS, RASTER_TRUNKS, RECURRENT_TRUNKS
 
 
-class Encoder(Model):
+class Encoder(Model, PoolingOptions):
     """BERT, ViT, Particle Transformer, ASTROMER: tokens in, one vector out."""
 
-    pool: Literal[
-        "auto",
-        "mean",
-        "sum",
-        "max",
-        "first",
-        "last",
-        "class_token",
-        "class_attention",
-        "attention",
-        "blocks",
-        "lstm",
-        "gru",
-    ] = "auto"
-    """From tokens to one vector; first: that of a special token before each text; blocks: the mean of tokens before and
-    after every block, weighted by learned numbers (ASTROMER 2); lstm, gru: the last state of such a reader of the
-    tokens (ASTROMER 1). auto: mean, or last for recurrent trunks."""
-    class_depth: int = Field(default=2, ge=1)
-    """Of class_attention: blocks in which a class token asks the others; their form is that of the trunk. Of lstm and
-    gru: layers."""
-    class_query: Literal["normal", "raw"] = "normal"
-    """Of class_attention: whether the class token asks normalised as the others are, or as it is."""
-    class_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Of class_attention, lstm and gru: share of numbers set to zero in training."""
-    bidirectional: bool = True
-    """Whether recurrent trunks read both ways."""
+    choices: ClassVar[Mapping[str, str]] = {**Model.choices, "pool": "pooling"}
+
+    pool: str = "auto"
+    """From tokens to one vector (default: the mean, or the last token for recurrent trunks). first: a special token
+    before each sample; blocks: the mean of tokens before and after every block, with learned weights (ASTROMER 2);
+    lstm, gru: the last state of a recurrent reader of the tokens (ASTROMER 1)."""
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network."""
+        return EncoderNetwork(self, *self.make_parts(tokens, objective))
+
+    def make_parts(self, tokens: Mapping[str, Tokens], objective: Any) -> tuple[Tokens, Any, nn.Module, nn.Module]:
+        """Tokens, objective, trunk and pooling. Without an objective that asks for it, a pooling has no weights, as
+        none may stay untrained."""
         only = single(tokens, self)
-        trunk = self.make_trunk(only, causal=False, bidirectional=self.bidirectional)
-        pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
-        return EncoderNetwork(self, only, objective, trunk, pool)
-
-    def make_pool(self, dim: int, asked: bool = True) -> nn.Module:
-        """The pooling of this name; one without weights where nobody asks for it, as none may stay untrained."""
-        name = self.pool
-        if name == "auto" or (name in ("class_attention", "attention", "blocks", "lstm", "gru") and not asked):
-            name = "last" if self.trunk in RECURRENT_TRUNKS else "mean"
-        if name == "class_token" and self.trunk != "transformer":
-            raise UserError(
-                "`model.pool: class_token` needs a trunk whose first token sees all others, "
-                f"not `model.trunk: {self.trunk}`",
-                key="model.pool",
-            )
-        if name == "blocks":
-            if self.trunk in (*CLOUD_TRUNKS, *RASTER_TRUNKS):
-                raise UserError(
-                    "`model.pool: blocks` needs a trunk whose blocks have the width of its input, "
-                    f"not `model.trunk: {self.trunk}`",
-                    key="model.pool",
-                )
-            return BlockPool(self.depth + 1)
-        if name in ("lstm", "gru"):
-            return RecurrentPool(dim, name, self.class_depth, self.class_dropout)
-        if name == "first":
-            return FirstPool()
-        if name == "last":
-            return LastPool(self.bidirectional and self.trunk in RECURRENT_TRUNKS)
-        if name == "class_token":
-            return ClassToken(dim)
-        if name == "class_attention":
-            return self._class_attention(dim)
-        if name == "attention":
-            return AttentionPool(dim, self.heads)
-        if name == "sum":
-            return SumPool()
-        return MaxPool() if name == "max" else MeanPool()
-
-    def _class_attention(self, dim: int) -> ClassAttention:
-        """Blocks like those of the trunk."""
-        made = ClassAttention(
-            dim,
-            self.heads,
-            self.class_depth,
-            raw_query=self.class_query == "raw",
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            mlp_ratio=self.mlp_ratio,
-            activation=self.activation,
-            norm=self.norm,
-            epsilon=self.norm_epsilon,
-            norm_position=self.norm_position,
-            residual=self.residual,
-            qk_norm=self.qk_norm,
-            bias=self.bias,
-            extras=self.extras,
-            dropout=self.class_dropout,
-        )
-        if self.init != "normal":
-            redraw(made.blocks, self.init)
-        return made
+        trunk = self.make_trunk(only, leading=int(issubclass(type(self), ClassTokenOptions)))
+        asked = not objective.reads_out or not self.has_weights
+        pooling: PoolingOptions = self if asked else AutoPoolingOptions()
+        return only, objective, trunk, pooling.build_pool(trunk.dim, self)  # type: ignore[arg-type]
 
 
 class Encoded(NamedTuple):
@@ -159,7 +71,7 @@ class EncoderNetwork(Network):
     ) -> None:
         super().__init__(section, tokens, objective, trunk, read_dim)
         self.pooling = pool
-        if section.init == "moco":
+        if isinstance(section, AttentionTrunkOptions) and section.init == "moco":
             redraw(self.heads, section.init)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:

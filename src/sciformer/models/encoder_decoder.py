@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import LastPool, RecurrentDecoder, Watch
+from ..nn.trunks.recurrent import RecurrentOptions
+from ..nn.trunks.recurrent_decoder import RecurrentDecoderOptions
 from ..nn.watch import look
+from ..recipe.registry import Options
 from ..tokens.base import Tokens
 from .base import Entrance, Model
 from .encoder import Encoded
-from .trunks import RECURRENT_TRUNKS
 
 SOURCE, TARGET = "source", "target"  # the names of the two streams
 
@@ -23,14 +24,13 @@ SOURCE, TARGET = "source", "target"  # the names of the two streams
 class EncoderDecoder(Model):
     """The Transformer of 2017, and the recurrent encoder-decoders before it: source in, target out."""
 
-    score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
-    """How a recurrent decoder aligns itself with the source; none: it starts from the source's last state alone."""
     share: bool = False
     """One embedding for source and target, which then need one vocabulary (tokens.*.learn)."""
-    bidirectional: bool = True
-    """Whether a recurrent encoder reads both ways."""
-    longest: int = Field(default=512, ge=1)
-    """Longest source, for the score `location`."""
+
+    @classmethod
+    def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
+        """The options of a recurrent decoder beside those of a recurrent trunk."""
+        return (RecurrentDecoderOptions,) if issubclass(chosen, RecurrentOptions) else ()
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network."""
@@ -46,48 +46,7 @@ class EncoderDecoder(Model):
                 f"not `objective.kind: {objective.kind}`",
                 key="objective.kind",
             )
-        if self.trunk == "convolution":
-            raise UserError(
-                f"`model.kind: {self.kind}` needs a transformer or a recurrent trunk, not `model.trunk: convolution`",
-                key="model.trunk",
-            )
-        if self.trunk in RECURRENT_TRUNKS:
-            self._check_recurrent(tokens[SOURCE])
         return EncoderDecoderNetwork(self, tokens, objective)
-
-    def _check_recurrent(self, source: Tokens) -> None:
-        """Refuse sizes that would fail in the middle of a training."""
-        if not self.depth:
-            raise UserError(f"model.depth must be 1 or more for `model.trunk: {self.trunk}`, not 0", key="model.depth")
-        if self.score == "location" and (source.window or 0) > self.longest:
-            raise UserError(
-                f"model.longest is {self.longest}, but `model.score: location` needs {source.window} or more, "
-                "the context of the source",
-                key="model.longest",
-            )
-
-    def unused(self) -> list[str]:
-        """Keys that were set but do nothing with this trunk."""
-        of_rivals = [
-            key for key in ("score", "longest") if self.trunk == "transformer" and key in self.model_fields_set
-        ]
-        return super().unused() + of_rivals
-
-    def make_decoder(self, tokens: Tokens, memory_dim: int) -> nn.Module:
-        """The stack that writes."""
-        if self.trunk not in RECURRENT_TRUNKS:
-            return self.make_trunk(tokens, causal=True, cross=True)
-        score = None if self.score == "none" else self.score
-        return RecurrentDecoder(
-            self.dim,
-            self.depth,
-            self.trunk,
-            score=score,
-            memory_dim=memory_dim,
-            length=self.longest,
-            dropout=self.dropout,
-            forget_bias=self.forget_bias,
-        )
 
 
 class EncoderDecoderNetwork(nn.Module):
@@ -96,8 +55,9 @@ class EncoderDecoderNetwork(nn.Module):
     def __init__(self, section: EncoderDecoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()
         source, target = tokens[SOURCE], tokens[TARGET]
-        self.source = Entrance(source, section.dim, section.heads, section.entering, pairs=False, hides=False)
-        self.target = Entrance(target, section.dim, section.heads, section.entering, pairs=False, hides=False)
+        reads, writes = section.for_stream(SOURCE), section.for_stream(TARGET)
+        self.source = Entrance(source, reads, hides=False, pairs=False)
+        self.target = Entrance(target, writes, hides=False, pairs=False)
         if section.share:
             if not source.same_vocabulary(target):
                 raise UserError(
@@ -106,11 +66,16 @@ class EncoderDecoderNetwork(nn.Module):
                     key="model.share",
                 )
             self.target.embedding = self.source.embedding
-        self.encoder = section.make_trunk(source, causal=False, bidirectional=section.bidirectional)
-        self.decoder = section.make_decoder(target, self.encoder.dim)  # type: ignore[arg-type]
-        both_ways = section.bidirectional and section.trunk in RECURRENT_TRUNKS
-        self.last = LastPool(both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
-        self.dim = section.dim
+        self.encoder = reads.make_trunk(source)
+        if not writes.can_be_causal:
+            raise UserError(
+                f"`model.kind: {section.kind}` needs a transformer or a recurrent trunk, "
+                f"not `model.trunk: {writes.trunk}`",
+                key="model.trunk",
+            )
+        self.decoder = writes.build_decoder(writes.token_form(target), self.encoder.dim, source.window)  # type: ignore[arg-type]
+        self.last = LastPool(reads.reads_both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
+        self.dim = writes.dim
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))
         self.readout = target.readout(self.dim, self.target.embedding)
 

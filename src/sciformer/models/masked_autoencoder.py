@@ -14,8 +14,8 @@ from ..data.batch import StreamView
 from ..errors import UserError
 from ..nn import ClassToken, Ragged, Watch
 from ..nn.pooling import dropped, prepended
+from ..nn.transformer import TransformerOptions
 from ..tokens.base import Tokens
-from .base import single
 from .encoder import Encoded, Encoder, EncoderNetwork
 
 
@@ -36,18 +36,14 @@ class MaskedAutoencoder(Encoder):
 
     def build(self, tokens: Mapping[str, Tokens], objective: Any) -> nn.Module:
         """The network; without a decoder where nothing is hidden."""
-        only = single(tokens, self)
-        if self.trunk != "transformer":
+        if not isinstance(self, TransformerOptions):
             raise UserError(
                 f"model.trunk must be transformer, which can read any part of the tokens, not {self.trunk}",
                 key="model.trunk",
             )
-        trunk = self.make_trunk(only, causal=False)
         hides = objective.hides and objective.reads_out
-        pool = self.make_pool(trunk.dim, asked=not objective.reads_out)  # type: ignore[arg-type]
-        if not hides:
-            return EncoderNetwork(self, only, objective, trunk, pool)
-        return MaskedAutoencoderNetwork(self, only, objective, trunk, pool)
+        network = MaskedAutoencoderNetwork if hides else EncoderNetwork
+        return network(self, *self.make_parts(tokens, objective))
 
 
 class Seen(NamedTuple):
@@ -74,7 +70,8 @@ class MaskDecoder(nn.Module):
     def __init__(self, section: MaskedAutoencoder, tokens: Tokens, dim: int) -> None:
         super().__init__()
         wide = section.decoder_dim or section.dim
-        form = {"dim": wide, "depth": section.decoder_depth, "heads": section.decoder_heads or section.heads}
+        heads = section.decoder_heads or section.heads  # type: ignore[attr-defined]
+        form = {"dim": wide, "depth": section.decoder_depth, "heads": heads}
         small = section.model_copy(
             update={**form, "kv_heads": None, "head_dim": None, "drop_path": 0.0, "compress": None}
         )
@@ -84,7 +81,7 @@ class MaskDecoder(nn.Module):
         self.hidden = nn.Parameter(torch.empty(wide).normal_(std=0.02))
         self.trace = tokens.visible_part(wide)
         self.first = nn.Parameter(torch.zeros(wide)) if section.pool == "class_token" else None
-        self.trunk = small.make_trunk(tokens, causal=False)
+        self.trunk = small.make_trunk(tokens)
 
     def forward(self, x: Tensor, first: Tensor | None, seen: Seen) -> Tensor:
         """All tokens (B, N, D') or (T, D') from those that were seen (B, V, D) or (V, D), and a class token (B, D)."""

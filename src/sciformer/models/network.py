@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from ..data.batch import StreamView
 from ..errors import UserError
-from ..nn import ConvNet, DeepSets, ResNet2d, Transformer, Watch
+from ..nn import Watch
 from ..nn.attention.pair_bias import PairBias
 from ..nn.blocks import ACTIVATIONS
 from ..nn.dropout import Dropout
 from ..nn.norms import make_norm
+from ..nn.transformer import AttentionTrunkOptions, TransformerOptions
 from ..tokens.base import Readout, Tokens, embedded
 
 if TYPE_CHECKING:
@@ -23,15 +24,15 @@ if TYPE_CHECKING:
 class Entrance(nn.Module):
     """How tokens enter: their embedding, a learned vector where one is hidden, dropout; and what is known of pairs."""
 
-    def __init__(self, tokens: Tokens, dim: int, heads: int, dropout: float, pairs: bool, hides: bool) -> None:
+    def __init__(self, tokens: Tokens, section: Model, hides: bool, pairs: bool = True) -> None:
         super().__init__()
         hides = hides and tokens.has_mask_vector
-        self.embedding = tokens.embedding(dim)
-        dim = tokens.width(dim)
+        self.embedding = tokens.embedding(section.dim)
+        dim = tokens.width(section.dim)
         self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides else None
         self.trace = tokens.visible_part(dim) if hides else None
-        self.dropout = Dropout(dropout)
-        self.pairs = tokens.pairs(heads) if pairs else None
+        self.dropout = Dropout(section.entering)
+        self.pairs = tokens.pairs(section.heads) if pairs and isinstance(section, AttentionTrunkOptions) else None
 
     def forward(self, view: StreamView) -> Tensor:
         """(B, N, D) or packed (T, D)."""
@@ -56,8 +57,9 @@ class ReadoutLayer(Readout):
         if self.layer is not None:
             nn.init.normal_(self.layer.weight, std=0.02)
             nn.init.zeros_(self.layer.bias)
-        self.activation = ACTIVATIONS[section.activation]
-        self.norm = make_norm(section.norm, dim, section.bias, section.norm_epsilon)
+        form = section if isinstance(section, AttentionTrunkOptions) else AttentionTrunkOptions()
+        self.activation = ACTIVATIONS[section.activation if isinstance(section, TransformerOptions) else "gelu"]
+        self.norm = make_norm(form.norm, dim, form.bias, form.norm_epsilon)
         self.readout = readout
 
     def before(self, hidden: Tensor) -> Tensor:
@@ -97,15 +99,13 @@ class Network(nn.Module):
                 f"and `model.kind: {section.kind}` cannot",
                 key="model.kind",
             )
-        if isinstance(trunk, DeepSets) and objective.hides:
+        if objective.hides and not section.tokens_interact:
             raise UserError(
                 f"`objective.kind: {objective.kind}` needs a trunk whose tokens see each other, "
-                "not `model.trunk: deep_sets`",
+                f"not `model.trunk: {section.trunk}`",
                 key="model.trunk",
             )
-        attends = isinstance(trunk, Transformer)
-        enters = objective.hides and read_dim is None
-        self.entrance = Entrance(tokens, section.dim, section.heads, section.entering, attends, enters)
+        self.entrance = Entrance(tokens, section, hides=objective.hides and read_dim is None)
         self.trunk = trunk
         self.dim: int = trunk.dim  # type: ignore[assignment]
         self.heads = nn.ModuleDict(objective.heads(self.dim, tokens))
@@ -125,8 +125,7 @@ class Network(nn.Module):
         bias = self.entrance.pair_bias(view)
         if bias is not None:
             more["bias"] = bias
-        if "cell" in view.columns and isinstance(self.trunk, (ConvNet, ResNet2d)):
-            more["cell"] = view.columns["cell"]
+        more |= {name: view.columns[name] for name in self.trunk.columns if name in view.columns}  # type: ignore[union-attr]
         return self.trunk(x, view.valid, at=view.columns.get("at"), watch=watch, **more)
 
 

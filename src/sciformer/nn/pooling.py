@@ -7,10 +7,11 @@ Every pooling takes padded (B, N, D) or packed (T, D) tokens and returns (B, D);
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..errors import UserError
@@ -18,8 +19,9 @@ from .attention.attention import Attention
 from .attention.masks import FULL, Documents, Sight
 from .blocks import BlockOptions, ClassBlock
 from .norms import make_norm
+from .options import PoolingOptions, TrunkOptions
 from .ragged import Ragged
-from .transformer import Valid, check_layout
+from .transformer import TransformerOptions, Valid, check_layout, redraw
 from .trunks.recurrent import Recurrent
 from .watch import Watch, look
 
@@ -268,3 +270,126 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
     if isinstance(valid, Ragged):
         return valid.pad(x), valid.valid
     return (x if valid is None else x.masked_fill(~valid[..., None], 0)), valid
+
+
+# As a recipe names them
+
+
+class AutoPoolingOptions(PoolingOptions):
+    """`pool: auto`: mean, or last for recurrent trunks."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return LastPool(trunk.reads_both_ways) if trunk.recurrent else MeanPool()
+
+
+class MeanOptions(PoolingOptions):
+    """`pool: mean`."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return MeanPool()
+
+
+class SumOptions(PoolingOptions):
+    """`pool: sum`."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return SumPool()
+
+
+class MaxOptions(PoolingOptions):
+    """`pool: max`."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return MaxPool()
+
+
+class FirstOptions(PoolingOptions):
+    """`pool: first`: a special token before each sample."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return FirstPool()
+
+
+class LastOptions(PoolingOptions):
+    """`pool: last`."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return LastPool(trunk.reads_both_ways)
+
+
+class ClassTokenOptions(PoolingOptions):
+    """`pool: class_token`."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        if not trunk.takes_class_token:
+            raise UserError(
+                "`model.pool: class_token` needs a trunk whose first token sees all others", key="model.pool"
+            )
+        return ClassToken(dim)
+
+
+class AttentionPoolOptions(PoolingOptions):
+    """`pool: attention`."""
+
+    has_weights: ClassVar[bool] = True
+
+    heads: int = Field(default=4, ge=1)
+    """Attention heads (default: 4)."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return AttentionPool(dim, self.heads)
+
+
+class BlockPoolOptions(PoolingOptions):
+    """`pool: blocks`: the mean of tokens before and after every block, with learned weights (ASTROMER 2)."""
+
+    has_weights: ClassVar[bool] = True
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        if not trunk.keeps_width:
+            raise UserError(
+                "`model.pool: blocks` needs a trunk whose blocks have the width of its input", key="model.pool"
+            )
+        return BlockPool(trunk.blocks + 1)
+
+
+class ClassAttentionOptions(PoolingOptions):
+    """`pool: class_attention`: blocks of the form of the trunk's in which a class token asks the others."""
+
+    has_weights: ClassVar[bool] = True
+
+    class_depth: int = Field(default=2, ge=1)
+    """Blocks in which the class token asks the others (default: 2)."""
+    class_query: Literal["normal", "raw"] = "normal"
+    """Whether the class token asks normalised like the others (normal) or as it is (raw)."""
+    class_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout of the class attention (default: 0)."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        form = trunk if isinstance(trunk, TransformerOptions) else TransformerOptions()
+        options = {**form.block_options(), "dropout": self.class_dropout}
+        made = ClassAttention(dim, form.heads, self.class_depth, raw_query=self.class_query == "raw", **options)
+        if form.init != "normal":
+            redraw(made.blocks, form.init)
+        return made
+
+
+class LSTMPoolOptions(PoolingOptions):
+    """`pool: lstm`: the last state of a recurrent reader of the tokens (ASTROMER 1)."""
+
+    has_weights: ClassVar[bool] = True
+    reader: ClassVar[str] = "lstm"
+
+    class_depth: int = Field(default=2, ge=1)
+    """Layers of the reader (default: 2)."""
+    class_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout of the reader (default: 0)."""
+
+    def build_pool(self, dim: int, trunk: TrunkOptions) -> nn.Module:
+        return RecurrentPool(dim, self.reader, self.class_depth, self.class_dropout)
+
+
+class GRUPoolOptions(LSTMPoolOptions):
+    """`pool: gru`: the same with a GRU."""
+
+    reader: ClassVar[str] = "gru"

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
+from .options import HeadForm, PositionOptions, TokenForm, needs_attention
 
 Rotation = tuple[Tensor, Tensor, bool]
 Periods = tuple[float, float]
@@ -380,3 +383,109 @@ class Modulation(Position):
         waves = torch.cat([angle.sin(), angle.cos()], -1).flatten(-2).to(self.linear.weight.dtype)
         scale, shift = self.linear(waves).to(x.dtype).chunk(2, -1)
         return x * (1 + scale) + shift
+
+
+# As a recipe names them
+
+
+class AutoPositionOptions(PositionOptions):
+    """`position: auto`: learned where places are counted, else sinusoidal; none in trunks without attention."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Position | None:
+        if heads is None:
+            return None
+        if form.grid_shape is None:
+            return Sinusoidal(dim, form.axes)
+        return Learned(dim, form.grid_shape, form.initial_std)
+
+
+class NoPositionOptions(PositionOptions):
+    """`position: none`: tokens are a set, or a trunk knows their order by itself."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> None:
+        return None
+
+
+class LearnedOptions(PositionOptions):
+    """`position: learned`."""
+
+    position_scale: float | None = Field(default=None, gt=0)
+    """Initial standard deviation of learned positions (default: that of the token embeddings; 0.02 in the published
+    ViT)."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Learned:
+        if form.grid_shape is None:
+            raise UserError(
+                f"`model.position: learned` needs tokens with counted places, which `tokens.kind: {form.kind}` "
+                "does not have",
+                key="model.position",
+            )
+        return Learned(dim, form.grid_shape, self.position_scale or form.initial_std)
+
+
+class PeriodOptions(PositionOptions):
+    """Waves whose periods can be given."""
+
+    periods: tuple[Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0)]] | None = None
+    """Shortest and longest period of the waves, in units of the coordinates, even in their logarithm (default: powers
+    of 10,000). Rotary spreads them over the heads, fourier begins with them, modulation has the longest over 1, 2, 3,
+    ..."""
+
+
+class SinusoidalOptions(PeriodOptions):
+    """`position: sinusoidal`."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Sinusoidal:
+        return Sinusoidal(dim, form.axes, periods=self.periods)
+
+
+class UnpairedSinusoidalOptions(PositionOptions):
+    """`position: unpaired`: sinusoidal with a frequency for each number (ASTROMER)."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> UnpairedSinusoidal:
+        return UnpairedSinusoidal(dim, form.axes)
+
+
+class RotaryOptions(PeriodOptions):
+    """`position: rotary`."""
+
+    rotary_base: float = Field(default=10_000.0, gt=1)
+    """Longest wavelength over 2 pi, where no periods are given (default: 10,000)."""
+    rotary_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of each head that is rotated (default: 1)."""
+    rotary_values: bool = False
+    """Rotate values too, so that a token gets a spectrum of what is about it, not only a mean (default: false)."""
+
+    @property
+    def turns_values(self) -> bool:
+        return self.rotary_values
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Rotary:
+        number, kv_heads, width = needs_attention("rotary", heads)
+        apart = number if kv_heads in (None, number) else None  # heads that share keys share periods
+        return Rotary(width, form.axes, self.rotary_base, periods=self.periods, heads=apart, share=self.rotary_share)
+
+
+class FourierOptions(PeriodOptions):
+    """`position: fourier`."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Fourier:
+        return Fourier(dim, form.axes, periods=self.periods)
+
+
+class ModulationOptions(PeriodOptions):
+    """`position: modulation`: tokens are scaled and shifted by learned waves (TimeModAttn)."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> Modulation:
+        if self.periods is None:
+            return Modulation(dim, form.axes)
+        return Modulation(dim, form.axes, self.periods[1], round(self.periods[1] / self.periods[0]))
+
+
+class RelativeBiasOptions(PositionOptions):
+    """`position: relative`."""
+
+    def build_position(self, form: TokenForm, dim: int, heads: HeadForm | None) -> RelativeBias:
+        places = form.grid_shape
+        longest = places if isinstance(places, int) else max(places or (64,))
+        return RelativeBias(needs_attention("relative", heads).heads, longest, form.axes)

@@ -10,17 +10,19 @@ and the result has the shape of x, with zeros where there is no token.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any, ClassVar, Literal, Unpack
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..errors import UserError
 from .attention.cache import Cache
-from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight
+from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight, Window
 from .attention.pair_bias import PairBias
 from .blocks import Block, BlockOptions
 from .norms import make_norm
+from .options import DepthOptions, HeadForm, PositionOptions, TokenForm
 from .positions import Position
 from .ragged import Ragged
 from .watch import Watch, look
@@ -44,6 +46,9 @@ class Transformer(nn.Module):
     Weights start as normal numbers of deviation 0.02; the matrices that write into the residual are divided by
     sqrt(2 depth) (GPT-2).
     """
+
+    columns: tuple[str, ...] = ()
+    """Columns of tokens that the call takes by name."""
 
     def __init__(
         self,
@@ -339,3 +344,124 @@ def check_layout(x: Tensor, valid: Valid, dim: int | None = None) -> None:
         )
     if dim is not None and x.shape[-1] != dim:
         raise UserError(f"tokens must have width {dim}, not {x.shape[-1]} (shape {tuple(x.shape)})")
+
+
+# As a recipe names it
+
+
+class AttentionTrunkOptions(DepthOptions, PositionOptions):
+    """Options of trunks with attention in every block."""
+
+    choices: ClassVar[dict[str, str]] = {"position": "position"}
+
+    heads: int = Field(default=4, ge=1)
+    """Attention heads (default: 4)."""
+    kv_heads: int | None = Field(default=None, ge=1)
+    """Heads of keys and values (default: as many as heads). Fewer is grouped-query, 1 multi-query attention."""
+    head_dim: int | None = Field(default=None, ge=1)
+    """Width of a head (default: dim / heads)."""
+    norm: Literal["layer", "rms", "none"] = "layer"
+    """LayerNorm, RMSNorm or none."""
+    norm_epsilon: float | None = Field(default=None, gt=0)
+    """Epsilon of the norms (default: 1e-5 for layer, 1e-6 for rms)."""
+    norm_position: Literal["pre", "post"] = "pre"
+    """Where the norms of a block stand: before attention and MLP (pre, GPT-2) or after each residual sum (post,
+    2017)."""
+    embedding_norm: bool = False
+    """Normalise tokens with their positions before the first block (BERT)."""
+    last_norm: bool = True
+    """Normalise once more after the last block, where norm_position is pre."""
+    qk_norm: Literal["none", "layer", "rms"] = "none"
+    """Normalise queries and keys."""
+    bias: bool = True
+    """Whether linear layers and norms have biases."""
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout of attention weights (default: as dropout)."""
+    init: Literal["normal", "xavier", "moco"] = "normal"
+    """Initial weights: normal of deviation 0.02 (GPT-2); xavier: uniform by the width (2017); moco: the same with what
+    later blocks write made smaller, also in class attention and heads."""
+    window: int | None = Field(default=None, ge=0)
+    """Tokens on each side that a token attends to (default: all tokens)."""
+    position: str = "auto"
+    """Position code. auto: learned where places are counted, else sinusoidal. unpaired: sinusoidal with a frequency for
+    each number (ASTROMER); modulation: tokens are scaled and shifted by learned waves (TimeModAttn)."""
+
+    def attention_options(self, form: TokenForm) -> dict[str, Any]:
+        """Arguments of a stack with attention, but for its size."""
+        if self.head_dim is None and self.dim % self.heads:
+            raise UserError(
+                f"model.dim must be a multiple of model.heads, but they are {self.dim} and {self.heads}",
+                key="model.heads",
+            )
+        heads = HeadForm(self.heads, self.kv_heads, self.head_dim or self.dim // self.heads)
+        return {
+            "position": self.build_position(form, self.dim, heads),
+            "pattern": FULL if self.window is None else Window(self.window),
+            "kv_heads": self.kv_heads,
+            "head_dim": self.head_dim,
+            "norm": self.norm,
+            "epsilon": self.norm_epsilon,
+            "embedding_norm": self.embedding_norm,
+            "last_norm": self.last_norm,
+            "norm_position": self.norm_position,
+            "qk_norm": self.qk_norm,
+            "turn_values": self.turns_values,
+            "bias": self.bias,
+            "dropout": self.dropout,
+            "attention_dropout": self.attention_dropout,
+        }
+
+
+class TransformerOptions(AttentionTrunkOptions):
+    """`trunk: transformer`."""
+
+    can_be_causal: ClassVar[bool] = True
+    takes_class_token: ClassVar[bool] = True
+
+    mlp_ratio: float = Field(default=4.0, gt=0)
+    """Width of the hidden layer of an MLP over the width of the model (default: 4)."""
+    activation: Literal["gelu", "gelu_tanh", "relu", "silu", "tanh", "swiglu"] = "gelu"
+    """Activation of the MLP; gelu_tanh is the approximation that GPT-2 was trained with."""
+    hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
+    """Dropout inside the MLP (default: as dropout)."""
+    drop_path: float = Field(default=0.0, ge=0, lt=1)
+    """Share of samples that skip the last block in training, earlier blocks less (default: 0)."""
+    residual: bool = True
+    """Add the input of each part of a block to its output; ASTROMER 1 does not."""
+    extras: tuple[Literal["head_scale", "output_scale", "attention_norm", "hidden_norm", "residual_scale"], ...] = ()
+    """NormFormer's extras of a block: a learned scale of each head before or after the output layer, a norm after
+    attention, a norm inside the MLP, a learned scale of the residual beside the MLP."""
+    compress: int | None = Field(default=None, ge=1)
+    """Attend to this number of learned mixtures of all tokens instead of the tokens (Linformer)."""
+
+    def block_options(self) -> dict[str, Any]:
+        """Arguments of a block like those of this trunk, without dropout."""
+        names = ("kv_heads", "head_dim", "mlp_ratio", "activation", "norm", "norm_position", "residual", "qk_norm")
+        return {name: getattr(self, name) for name in (*names, "bias", "extras")} | {"epsilon": self.norm_epsilon}
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> Transformer:
+        options = self.attention_options(form)
+        if self.compress is not None:
+            if form.grid_shape is None:
+                raise UserError(
+                    f"model.compress needs tokens with counted places, which `tokens.kind: {form.kind}` does not have",
+                    key="model.compress",
+                )
+            options |= {"compress": self.compress, "places": form.grid_shape, "lead": form.leading}
+        made = (Decoder if causal else Encoder)(
+            self.dim,
+            self.depth,
+            self.heads,
+            cross=memory_dim is not None,
+            memory_dim=memory_dim,
+            drop_path=self.drop_path,
+            mlp_ratio=self.mlp_ratio,
+            activation=self.activation,
+            extras=self.extras,
+            residual=self.residual,
+            hidden_dropout=self.hidden_dropout,
+            **options,
+        )
+        if self.init != "normal":
+            made.reset(self.init)
+        return made

@@ -7,7 +7,7 @@ Nothing here knows a section's class, and nothing in a file can run code.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from importlib.resources.abc import Traversable
 from pathlib import Path, PurePath
@@ -72,6 +72,8 @@ class Document:
     values: dict[str, Any]
     places: dict[Keys, Place]
     whole: Place
+    layers: dict[Keys, int] = field(default_factory=dict)
+    """How many documents lie below the one that set a key; 0 for keys that are not here."""
 
     @property
     def label(self) -> str:
@@ -137,7 +139,10 @@ def lay_over(base: Document, child: Document) -> Document:
         for keys, place in base.places.items()
         if not any(keys[:end] in replaced for end in range(1, len(keys) + 1))
     }
-    return Document(values, {**kept, **dict.fromkeys(replaced, child.whole), **child.places}, child.whole)
+    layer = 1 + max(base.layers.values(), default=0)
+    layers = {keys: base.layers.get(keys, 0) for keys in kept}
+    layers |= {keys: layer + child.layers.get(keys, 0) for keys in child.places}
+    return Document(values, {**kept, **dict.fromkeys(replaced, child.whole), **child.places}, child.whole, layers)
 
 
 def differences(

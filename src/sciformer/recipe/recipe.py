@@ -22,7 +22,7 @@ from . import document
 from .document import Document, Keys, Place, RecipeError, differences
 from .field import DOMAINS_PACKAGE, fields
 from .options import Option, annotation_at, field_at, format_value, options, parse_arguments, parse_typed
-from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at
+from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at, without_replaced_keys
 
 __all__ = [
     "About",
@@ -146,7 +146,7 @@ def _with_bases(
 def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Document:
     values = dict(child.values)
     base = values.pop("base", None)
-    child = Document(values, child.places, child.whole)
+    child = replace(child, values=values)
     if base is None:
         return child
     place = child.where(("base",))
@@ -157,7 +157,7 @@ def _over_base(child: Document, folder: Path, chain: tuple[str, ...]) -> Documen
     below = _with_bases(base, folder, place, chain)
     # A measured figure belongs to the run that gave it, not to the runs made from its recipe.
     about = {key: value for key, value in (below.values.get("about") or {}).items() if key not in MEASURED_KEYS}
-    return document.lay_over(Document({**below.values, "about": about}, below.places, below.whole), child)
+    return document.lay_over(replace(below, values={**below.values, "about": about}), child)
 
 
 def _not_found_error(place: Place | None, message: str, hint: str = "", file: str | Path | None = None) -> RecipeError:
@@ -197,12 +197,13 @@ def _find_file(name: str | Path, folder: Path, place: Place | None) -> tuple[Pat
 def _validate(source: Document, changes: Mapping[str, Any] | None, where: str) -> Recipe:
     if changes:
         wanted = document.from_mapping(changes, where)
-        source = replace(document.lay_over(source, wanted), whole=source.whole)
+        source = without_replaced_keys(replace(document.lay_over(source, wanted), whole=source.whole))
         classes, _ = classes_of(source)
         for keys, value in document.flatten(wanted.values):
             inner = value_at(source.values, keys[:-1])
-            if inner[keys[-1]] is value:  # an empty section changes nothing
+            if inner.get(keys[-1]) is value:  # an empty section changes nothing
                 inner[keys[-1]] = parse_typed(value, annotation_at(classes, keys))
+    source = without_replaced_keys(source)
     classes, problems = classes_of(source)
     for key in source.values:
         if key not in SECTIONS:

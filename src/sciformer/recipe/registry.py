@@ -6,10 +6,11 @@ import path, so neither can run code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self, TypeVar
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import UserError, one_of
 from .field import EXTENSION_POINTS, SECTIONS_WITH_KIND, load, places
@@ -28,6 +29,44 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "encoder_decoder": "sciformer.models.encoder_decoder:EncoderDecoder",
         "masked_autoencoder": "sciformer.models.masked_autoencoder:MaskedAutoencoder",
     },
+    "trunk": {
+        "conformer": "sciformer.nn.trunks.conformer:ConformerOptions",
+        "convolution": "sciformer.nn.trunks.convolution:ConvNetOptions",
+        "deep_sets": "sciformer.nn.trunks.deep_sets:DeepSetsOptions",
+        "edge_conv": "sciformer.nn.trunks.edge_conv:EdgeConvOptions",
+        "gru": "sciformer.nn.trunks.recurrent:GRUOptions",
+        "lstm": "sciformer.nn.trunks.recurrent:LSTMOptions",
+        "point_cloud_transformer": "sciformer.nn.trunks.point_cloud_transformer:PointCloudTransformerOptions",
+        "resnet": "sciformer.nn.trunks.resnet:ResNetOptions",
+        "resnet2d": "sciformer.nn.trunks.resnet2d:ResNet2dOptions",
+        "rnn": "sciformer.nn.trunks.recurrent:RecurrentOptions",
+        "transformer": "sciformer.nn.transformer:TransformerOptions",
+    },
+    "position": {
+        "auto": "sciformer.nn.positions:AutoPositionOptions",
+        "fourier": "sciformer.nn.positions:FourierOptions",
+        "learned": "sciformer.nn.positions:LearnedOptions",
+        "modulation": "sciformer.nn.positions:ModulationOptions",
+        "none": "sciformer.nn.positions:NoPositionOptions",
+        "relative": "sciformer.nn.positions:RelativeBiasOptions",
+        "rotary": "sciformer.nn.positions:RotaryOptions",
+        "sinusoidal": "sciformer.nn.positions:SinusoidalOptions",
+        "unpaired": "sciformer.nn.positions:UnpairedSinusoidalOptions",
+    },
+    "pooling": {
+        "attention": "sciformer.nn.pooling:AttentionPoolOptions",
+        "auto": "sciformer.nn.pooling:AutoPoolingOptions",
+        "blocks": "sciformer.nn.pooling:BlockPoolOptions",
+        "class_attention": "sciformer.nn.pooling:ClassAttentionOptions",
+        "class_token": "sciformer.nn.pooling:ClassTokenOptions",
+        "first": "sciformer.nn.pooling:FirstOptions",
+        "gru": "sciformer.nn.pooling:GRUPoolOptions",
+        "last": "sciformer.nn.pooling:LastOptions",
+        "lstm": "sciformer.nn.pooling:LSTMPoolOptions",
+        "max": "sciformer.nn.pooling:MaxOptions",
+        "mean": "sciformer.nn.pooling:MeanOptions",
+        "sum": "sciformer.nn.pooling:SumOptions",
+    },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "denoise": "sciformer.objectives.denoise:Denoise",
@@ -44,18 +83,45 @@ REGISTERED: dict[str, dict[str, Any]] = {point: {} for point in EXTENSION_POINTS
 Registered = TypeVar("Registered")
 
 
-class Section(BaseModel):
-    """A section of a recipe: its fields are the keys, the text under a field is its help.
+class Options(BaseModel):
+    """Keys of a section of a recipe: each field is a key, the text under it is its help."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    choices: ClassVar[Mapping[str, str]] = {}
+    """Key -> extension point. The `Options` registered there under the key's value add their keys to the section."""
+    choice_keys: ClassVar[Mapping[str, str]] = {}
+    """The same of a class with the keys of its choices, those of what was chosen among them."""
+    plain: ClassVar[type[Any] | None] = None
+    """The class without the keys of its choices, where this one has them."""
+
+    @classmethod
+    def options_beside(cls, chosen: type[Options]) -> tuple[type[Options], ...]:
+        """Further options where these are chosen."""
+        return ()
+
+
+class Section(Options):
+    """A section of a recipe.
 
     Instances are frozen: what a section learns from data (a vocabulary, a mean) it keeps in `state`, plain JSON that is
     stored with the model.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
     section: ClassVar[str] = ""
 
     kind: str = ""
     """Which one, by its registered name."""
+
+    def __new__(cls, /, **values: Any) -> Self:
+        """An instance of the class that has the keys of what the values choose."""
+        return object.__new__(cls if cls.plain else cls.with_choices(values))
+
+    @classmethod
+    def model_validate(cls, obj: Any, **more: Any) -> Self:
+        """The section that the values of a mapping describe."""
+        chosen: Any = cls.with_choices(obj) if cls.plain is None and isinstance(obj, Mapping) else cls
+        made: Any = super(Section, chosen).model_validate(obj, **more)
+        return cast(Self, made)
 
     def model_post_init(self, context: Any) -> None:
         """Give every instance its own empty state."""
@@ -68,6 +134,54 @@ class Section(BaseModel):
         twin = self.model_copy()
         object.__setattr__(twin, "state", {})
         return twin
+
+    @classmethod
+    def with_choices(cls, values: Mapping[str, Any]) -> type[Self]:
+        """This class with the keys of what `values` choose: `trunk: lstm` adds the options of an LSTM."""
+        return with_choices(cls.plain or cls, values)
+
+
+def with_choices(cls: type[Any], values: Mapping[str, Any], section: type[Options] | None = None) -> type[Any]:
+    """A class of options with those that `values` choose, and those that these choose in turn.
+
+    section  the class that says which options stand beside those (default: the same)
+    """
+    owners: list[Any] = [cls]
+    found: list[type[Options]] = []
+    points: dict[str, str] = {}
+    for owner in owners:
+        for key, point in owner.choices.items():
+            default = owner.model_fields[key].default
+            chosen = values.get(key, default)
+            one = find(point, chosen if chosen in names(point) else default)
+            points[key] = point
+            for more in (one, *(section or cls).options_beside(one)):
+                if not any(issubclass(other, more) for other in owners):
+                    found.append(more)
+                    owners.append(more)
+    known = tuple((key, point, tuple(names(point))) for key, point in points.items())
+    return _composed(cls, tuple(found), known) if known else cls  # type: ignore[arg-type]
+
+
+@cache
+def _composed(
+    cls: type[Any], options: tuple[type[Options], ...], choices: tuple[tuple[str, str, tuple[str, ...]], ...]
+) -> type[Any]:
+    """The class of a section with the keys of its options; each choice is one of the registered names."""
+    bases = (*reversed(options), cls)
+    fields = {key: next(one.model_fields[key] for one in bases if key in one.model_fields) for key, _, _ in choices}
+    body = {
+        "__doc__": cls.__doc__,
+        "__module__": cls.__module__,
+        "__annotations__": {key: Literal[known] for key, _, known in choices},
+        "model_config": ConfigDict(use_attribute_docstrings=False),
+        "plain": cls,
+        "choice_keys": {key: point for key, point, _ in choices},
+        **{key: Field(default=info.default, description=info.description) for key, info in fields.items()},
+    }
+    metaclass: Any = type(cls)
+    made: type[Any] = metaclass(cls.__name__, bases, body)
+    return made
 
 
 def built_in(point: str) -> dict[str, str]:

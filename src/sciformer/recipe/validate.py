@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -20,7 +21,13 @@ from .renamed import new_value
 
 SECTIONS = ("about", *SECTIONS_WITH_KIND, "train")
 ABSENT = object()
+
+
 Classes = dict[Keys, type[BaseModel]]
+
+
+class UnknownKeyError(UserError):
+    """A key that no section has."""
 
 
 class About(BaseModel):
@@ -56,6 +63,8 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
     """The class of every section that names a known kind, and what is wrong with the others."""
     classes: Classes = {("about",): About}
     problems: list[UserError] = []
+    tokens: Any = source.values.get("tokens")
+    streams = list(tokens) if _are_streams(tokens) else []
     for section in SECTIONS_WITH_KIND:
         value: Any = source.values.get(section)
         parts: dict[Keys, Any] = {(section,): value}
@@ -75,9 +84,30 @@ def classes_of(source: Document) -> tuple[Classes, list[UserError]]:
             elif part["kind"] not in names(section):
                 problems.append(_unknown_kind(section, keys, part["kind"], source))
             else:
-                classes[keys] = find(section, part["kind"])
+                own = {key: one for key, one in part.items() if key in streams or not isinstance(one, dict)}
+                classes[keys] = find(section, part["kind"]).with_choices(own)
     classes[("train",)] = train_class()
     return classes, problems
+
+
+def without_replaced_keys(source: Document) -> Document:
+    """The document without the options of a choice (a trunk, a position) that a later layer replaced by another.
+
+    With `trunk: lstm` over a base with a transformer and its `heads`, nobody asked for heads of an LSTM. A key that
+    stands beside the choice, or above it, stays, to be refused if it is not known.
+    """
+    values = dict(source.values)
+    for keys, cls in classes_of(source)[0].items():
+        if not (chosen := getattr(cls, "choice_keys", ())):
+            continue
+        section = value_at(source.values, keys)
+        latest = max(source.layers.get((*keys, key), 0) for key in chosen)
+        values[str(keys[0])] = {
+            key: value
+            for key, value in section.items()
+            if key in cls.model_fields or source.layers.get((*keys, key), 0) >= latest
+        }
+    return replace(source, values=values)
 
 
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:
@@ -172,23 +202,28 @@ def _section_error(at: Keys, section: Keys, error: Exception, source: Document) 
 def unknown_key_error(at: Keys, source: Document, classes: Classes) -> UserError:
     """A key that no section has: whose it is, or which one is like it."""
     *around, key = at
-    known = keys_of(annotation_at(classes, tuple(around))) if around else [*SECTIONS]
-    owners = [
-        dotted_key(keys) for keys, section in classes.items() if key in section.model_fields and keys != tuple(around)
-    ]
+    owner = annotation_at(classes, tuple(around))
+    known = keys_of(owner) if around else [*SECTIONS]
+    owners = [dotted_key(keys) for keys, one in classes.items() if key in one.model_fields and keys[:1] != at[:1]]
     near = difflib.get_close_matches(str(key), known, n=1)
-    if around and (new := RENAMED.get(str(around[0]), {}).get(str(key))) in known:
+    new = RENAMED.get(str(around[0]), {}).get(str(key)) if around else None
+    if new and (new in known or _names_with(new, around[0], owner)):
         return source.error(at, f"{dotted_key(at)} is now called {new}", f"Write {dotted_key((*around, new))}.")
     hints = [f"`{key}` belongs to {' or '.join(owners)}."] if owners else []
-    if tuple(around) in classes and (others := _kinds_with(str(key), around[0])):
-        hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, 'kind'))}: {', '.join(others)}.")
+    for choice, others in _names_with(str(key), around[0], owner) if around else ():
+        hints.append(f"{dotted_key(at)} belongs to {dotted_key((*around, choice))}: {', '.join(others)}.")
     if near and not owners:
         hints.append(f"Did you mean {dotted_key((*around, near[0]))}?")
-    return source.error(at, f"{dotted_key(at)} is not known", " ".join(hints) or f"Known keys are {', '.join(known)}.")
+    hint = " ".join(hints) or f"Known keys are {', '.join(known)}."
+    return UnknownKeyError(**source.error(at, f"{dotted_key(at)} is not known", hint).fields)
 
 
-def _kinds_with(key: str, section: str | int) -> list[str]:
-    """The kinds of a section that have a key."""
-    if section not in SECTIONS_WITH_KIND:
-        return []
-    return [kind for kind in names(str(section)) if key in find(str(section), kind).model_fields]
+def _names_with(key: str, section: str | int, owner: Any) -> list[tuple[str, list[str]]]:
+    """The kinds of a section that have a key, and the names of its choices that have it."""
+    points = {"kind": str(section)} if section in SECTIONS_WITH_KIND and hasattr(owner, "section") else {}
+    points |= getattr(owner, "choice_keys", {})
+    found = [
+        (choice, [name for name in names(point) if key in find(point, name).model_fields])
+        for choice, point in points.items()
+    ]
+    return [(choice, some) for choice, some in found if some]

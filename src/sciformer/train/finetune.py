@@ -76,10 +76,11 @@ class Pretrained:
                 file=self.path,
             )
         sections = {key: value for key, value in self.recipe.to_dict().items() if key in ("tokens", "model")}
-        ours, theirs = type(recipe.model), type(self.recipe.model)
+        ours, theirs = recipe.model.plain, self.recipe.model.plain
         if ours is not theirs and (issubclass(ours, theirs) or issubclass(theirs, ours)):
             # One is the other with something more, as a masked autoencoder is an encoder: what both have is the same.
-            both = {key: value for key, value in sections["model"].items() if key in ours.model_fields}
+            other = theirs.model_fields.keys() - ours.model_fields.keys()
+            both = {key: value for key, value in sections["model"].items() if key not in other}
             sections["model"] = {**both, "kind": recipe.model.kind}
         made = recipe.inherit_from(sections, f"in {self.path}").change(
             {"train.init_from": str(self.path), "train.init_from_hash": self.hash}

@@ -14,6 +14,7 @@ from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Objective, Step
 from sciformer.objectives.masked import Masked
 from tests.domains.lightcurves.curves_table import curves, regular
+from tests.models.sections import section
 from tests.objectives.examples import shaken
 
 SIZES = {"kind": "encoder", "dim": 8, "depth": 2, "heads": 2}
@@ -130,7 +131,7 @@ def test_padding_enters_no_pooling(trunk, pool):
     table = curves(bands=("g", "r"), extra=True)
     tokens = Observations(kind="observations", extra=["redshift"])
     tokens.fit([table])
-    network = shaken(Encoder(**SIZES, trunk=trunk, pool=pool).build({"tokens": tokens}, Objective())).eval()
+    network = shaken(section(Encoder, **SIZES, trunk=trunk, pool=pool).build({"tokens": tokens}, Objective())).eval()
     stream = tokens.normalise(tokens.tokenize(table))
     batch = Batch({"tokens": stream}, aside={"tokens": tokens.host_columns})
 

@@ -15,6 +15,7 @@ from sciformer.inspect.plots.panels import join_legends, shrink, thin_ticks
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import jets
+from tests.models.sections import model_keys
 
 PATCHES = {"kind": "patches", "patch": 2}
 PARTICLES = {"kind": "particles", "widths": [8], "pair_widths": [4]}
@@ -24,7 +25,7 @@ def assembled(tokens, table, objective=None, **model):
     sections = {
         "data": {"kind": "arrays", "files": ["none.npz"]},
         "tokens": tokens,
-        "model": {"kind": "encoder", "dim": 16, "depth": 3, "heads": 4, "position": "none", **model},
+        "model": model_keys(**{"kind": "encoder", "dim": 16, "depth": 3, "heads": 4, "position": "none", **model}),
         "objective": objective or {"kind": "classify"},
     }
     made = Assembly(Recipe.from_dict(sections), None)

@@ -16,6 +16,7 @@ from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from tests.errors import refuses
 from tests.inspect.report.test_page import Reader
+from tests.models.sections import model_keys
 
 EVIL = "<script>alert('x')</script>"
 SECTIONS = ["What was run", "Data", "Training", "Scores", "What it attends to", "Cost", "How to reproduce"]
@@ -67,7 +68,7 @@ def recipe(folder, **changes):
     for name, values in changes.items():
         sections[name] = values if "kind" in values and name != "model" else {**sections[name], **values}
     sections["data"]["files"] = [str(folder / name) for name in sections["data"]["files"]]
-    return Recipe.from_dict(sections)
+    return Recipe.from_dict(sections | {"model": model_keys(**sections["model"])})
 
 
 @pytest.fixture(scope="module")

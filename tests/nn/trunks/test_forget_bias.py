@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
 from sciformer.nn import Recurrent, RecurrentDecoder
 from sciformer.nn.trunks.recurrent import Cell
+from sciformer.recipe import Recipe
+from tests.errors import refuses
 
 
 def reached(trunk, length=30):
@@ -53,6 +54,7 @@ def test_a_cell_keeps_its_state(kind):
 
 
 def test_it_is_an_option_of_models():
-    assert Encoder(kind="encoder", trunk="rnn", forget_bias=1.0).unused() == ["forget_bias"]
-    assert Decoder(kind="decoder", forget_bias=1.0).unused() == ["forget_bias"]
-    assert Encoder(kind="encoder", trunk="gru", forget_bias=1.0).unused() == []
+    assert Encoder(kind="encoder", trunk="gru", forget_bias=1.0).forget_bias == 1
+    for changes in ({"model.trunk": "rnn"}, {"model.trunk": "transformer"}):
+        with refuses("model.forget_bias", key="model.forget_bias", hint="gru, lstm"):
+            Recipe.load("text/recall-lstm", {**changes, "model.forget_bias": 1.0})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -11,12 +11,10 @@ from torch import Tensor, nn
 from ...errors import UserError
 from ...nn.layout import Layout, take
 from ...nn.norms import BatchNorm
+from ...nn.options import DepthOptions, TokenForm
 from ...nn.ragged import Ragged
 from ...nn.trunks.base import FlatTrunk
 from ...nn.watch import Watch
-
-if TYPE_CHECKING:
-    from ...models.base import Model
 
 
 def minkowski_product(a: Tensor, b: Tensor) -> Tensor:
@@ -202,6 +200,10 @@ class LorentzNet(FlatTrunk):
         return h
 
 
-def lorentz_net_trunk(model: Model, inputs: int) -> LorentzNet:
-    """The trunk `lorentz_net` of a model section, for tokens of so many inputs."""
-    return LorentzNet(inputs, model.dim, model.depth)
+class LorentzNetOptions(DepthOptions):
+    """`trunk: lorentz_net`: pairs of four-vectors, whose scalars no boost changes."""
+
+    keeps_width: ClassVar[bool] = False
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> LorentzNet:
+        return LorentzNet(form.width, self.dim, self.depth)

@@ -17,6 +17,8 @@ from ..watch import Watch
 class Trunk(nn.Module):
     """A trunk that takes tokens of width `inputs` and gives as many of width `dim`; `blocks` or layers are its own."""
 
+    columns: tuple[str, ...] = ()
+    """Columns of tokens that the call takes by name, where there are any."""
     inputs: int
     dim: int
 

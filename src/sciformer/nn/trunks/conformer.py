@@ -6,6 +6,7 @@ from typing import Unpack
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError, one_of
@@ -15,9 +16,10 @@ from ..attention.masks import FULL, Documents, Pattern, Sight
 from ..blocks import NORM_POSITIONS
 from ..dropout import Dropout
 from ..norms import BatchNorm, make_norm
+from ..options import TokenForm
 from ..positions import Position, Rotation
 from ..ragged import Ragged
-from ..transformer import Encoder
+from ..transformer import AttentionTrunkOptions, Encoder
 from ..watch import Watch, look
 
 
@@ -165,3 +167,16 @@ class Conformer(Encoder):
             for _ in range(depth)
         )
         self.reset()
+
+
+class ConformerOptions(AttentionTrunkOptions):
+    """`trunk: conformer`: attention and two convolutions in each block, for tokens that are evenly spaced."""
+
+    kernel: int = Field(default=3, ge=1)
+    """Width of the convolutions in tokens (default: 3)."""
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> Conformer:
+        made = Conformer(self.dim, self.depth, self.heads, width=self.kernel, **self.attention_options(form))
+        if self.init != "normal":
+            made.reset(self.init)
+        return made

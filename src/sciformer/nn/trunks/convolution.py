@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError
 from ..grids import Grid
+from ..options import DepthOptions, PositionOptions, TokenForm
 from ..positions import Position, grid
 from ..watch import Watch
 from .base import PaddedTrunk
@@ -40,6 +44,8 @@ class ConvNet(PaddedTrunk):
     Each token sees a neighbourhood that grows by 2 (kernel // 2) dilation tokens a block; block i has the dilation
     `dilation_growth`^i. Norms act on each token alone, so that padding and the other samples of a batch change nothing.
     """
+
+    columns = ("cell",)
 
     def __init__(
         self,
@@ -104,3 +110,28 @@ class ConvNet(PaddedTrunk):
 def _cells(y: Tensor, line: bool) -> Tensor:
     """(B, D, N) on a line, or (B, D, rows, columns) -> (B, rows, columns, D)."""
     return (y[:, :, None] if line else y).movedim(1, -1)
+
+
+class ConvNetOptions(DepthOptions, PositionOptions):
+    """`trunk: convolution`."""
+
+    choices: ClassVar[dict[str, str]] = {"position": "position"}
+
+    kernel: int = Field(default=3, ge=1)
+    """Width of the convolutions in tokens (default: 3)."""
+    dilation_growth: int = Field(default=1, ge=1)
+    """Factor by which the dilation grows from one block to the next (default: 1)."""
+    position: str = "auto"
+    """Position code; auto: none, because neighbours are known."""
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ConvNet:
+        shape = form.grid_shape if isinstance(form.grid_shape, tuple) and len(form.grid_shape) == 2 else None
+        return ConvNet(
+            self.dim,
+            self.depth,
+            self.kernel,
+            shape=shape,
+            dilation_growth=self.dilation_growth,
+            dropout=self.dropout,
+            position=self.build_position(form, self.dim, None),
+        )

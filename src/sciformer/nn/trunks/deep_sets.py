@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..layout import Layout
+from ..options import DepthOptions, TokenForm, Width
 from ..watch import Watch
 from .base import FlatTrunk
 
@@ -29,3 +32,25 @@ class DeepSets(FlatTrunk):
             y = F.relu(block(y), inplace=True)
             layout.show(y, f"blocks.{i}", watch)
         return y
+
+
+class WidthOptions(DepthOptions):
+    """Options of trunks whose blocks have widths of their own; tokens may enter with any width."""
+
+    keeps_width: ClassVar[bool] = False
+
+    widths: list[Width] = Field(default_factory=list)
+    """Widths of the layers or blocks (default: `depth` times `dim`)."""
+
+    def all_widths(self) -> list[int]:
+        """The widths, or `depth` times `dim`."""
+        return self.widths or [self.dim] * max(1, self.depth)
+
+
+class DeepSetsOptions(WidthOptions):
+    """`trunk: deep_sets`: each token by itself."""
+
+    tokens_interact: ClassVar[bool] = False
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> DeepSets:
+        return DeepSets(form.width, self.all_widths())

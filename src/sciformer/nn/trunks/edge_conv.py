@@ -7,12 +7,15 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ..layout import Layout, take
 from ..norms import BatchNorm
+from ..options import TokenForm
 from ..watch import Watch
 from .base import FlatTrunk
+from .deep_sets import WidthOptions
 
 MAX_EXACT_AXES = 4  # axes up to which a distance is a sum of squared differences: close points lose no digits
 
@@ -113,3 +116,17 @@ class EdgeConvNet(FlatTrunk):
             place = y = block(y, place, layout)
             layout.show(y, f"blocks.{i}", watch)
         return y
+
+
+class NeighbourOptions(WidthOptions):
+    """Options of trunks that look for nearest neighbours."""
+
+    neighbours: int = Field(default=16, ge=1)
+    """Nearest tokens that each token looks at (default: 16)."""
+
+
+class EdgeConvOptions(NeighbourOptions):
+    """`trunk: edge_conv`: nearest neighbours in every block (ParticleNet)."""
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> EdgeConvNet:
+        return EdgeConvNet(form.width, self.all_widths(), self.neighbours)

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from ..layout import Layout
 from ..norms import BatchNorm
+from ..options import TokenForm
 from ..watch import Watch, look
 from .base import FlatTrunk
-from .edge_conv import EdgeConv
+from .edge_conv import EdgeConv, NeighbourOptions
 
 
 class OffsetAttention(nn.Module):
@@ -82,3 +83,14 @@ class PointCloudTransformer(FlatTrunk):
             layout.show(y, f"blocks.{i}", watch)
         y = self.fuse(torch.cat(made or [y], -1))
         return F.relu(self.fuse_norm(y, layout.real))
+
+
+class PointCloudTransformerOptions(NeighbourOptions):
+    """`trunk: point_cloud_transformer`; `widths` are those of the blocks before the attention (default: two of half of
+    dim)."""
+
+    def build_trunk(
+        self, form: TokenForm, causal: bool = False, memory_dim: int | None = None
+    ) -> PointCloudTransformer:
+        widths = self.widths or [-(-self.dim // 2)] * 2
+        return PointCloudTransformer(form.width, self.dim, self.depth, widths, self.neighbours)

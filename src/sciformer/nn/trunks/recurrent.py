@@ -6,12 +6,13 @@ one-to-many is `RecurrentDecoder` started from a vector.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from ...errors import UserError, one_of
+from ..options import DepthOptions, PositionOptions, TokenForm
 from ..positions import Position
 from ..watch import Watch
 from .base import PaddedTrunk
@@ -214,3 +215,57 @@ class _Order:
 
 def _take(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(1, index[..., None].expand(-1, -1, x.shape[-1]))
+
+
+class RecurrentOptions(DepthOptions, PositionOptions):
+    """Options of `trunk: rnn`, `gru` and `lstm`."""
+
+    choices: ClassVar[dict[str, str]] = {"position": "position"}
+    can_be_causal: ClassVar[bool] = True
+    recurrent: ClassVar[bool] = True
+    cell: ClassVar[str] = "rnn"
+
+    bidirectional: bool = True
+    """Read both ways, where the model sees the whole sequence (default: true)."""
+    position: str = "auto"
+    """Position code; auto: none, because the trunk reads the tokens in their order."""
+
+    @property
+    def reads_both_ways(self) -> bool:
+        return self.bidirectional
+
+    @property
+    def initial_gate(self) -> float:
+        """Initial bias of the forget gate."""
+        return 0.0
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> Recurrent:
+        return Recurrent(
+            self.dim,
+            self.depth,
+            self.cell,
+            bidirectional=self.bidirectional and not causal,
+            dropout=self.dropout,
+            position=self.build_position(form, self.dim, None),
+            forget_bias=self.initial_gate,
+        )
+
+
+class LSTMOptions(RecurrentOptions):
+    """`trunk: lstm`."""
+
+    cell: ClassVar[str] = "lstm"
+
+    forget_bias: float = 0.0
+    """Initial bias of the forget gate of an LSTM, or of the update gate of a GRU (default: 0). With 1 it remembers
+    longer from the start."""
+
+    @property
+    def initial_gate(self) -> float:
+        return self.forget_bias
+
+
+class GRUOptions(LSTMOptions):
+    """`trunk: gru`."""
+
+    cell: ClassVar[str] = "gru"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError
@@ -13,10 +15,11 @@ from ..attention.kernels import compute
 from ..attention.kernels.reference import mix, weigh
 from ..attention.masks import Sight
 from ..attention.scores import make_score
+from ..options import TokenForm
 from ..ragged import Ragged
 from ..transformer import Valid, check_layout
 from ..watch import Watch
-from .recurrent import Cell, RecurrentCache, State
+from .recurrent import Cell, RecurrentCache, RecurrentOptions, State
 
 
 class RecurrentDecoder(nn.Module):
@@ -180,3 +183,32 @@ class Memory:
             weights = weigh(q, self.keys, self.sight, self.score)
             return mix(weights, self.values)[:, 0, 0], weights
         return compute(q, self.keys, self.values, self.sight, self.score)[:, 0, 0], None
+
+
+class RecurrentDecoderOptions(RecurrentOptions):
+    """Options of a recurrent trunk that also writes: the decoder of an encoder-decoder."""
+
+    score: Literal["none", "content", "additive", "location", "general", "dot", "scaled_dot"] = "additive"
+    """Alignment score of the decoder with the source; none: it starts from the source's last state alone."""
+    longest: int = Field(default=512, ge=1)
+    """Longest source, for the score `location` (default: 512)."""
+
+    def build_decoder(self, form: TokenForm, memory_dim: int, memory_window: int | None) -> RecurrentDecoder:
+        if not self.depth:
+            raise UserError("model.depth must be 1 or more for a recurrent decoder, not 0", key="model.depth")
+        if self.score == "location" and (memory_window or 0) > self.longest:
+            raise UserError(
+                f"model.longest is {self.longest}, but `model.score: location` needs {memory_window} or more, "
+                "the context of the source",
+                key="model.longest",
+            )
+        return RecurrentDecoder(
+            self.dim,
+            self.depth,
+            self.cell,
+            score=None if self.score == "none" else self.score,
+            memory_dim=memory_dim,
+            length=self.longest,
+            dropout=self.dropout,
+            forget_bias=self.initial_gate,
+        )

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from ..layout import Layout
 from ..norms import BatchNorm
+from ..options import TokenForm
 from ..watch import Watch
 from .base import FlatTrunk
+from .deep_sets import WidthOptions
 
 
 class ResidualUnit(nn.Module):
@@ -79,3 +81,10 @@ class ResNet(FlatTrunk):
             if watch is not None:
                 layout.show(spread(y), f"blocks.{i}", watch)
         return spread(y)
+
+
+class ResNetOptions(WidthOptions):
+    """`trunk: resnet`: convolutions along a line; `widths` are those of the first convolution and of the stages."""
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet:
+        return ResNet(form.width, self.all_widths())

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError
 from ..grids import Grid
 from ..norms import BatchNorm
+from ..options import TokenForm, TrunkOptions, Width
 from ..watch import Watch
 from .base import PaddedTrunk
 
@@ -78,6 +81,8 @@ class ResNet2d(PaddedTrunk):
     these are those of the paper: a stem of 7 x 7, a pooling, and all stages but the first, by 2 each. Smaller patches
     go without the pooling, then with a stem of 3 x 3 and no stride, then without the strides of the last stages.
     """
+
+    columns = ("cell",)
 
     def __init__(
         self,
@@ -171,3 +176,33 @@ def _strides(side: int, stages: int) -> list[int]:
     later = min(power, stages - 1)
     strides = [2] * later + [1] * (stages - 1 - later)
     return [2 if power > stages - 1 else 1, 2 if power > stages else 1, *strides]
+
+
+class ResNet2dOptions(TrunkOptions):
+    """`trunk: resnet2d`: over the image that the tokens make (tokens.embed: none)."""
+
+    keeps_width: ClassVar[bool] = False
+
+    widths: list[Width] = Field(default_factory=list)
+    """Widths of the stages (default: dim, doubled from stage to stage)."""
+    stages: list[Width] = Field(default=[2, 2, 2, 2], min_length=1)
+    """Blocks in each stage (default: [2, 2, 2, 2])."""
+    bottleneck: bool = False
+    """Blocks of three convolutions that leave with four times their inner width (ResNet-50)."""
+
+    def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
+        raster, grid = form.raster(), form.grid_shape
+        if raster is None or not isinstance(grid, tuple) or len(grid) != 2:
+            raise UserError(
+                f"`model.trunk: resnet2d` needs tokens that are parts of an image, not `tokens.kind: {form.kind}`",
+                key="model.trunk",
+            )
+        if form.width != raster[0] * raster[1] * raster[2]:
+            raise UserError(
+                f"`model.trunk: resnet2d` needs the pixels as they are, not vectors of width {form.width} made from "
+                "them",
+                hint="Set tokens.embed: none.",
+                key="tokens.embed",
+            )
+        widths = self.widths or [self.dim << i for i in range(len(self.stages))]
+        return ResNet2d(raster, grid, self.stages, widths, self.bottleneck)

@@ -11,6 +11,7 @@ from sciformer.run import train
 from sciformer.train.weights import load_weights, save_weights
 from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, transformers
 from tests.errors import refuses
+from tests.models.sections import model_keys
 from tests.nn.parity import shake
 
 BERT = {"kind": "encoder", "norm_position": "post", "embedding_norm": True, "readout_layer": True}
@@ -49,7 +50,7 @@ def made(folder, model, tokens, objective, **changes):
         {
             "data": {"kind": "text", "files": [str(path)], "documents": "line"},
             "tokens": {"kind": "text", "context": 40, **tokens},
-            "model": {"dim": 16, "depth": 2, "heads": 4, **model},
+            "model": model_keys(**{"dim": 16, "depth": 2, "heads": 4, **model}),
             "objective": {"kind": objective},
             "train": {"steps": 1, "batch": 4, "device": "cpu"},
         },

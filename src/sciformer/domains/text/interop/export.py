@@ -50,7 +50,8 @@ def nearest_family(run: Run) -> Family:
         raise UserError(
             f"Hugging Face needs `model.kind: encoder` or `decoder`, not `model.kind: {model.kind}`", key="model.kind"
         )
-    likeness = (model.norm == "rms") + (model.position == "rotary") + (model.activation == "swiglu")
+    theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
+    likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())
     return LLAMA if likeness >= 2 else GPT2
 
 
