@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....errors import UserError
 from ....interop.export import Exporter, to_json, write_model
-from ....interop.family import Family, Written
+from ....interop.family import Family, Written, refuse_recipe
 from ....run import Run
 from ....train.folder import Folder
 from ....train.weights import load_weights
@@ -44,6 +44,7 @@ def write(run: Run, folder: Folder) -> list[str]:
 def nearest_family(run: Run) -> Family:
     """The family that is nearest: its own check then names what stands in the way."""
     model = run.recipe.model
+    refuse_recipe(run.recipe, "a model of Hugging Face", {"model.trunk": "transformer"})
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
