@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers
+from .base import CLASSES, metric
 
 MAX_TEMPERATURE = 50.0  # temperatures are looked for from 1 / MAX_TEMPERATURE to MAX_TEMPERATURE
 MIN_PROBABILITY = 1e-37  # probabilities below are not told from zero in single precision
@@ -29,6 +30,7 @@ class Reliability(NamedTuple):
         return float(self.samples @ gaps / self.samples.sum())
 
 
+@metric("lower", CLASSES, "mean of |accuracy − confidence| over 15 bins")
 def calibration_error(probabilities: ArrayLike, label: ArrayLike, bins: int = 15) -> float:
     """Σ_b (n_b / n) |accuracy_b − confidence_b|: the expected calibration error of the predicted class (1706.04599).
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UserError
 from .arrays import NAN, Floats, Integers, classes, demand_numbers, numbers, weights
+from .base import CLASSES, metric
 
 
 class Roc(NamedTuple):
@@ -26,6 +27,7 @@ class Roc(NamedTuple):
         return float(np.trapezoid(self.true_positive, self.false_positive))
 
 
+@metric("higher", CLASSES, "share of samples whose class is right")
 def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Σ w [argmax p = label] / Σ w: the share of samples whose predicted class is right."""
     p, truth = classes(probabilities, label)
@@ -33,6 +35,7 @@ def accuracy(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | Non
     return float(np.average(p.argmax(axis=1) == truth, weights=w)) if numbers(p) else NAN
 
 
+@metric("higher", CLASSES, "F1, the mean over classes")
 def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """Mean over classes of F1 = 2 TP / (2 TP + FP + FN).
 
@@ -48,6 +51,7 @@ def macro_f1(probabilities: ArrayLike, label: ArrayLike) -> float:
     return float(np.mean(2 * np.diag(table)[occur] / sizes[occur]))
 
 
+@metric("higher", CLASSES, "area under the ROC curve; over more than two classes, the mean over pairs of them")
 def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = None) -> float:
     """P(s⁺ > s⁻) + ½ P(s⁺ = s⁻): how often a sample of the class has a greater score than one of another.
 
@@ -69,6 +73,7 @@ def auc(probabilities: ArrayLike, label: ArrayLike, weight: ArrayLike | None = N
     return float(np.mean(areas))
 
 
+@metric("higher", CLASSES, "share of the second class found at 1 % false alarms")
 def efficiency_1(probabilities: ArrayLike, label: ArrayLike) -> float:
     """The largest share of class 1 above a cut that no more than 1 % of class 0 pass, of two classes: a detection at a
     rate of false alarms. nan where there are other classes, or none of one of both."""

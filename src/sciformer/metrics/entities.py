@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ..errors import UserError
 from .arrays import NAN
+from .base import metric
 
 OUTSIDE = "O"
 Sequences = Iterable[Sequence[str]]
@@ -83,16 +84,19 @@ def entities(tags: Sequences, truth: Sequences) -> dict[str, Found]:
     return {kind: Found(predicted[kind], true[kind], right[kind]) for kind in sorted({*predicted, *true})}
 
 
+@metric("higher", ("tags", "truth"), "F1 of entities: all their words and the type must be right")
 def entity_f1(tags: Sequences, truth: Sequences) -> float:
     """2 right / (predicted + true) over all entities; right are those whose first word, last word and type agree."""
     return _all(tags, truth).f1
 
 
+@metric("higher", ("tags", "truth"), "share of the predicted entities that are right")
 def entity_precision(tags: Sequences, truth: Sequences) -> float:
     """The share of the predicted entities that are right."""
     return _all(tags, truth).precision
 
 
+@metric("higher", ("tags", "truth"), "share of the true entities that were found")
 def entity_recall(tags: Sequences, truth: Sequences) -> float:
     """The share of the true entities that were found."""
     return _all(tags, truth).recall

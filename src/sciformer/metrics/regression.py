@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 
 from ..errors import UserError
 from .arrays import NAN, Floats, finite_floats, floats, numbers, weights
+from .base import NUMBERS, SPREADS, metric
 
 
+@metric("lower", NUMBERS, "root of the mean squared error")
 def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
     """√(Σ w (mean − target)² / Σ w); weights (n,) are those of samples."""
     error, w = _errors(mean, target, weight)
@@ -21,6 +23,7 @@ def rmse(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) ->
         return float(np.sqrt(np.average(error**2, weights=w)))
 
 
+@metric("lower", NUMBERS, "mean absolute error")
 def mae(mean: ArrayLike, target: ArrayLike, weight: ArrayLike | None = None) -> float:
     """Σ w |mean − target| / Σ w; weights (n,) are those of samples."""
     error, w = _errors(mean, target, weight)
@@ -33,16 +36,19 @@ def coverage(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     return NAN if np.isnan(z).any() else float(np.mean(np.abs(z) <= 1))
 
 
+@metric("neither", ("low_68", "high_68", "target"), "share of targets where 68 % of them should be")
 def coverage_68(low_68: ArrayLike, high_68: ArrayLike, target: ArrayLike) -> float:
     """P(low ≤ target ≤ high): the share of targets in the interval in which 68 % of them should be."""
     return _inside(low_68, high_68, target)
 
 
+@metric("neither", ("low_95", "high_95", "target"), "share of targets where 95 % of them should be")
 def coverage_95(low_95: ArrayLike, high_95: ArrayLike, target: ArrayLike) -> float:
     """P(low ≤ target ≤ high): the share of targets in the interval in which 95 % of them should be."""
     return _inside(low_95, high_95, target)
 
 
+@metric("lower", SPREADS, "how far the predicted quantiles are from the true ones")
 def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """∫₀¹ |P(target ≤ Q_q) − q| dq, where Q_q is the q-quantile of the Gaussian (mean, std) predicted for a sample.
 
@@ -59,6 +65,7 @@ def quantile_error(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     return float(np.sum(ahead * np.abs(ahead) - behind * np.abs(behind)) / 2)
 
 
+@metric("lower", SPREADS, "of Gaussians, in nats per number")
 def negative_log_likelihood(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> float:
     """Mean of ½ ((target − mean) / std)² + log std + ½ log 2π, in nats per number; it may be negative."""
     z, spread = _scores(mean, std, target)

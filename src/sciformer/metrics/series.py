@@ -6,14 +6,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .arrays import NAN, Floats, finite_floats, floats, numbers
+from .base import metric
 
 
+@metric("lower", ("residual", "count"), "root of the mean square of what is left of the noise")
 def scatter(residual: ArrayLike, count: ArrayLike) -> float:
     """√(Σ residual / Σ count), where `residual` (n,) sums (found − true)² over the `count` (n,) points of a sample."""
     squares, counts = _sums(residual, count)
     return float(np.sqrt(squares.sum() / counts.sum())) if numbers(squares) and counts.sum() > 0 else NAN
 
 
+@metric("lower", ("residual", "noise"), "scatter that is left, over that of the data")
 def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     """√(Σ residual / Σ noise): the scatter that is left over that of the data; 1 is no better than the data.
 
@@ -23,6 +26,9 @@ def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
     return float(np.sqrt(squares.sum() / before.sum())) if numbers(squares) and before.sum() > 0 else NAN
 
 
+@metric(
+    "higher", ("inner", "power", "true_power"), "normalised product of the found and the true series, mean of samples"
+)
 def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
     """Mean over samples of <found, true> / √(<found, found> <true, true>), each a sum over points; 1 is perfect.
 

@@ -7,8 +7,10 @@ from numpy.typing import ArrayLike
 
 from ..errors import UserError
 from .arrays import NAN, Floats, finite_floats, floats, numbers
+from .base import metric
 
 
+@metric("lower", ("loss", "count"), "exp of the mean loss of a token")
 def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
     """exp(Σ loss / Σ count), where `loss` (n,) sums −log p in nats over the `count` (n,) tokens of each sample.
 
@@ -21,6 +23,7 @@ def perplexity(loss: ArrayLike, count: ArrayLike) -> float:
         return float(np.exp(losses.sum() / counts.sum()))
 
 
+@metric("higher", ("correct", "count"), "share of tokens that are right")
 def token_accuracy(correct: ArrayLike, count: ArrayLike) -> float:
     """Σ correct / Σ count: the share of tokens whose most probable value is right; nan where none was counted."""
     rights, counts = _sums("correct", correct, count)

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UserError
+from .base import metric
 
 
+@metric("higher", ("translation", "reference"), "n-grams of words shared with the reference, in per cent (sacreBLEU)")
 def bleu(translation: Sequence[str], reference: Sequence[str], tokenize: str = "13a") -> float:
     """BLEU of the whole corpus in per cent (arXiv 1804.08771), one reference each, cased."""
     return float(_corpus(_bleu(tokenize), translation, reference).score)
 
 
+@metric("higher", ("translation", "reference"), "n-grams of characters shared with the reference, in per cent")
 def chrf(translation: Sequence[str], reference: Sequence[str]) -> float:
     """chrF2 of the whole corpus in per cent: F score of character n-grams."""
     return float(_corpus(_sacrebleu().CHRF(), translation, reference).score)

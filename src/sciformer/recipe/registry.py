@@ -67,6 +67,32 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "mean": "sciformer.nn.pooling:MeanOptions",
         "sum": "sciformer.nn.pooling:SumOptions",
     },
+    "metric": {
+        name: f"sciformer.metrics:{name}"
+        for name in (
+            "accuracy",
+            "auc",
+            "bleu",
+            "calibration_error",
+            "chrf",
+            "coverage_68",
+            "coverage_95",
+            "efficiency_1",
+            "entity_f1",
+            "entity_precision",
+            "entity_recall",
+            "macro_f1",
+            "mae",
+            "negative_log_likelihood",
+            "noise_left",
+            "overlap",
+            "perplexity",
+            "quantile_error",
+            "rmse",
+            "scatter",
+            "token_accuracy",
+        )
+    },
     "objective": {
         "classify": "sciformer.objectives.classify:Classify",
         "denoise": "sciformer.objectives.denoise:Denoise",

@@ -1,0 +1,67 @@
+"""A metric as a recipe names it: a function of whole arrays, the outputs it needs, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from numpy.typing import ArrayLike
+
+from ..errors import UserError
+from ..recipe.registry import find, names
+
+Function = TypeVar("Function", bound=Callable[..., float])
+Better = Literal["higher", "lower", "neither"]
+CLASSES, NUMBERS, SPREADS = ("probabilities", "label"), ("mean", "target"), ("mean", "std", "target")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that says how good a model is, and how it is read."""
+
+    function: Callable[..., float]
+    better: Better
+    needs: tuple[str, ...]
+    help: str
+
+    def __call__(self, outputs: Mapping[str, ArrayLike]) -> float:
+        """The metric of the outputs it needs; the others are left alone."""
+        if missing := [name for name in self.needs if name not in outputs]:
+            there = f"the outputs are {', '.join(outputs)}" if outputs else "there are no outputs"
+            raise UserError(f"{self.function.__name__} needs {' and '.join(missing)}; {there}")
+        return self.function(**{name: outputs[name] for name in self.needs})
+
+
+def metric(better: Better, needs: tuple[str, ...], help: str) -> Callable[[Function], Function]:
+    """Decorate a function of arrays that can be registered as a metric.
+
+    better  whether a higher or a lower value is better; `neither`: no model is chosen by it
+    needs   outputs of an objective, by the names of the function's arguments
+    help    the metric in a few words
+    """
+
+    def decorate(function: Function) -> Function:
+        function.metric = Metric(function, better, needs, help)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+class RegisteredMetrics(Mapping[str, Metric]):
+    """All metrics by name: the library's, those of fields and of plugins."""
+
+    def __getitem__(self, name: str) -> Metric:
+        if name not in names("metric"):
+            raise KeyError(name)
+        found: Metric = find("metric", name).metric
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(names("metric"))
+
+    def __len__(self) -> int:
+        return len(names("metric"))
+
+
+METRICS = RegisteredMetrics()
