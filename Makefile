@@ -12,7 +12,7 @@ BIN    := $(ENV)/bin
 STAMP  := $(ENV)/installed
 export PYTHONDONTWRITEBYTECODE := 1
 
-.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults bench constraints clean
+.PHONY: help run test format pretty lint types unit test-gpu pictures tables map golden faults stale bench constraints clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -68,6 +68,9 @@ golden: $(STAMP) ## record the golden runs anew: batch ids, losses and predictio
 
 faults: $(STAMP) ## rewrite docs/faults.md from the tests
 	$(BIN)/python tests/faults/collect.py
+
+stale: $(STAMP) ## list the figures whose code changed since they were measured
+	$(BIN)/python benchmarks/stale.py
 
 bench: $(STAMP) ## measure the kernels on this machine's CPU
 	$(BIN)/python benchmarks/attention.py --device cpu

@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from stale import with_state
+
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 KEPT = ROOT / "benchmarks" / "kept"  # the single runs behind some of them
@@ -127,7 +129,11 @@ def commit() -> str:
 
 
 def record(path: Path, rows: list[Row]) -> None:
-    """Write rows into a results file; rows of the same id are replaced, the others stay. Processes take turns."""
+    """Write rows into a results file; rows of the same id are replaced, the others stay. Processes take turns.
+
+    Every row keeps what it depends on (`stale.py`).
+    """
+    rows = [with_state(row) for row in rows]
     turn = os.open(path.parent, os.O_RDONLY)
     try:
         fcntl.flock(turn, fcntl.LOCK_EX)

@@ -4,7 +4,6 @@
     gpt-char-gpu   the same of text/gpt-char-large on CUDA                                     (needs --text)
     train-cpu      training of text/gpt-char against a plain PyTorch loop, interleaved          (needs --text)
     engine         what the engine adds to a bare loop over the same step, 10 M parameters     (needs --text)
-    gpt124m        tokens/s of a 124 M GPT, 64 x 1024, and its share of the matrix-product ceiling
     merge          join results of seeds that were trained side by side (--seeds 0 --results a.json, ...) into one
     ising          accuracy and critical temperature of spins/ising-{vit,cnn,lstm}, three seeds
 
@@ -47,7 +46,7 @@ def row(name: str, value: float, unit: str, better: str, device: str, part: str,
     for option in ("--results", "--out", "--text"):  # where files lie is not part of what was measured
         if option in words:
             del words[words.index(option) : words.index(option) + 2]
-    text = " --text input.txt" if part not in ("gpt124m", "ising") else ""
+    text = " --text input.txt" if part != "ising" else ""
     found |= {
         "command": f"python benchmarks/run.py {' '.join(words)}{text}",
         "hardware": hardware(device),
@@ -175,45 +174,6 @@ def engine_once(options: argparse.Namespace, device: str) -> dict[str, list[floa
     return interleave({"bare": bare, "engine": blocks(engine, options.steps)}, options.repeats, device)
 
 
-def gpt124m_once(options: argparse.Namespace, device: str) -> dict[str, list[float]]:
-    path = Path(tempfile.mkdtemp()) / "text.txt"
-    path.write_text("".join(chr(32 + (i * i * 7 + i // 3) % 95) for i in range(400_000)))
-    sizes = (4, 64, 12, 768, 12, 50304) if options.small else (64, 1024, 12, 768, 12, 50304)
-    batch, context, depth, dim, heads, vocabulary = sizes
-    recipe = Recipe.load(
-        "text/gpt-char",
-        {
-            "data.files": [str(path)],
-            "tokens.context": context,
-            "tokens.vocabulary": vocabulary,
-            "model.depth": depth,
-            "model.dim": dim,
-            "model.heads": heads,
-            "train.batch": batch,
-            "train.device": device,
-            "train.learning_rate": 1e-4,
-            **LONG,
-        },
-    )
-    engine = engine_of(recipe, device)
-    size = 256 if options.small else 8192
-    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16 if device == "cuda" else None) for _ in "ab")
-
-    def product() -> None:
-        for _ in range(10):
-            a @ b
-
-    times = interleave({"step": blocks(engine, options.steps), "product": product}, options.repeats, device)
-    per_token = (
-        6 * (12 * depth * dim**2 + dim * vocabulary) + 6 * depth * context * dim
-    )  # causal attention counted half
-    times["tokens"] = [batch * context * options.steps]
-    times["flops"] = [per_token * batch * context * options.steps]
-    times["product_flops"] = [10 * 2 * size**3]
-    times["MiB"] = [torch.cuda.max_memory_allocated() / 2**20 if device == "cuda" else 0.0]
-    return times
-
-
 def merge(paths: list[Path]) -> list[Row]:
     """One row for each id, of seeds that were trained side by side into several files."""
     found: dict[str, list[Row]] = {}
@@ -238,7 +198,7 @@ def merge(paths: list[Path]) -> list[Row]:
     return rows
 
 
-ONCE = {"train-cpu": train_cpu_once, "engine": engine_once, "gpt124m": gpt124m_once}
+ONCE = {"train-cpu": train_cpu_once, "engine": engine_once}
 
 
 def timed(options: argparse.Namespace, device: str) -> list[Row]:
@@ -256,26 +216,12 @@ def timed(options: argparse.Namespace, device: str) -> list[Row]:
             str(options.repeats),
         ]
         words += ["--steps", str(options.steps)] + (["--text", options.text] if options.text else [])
-        words += ["--small"] if options.small else []
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(done.stderr[-3000:])
         samples.append(json.loads(done.stdout.splitlines()[-1]))
         print({name: statistics.median(taken) for name, taken in samples[-1].items()}, flush=True)
     tag = "gpu" if device == "cuda" else "cpu"
-    if options.part == "gpt124m":
-        speeds = [sample["tokens"][0] / t for sample in samples for t in sample["step"]]
-        ceilings = [sample["product_flops"][0] / t for sample in samples for t in sample["product"]]
-        used = [sample["flops"][0] / t for sample in samples for t in sample["step"]]
-        ceiling = statistics.median(ceilings)
-        more = {"processes": len(samples), "MiB": round(max(sample["MiB"][0] for sample in samples))}
-        share = {"ceiling_tflops": round(ceiling / 1e12, 1), "tflops": round(statistics.median(used) / 1e12, 1)}
-        return [
-            row(f"gpt124m_{tag}.tokens_per_s", statistics.median(speeds), "tokens/s", "higher", device, "gpt124m",
-                **more | {"spread": [round(s) for s in spread(speeds)]}),
-            row(f"gpt124m_{tag}.ceiling_share", statistics.median(used) / ceiling, "share", "higher", device, "gpt124m",
-                **more | share | {"spread": [round(u / ceiling, 4) for u in spread(used)]}),
-        ]  # fmt: skip
     first, second = ("plain", "sciformer") if options.part == "train-cpu" else ("bare", "engine")
     ratios = [b / a for sample in samples for a, b in zip(sample[first], sample[second])]
     seconds = {name: statistics.median(t / options.steps for s in samples for t in s[name]) for name in (first, second)}
@@ -299,7 +245,6 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--small", action="store_true", help="a tiny version, to try the script")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, default=Path("runs/benchmarks"))
     parser.add_argument("--results", type=Path, default=RESULTS / "run.json")
@@ -307,7 +252,7 @@ def main() -> None:
     if options.part == "merge":
         record(options.results, merge(options.files))
         return
-    if options.part not in ("gpt124m", "ising") and not Path(options.text).is_file():
+    if options.part != "ising" and not Path(options.text).is_file():
         parser.error("--text must name the file of tiny Shakespeare")
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     if options.part.startswith("gpt-char"):

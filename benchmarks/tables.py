@@ -61,7 +61,7 @@ def core() -> str:
 
 def run() -> str:
     """The figures of training, with their bars."""
-    found = rows("run")
+    found = rows("run") | rows("text-speed")
     wanted = {
         "gpt_char_cpu.val_loss": (
             "GPT on characters, tiny Shakespeare, 2,000 steps on a CPU: validation loss",
@@ -71,8 +71,8 @@ def run() -> str:
         "train_cpu.ratio_plain": ("training speed over a plain PyTorch loop, CPU", "≥ 0.97"),
         "engine_cpu.overhead": ("what the engine adds to a bare step, 10 M parameters, CPU", "≤ 3 %"),
         "engine_gpu.overhead": ("the same on a GPU, compiled and recorded", "≤ 3 %"),
-        "gpt124m_gpu.tokens_per_s": ("GPT of 124 M parameters, 64 x 1024 tokens a step", ""),
-        "gpt124m_gpu.ceiling_share": ("the same as share of the matrix-product ceiling beside it", ""),
+        "gpt124m_train.tokens_per_s": ("GPT of 124 M parameters, 64 x 1024 tokens a step", ""),
+        "gpt124m_train.ceiling_share": ("the same as share of the rate of matrix products in turns with it", ""),
     }
     lines = [
         [text, figure(found[name]), bar, found[name]["hardware"].split(",")[0], f"`{found[name]['command']}`"]

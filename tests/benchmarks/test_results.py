@@ -64,9 +64,10 @@ def test_commands_in_rows_exist():
 
 def test_recording_replaces_rows_of_the_same_id(tmp_path):
     path = tmp_path / "x.json"
-    measure.record(path, [{"id": "b", "value": 1}, {"id": "a", "value": 2}])
-    measure.record(path, [{"id": "b", "value": 3}])
-    assert json.loads(path.read_text()) == [{"id": "a", "value": 2}, {"id": "b", "value": 3}]
+    a, b = "digits.cnn.accuracy", "digits.vit.accuracy"
+    measure.record(path, [{"id": b, "value": 1}, {"id": a, "value": 2}])
+    measure.record(path, [{"id": b, "value": 3}])
+    assert [(row["id"], row["value"]) for row in json.loads(path.read_text())] == [(a, 2), (b, 3)]
     assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
 
 

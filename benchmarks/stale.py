@@ -1,0 +1,180 @@
+"""Figures whose code changed since they were measured: `make stale`.
+
+A row names what it depends on (`depends`): recipes, whose golden runs guard what they compute, or files and folders,
+where the speed itself is the figure. Beside each stands a digest of when the row was measured: of the golden run of a
+recipe, or of the contents of a path. A row is stale where one of them is another today.
+
+    python benchmarks/stale.py             the stale rows, with what changed and the command that measures them again
+    python benchmarks/stale.py --fill      write `depends` into rows that lack it, and the golden runs of their recipes
+
+The last command is for rows from before this was kept. Their speeds have no digest and count as stale; their scores
+are guarded by golden runs from the time on when these were first recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden.json"
+CODE = "src/sciformer/"
+TRAINING = ("train", "models", "nn", "objectives/base.py", "data/batch.py", "data/collate.py", "data/sampler.py")
+READING = ("files/formats", "data/fileset.py", "data/readers", "data/columns.py", "data/dataset.py")
+TEXT = ("domains/text/tokens.py", "domains/text/layers.py", "objectives/next_token.py")
+JETS = ("domains/jets/tokens.py", "domains/jets/layers.py", "domains/jets/features.py", "objectives/classify.py")
+
+# Pattern of ids -> recipes (FIELD/NAME, with a slash and no suffix) and files or folders below src/sciformer, or paths
+# from the root of the repository (benchmarks/...). The first pattern that fits counts.
+DEPENDS: dict[str, tuple[str, ...]] = {
+    "gpu_tests.*": ("", "tests/gpu"),
+    "attention_*": ("nn/attention", "benchmarks/attention.py"),
+    "window_cpu.*": ("nn/attention", "benchmarks/attention.py"),
+    "gpt124m_*": (*TRAINING, *TEXT, "benchmarks/nanogpt.py"),
+    "gpt_train_cpu.*": (*TRAINING, *TEXT, "benchmarks/nanogpt.py"),
+    "decode_*": ("nn", "generation", "models/decoder.py", "models/network.py", "benchmarks/decoding.py"),
+    "engine_*": (*TRAINING, *TEXT, "data/loader.py", "data/prepare.py", "data/dataset.py", "benchmarks/plain.py"),
+    "train_cpu.*": (*TRAINING, *TEXT, "benchmarks/plain.py"),
+    "part_*": (*TRAINING, *JETS, "benchmarks/jets_sides.py"),
+    "vit_b16_train.*": (
+        *TRAINING,
+        "domains/images/tokens.py",
+        "domains/images/layers.py",
+        "benchmarks/images_sides.py",
+    ),
+    "ragged_*": (*TRAINING, "domains/lightcurves", "data/loader.py", "benchmarks/lightcurves_speed.py"),
+    "root_loading.*": (*READING, "domains/jets/tokens.py", "benchmarks/jets_loading.py"),
+    "image_loading.*": (*READING, "domains/images/reader", "domains/images/tokens.py", "benchmarks/images_loading.py"),
+    "simulate_jets.*": ("domains/jets/simulate",),
+    "simulate_lightcurves.*": ("domains/lightcurves/simulate",),
+    "calibration.jets.*": ("jets/pfn",),
+    "calibration.redshift.*": ("lightcurves/transformer",),
+    "insight.shape_bias.vit": ("images/cues-vit",),
+    "insight.shape_bias.cnn": ("images/cues-cnn",),
+    "insight.*": ("images/digits-vit",),
+    "insight_mnist.*": ("images/mnist-vit",),
+    "mnist_fewshot.*": ("images/mnist-mae", "images/mnist-vit"),
+    "galaxies.*.resnet18.*": ("images/galaxies-resnet",),
+    "galaxies.*.linformer.*": ("images/galaxies-linformer",),
+    "galaxies.*": ("images/galaxies",),
+    "lenses.resnet18.*": ("images/lenses-resnet",),
+    "lenses.*": ("images/lenses",),
+    "*.part_plain.*": ("jets/part-plain",),
+    "toptag.*": ("jets/part-kin",),
+    "transfer.*.particlenet.*": ("jets/particlenet",),
+    "transfer.*": ("jets/part", "jets/part-masked"),
+    "asas.forest*": ("domains/lightcurves/features.py", "benchmarks/lightcurves_forest.py"),
+    "asas_fewshot.*.astromer1.*": ("lightcurves/astromer-classify",),
+    "asas_fewshot.*.folded.*": ("lightcurves/folded",),
+    "asas_fewshot.*": ("lightcurves/astromer", "lightcurves/transformer"),
+    "denoise.*": ("lightcurves/denoiser",),
+    "logg.*": ("lightcurves/astroconformer",),
+    "s82.*": ("lightcurves/folded",),
+    "signal.*": ("signals/gravitational-wave",),
+    "ztf.*": ("lightcurves/transformer",),
+    "gpt_char_cpu.*": ("text/gpt-char",),
+    "gpt_char_gpu.*": ("text/gpt-char-large",),
+    "wikitext2.ngram.*": ("benchmarks/ngram.py",),
+    "wnut17.bilstm.*": ("text/tagging-bilstm",),
+    "wnut17.*": ("text/bert", "text/tagging"),
+    "polarity.*.bert.*": ("text/bert", "text/sentiment"),
+    "polarity.*.pretrained.*": ("text/bert", "text/sentiment"),
+    "polarity.*.scratch.*": ("text/sentiment-scratch",),
+    "ladder.transformer.*": ("text/transformer-multi30k",),
+    "ladder.gpt_prompt.*": ("text/gpt-translate",),
+    "ladder.lstm.*": ("text/seq2seq-lstm",),
+    "ladder.*": ("text/seq2seq-gru",),
+    "multi30k_en_de.*": ("text/transformer-multi30k",),
+}
+# Ids whose second or third word is the name of a recipe: asas.cnn.accuracy is lightcurves/cnn.
+NAMED = {
+    "digits": (1, "images/digits-{}"),
+    "mnist": (1, "images/mnist-{}"),
+    "builtin10": (1, "jets/{}"),
+    "pythia10": (1, "jets/{}"),
+    "asas": (1, "lightcurves/{}"),
+    "ising": (1, "spins/ising-{}"),
+    "wikitext2": (1, "text/wikitext-{}"),
+    "polarity": (2, "text/sentiment-{}"),
+    "memory": (1, "text/recall-{}"),
+    "pronoun": (1, "text/pronouns-{}"),
+}
+
+
+def depends_on(name: str) -> list[str]:
+    """What the row of this id depends on: recipes, and paths from the root of the repository."""
+    for pattern, found in DEPENDS.items():
+        if fnmatchcase(name, pattern):
+            return [
+                one if one in golden() or one.startswith(("benchmarks/", "tests/")) else CODE + one for one in found
+            ]
+    first, *words = name.split(".")
+    place, recipe = NAMED[first]
+    return [recipe.format(words[place - 1])]
+
+
+@cache
+def golden() -> dict[str, Any]:
+    """The golden runs by recipe."""
+    runs: dict[str, Any] = json.loads(GOLDEN.read_text("utf-8"))["runs"]
+    return runs
+
+
+@cache
+def state_of(name: str) -> str:
+    """A digest of the golden run of a recipe, or of the contents of a file or folder; empty where it is gone."""
+    if name in golden():
+        return hashlib.sha256(json.dumps(golden()[name], sort_keys=True).encode()).hexdigest()[:12]
+    path, digest = ROOT / name, hashlib.sha256()
+    if not path.exists():
+        return ""
+    for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        digest.update(f"{file.relative_to(ROOT)}\n".encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def with_state(row: dict[str, Any]) -> dict[str, Any]:
+    """A row that was just measured, with what it depends on and how that is now."""
+    return row | {"depends": {name: state_of(name) for name in depends_on(row["id"])}}
+
+
+def changes_since(row: dict[str, Any]) -> list[str]:
+    """What a row depends on and is another now than when it was measured."""
+    return [name for name, state in row["depends"].items() if state != state_of(name)]
+
+
+def fill(path: Path) -> None:
+    """Write `depends` into rows that lack it, and the golden runs of their recipes."""
+    rows = json.loads(path.read_text("utf-8"))
+    for row in rows:
+        if "depends" not in row:
+            names = depends_on(row["id"])
+            row["depends"] = {name: state_of(name) if name in golden() else None for name in names}
+    path.write_text(json.dumps(rows, indent=1) + "\n", "utf-8")
+
+
+def main() -> None:
+    """List the stale rows by the command that measures them again."""
+    parser = argparse.ArgumentParser(description="Figures whose code changed since they were measured.")
+    parser.add_argument("--fill", action="store_true", help="write `depends` into rows that lack it")
+    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
+    if parser.parse_args().fill:
+        for path in files:
+            fill(path)
+    rows = [row for path in files for row in json.loads(path.read_text("utf-8"))]
+    stale = [row for row in rows if changes_since(row)]
+    for command in dict.fromkeys(row["command"] for row in stale):
+        some = [row for row in stale if row["command"] == command]
+        print(f"{command}\n    measures  {', '.join(row['id'] for row in some)}")
+        print(f"    changed   {', '.join(dict.fromkeys(name for row in some for name in changes_since(row)))}")
+    print(f"{len(stale)} of {len(rows)} rows are stale" if stale else f"none of {len(rows)} rows is stale")
+
+
+if __name__ == "__main__":
+    main()
