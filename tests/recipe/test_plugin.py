@@ -6,8 +6,10 @@ import sys
 import pytest
 
 from sciformer.errors import UserError
-from sciformer.recipe import options, registry
+from sciformer.metrics import METRICS
+from sciformer.recipe import describe, options, recipes, registry
 from sciformer.recipe import plugin as plugin_module
+from sciformer.recipe.field import PLUGIN_FIELDS
 from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
 from tests.errors import refuses
 
@@ -25,8 +27,10 @@ class Beads(Section):
 def _registered_here_only(monkeypatch):
     monkeypatch.setattr(plugin_module, "LOADED_PLUGINS", {})
     monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     before = set(sys.modules)
     yield
+    PLUGIN_FIELDS.clear()
     for name in set(sys.modules) - before:
         if name.startswith("sciformer_plugin_"):
             del sys.modules[name]
@@ -136,3 +140,71 @@ def test_recipes_and_plugins_need_no_torch():
     code = "import sys, sciformer.recipe, sciformer.recipe.plugin; sciformer.recipe.recipes(); "
     code += "assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+FOLDER = {
+    "__init__.py": """
+from sciformer.recipe.field import Field
+FIELD = Field(title="beads", tokens={"test-beads": ".tokens:Beads"}, metric={"test-size": ".deep.size:size"})
+""",
+    "tokens.py": BEADS.replace('@register("tokens", "test-own-beads")\n', "").replace("Section, register", "Section"),
+    "deep/__init__.py": "",
+    "deep/size.py": """
+from sciformer.metrics import metric
+from ..tokens import Beads
+
+@metric("higher", ("mean",), "mean size")
+def size(mean):
+    return float(sum(mean)) / Beads(kind="b").size
+""",
+    "recipes/small.yaml": "about: {title: small beads}\ntokens: {kind: test-beads, size: 2}\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write_files(name="beadwork", **changes):
+        for file, text in {**FOLDER, **changes}.items():
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return tmp_path / name
+
+    return write_files
+
+
+def test_a_folder_is_a_field(folder):
+    path = folder()
+    plugin = load(path)
+    assert (plugin.name, plugin.path) == ("beadwork", path)
+    assert registry.find("tokens", "test-beads").__module__ == "sciformer_plugin_beadwork.tokens"
+    assert METRICS["test-size"]({"mean": [3.0, 3.0]}) == 2
+    assert registry.is_own("metric", "test-size")
+    assert not registry.is_own("metric", "accuracy")
+    assert "beadwork/small" in recipes()
+    assert describe("beadwork/small").title == "small beads"
+    assert load(path) is plugin
+    assert not list(path.rglob("__pycache__"))
+    (path / "tokens.py").write_text("")
+    assert "Start Python anew" in refusal(path).hint  # any of its files counts
+    assert registry.find("tokens", "test-beads").model_fields["size"].default == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "mentions", "line"),
+    [
+        ({"__init__.py": "x = 1\n"}, ["manifest"], None),
+        ({"__init__.py": "\n1 / 0\n"}, ["ZeroDivisionError", "line 2: 1 / 0"], 2),
+        ({"__init__.py": FOLDER["__init__.py"].replace("test-beads", "text")}, ["tokens text"], None),
+        ({"__init__.py": "from . import tokens\n", "tokens.py": "import nothing_there\n"}, ["nothing_there"], 1),
+    ],
+)
+def test_a_folder_that_cannot_be_a_plugin(folder, changes, mentions, line):
+    error = refusal(folder(**changes))
+    assert [part for part in mentions if part not in error.message] == []
+    assert error.line == line
+    assert load(folder()).name == "beadwork"
+
+
+def test_a_folder_may_not_be_called_like_a_field(folder):
+    assert "the field jets" in refusal(folder("jets")).message

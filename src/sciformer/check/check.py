@@ -28,7 +28,7 @@ from ..errors import UserError
 from ..recipe import Recipe
 from ..recipe.document import RecipeError
 from ..recipe.plugin import Plugin
-from ..recipe.registry import REGISTERED
+from ..recipe.registry import is_own
 from ..testing import check_tokens
 from ..train.distributed import Ranks, find_device
 from ..train.finetune import load_pretrained
@@ -97,7 +97,7 @@ def check(
             _data(checked, assembly, deep)
             for stream, section in assembly.tokens.items():
                 with checked.trying(f"the tokens `{stream}`"):
-                    _tokens(checked, assembly, stream, section.kind in REGISTERED["tokens"])
+                    _tokens(checked, assembly, stream, is_own("tokens", section.kind))
             with checked.trying("a step of the training"), Ranks(find_device(recipe.train.device)) as ranks:
                 try_training(checked, assembly, ranks, Path(run), deep, log)
     return checked

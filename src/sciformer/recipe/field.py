@@ -6,9 +6,9 @@
         data={"jets": ".simulate.sections:Jets"},
     )
 
-A folder below `domains/` has such a `FIELD` in its `__init__.py`. Places are `module:attribute` relative to that
-folder; they are imported when a name is used, so that listing the fields is cheap. Nothing else in the library names a
-field.
+A folder below `domains/` has such a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Places are
+`module:attribute` relative to that folder; they are imported when a name is used, so that listing the fields is cheap.
+Nothing else in the library names a field.
 """
 
 from __future__ import annotations
@@ -68,9 +68,18 @@ class Field:
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-@cache
+PLUGIN_FIELDS: dict[str, tuple[str, Field]] = {}
+"""Fields of plugins: name -> package and manifest."""
+
+
 def fields() -> dict[str, Field]:
-    """The fields by name: the folders below `domains/`, without those that use a field that is not there."""
+    """The fields by name: the folders below `domains/`, and those of plugins."""
+    return {**_library_fields(), **{name: one for name, (_, one) in PLUGIN_FIELDS.items()}}
+
+
+@cache
+def _library_fields() -> dict[str, Field]:
+    """The folders below `domains/`, without those that use a field that is not there."""
     package = importlib.import_module(DOMAINS_PACKAGE)
     names = sorted(module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg)
     found: dict[str, Field] = {name: importlib.import_module(f"{DOMAINS_PACKAGE}.{name}").FIELD for name in names}
@@ -80,10 +89,15 @@ def fields() -> dict[str, Field]:
     return found
 
 
+def package_of(field: str) -> str:
+    """The package of a field."""
+    return PLUGIN_FIELDS[field][0] if field in PLUGIN_FIELDS else f"{DOMAINS_PACKAGE}.{field}"
+
+
 def places(what: str) -> dict[str, str]:
     """Name -> absolute place `module:attribute`, over all fields, of one of `NAMED_EXTENSIONS`."""
     return {
-        name: f"{DOMAINS_PACKAGE}.{home}{place}"
+        name: f"{package_of(home)}{place}"
         for home, one in fields().items()
         for name, place in getattr(one, what).items()
     }
@@ -99,4 +113,4 @@ def extensions(what: str) -> Iterator[Any]:
     """The objects that fields list without a name: importers, exporters, sections of the report."""
     for home, one in fields().items():
         for place in getattr(one, what):
-            yield load(f"{DOMAINS_PACKAGE}.{home}{place}")
+            yield load(f"{package_of(home)}{place}")

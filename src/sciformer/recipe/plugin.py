@@ -1,31 +1,35 @@
-"""A user's own file of tokens, models or objectives, imported because the user said so and for no other reason.
+"""A user's own code, imported because the user said so and for no other reason: a file, or a folder like a field.
 
-    sciformer train my.yaml --plugin my_tokens.py
+    sciformer train my.yaml --plugin my_tokens.py      a file, whose classes are registered with @register
+    sciformer train photons/pulses --plugin photons    a folder with a manifest FIELD, as those below domains/
 
-A run records the plugin's name and hash, and asks for the same file again; it never imports it by itself.
+A run records the plugin's name and hash, and asks for the same code again; it never imports it by itself.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.abc
 import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import UserError
 from . import registry
+from .field import EXTENSION_POINTS, PLUGIN_FIELDS, Field, fields, places
 
 LOADED_PLUGINS: dict[str, Plugin] = {}
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A file that has been imported."""
+    """A file or a folder that has been imported."""
 
     name: str
     path: Path
@@ -37,20 +41,14 @@ class Plugin:
 
 
 def load(path: str | Path) -> Plugin:
-    """Import a user's file, so that what it registers can be named in recipes.
+    """Import a user's file or folder, so that what it adds can be named in recipes.
 
-    The same file again is not imported again; another file of the same name is refused, for a run asks for its plugins
-    by name. A file that changed while Python runs is refused too: half of the old one would stay.
+    The same one again is not imported again; another one of the same name is refused, for a run asks for its plugins by
+    name. One that changed while Python runs is refused too: half of the old one would stay.
     """
     path = Path(path).expanduser().resolve()
-    if not path.is_file():
-        why = "is not a file" if path.exists() else "does not exist"
-        raise UserError(f"--plugin must name a Python file, but {path} {why}", key="--plugin", file=path)
-    if path.suffix != ".py":
-        message = f"--plugin must name a Python file, but {path.name} does not end in .py"
-        raise UserError(message, key="--plugin", file=path)
-    code = path.read_bytes()
-    plugin = Plugin(path.name, path, hashlib.sha256(code).hexdigest())
+    code = _read(path)
+    plugin = Plugin(path.name, path, _hash(code))
     known = LOADED_PLUGINS.get(plugin.name)
     if known and known.sha256 == plugin.sha256:
         return known
@@ -59,16 +57,47 @@ def load(path: str | Path) -> Plugin:
         raise UserError(message, hint="Start Python anew.", key="--plugin", file=path)
     if known:
         message = f"two plugins are called {path.name}: {known.path} and {path}"
-        raise UserError(message, hint="Rename one of the two files.", key="--plugin", file=path)
-    before = {section: dict(classes) for section, classes in registry.REGISTERED.items()}
+        raise UserError(message, hint="Rename one of them.", key="--plugin", file=path)
+    before, manifests = {point: dict(some) for point, some in registry.REGISTERED.items()}, dict(PLUGIN_FIELDS)
     try:
-        _import(f"sciformer_plugin_{path.stem}", path, code)
+        name = f"sciformer_plugin_{path.stem}"
+        if path.is_dir():
+            PLUGIN_FIELDS[path.name] = name, _import_folder(name, path, code)
+        else:
+            _import(name, path, code[path.name])
         _check(path, before)
     except BaseException:
-        registry.REGISTERED.update(before)  # what a broken file registered does not stay
+        registry.REGISTERED.update(before)  # what a broken plugin registered does not stay
+        for field in PLUGIN_FIELDS.keys() - manifests.keys():
+            del PLUGIN_FIELDS[field]
         raise
     LOADED_PLUGINS[plugin.name] = plugin
     return plugin
+
+
+def _read(path: Path) -> dict[str, bytes]:
+    """The code of a plugin, by the name of each file in it."""
+    if path.is_dir():
+        if not (path / "__init__.py").is_file():
+            message = f"--plugin must name a Python file or a folder with a manifest, but {path} has no __init__.py"
+            hint = "Write one with FIELD = Field(...); `from sciformer.recipe.field import Field`."
+            raise UserError(message, hint=hint, key="--plugin", file=path)
+        files = sorted(file for file in path.rglob("*") if file.suffix in (".py", ".yaml") and file.is_file())
+        return {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+    if not path.is_file():
+        raise UserError(f"--plugin must name a Python file, but {path} does not exist", key="--plugin", file=path)
+    if path.suffix != ".py":
+        message = f"--plugin must name a Python file, but {path.name} does not end in .py"
+        raise UserError(message, key="--plugin", file=path)
+    return {path.name: path.read_bytes()}
+
+
+def _hash(code: Mapping[str, bytes]) -> str:
+    """The hash of a file, or of the names and contents of all files."""
+    digest = hashlib.sha256()
+    for name, text in code.items():
+        digest.update(text if len(code) == 1 else b"%s\0%d\0%s" % (name.encode(), len(text), text))
+    return digest.hexdigest()
 
 
 def record_plugins(plugins: Iterable[Plugin]) -> list[dict[str, str]]:
@@ -104,34 +133,100 @@ def check_plugins(
             )
 
 
-def _import(name: str, path: Path, code: bytes) -> ModuleType:
+def _import(name: str, path: Path, code: bytes, folder: Path | None = None) -> ModuleType:
     """The module of a file; the bytes that were hashed are the bytes that run."""
-    specification = importlib.util.spec_from_file_location(name, path)
+    inside = None if path.name != "__init__.py" else [str(path.parent)]
+    specification = importlib.util.spec_from_file_location(name, path, submodule_search_locations=inside)
     assert specification is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module  # classes look up their module while they are made
     try:
         exec(compile(code, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        reason, line = _reason(error, path)
+        for one in [one for one in sys.modules if one == name or one.startswith(f"{name}.")]:
+            del sys.modules[one]
+        if isinstance(error, UserError) and error.key == "--plugin":
+            raise
+        reason, line = _reason(error, folder or path)
         message = f"{path.name} cannot be imported: {reason}"
         hint = "Correct the file and try again."
-        raise UserError(message, hint=hint, key="--plugin", file=path, line=line) from error
+        raise UserError(message, hint=hint, key="--plugin", file=folder or path, line=line) from error
     return module
+
+
+class _FolderFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the modules of a plugin's folder from the bytes that were hashed."""
+
+    def __init__(self, package: str, folder: Path, code: Mapping[str, bytes]) -> None:
+        self.package, self.folder, self.code = package, folder, code
+
+    def _file(self, name: str) -> str | None:
+        inner = name.removeprefix(f"{self.package}.").replace(".", "/")
+        return next((file for file in (f"{inner}.py", f"{inner}/__init__.py") if file in self.code), None)
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        file = self._file(name) if name.startswith(f"{self.package}.") else None
+        if file is None:
+            return None
+        inside = [str((self.folder / file).parent)] if file.endswith("__init__.py") else None
+        return importlib.util.spec_from_file_location(
+            name, self.folder / file, loader=self, submodule_search_locations=inside
+        )
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        file = self._file(module.__name__)
+        assert file is not None
+        exec(compile(self.code[file], str(self.folder / file), "exec"), module.__dict__)
+
+
+def _import_folder(name: str, folder: Path, code: Mapping[str, bytes]) -> Field:
+    """The manifest of a folder; its modules are imported when a name is used."""
+    finder = _FolderFinder(name, folder, code)
+    sys.meta_path.insert(0, finder)
+    try:
+        module = _import(name, folder / "__init__.py", code["__init__.py"], folder)
+        manifest = getattr(module, "FIELD", None)
+        if not isinstance(manifest, Field):
+            raise UserError(
+                f"{folder.name}/__init__.py has no manifest",
+                hint="Write FIELD = Field(...) there; `from sciformer.recipe.field import Field`.",
+                key="--plugin",
+                file=folder,
+            )
+        others = {point: [*registry.SHARED_PLACES[point], *places(point)] for point in EXTENSION_POINTS}
+        taken = [
+            f"{point} {one}" for point in EXTENSION_POINTS for one in getattr(manifest, point) if one in others[point]
+        ]
+        if taken or folder.name in fields():
+            what = ", ".join(taken) or f"the field {folder.name}"
+            message = f"{folder.name} adds {what}, which Sciformer or another plugin has already"
+            raise UserError(message, hint="Choose other names.", key="--plugin", file=folder)
+    except BaseException:
+        sys.meta_path.remove(finder)
+        raise
+    return manifest
 
 
 def _reason(error: BaseException, path: Path) -> tuple[str, int | None]:
     """The error and the line of the user's own file that led to it, with its number."""
     text = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{text}\n  in {path}, line {error.lineno}: {(error.text or '').strip()}", error.lineno
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return (f"{text}\n  in {path}, line {own[-1].lineno}: {own[-1].line}", own[-1].lineno) if own else (text, None)
+
+    def own(file: str | None) -> bool:
+        return file is not None and (file == str(path) or path in Path(file).parents)
+
+    if isinstance(error, SyntaxError) and own(error.filename):
+        return f"{text}\n  in {error.filename}, line {error.lineno}: {(error.text or '').strip()}", error.lineno
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if own(frame.filename)]
+    if not frames:
+        return text, None
+    return f"{text}\n  in {frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}", frames[-1].lineno
 
 
-def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]]) -> None:
-    """Refuse a file that registered nothing, or took a name from another plugin."""
+def _check(path: Path, before: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a plugin that adds nothing, or took a name from another plugin."""
     new = [
         (section, name)
         for section, classes in registry.REGISTERED.items()
@@ -142,7 +237,7 @@ def _check(path: Path, before: Mapping[str, Mapping[str, type[registry.Section]]
     if taken:
         message = f"{path.name} registers {', '.join(taken)}, which another plugin has registered already"
         raise UserError(message, hint="Choose other names.", key="--plugin", file=path)
-    if not new:
+    if not new and not path.is_dir():
         raise UserError(
             f"{path.name} registers nothing",
             hint='Write @register("tokens", "my-tokens") above a class; `from sciformer import register`.',

@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import UserError
 from . import document
 from .document import Document, Keys, Place, RecipeError, differences
-from .field import DOMAINS_PACKAGE, fields
+from .field import fields, package_of
 from .options import Option, annotation_at, field_at, format_value, options, parse_arguments, parse_typed
 from .validate import SECTIONS, About, classes_of, section_of, unknown_key_error, value_at, without_replaced_keys
 
@@ -92,21 +92,26 @@ class Recipe:
         return document.write({key: value for key, value in self.to_dict().items() if value}, help_of)
 
 
-@cache
 def _shipped_files() -> dict[str, Traversable]:
-    """The files of the recipes that come with the library, by name.
+    """The files of the recipes of all fields, by name."""
+    return dict(sorted((name, file) for field in fields() for name, file in _recipes_of(field, package_of(field))))
+
+
+@cache
+def _recipes_of(field: str, package: str) -> list[tuple[str, Traversable]]:
+    """Names and files of the recipes of a field.
 
     FIELD/recipes/NAME.yaml is FIELD/NAME; FIELD/recipes/GROUP/NAME.yaml is GROUP/NAME.
     """
-    found: dict[str, Traversable] = {}
-    for name in fields():
-        folder = importlib.resources.files(f"{DOMAINS_PACKAGE}.{name}") / "recipes"
-        for entry in folder.iterdir() if folder.is_dir() else ():
-            inside = [(entry.name, file) for file in entry.iterdir()] if entry.is_dir() else [(name, entry)]
-            for group, file in inside:
-                if file.name.endswith(".yaml"):
-                    found[f"{group}/{file.name.removesuffix('.yaml')}"] = file
-    return dict(sorted(found.items()))
+    folder = importlib.resources.files(package) / "recipes"
+    entries = list(folder.iterdir()) if folder.is_dir() else []
+    groups = [(entry.name, list(entry.iterdir())) for entry in entries if entry.is_dir()] + [(field, entries)]
+    return [
+        (f"{group}/{file.name.removesuffix('.yaml')}", file)
+        for group, files in groups
+        for file in files
+        if file.name.endswith(".yaml")
+    ]
 
 
 def recipes() -> list[str]:

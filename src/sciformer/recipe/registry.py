@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import UserError, one_of
-from .field import EXTENSION_POINTS, SECTIONS_WITH_KIND, load, places
+from .field import EXTENSION_POINTS, PLUGIN_FIELDS, SECTIONS_WITH_KIND, load, places
 
 # The library's own objects, imported when their name is used. Fields add theirs: see `field.py`.
 SHARED_PLACES: dict[str, dict[str, str]] = {
@@ -231,6 +231,11 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
         return found
 
     return keep
+
+
+def is_own(point: str, name: str) -> bool:
+    """Whether a name comes from a plugin."""
+    return name in REGISTERED[point] or any(name in getattr(one, point) for _, one in PLUGIN_FIELDS.values())
 
 
 def names(point: str) -> list[str]:
