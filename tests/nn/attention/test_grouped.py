@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sciformer.nn import Documents, Encoder, Ragged, Sight, Window, attend
+from sciformer.nn import Documents, Encoder, Ragged, Request, Sight, Window, attend
 from sciformer.nn.attention.kernels import grouped
 from sciformer.nn.attention.pair_bias import PairBias, Triangle
 from sciformer.nn.dropout import Dropout, keep
@@ -35,37 +35,25 @@ def test_shared_heads():
         torch.testing.assert_close(mine, definition)
 
 
-def test_dropout_is_the_same_backwards(monkeypatch):
+@pytest.mark.parametrize(("lengths", "biased"), [([6, 6, 6], True), ([50, 50], False)], ids=str)
+def test_dropout_is_the_same_backwards(lengths, biased, monkeypatch):
     """Out = sum_ij of a linear map of v: with what was kept fixed, the gradient is that of the definition."""
     drawn = []
     monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
-    ragged = Ragged([6, 6, 6])
+    ragged, (b, n) = Ragged(lengths), (len(lengths), lengths[0])
     x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
     dense = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
-    bias = PairBias(dense, Triangle(ragged).starts, ragged)
-    found = grouped.fused(x, 2, Sight(Documents(ragged), bias=bias), 0.5, 0.4)
-    kept = drawn[0].view(2, 3, 6, 6).transpose(0, 1)
-    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
-    weights = (0.5 * q @ k.transpose(2, 3) + bias.dense()).softmax(-1) * kept
-    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
-    up = torch.randn_like(expected)
+    bias = PairBias(dense, Triangle(ragged).starts, ragged) if biased else None
+    parts = [part.unflatten(-1, (2, 8)).transpose(1, 2) for part in x.chunk(3, -1)]
+    found = grouped.run(Request(*parts, Sight(Documents(ragged), bias=bias), dropout=0.4, qkv=x))
+    kept = drawn[0].view(2, b, n, n).transpose(0, 1) if biased else torch.stack(drawn)
+    q, k, v = (ragged.pad_heads(part) for part in parts)
+    weights = (8**-0.5 * q @ k.transpose(2, 3) + (bias.dense() if biased else 0)).softmax(-1) * kept
+    expected = ragged.flatten_heads(weights @ v)
+    up, given = torch.randn_like(expected), (x, dense)[: 1 + biased]
     torch.testing.assert_close(found, expected)
-    for mine, definition in zip(*(torch.autograd.grad(out, (x, dense), up) for out in (found, expected))):
+    for mine, definition in zip(*(torch.autograd.grad(out, given, up) for out in (found, expected))):
         torch.testing.assert_close(mine, definition)
-
-
-def test_dropout_of_long_sets_is_the_same_backwards(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
-    ragged = Ragged([50, 50])
-    x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
-    found = grouped.fused(x, 2, Sight(Documents(ragged)), 0.5, 0.4)
-    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
-    weights = (0.5 * q @ k.transpose(2, 3)).softmax(-1) * torch.stack(drawn)
-    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
-    up = torch.randn_like(expected)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(out, x, up)[0] for out in (found, expected)))
 
 
 def test_groups_hold_every_token_once_and_waste_little():
@@ -96,7 +84,7 @@ def test_an_encoder_trains_with_it_as_with_padding():
 def test_what_it_leaves_to_others():
     q = torch.zeros(1, 2, 9, 8)
     ragged = Ragged([4, 5])
-    assert grouped.unsuited(q, 2, Sight(Documents(ragged))) is None
+    assert grouped.supports(Request(q, q, q, Sight(Documents(ragged)))) is None
     for sight in (
         Sight(),
         Sight(Documents(ragged, Window(2))),
@@ -105,7 +93,7 @@ def test_what_it_leaves_to_others():
         Sight(Documents(ragged), bias=torch.zeros(1, 2, 9, 9)),
         Sight(Documents(Ragged([600], 600))),
     ):
-        assert grouped.unsuited(q, 2, sight) is not None
+        assert grouped.supports(Request(q, q, q, sight)) is not None
 
 
 def test_dropout_on_the_cpu():

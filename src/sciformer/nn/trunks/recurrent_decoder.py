@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ..attention.kernels import compute
+from ..attention.kernels import Request, compute
 from ..attention.kernels.reference import mix, weigh
 from ..attention.masks import Sight
 from ..attention.scores import make_score
@@ -179,4 +179,4 @@ class Memory:
         if watched or not self.score.fused:
             weights = weigh(q, self.keys, self.sight, self.score)
             return mix(weights, self.values)[:, 0, 0], weights
-        return compute(q, self.keys, self.values, self.sight, self.score)[:, 0, 0], None
+        return compute(Request(q, self.keys, self.values, self.sight, self.score))[:, 0, 0], None

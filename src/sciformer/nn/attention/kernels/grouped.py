@@ -23,10 +23,9 @@ from torch.autograd.function import once_differentiable
 
 from ...dropout import keep
 from ...ragged import Ragged
-from ..masks import Documents, Full, Sight
+from ..masks import Documents
 from ..pair_bias import PairBias, square
-from ..scores import Score
-from .reference import repeat_heads
+from .request import Request, not_packed
 
 MAX_LENGTH = 512  # tokens of a set
 SHORT_SET_LENGTH = 128  # longest set up to which this kernel is always taken
@@ -37,34 +36,19 @@ MAX_STORED_LENGTH = 256  # length of sets whose weights may be stored in place o
 ONE_GROUP_LENGTH = 12  # sets up to so many tokens are one group
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it, or None."""
-    if not score.fused:
-        return f"the {type(score).__name__} score is not a product of query and key"
-    return unsuited(q, q.shape[1], sight)
-
-
-def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
-    """Why what is seen is not of small sets on the CPU, or None."""
-    pattern, bias = sight.pattern, sight.bias
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    if (why := not_packed(request)) is not None:
+        return why
+    if request.q.device.type != "cpu" or torch.compiler.is_compiling():
         return "it runs only on the CPU and cannot be compiled"
-    if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full) or pattern.keys is not None:
-        return f"{pattern} does not let every token see all of its packed sequence"
-    if pattern.queries.longest > MAX_LENGTH:
-        return f"a sequence is longer than {MAX_LENGTH}"
-    if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden (`valid`) or come from a cache"
-    if bias is not None and not (isinstance(bias, PairBias) and bias.heads == heads):
-        return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"
-    return None
+    return f"a sequence is longer than {MAX_LENGTH}" if _layout(request).longest > MAX_LENGTH else None
 
 
-def saves(sight: Sight, dropout: float) -> bool:
+def saves(request: Request) -> bool:
     """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
-    assert isinstance(sight.pattern, Documents)
-    ragged = sight.pattern.queries
-    if sight.bias is not None or dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
+    sight, ragged = request.sight, _layout(request)
+    if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
     if ragged.longest <= MAX_STORED_LENGTH:
         lengths = sight.once("lengths", ragged.lengths.tolist)
@@ -73,35 +57,33 @@ def saves(sight: Sight, dropout: float) -> bool:
     return sight.once("uneven", lambda: _uneven(ragged))
 
 
+def _layout(request: Request) -> Ragged:
+    assert isinstance(request.sight.pattern, Documents)
+    return request.sight.pattern.queries
+
+
 def _uneven(ragged: Ragged) -> bool:
     """Whether sets filled up to the longest would be much more work."""
     pairs = float(ragged.lengths.double().square().sum())
     return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
 
-def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
-    """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E)."""
-    pattern = sight.pattern
-    assert isinstance(pattern, Documents)
-    lengths = sight.once("lengths", pattern.queries.lengths.tolist)
+def run(request: Request) -> Tensor:
+    """The heads (1, H, T, E)."""
+    qkv, heads, scale, dropout = request.join(), request.q.shape[1], request.scale, request.dropout
+    sight, ragged = request.sight, _layout(request)
+    lengths = sight.once("lengths", ragged.lengths.tolist)
     if sight.bias is None and sum(lengths) >= MIN_MEAN_LENGTH_ALONE * len(lengths) > 0:
         if dropout or (qkv.requires_grad and torch.is_grad_enabled()):
             return Alone.apply(qkv[0], heads, scale, dropout, lengths).transpose(0, 1)[None]
         return _alone(qkv[0], heads, lengths, scale)
-    plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(pattern.queries, sight.bias, heads, qkv.dtype))
-    if not plan.groups:  # no token at all: zeros, through which gradients still flow
-        nothing = qkv[..., : qkv.shape[-1] // 3] * 0
-        out = nothing[0] if not isinstance(sight.bias, PairBias) else nothing[0] + 0 * sight.bias.values.sum()
-        return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
-    out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
+    plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(ragged, sight.bias, heads, qkv.dtype))
+    if plan.groups:
+        out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
+    else:  # no token at all: zeros, through which gradients still flow
+        nothing = qkv[0, :, : qkv.shape[-1] // 3] * 0
+        out = nothing + 0 * sight.bias.values.sum() if isinstance(sight.bias, PairBias) else nothing
     return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
-
-
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(1, H, T, E) from prepared queries (1, H, T, E), keys and values (1, G, T, E)."""
-    heads = q.shape[1]
-    flat = [repeat_heads(x, heads).transpose(1, 2).flatten(2) for x in (q, k, v)]
-    return fused(torch.cat(flat, 2), heads, sight, score.scale(q.shape[3]), dropout)
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""The gradients of `sets` where a set is more than one block and pairs have no bias (Triton).
+"""The gradients of `packed_bias` where a set is more than one block and pairs have no bias (Triton).
 
     queries   one program for a block of queries goes along the keys:      3 products for each pair of blocks
     keys      one program for a block of keys goes along the queries:      4 products
