@@ -84,6 +84,12 @@ class BlockOptions(AttentionOptions, total=False):
     residual: bool
 
 
+def block_norm(dim: int, options: BlockOptions, wanted: bool = True) -> nn.Module:
+    """The norm of blocks with these options, or none where it is not `wanted`."""
+    name = options.get("norm", "layer") if wanted else "none"
+    return make_norm(name, dim, options.get("bias", True), options.get("epsilon"))
+
+
 class Block(nn.Module):
     """One layer of a transformer.
 
@@ -217,21 +223,19 @@ class ClassBlock(nn.Module):
 
     def forward(self, token: Tensor, x: Tensor, valid: Tensor | None = None, *, watch: Watch | None = None) -> Tensor:
         """The new class token (B, 1, D) from the old one and the sequence x (B, N, D) with `valid` (B, N)."""
-        block = self.block
-        both = torch.cat([token, x], 1)
-        keys = block.attention_norm(both) if block.pre else both
         if valid is not None:
             valid = F.pad(valid, (1, 0), value=True)
-        query = token if self.raw_query else keys[:, :1]
-        y = block.attention(query, keys, Sight(valid=valid), watch=look(watch, "attention"))
-        return block.feed(block.join(token, block.settle(y), block.attention_norm))
+        return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
 
     def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
         """The same of packed sequences: class tokens (1, B, D), and x (T + B, D) with room for them at `first` (B,)."""
+        return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
+
+    def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
+        """New class tokens from the old ones, which stand at `place` of `both`."""
         block, ragged = self.block, _layout(sight)
-        both = x.index_copy(0, first, token[0])[None]
         keys = block.attention_norm(both) if block.pre else both
-        y = block.attention(token if self.raw_query else keys[:, first], keys, sight)
+        y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)
         return block.feed(block.join(token, block.settle(y), block.attention_norm, ragged), ragged)
 
 

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from ..errors import UserError
 from .attention.attention import Attention
 from .attention.masks import FULL, Documents, Sight
-from .blocks import BlockOptions, ClassBlock
+from .blocks import BlockOptions, ClassBlock, block_norm
 from .norms import make_norm
-from .ragged import Ragged
+from .ragged import Ragged, zero_padding
 from .transformer import Valid, check_layout
 from .trunks.recurrent import Recurrent
 from .watch import Watch, look
@@ -47,7 +47,7 @@ class SumPool(nn.Module):
         y = x.to(torch.promote_types(x.dtype, torch.float32))
         if isinstance(valid, Ragged):
             return y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
-        return (y if valid is None else y.masked_fill(~valid[..., None], 0)).sum(1)
+        return zero_padding(y, valid).sum(1)
 
 
 class MaxPool(nn.Module):
@@ -180,9 +180,7 @@ class ClassAttention(nn.Module):
         self.token = nn.Parameter(torch.empty(1, 1, dim))
         nn.init.normal_(self.token, std=0.02)  # published: truncated at 100 deviations; its draws differ by version
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
-        pre = options.get("norm_position", "pre") == "pre"
-        norm = options.get("norm", "layer") if pre else "none"
-        self.norm = make_norm(norm, dim, options.get("bias", True), options.get("epsilon"))
+        self.norm = block_norm(dim, options, options.get("norm_position", "pre") == "pre")
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         if isinstance(valid, Ragged) and watch is None and valid.total:
@@ -267,4 +265,4 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
     check_layout(x, valid)
     if isinstance(valid, Ragged):
         return valid.pad(x), valid.valid
-    return (x if valid is None else x.masked_fill(~valid[..., None], 0)), valid
+    return zero_padding(x, valid), valid

@@ -111,3 +111,8 @@ class Ragged:
     def flatten_heads(self, dense: Tensor) -> Tensor:
         """(B, H, N, E) -> (1, H, T, E), the inverse of `pad_heads`."""
         return self.flatten(dense.transpose(1, 2)).transpose(0, 1)[None]
+
+
+def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
+    """x (B, N, D) with zeros where `valid` (B, N) is False: whatever stands at padding, even NaN, stays out."""
+    return x if valid is None else x.masked_fill(~valid[..., None], 0)

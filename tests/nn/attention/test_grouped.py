@@ -60,7 +60,8 @@ def test_groups_hold_every_token_once_and_waste_little():
     lengths = (45 + 15 * torch.randn(64)).round().long().clamp(2, 128)
     plan = grouped.Plan(Ragged(lengths))
     assert torch.equal(
-        torch.cat(plan.rows_or_none).sort()[0].unique()[: int(lengths.sum())], torch.arange(int(lengths.sum()))
+        torch.cat([group.rows_or_none for group in plan.groups]).sort()[0].unique()[: int(lengths.sum())],
+        torch.arange(int(lengths.sum())),
     )
     area = sum(group.count * group.width**2 for group in plan.groups)
     assert area < 1.3 * (lengths**2).sum() < 64 * lengths.max() ** 2

@@ -28,7 +28,7 @@ from sciformer.nn import (
     attend,
     choose,
 )
-from sciformer.nn.attention.kernels import packed_bias
+from sciformer.nn.attention.kernels import packed_bias, request
 from tests.errors import refuses
 
 # Triton 3.6 makes whole numbers of arrays of one, which NumPy gave up in 2.4 and warned of before.
@@ -39,7 +39,7 @@ NAMES = ("out", "q", "k", "v", "bias")
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch):
-    monkeypatch.setattr(packed_bias, "TRITON_INTERPRETED", True)
+    monkeypatch.setattr(request, "TRITON_INTERPRETED", True)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -7,30 +7,27 @@ that one recorded step serves every length.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..masks import Both, Causal, Pattern, Window
-from .request import Request
-
-HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+from .request import Request, no_triton
 
 
 def supports(request: Request) -> str | None:
     """Reason why this kernel cannot take the request, or None."""
-    store, sight, qkv = request.store, request.sight, request.qkv
+    store, sight = request.store, request.sight
     if store is None or store.capacity is None or request.q.shape[2] != 1:
         return "it takes one new token of each sequence and a cache of fixed capacity"
-    if qkv is None:
+    if request.qkv is None:
         return "it takes queries, keys and values as the projection made them"
-    if not HAS_TRITON or not qkv.is_cuda or qkv.dtype == torch.float64:
-        return "it runs only on CUDA, with Triton, and has no double precision"
     if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
         return "it takes no bias, and needs validity and position on the device, as a decoder's cache has them"
-    return None if reach(sight.pattern) is not None else "the pattern is not the past or the near past"
+    if reach(sight.pattern) is None:
+        return "it sees the past or the near past"
+    return no_triton(request.qkv)
 
 
 def reach(pattern: Pattern) -> int | None:
@@ -53,26 +50,21 @@ def run(request: Request) -> Tensor:
     return attend_one(request.qkv, cos, sin, halves, keys, values, sight.valid, sight.start, request.scale, back)
 
 
-@torch.library.custom_op("sciformer::attend_one", mutates_args=("keys", "values"), tags=(torch.Tag.flexible_layout,))
-def attend_one(
-    qkv: Tensor,
-    cos: Tensor | None,
-    sin: Tensor | None,
-    halves: bool,
-    keys: Tensor,
-    values: Tensor,
-    valid: Tensor,
-    start: Tensor,
-    scale: float,
-    back: int,
-) -> Tensor:
+@torch.library.custom_op(
+    "sciformer::attend_one",
+    mutates_args=("keys", "values"),
+    schema="(Tensor qkv, Tensor? cos, Tensor? sin, bool halves, Tensor(a!) keys, Tensor(b!) values, Tensor valid, "
+    "Tensor start, float scale, SymInt back) -> Tensor",
+    tags=(torch.Tag.flexible_layout,),
+)
+def attend_one(*inputs: Any) -> Tensor:
     """The heads (B, H, 1, E) of a new token at `start` of keys (B, G, M, E); it sees `back` tokens before, -1: all.
 
     Query, key and value come side by side, qkv (B, 1, (H + 2 G) E): cut apart, a compiler would copy each of them.
     """
     from .decode_step_triton import launch
 
-    return launch(qkv, cos, sin, halves, keys, values, valid, start, scale, back)
+    return launch(*inputs)
 
 
 @attend_one.register_fake

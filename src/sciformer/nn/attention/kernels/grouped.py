@@ -13,7 +13,6 @@ through one by one, where they lie.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -148,38 +147,27 @@ def _stretches(lengths: list[int]) -> Iterator[slice]:
         first += length
 
 
-@dataclass(frozen=True, eq=False)
 class Group:
-    """Sets of nearly the same length."""
+    """Sets of nearly the same length, the `sets` (count,) of all, whose tokens begin at `first` (count,) of the run.
 
-    count: int
-    width: int
-    first: Tensor
-    """(count,) where the tokens of each begin in the flat run."""
-    lengths: Tensor
-    which: Tensor
-    """(count,) which of all sets they are."""
+    valid   (count, width) True where there is a token
+    rows    (count * width,) the places of tokens in the run, 0 where there is none; `rows_or_none` has T there
+    """
 
-    @property
-    def valid(self) -> Tensor:
-        """(count, width) True where there is a token."""
-        return torch.arange(self.width) < self.lengths[:, None]
-
-    def rows(self, other: int) -> Tensor:
-        """(count * width,) the places of tokens in the flat run, `other` where there is none."""
-        place = self.first[:, None] + torch.arange(self.width)
-        return place.masked_fill(~self.valid, other).flatten()
+    def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
+        self.sets, self.count, self.width = sets, len(sets), width
+        self.valid = torch.arange(width) < lengths[:, None]
+        place = first[:, None] + torch.arange(width)
+        self.rows = place.masked_fill(~self.valid, 0).flatten()
+        self.rows_or_none = place.masked_fill(~self.valid, total).flatten()
 
 
 class Plan:
     """The groups of packed sets, and the way back: token t of the flat run is row `back[t]` of all groups' rows."""
 
     def __init__(self, ragged: Ragged) -> None:
-        self.total = ragged.total
         self.groups = list(_groups(ragged))
-        self.rows = [group.rows(0) for group in self.groups]
-        self.rows_or_none = [group.rows(ragged.total) for group in self.groups]
-        whole = torch.cat([*self.rows_or_none, torch.zeros(0, dtype=torch.long)])
+        whole = torch.cat([*(group.rows_or_none for group in self.groups), torch.zeros(0, dtype=torch.long)])
         real = whole < ragged.total
         self.back = torch.full((ragged.total,), len(whole))
         self.back[whole[real]] = torch.arange(len(whole))[real]
@@ -189,7 +177,7 @@ class Plan:
         return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
 
 
-def _groups(ragged: Ragged) -> Any:
+def _groups(ragged: Ragged) -> Iterator[Group]:
     lengths, order = ragged.lengths.sort(descending=True)
     first, sizes = (ragged.ends - ragged.lengths)[order], lengths.tolist()
     begin, end = 0, sum(size > 0 for size in sizes)
@@ -199,7 +187,7 @@ def _groups(ragged: Ragged) -> Any:
         while stop < end and sizes[stop] >= shortest:
             stop += 1
         part = slice(begin, stop)
-        yield Group(stop - begin, sizes[begin], first[part], lengths[part], order[part])
+        yield Group(order[part], first[part], lengths[part], sizes[begin], ragged.total)
         begin = stop
 
 
@@ -227,7 +215,7 @@ class Laid(torch.autograd.Function):
         laid, lower, upper, pairs, done = [], [], [], [], 0
         for group in plan.groups:
             n, valid = group.width, group.valid
-            place = starts[group.which][:, None, None] + square(n, starts.device)
+            place = starts[group.sets][:, None, None] + square(n, starts.device)
             there = valid[:, None, :].expand(-1, n, -1)
             rows = there & valid[:, :, None]
             index = torch.where(rows, place, torch.where(there, 0, count)).flatten()
@@ -260,8 +248,8 @@ class Grouped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, plan: Plan, *biases: Tensor) -> Tensor:
         width, parts, kept = x.shape[1] // 3, [], []
-        for group, rows, bias in zip(plan.groups, plan.rows, biases):
-            taken = x.index_select(0, rows).view(group.count, group.width, 3, heads, -1)
+        for group, bias in zip(plan.groups, biases):
+            taken = x.index_select(0, group.rows).view(group.count, group.width, 3, heads, -1)
             q, k, v = taken.permute(2, 3, 0, 1, 4).reshape(3, heads * group.count, group.width, -1)
             weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
             mask = keep(weights.shape, p, weights.dtype) if p else None
@@ -279,9 +267,9 @@ class Grouped(torch.autograd.Function):
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         (heads, scale, plan), saved = ctx.options, ctx.saved_tensors
         up, parts, gradients = torch.cat([up, up.new_zeros(1, up.shape[1])]), [], []
-        for number, (group, rows) in enumerate(zip(plan.groups, plan.rows_or_none)):
+        for number, group in enumerate(plan.groups):
             q, k, v, weights, mask, used = saved[6 * number : 6 * number + 6]
-            above = up.index_select(0, rows).view(group.count, group.width, heads, -1)
+            above = up.index_select(0, group.rows_or_none).view(group.count, group.width, heads, -1)
             above = above.permute(2, 0, 1, 3).reshape(v.shape)
             change = torch.empty(3, *v.shape, dtype=v.dtype)
             torch.bmm(used.transpose(1, 2), above, out=change[2])

@@ -16,8 +16,6 @@ H = 8) that is 33 MB and 66 MB: 8 and 16 microseconds at 4.2 TB/s.
 
 from __future__ import annotations
 
-import importlib.util
-import os
 from typing import Any
 
 import torch
@@ -25,23 +23,19 @@ from torch import Tensor
 
 from ..masks import Documents
 from ..pair_bias import PairBias
-from .request import Request, not_packed, repeat_heads
+from .request import Request, no_triton, not_packed, repeat_heads
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
-TRITON_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 MAX_LENGTH = 256
 MAX_HEAD_WIDTH = 64
 
 
 def supports(request: Request) -> str | None:
     """Reason why this kernel cannot take the request, or None."""
-    q, pattern = request.q, request.sight.pattern
-    if not HAS_TRITON or not (q.is_cuda or TRITON_INTERPRETED):
-        return "it runs only on CUDA, with Triton"
-    if q.shape[3] > MAX_HEAD_WIDTH or q.dtype == torch.float64:
-        return f"its heads have a width of at most {MAX_HEAD_WIDTH} and no double precision"
-    if (why := not_packed(request, cross=True)) is not None:
+    pattern, width = request.sight.pattern, request.q.shape[3]
+    if (why := no_triton(request.q) or not_packed(request, cross=True)) is not None:
         return why
+    if width > MAX_HEAD_WIDTH:
+        return f"the width of its heads must be at most {MAX_HEAD_WIDTH}, not {width}"
     assert isinstance(pattern, Documents)
     longest = max(pattern.queries.longest, pattern.memory.longest)
     return f"a sequence is longer than {MAX_LENGTH}" if longest > MAX_LENGTH else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from typing import NamedTuple
 
 import torch
@@ -14,6 +16,8 @@ from ..pair_bias import PairBias
 from ..scores import ScaledDot, Score
 
 DEFAULT_SCORE = ScaledDot()
+HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+TRITON_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 class Request(NamedTuple):
@@ -81,6 +85,13 @@ def no_product(request: Request) -> str | None:
     """Reason why the scores are not a product of queries and keys, or None."""
     score = request.score
     return None if score.fused else f"the {type(score).__name__} score is not a product of query and key"
+
+
+def no_triton(x: Tensor) -> str | None:
+    """Reason why a Triton program cannot take this tensor, or None."""
+    if HAS_TRITON and (x.is_cuda or TRITON_INTERPRETED) and x.dtype != torch.float64:
+        return None
+    return "it runs only on CUDA, with Triton, and not in double precision"
 
 
 def not_packed(request: Request, *, causal: bool = False, cross: bool = False) -> str | None:
