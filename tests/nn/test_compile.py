@@ -23,6 +23,7 @@ from sciformer.nn import (
 TRUNKS = {
     "full": lambda: Encoder(16, 2, 4, position=Rotary(4)),
     "causal": lambda: Decoder(16, 2, 4, position=Learned(16, 64)),
+    "near past": lambda: Decoder(16, 2, 4, pattern=Window(3), kv_heads=2),
     "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
     "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
     "real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),

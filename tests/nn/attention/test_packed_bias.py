@@ -75,6 +75,10 @@ def run(kernel, dtype, q, k, v, dense, up, lengths=LENGTHS, dropout=0.0):
     return [out.detach(), *torch.autograd.grad(out, wanted, up.to(dtype))]
 
 
+def both(*given, lengths=LENGTHS, dtype=torch.float32):
+    return run("packed_bias", dtype, *given, lengths), run("reference", torch.float64, *given, lengths)
+
+
 def assert_same(found, expected, tolerance=2e-5):
     for name, mine, definition in zip(NAMES, found, expected):
         assert mine.isfinite().all(), name
@@ -82,40 +86,30 @@ def assert_same(found, expected, tolerance=2e-5):
         assert error < tolerance, (name, error.item())
 
 
-@pytest.mark.parametrize(("heads", "width"), [(2, 16), (3, 8), (1, 64), (2, 20)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_it_agrees_with_the_definition(heads, width, bias):
-    given = drawn(heads, width, bias=bias)
-    assert_same(run("packed_bias", torch.float32, *given), run("reference", torch.float64, *given))
+CASES = [((heads, width), LENGTHS) for heads, width in ((2, 16), (3, 8), (1, 64), (2, 20))]
+CASES += [((2, 16), lengths) for lengths in ([130, 3], [64, 65], [16], [0, 0, 2], [256])]
 
 
-@pytest.mark.parametrize("lengths", [[130, 3], [64, 65], [16], [0, 0, 2], [256]], ids=str)
+@pytest.mark.parametrize(("shape", "lengths"), CASES, ids=str)
 @pytest.mark.parametrize("bias", [True, False])
-def test_sets_of_several_blocks(lengths, bias):
-    given = drawn(2, 16, lengths, bias=bias)
-    assert_same(run("packed_bias", torch.float32, *given, lengths), run("reference", torch.float64, *given, lengths))
+def test_it_agrees_with_the_definition(shape, lengths, bias):
+    assert_same(*both(*drawn(*shape, lengths, bias=bias), lengths=lengths))
 
 
 def test_scores_far_below_zero_in_sets_of_several_blocks():
     """exp(-level) of a key that is not there would be infinite."""
     q, k, v, _, up = drawn(1, 16, [70], bias=False)
-    given = (q.abs() * 8, -k.abs() * 8, v, None, up)
-    found, expected = run("packed_bias", torch.float32, *given, [70]), run("reference", torch.float64, *given, [70])
-    assert_same(found, expected, 1e-4)
+    assert_same(*both(q.abs() * 8, -k.abs() * 8, v, None, up, lengths=[70]), 1e-4)
 
 
 @pytest.mark.parametrize(("lengths", "bias"), [(LENGTHS, True), ([130, 3], False)], ids=str)
 def test_half_precision_is_near(lengths, bias):
     given = drawn(2, 16, lengths, bias=bias)
-    found, expected = (
-        run(*how, *given, lengths) for how in (("packed_bias", torch.float16), ("reference", torch.float64))
-    )
-    assert_same(found, expected, 3e-3)
+    assert_same(*both(*given, lengths=lengths, dtype=torch.float16), 3e-3)
 
 
 def test_shared_heads_and_no_sets_at_all():
-    given = drawn(4, 8, kv_heads=2)
-    assert_same(run("packed_bias", torch.float32, *given), run("reference", torch.float64, *given))
+    assert_same(*both(*drawn(4, 8, kv_heads=2)))
     for lengths in ([], [0, 0]):
         found = run("packed_bias", torch.float32, *drawn(2, 16, lengths, tail=2), lengths=lengths or [0])
         assert not any(part.any() for part in found)
@@ -136,7 +130,7 @@ def test_nothing_reaches_the_tail_and_it_gets_zeros():
 def test_a_bias_of_minus_infinity_hides():
     given = drawn(1, 16, [4, 3])
     given[3][:4] = -torch.inf
-    found, expected = run("packed_bias", torch.float32, *given, [4, 3]), run("reference", torch.float64, *given, [4, 3])
+    found, expected = both(*given, lengths=[4, 3])
     assert_same(found[:4], expected[:4])
     assert not found[4][:4].any()
 
