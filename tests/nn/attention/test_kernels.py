@@ -32,7 +32,7 @@ OPTIONS = list(itertools.product((1, 2, 4), (False, True), (None, "each", "share
 
 def can(kernel, pattern):
     q = torch.zeros(1, 4, N, 8)
-    return KERNELS[kernel].supports(Request(q, q, q, Sight(pattern))) is None
+    return kernel == "auto" or KERNELS[kernel].supports(Request(q, q, q, Sight(pattern))) is None
 
 
 def make(pattern, kv_heads, valid, bias, dtype, n=N, m=N):
@@ -57,7 +57,7 @@ def result(kernel, pattern, q, k, v, mask, dense, **options):
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("kernel", ["sdpa", "chunked"])
+@pytest.mark.parametrize("kernel", ["auto", "sdpa", "chunked"])
 def test_kernels_agree_with_the_definition(kernel, name, dtype):
     pattern = PATTERNS[name]
     for kv_heads, valid, bias in OPTIONS if can(kernel, pattern) else ():
