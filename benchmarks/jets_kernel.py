@@ -10,9 +10,8 @@ import torch
 
 from jets_sides import jets
 from measure import interleave
-from sciformer.nn import Documents, Ragged, Sight
-from sciformer.nn.attention.kernels import packed_bias as sets
-from sciformer.nn.attention.pair_bias import PairBias, Triangle
+from sciformer.nn import Documents, PairBias, Ragged, Request, Sight, Triangle
+from sciformer.nn.attention.kernels import packed_bias
 from sides import Times
 
 BANDWIDTH = 4.2e12  # bytes a second that a copy reaches on an H200
@@ -20,7 +19,7 @@ BANDWIDTH = 4.2e12  # bytes a second that a copy reaches on an H200
 
 def table(device: str, tiny: bool) -> Times:
     """Microseconds forwards and backwards, of one layer with 8 heads of 16, printed as they come."""
-    from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
+    from sciformer.nn.attention.kernels import packed_bias_triton
 
     lengths = torch.as_tensor(jets(4 if tiny else 512, 0)["lengths"])
     total, pairs = int(lengths.sum()), int((lengths * (lengths + 1) // 2).sum())
@@ -38,8 +37,8 @@ def table(device: str, tiny: bool) -> Times:
     for block, warps, registers in itertools.product((32, 64), (2, 4, 8), (None, 128)):
         if tiny and (block, warps, registers) != (64, 4, None):
             continue
-        sets_triton.BLOCK = block
-        for layouts in sets_triton.LAYOUT.values():
+        packed_bias_triton.BLOCK = block
+        for layouts in packed_bias_triton.LAYOUT.values():
             for rows, layout in layouts.items():
                 layout |= {"num_warps": min(warps, rows // 4), "maxnreg": registers}
         for dropout, biased in ((0.1, True), (0.0, True), (0.0, False)):
@@ -62,7 +61,8 @@ def timed(qkv: Any, bias: PairBias | None, ragged: Ragged, up: Any, dropout: flo
     given = [qkv] if bias is None else [qkv, bias.values]
 
     def forward() -> Any:
-        return sets.fused(qkv, 8, sight, 0.25, dropout)
+        q, k, v = (part.unflatten(-1, (8, 16)).transpose(1, 2) for part in qkv.chunk(3, -1))
+        return packed_bias.run(Request(q, k, v, sight, dropout=dropout, qkv=qkv))
 
     def both() -> Any:
         return torch.autograd.grad(forward(), given, up, retain_graph=True)

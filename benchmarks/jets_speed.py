@@ -97,19 +97,19 @@ def make_sampler(way: dict[str, Any]) -> None:
     """Lay out the attention kernels as a variant says."""
     if "kernel" not in way and "layout" not in way:
         return
-    from sciformer.nn.attention.kernels import packed_bias as sets
+    from sciformer.nn.attention.kernels import packed_bias
 
     for name, value in way.get("kernel", {}).items():
         if name == "MAX_LENGTH":
-            sets.MAX_LENGTH = value
+            packed_bias.MAX_LENGTH = value
             continue
-        from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
+        from sciformer.nn.attention.kernels import packed_bias_triton
 
-        setattr(sets_triton, name, value)
+        setattr(packed_bias_triton, name, value)
     for name, value in way.get("layout", {}).items():
-        from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
+        from sciformer.nn.attention.kernels import packed_bias_triton
 
-        for rows in sets_triton.LAYOUT.values():
+        for rows in packed_bias_triton.LAYOUT.values():
             for layout in rows.values():
                 layout[name] = value
 

@@ -1,9 +1,9 @@
-"""The kernels `sets` and `flash` on packed sequences, forwards and backwards. `python benchmarks/packed.py`
+"""The kernels `packed_bias` and `flash` on packed sequences, forwards and backwards. `python benchmarks/packed.py`
 
 512 sequences of short, jet-like, middle and light-curve lengths, bfloat16, queries, keys and values side by side as a
 projection leaves them, recorded as a CUDA graph. Prints microseconds; the choice between the two kernels
-(`flash.MIN_MEAN_LENGTH`) follows from them. With --layouts, how the programs of `sets` for sequences of several blocks
-are laid out: each in turn, the others as they are.
+(`flash.MIN_MEAN_LENGTH`) follows from them. With --layouts, how the programs of `packed_bias` for sequences of several
+blocks are laid out: each in turn, the others as they are.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from sciformer.nn import Documents, Ragged, Sight
-from sciformer.nn.attention.kernels import flash
-from sciformer.nn.attention.kernels import packed_bias as sets
+from sciformer.nn import Documents, Ragged, Request, Sight
+from sciformer.nn.attention.kernels import flash, packed_bias
 
 CALLS = 5
 HEADS = ((4, 64), (8, 16), (4, 32))  # how many, how wide
@@ -41,7 +40,8 @@ def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bo
     up = torch.randn(1, heads, total, width, device="cuda", dtype=torch.bfloat16)
 
     def once() -> None:
-        out = kernel.fused(x, heads, Sight(Documents(ragged)), width**-0.5, 0.0)
+        q, k, v = (part.unflatten(-1, (heads, width)).transpose(1, 2) for part in x.chunk(3, -1))
+        out = kernel.run(Request(q, k, v, Sight(Documents(ragged)), qkv=x))
         if back:
             out.backward(up)
             x.grad = None
@@ -67,26 +67,25 @@ def microseconds(kernel: Any, drawn: list[int], heads: int, width: int, back: bo
 
 def layouts(drawn: list[int], heads: int, width: int) -> None:
     """Times by how programs are laid out."""
-    from sciformer.nn.attention.kernels import packed_bias_long_triton as sets_long_triton
-    from sciformer.nn.attention.kernels import packed_bias_triton as sets_triton
+    from sciformer.nn.attention.kernels import packed_bias_triton
 
     def tried(name: str, table: dict[Any, Any], key: Any, way: dict[str, Any], back: bool) -> None:
         before = table[key]
         table[key] = way
         try:
-            print(f"{name} {way}: {microseconds(sets, drawn, heads, width, back):.1f}", flush=True)
+            print(f"{name} {way}: {microseconds(packed_bias, drawn, heads, width, back):.1f}", flush=True)
         except Exception as error:  # too many registers or too much shared memory
             print(f"{name} {way}: {type(error).__name__}", flush=True)
         table[key] = before
 
     for warps, stages in ((4, 1), (4, 2), (4, 3), (8, 2)):
         way = {"num_warps": warps, "num_stages": stages}
-        tried("forward alone", sets_triton.LAYOUT["along"], sets_triton.BLOCK, way, False)
+        tried("forward alone", packed_bias_triton.LAYOUT["along"], packed_bias_triton.BLOCK, way, False)
     for name in ("queries", "keys"):
         for rows, step, warps in BLOCKS:
             for stages in (1, 2):
                 way = {"ROWS": rows, "STEP": step, "num_warps": warps, "num_stages": stages}
-                tried(name, sets_long_triton.LAYOUT, name, way, True)
+                tried(name, packed_bias_triton.LONG_LAYOUT, name, way, True)
 
 
 def main() -> None:
@@ -101,7 +100,7 @@ def main() -> None:
     for name, drawn in lengths().items():
         for heads, width in HEADS:
             times = {}
-            for kernel in (sets, flash):
+            for kernel in (packed_bias, flash):
                 alone, both = (microseconds(kernel, drawn, heads, width, back) for back in (False, True))
                 times[kernel.__name__.rpartition(".")[2]] = f"{alone:.0f} + {both - alone:.0f}"
             print(

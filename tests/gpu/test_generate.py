@@ -5,12 +5,8 @@ import pytest
 import torch
 
 from sciformer.generation.generate import RECORDED_STEPS, generate, generate_many
-from sciformer.nn.attention.kernels import compute
-from sciformer.nn.attention.kernels import decode_step as single
-from sciformer.nn.attention.kernels.decode_step import attend_one
-from sciformer.nn.attention.masks import Causal, Sight, Window
-from sciformer.nn.attention.scores import ScaledDot
-from sciformer.nn.positions import Rotary, rotate
+from sciformer.nn import Causal, Rotary, Sight, Window, attend, rotate
+from sciformer.nn.attention.kernels import decode_step
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 
@@ -26,7 +22,7 @@ def test_one_query_against_a_fixed_cache(dtype, kv_heads, width, back, pairs):
     heads, capacity = 4, 512
     rng = torch.Generator("cuda").manual_seed(0)
     pattern = Causal() if back < 0 else Causal() & Window(back)
-    assert single.reach(pattern) == back
+    assert decode_step.reach(pattern) == back
     for batch, place in ((1, 0), (3, 1), (2, 130), (1, 511)):
         made = torch.randn(batch, 1, (heads + 2 * kv_heads) * width, device="cuda", generator=rng).to(dtype)
         cut = made.split([heads * width, kv_heads * width, kv_heads * width], -1)
@@ -42,11 +38,13 @@ def test_one_query_against_a_fixed_cache(dtype, kv_heads, width, back, pairs):
             q, k = rotate(q, rotation), rotate(k, rotation)
         expected_keys, expected_values = keys.clone(), values.clone()
         expected_keys[:, :, place], expected_values[:, :, place] = k[:, :, 0], v[:, :, 0]
-        found = attend_one(made, *(rotation or (None, None, False)), keys, values, valid, start, width**-0.5, back)
+        found = decode_step.attend_one(
+            made, *(rotation or (None, None, False)), keys, values, valid, start, width**-0.5, back
+        )
         torch.testing.assert_close(keys, expected_keys)
         assert torch.equal(values, expected_values)
         sight = Sight(pattern, valid, None, start)
-        expected = compute(q.double(), keys.double(), values.double(), sight, ScaledDot(), 0.0, "reference")
+        expected = attend(q.double(), keys.double(), values.double(), sight, kernel="reference")
         apart = (found.double() - expected).abs().max()
         assert apart < (1e-5 if dtype == torch.float32 else 2e-2)
 

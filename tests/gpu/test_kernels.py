@@ -11,14 +11,14 @@ from sciformer.nn import (
     Full,
     Global,
     Ragged,
+    Request,
     Rotary,
     Sight,
     Strided,
     Window,
     attend,
+    choose,
 )
-from sciformer.nn.attention.kernels import choose
-from sciformer.nn.attention.scores import ScaledDot
 from tests.errors import refuses
 
 pytestmark = pytest.mark.gpu
@@ -93,15 +93,15 @@ def test_flash_agrees(name):
         assert_same(*both("flash", PATTERNS[name], torch.bfloat16, kv_heads, False, False), torch.bfloat16)
 
 
-def test_flash_is_chosen_for_packed_sequences_that_are_too_long_for_sets():
+def test_flash_is_chosen_for_packed_sequences_that_are_too_long_for_packed_bias():
     q = torch.zeros(1, 2, N, 32, device="cuda", dtype=torch.bfloat16)
     long, short = (
         Documents(Ragged(torch.tensor(lengths, device="cuda"), N, max(lengths))) for lengths in ([290, 10], [150, 100])
     )
-    assert choose(q, q, Sight(long), ScaledDot()) == "flash"
-    assert choose(q, q, Sight(short), ScaledDot()) == "sets"
-    assert choose(q, q, Sight(long), ScaledDot(), dropout=0.1) != "flash"
-    assert choose(q.float(), q.float(), Sight(short), ScaledDot()) == "sets"
+    assert choose(Request(q, q, q, Sight(long))) == "flash"
+    assert choose(Request(q, q, q, Sight(short))) == "packed_bias"
+    assert choose(Request(q, q, q, Sight(long), dropout=0.1)) != "flash"
+    assert choose(Request(q.float(), q.float(), q.float(), Sight(short))) == "packed_bias"
 
 
 def test_chunked_agrees_on_cuda_too():
@@ -145,9 +145,9 @@ def test_many_lengths_do_not_exhaust_the_compiler():
 
 def test_the_choice_on_cuda():
     q = torch.zeros(1, 1, 2048, 64, device="cuda")
-    assert choose(q, q, Sight(Causal()), ScaledDot()) == "sdpa"
-    assert choose(q, q, Sight(Window(64)), ScaledDot()) == "flex"
-    assert choose(q, q, Sight(Window(64)), ScaledDot(), dropout=0.1) == "sdpa"
+    assert choose(Request(q, q, q, Sight(Causal()))) == "sdpa"
+    assert choose(Request(q, q, q, Sight(Window(64)))) == "flex"
+    assert choose(Request(q, q, q, Sight(Window(64)), dropout=0.1)) == "sdpa"
 
 
 def test_a_compiled_encoder_equals_the_eager_one():

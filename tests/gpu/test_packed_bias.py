@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from sciformer.nn import Documents, Encoder, Ragged, Sight, attend
-from sciformer.nn.attention.kernels import choose
-from sciformer.nn.attention.kernels import packed_bias as sets
-from sciformer.nn.attention.pair_bias import PairBias, Triangle
-from sciformer.nn.attention.scores import ScaledDot
+from sciformer.nn import Documents, Encoder, PairBias, Ragged, Request, Sight, Triangle, attend, choose
+from sciformer.nn.attention.kernels import packed_bias
 
 # What the compiler says of itself: it uses what PyTorch gives up, and float32 products could be faster but coarser.
 QUIET = ("ignore:.*torch.jit.*:DeprecationWarning", "ignore:TensorFloat32 tensor cores:UserWarning")
@@ -42,7 +39,7 @@ def test_it_agrees_with_the_definition(heads, width, bias, dtype):
         inputs = [torch.randn(1, heads, ragged.total, width).to(dtype) for _ in range(3)]
         inputs.append(torch.randn(ragged.pairs, heads).to(dtype))
         up = torch.randn(1, heads, ragged.total, width).to(dtype)
-        found = run("sets", "cuda", dtype, inputs, up, bias, lengths)
+        found = run("packed_bias", "cuda", dtype, inputs, up, bias, lengths)
         expected = run("reference", "cpu", torch.float64, inputs, up, bias, lengths)
         for name, mine, definition in zip(("out", "q", "k", "v", "bias"), found, expected):
             assert mine.isfinite().all(), name
@@ -55,7 +52,7 @@ def masks(ragged, bits, heads, p):
     x = torch.zeros(ragged.total, 3, heads, 64, device="cuda")
     x[torch.arange(ragged.total), 2, :, ragged.position.clamp(0, 63)] = 1
     both = (ragged.ends, ragged.lengths) * 2
-    out, _ = sets.attend_sets(x.flatten(1), None, *both, None, None, bits, heads, 1.0, p, ragged.longest)
+    out, _ = packed_bias.attend_packed(x.flatten(1), None, *both, None, None, bits, heads, 1.0, p, ragged.longest)
     return out.view(-1, heads, 64) > 0
 
 
@@ -67,7 +64,7 @@ def test_dropout_is_the_same_backwards():
     x = torch.randn(ragged.total, 3 * heads * 64, device="cuda", requires_grad=True)
     bias = torch.randn(heads, ragged.pairs, device="cuda", requires_grad=True)
     both = (ragged.ends, ragged.lengths) * 2
-    found, _ = sets.attend_sets(x, None, *both, bias, triangle.starts, bits, heads, 0.125, p, ragged.longest)
+    found, _ = packed_bias.attend_packed(x, None, *both, bias, triangle.starts, bits, heads, 0.125, p, ragged.longest)
     q, k, v = (ragged.pad(part).transpose(1, 2) for part in x.view(-1, 3, heads, 64).unbind(1))
     score = q @ k.transpose(2, 3) * 0.125 + PairBias(bias.t(), triangle.starts, ragged).dense()
     weights = score.masked_fill(~ragged.valid[:, None, None], -1e30).softmax(-1)
@@ -89,7 +86,7 @@ def test_sets_of_several_blocks_with_dropout(dtype, width):
     both = (ragged.ends, ragged.lengths) * 2
 
     def call(x):
-        return sets.attend_sets(x, None, *both, None, None, bits, heads, width**-0.5, p, ragged.longest)[0]
+        return packed_bias.attend_packed(x, None, *both, None, None, bits, heads, width**-0.5, p, ragged.longest)[0]
 
     first, again = (torch.autograd.grad(call(x), x, up)[0] for _ in range(2))
     assert torch.equal(first, again)
@@ -106,7 +103,7 @@ def test_sets_of_several_blocks_with_dropout(dtype, width):
 def test_it_is_chosen_and_compiles_whole():
     ragged = layout("cuda")
     q = torch.zeros(1, 8, ragged.total, 16, device="cuda", dtype=torch.bfloat16)
-    assert choose(q, q, Sight(Documents(ragged)), ScaledDot(), 0.1) == "sets"
+    assert choose(Request(q, q, q, Sight(Documents(ragged)), dropout=0.1)) == "packed_bias"
     encoder = Encoder(128, 2, 8, dropout=0.0).cuda()
     x = torch.randn(ragged.total, 128, device="cuda")
     values = torch.randn(ragged.pairs, 8, device="cuda", requires_grad=True)

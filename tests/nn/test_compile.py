@@ -23,6 +23,7 @@ from sciformer.nn import (
 TRUNKS = {
     "full": lambda: Encoder(16, 2, 4, position=Rotary(4)),
     "causal": lambda: Decoder(16, 2, 4, position=Learned(16, 64)),
+    "near past": lambda: Decoder(16, 2, 4, pattern=Window(3), kv_heads=2),
     "window": lambda: Encoder(16, 2, 4, pattern=Window(3)),
     "strided": lambda: Encoder(16, 2, 4, pattern=Strided(3)),
     "real time": lambda: Encoder(16, 2, 4, position=Rotary(4, periods=(0.5, 20), heads=4)),
@@ -30,6 +31,7 @@ TRUNKS = {
         16, 2, 4, position=UnpairedSinusoidal(16), norm_position="post", residual=False
     ),
     "modulated": lambda: Encoder(16, 2, 4, position=Modulation(16)),
+    "linformer": lambda: Encoder(16, 2, 4, position=Learned(16, 20), compress=3, places=20),
     "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
 }
 

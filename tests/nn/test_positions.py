@@ -1,22 +1,36 @@
+import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from sciformer.nn import Encoder, Fourier, Learned, Position, RelativeBias, Rotary, Sinusoidal, grid
-from sciformer.nn.positions import rotate
+from sciformer.nn import (
+    Encoder,
+    Fourier,
+    Learned,
+    Modulation,
+    Position,
+    RelativeBias,
+    Rotary,
+    Sinusoidal,
+    UnpairedSinusoidal,
+    grid,
+    rotate,
+)
 from tests.errors import refuses
 
 ZERO = torch.zeros(1, 7, 12).double()
+TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()
 
 
-def test_sinusoidal_is_the_formula_of_the_paper():
-    code = Sinusoidal(12).embed(ZERO, torch.arange(7))
-    for p in range(7):
-        for i in range(6):
-            angle = p / 10000 ** (2 * i / 12)
-            assert code[0, p, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-15)
-            assert code[0, p, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-15)
+@pytest.mark.parametrize(("code", "width"), [(Sinusoidal, 2), (UnpairedSinusoidal, 1)])
+def test_sines_and_cosines_take_turns(code, width):
+    """Two numbers share a frequency in the paper, none do in ASTROMER."""
+    found = code(12).embed(ZERO, TIMES)
+    for (i, time), j in itertools.product(enumerate(TIMES.tolist()), range(12)):
+        angle = time / 10000 ** (2 * (j // width) / 12)
+        assert found[0, i, j].item() == pytest.approx(math.cos(angle) if j % 2 else math.sin(angle), abs=1e-12)
 
 
 def test_sinusoidal_takes_real_times_in_double_precision():
@@ -28,26 +42,57 @@ def test_sinusoidal_takes_real_times_in_double_precision():
     )
 
 
-def test_on_a_grid_each_axis_has_its_share():
-    at = grid((3, 4))
-    assert at.tolist()[:5] == [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]]
-    flat, line = Sinusoidal(12, axes=2).code(at), Sinusoidal(6).code(torch.arange(4))
-    torch.testing.assert_close(flat[:, :6], line[at[:, 0]])
-    torch.testing.assert_close(flat[:, 6:], line[at[:, 1]])
+@pytest.mark.parametrize("code", [Sinusoidal, UnpairedSinusoidal])
+def test_on_several_axes_each_has_its_share(code):
+    assert grid((3, 4)).tolist()[:5] == [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0]]
+    for at in (grid((3, 4)), torch.rand(7, 2).double() * 9):
+        line = code(6)
+        torch.testing.assert_close(code(12, axes=2).code(at), torch.cat([line.code(at[:, 0]), line.code(at[:, 1])], -1))
+    assert Modulation(12, axes=2).double().embed(ZERO, at).shape == (1, 7, 12)
+
+
+def test_modulation_scales_and_shifts_by_fourier_series():
+    code, x = Modulation(12, longest=300.0, harmonics=4).double(), torch.randn(1, 7, 12).double()
+    angle = 2 * math.pi / 300 * TIMES[:, None] * torch.arange(1, 5)
+    series = torch.cat([angle.sin(), angle.cos()], -1) @ code.linear.weight.T + code.linear.bias
+    scale, shift = series.chunk(2, -1)
+    torch.testing.assert_close(code.embed(x, TIMES), x * (1 + scale) + shift)
+    torch.testing.assert_close(code.embed(x, TIMES + 300), code.embed(x, TIMES))  # the longest period
+    code.embed(x, TIMES).square().sum().backward()
+    assert (code.linear.weight.grad != 0).all()
+
+
+def test_given_periods_are_even_in_their_logarithm():
+    periods = np.geomspace(0.05, 1000, 6)
+    code = Sinusoidal(12, periods=(0.05, 1000)).code(TIMES)
+    for i, period in enumerate(periods):
+        torch.testing.assert_close(code[:, 2 * i], (2 * math.pi * TIMES / period).sin(), atol=1e-9, rtol=0)
+        torch.testing.assert_close(code[:, 2 * i + 1], (2 * math.pi * TIMES / period).cos(), atol=1e-9, rtol=0)
+    found = Fourier(12, features=6, periods=(0.05, 1000)).frequency.detach()
+    np.testing.assert_allclose(found[0], 1 / periods, rtol=1e-6)
 
 
 @pytest.mark.parametrize("pairs", ["neighbours", "halves"])
-def test_rotary_is_its_definition(pairs):
-    rotary, x = Rotary(8, pairs=pairs), torch.randn(2, 3, 5, 8).double()
-    found = rotate(x, rotary.rotation(torch.arange(5), x.dtype))
-    for p in range(5):
-        turn = torch.zeros(8, 8).double()
-        for i in range(4):
-            a, b = (2 * i, 2 * i + 1) if pairs == "neighbours" else (i, i + 4)
-            angle = p / 10000 ** (2 * i / 8)
-            turn[a, a] = turn[b, b] = math.cos(angle)
-            turn[b, a], turn[a, b] = math.sin(angle), -math.sin(angle)
-        torch.testing.assert_close(found[:, :, p], x[:, :, p] @ turn.T, atol=1e-12, rtol=1e-12)
+@pytest.mark.parametrize("heads", [None, 3])
+def test_rotary_is_its_definition(heads, pairs):
+    """Turns of exp(2 pi i p / period), with periods of their own for heads."""
+    given = {} if heads is None else {"periods": (0.05, 1000), "heads": heads}
+    periods = 2 * math.pi * 10000 ** (np.arange(4) / 4) if heads is None else np.geomspace(0.05, 1000, 12)
+    x = torch.randn(2, 3, 7, 8).double()
+    found = rotate(x, Rotary(8, pairs=pairs, **given).rotation(TIMES, x.dtype))
+    for head, i in itertools.product(range(3), range(4)):
+        a, b = (2 * i, 2 * i + 1) if pairs == "neighbours" else (i, i + 4)
+        period = periods[i if heads is None else 3 * i + head]
+        turn = torch.polar(torch.ones(7).double(), 2 * math.pi * TIMES / period)
+        whole = torch.complex(x[:, head, :, a], x[:, head, :, b]) * turn
+        torch.testing.assert_close(torch.complex(found[:, head, :, a], found[:, head, :, b]), whole, atol=1e-9, rtol=0)
+
+
+def test_a_share_of_the_head_is_turned():
+    x = torch.randn(1, 2, 7, 8).double()
+    found = rotate(x, Rotary(8, share=0.5).rotation(TIMES, x.dtype))
+    torch.testing.assert_close(found[..., 4:], x[..., 4:])
+    torch.testing.assert_close(found[..., :4], rotate(x[..., :4], Rotary(4).rotation(TIMES, x.dtype)))
 
 
 @pytest.mark.parametrize("axes", [1, 2])
@@ -131,4 +176,16 @@ def test_mistakes_are_answered():
         Sinusoidal(10, axes=2)
     with refuses("head width", 2, 7):
         Rotary(7)
+    with refuses("periods", "(5, 2)"):
+        Sinusoidal(12, periods=(5, 2))
+    with refuses(1, 512, 20_000):
+        Modulation(12, longest=1000, harmonics=20_000)
+    with refuses("share", 0.01):
+        Rotary(8, share=0.01)
+    with refuses("width", 2, 7):
+        UnpairedSinusoidal(7, axes=2)
+    with refuses("kv_heads", "Rotary", 4, 2):
+        Encoder(16, 1, 4, kv_heads=2, position=Rotary(4, periods=(1, 9), heads=4))
+    with refuses("Rotary", "heads 4"):
+        Encoder(16, 1, 2, position=Rotary(8, periods=(1, 9), heads=4))
     assert torch.equal(Position().embed(ZERO, torch.arange(7)), ZERO)

@@ -6,7 +6,7 @@ T packed tokens, A axes. A mask is called `valid` and is True where the token is
 
 from .attention.attention import Attention
 from .attention.cache import Cache
-from .attention.kernels import attend, choose
+from .attention.kernels import Request, attend, choose
 from .attention.kernels.reference import weigh
 from .attention.masks import Causal, Documents, Full, Global, Pattern, Sight, Strided, Window
 from .attention.pair_bias import PairBias, PairEmbedding, Triangle
@@ -106,6 +106,7 @@ __all__ = [
     "RecurrentDecoder",
     "RecurrentPool",
     "RelativeBias",
+    "Request",
     "ResNet",
     "ResNet2d",
     "Rotary",

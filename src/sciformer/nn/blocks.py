@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import UserError, one_of
-from .attention.attention import Attention, AttentionOptions
+from .attention.attention import Attention, AttentionArguments
 from .attention.cache import Store
 from .attention.masks import Documents, Sight
 from .dropout import Dropout
@@ -70,7 +70,7 @@ class MLP(nn.Module):
         return self.down(x if self.plain else self.norm(x))
 
 
-class BlockOptions(AttentionOptions, total=False):
+class BlockArguments(AttentionArguments, total=False):
     """The choices of a Block that a trunk passes on."""
 
     norm_position: str
@@ -82,6 +82,12 @@ class BlockOptions(AttentionOptions, total=False):
     hidden_dropout: float | None
     extras: Sequence[str]
     residual: bool
+
+
+def block_norm(dim: int, options: BlockArguments, wanted: bool = True) -> nn.Module:
+    """The norm of blocks with these options, or none where it is not `wanted`."""
+    name = options.get("norm", "layer") if wanted else "none"
+    return make_norm(name, dim, options.get("bias", True), options.get("epsilon"))
 
 
 class Block(nn.Module):
@@ -118,12 +124,12 @@ class Block(nn.Module):
         drop_path: float = 0.0,
         extras: Sequence[str] = (),
         residual: bool = True,
-        **options: Unpack[AttentionOptions],
+        **options: Unpack[AttentionArguments],
     ) -> None:
         super().__init__()
         one_of("norm_position", norm_position, NORM_POSITIONS)
         for option in options:
-            one_of("options", option, BlockOptions.__annotations__)
+            one_of("options", option, BlockArguments.__annotations__)
         if isinstance(extras, str):
             raise UserError(f"extras must be a tuple of names, not {extras!r}", hint=f"Write extras=({extras!r},).")
         for extra in extras:
@@ -210,28 +216,26 @@ class ClassBlock(nn.Module):
     `raw_query` asks with c as it is instead of u_0, as the Particle Transformer does (arXiv 2202.03772).
     """
 
-    def __init__(self, dim: int, heads: int, *, raw_query: bool = False, **options: Unpack[BlockOptions]) -> None:
+    def __init__(self, dim: int, heads: int, *, raw_query: bool = False, **options: Unpack[BlockArguments]) -> None:
         super().__init__()
         self.raw_query = raw_query
         self.block = Block(dim, heads, **options)
 
     def forward(self, token: Tensor, x: Tensor, valid: Tensor | None = None, *, watch: Watch | None = None) -> Tensor:
         """The new class token (B, 1, D) from the old one and the sequence x (B, N, D) with `valid` (B, N)."""
-        block = self.block
-        both = torch.cat([token, x], 1)
-        keys = block.attention_norm(both) if block.pre else both
         if valid is not None:
             valid = F.pad(valid, (1, 0), value=True)
-        query = token if self.raw_query else keys[:, :1]
-        y = block.attention(query, keys, Sight(valid=valid), watch=look(watch, "attention"))
-        return block.feed(block.join(token, block.settle(y), block.attention_norm))
+        return self._ask(token, torch.cat([token, x], 1), slice(0, 1), Sight(valid=valid), look(watch, "attention"))
 
     def packed(self, token: Tensor, x: Tensor, first: Tensor, sight: Sight) -> Tensor:
         """The same of packed sequences: class tokens (1, B, D), and x (T + B, D) with room for them at `first` (B,)."""
+        return self._ask(token, x.index_copy(0, first, token[0])[None], first, sight, None)
+
+    def _ask(self, token: Tensor, both: Tensor, place: slice | Tensor, sight: Sight, watch: Watch | None) -> Tensor:
+        """New class tokens from the old ones, which stand at `place` of `both`."""
         block, ragged = self.block, _layout(sight)
-        both = x.index_copy(0, first, token[0])[None]
         keys = block.attention_norm(both) if block.pre else both
-        y = block.attention(token if self.raw_query else keys[:, first], keys, sight)
+        y = block.attention(token if self.raw_query else keys[:, place], keys, sight, watch=watch)
         return block.feed(block.join(token, block.settle(y), block.attention_norm, ragged), ragged)
 
 

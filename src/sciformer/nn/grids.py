@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .ragged import zero_padding
 
 Shape = tuple[int, int]
 
@@ -60,12 +61,9 @@ class Grid:
 
     def lay(self, x: Tensor) -> Tensor:
         """(B, N, D) -> (B, rows, columns, D)."""
+        x = zero_padding(x, self.valid)  # several may stand beside the grid
         if self.index is None:
-            if self.valid is not None:
-                x = x.masked_fill(~self.valid[..., None], 0)
             return x.unflatten(1, self.shape)
-        if self.valid is not None:
-            x = x.masked_fill(~self.valid[..., None], 0)  # several stand beside the grid
         laid = x.new_zeros(len(x), self.shape[0] * self.shape[1] + 1, x.shape[-1])
         index = self.index[..., None].expand_as(x)
         return laid.scatter(1, index, x)[:, :-1].unflatten(1, self.shape)
@@ -73,8 +71,7 @@ class Grid:
     def pick(self, laid: Tensor) -> Tensor:
         """(B, rows, columns, D) -> (B, N, D), the way back; 0 where there is no token."""
         x = laid.flatten(1, 2)
-        if self.index is None:
-            return x if self.valid is None else x.masked_fill(~self.valid[..., None], 0)
-        index = self.index.clamp(max=x.shape[1] - 1)[..., None].expand(len(x), -1, x.shape[-1])
-        x = x.gather(1, index)
-        return x if self.valid is None else x.masked_fill(~self.valid[..., None], 0)
+        if self.index is not None:
+            index = self.index.clamp(max=x.shape[1] - 1)[..., None].expand(len(x), -1, x.shape[-1])
+            x = x.gather(1, index)
+        return zero_padding(x, self.valid)

@@ -47,15 +47,8 @@ class ClassHead(nn.Module):
         return self.layer(y)
 
 
-class TagHead(nn.Module):
-    """Logits (..., N, tags) of every token (..., N, D)."""
-
-    def __init__(self, dim: int, tags: int, hidden: int | Sequence[int] | None = None, dropout: float = 0.0) -> None:
-        super().__init__()
-        self.layer = _layer(dim, tags, hidden, dropout)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x)
+class TagHead(ClassHead):
+    """Logits (..., N, tags) of every token (..., N, D), by the layers of a ClassHead."""
 
 
 class Gaussian(NamedTuple):

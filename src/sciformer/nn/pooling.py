@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from ..errors import UserError
 from .attention.attention import Attention
 from .attention.masks import FULL, Documents, Sight
-from .blocks import BlockOptions, ClassBlock
+from .blocks import BlockArguments, ClassBlock, block_norm
 from .norms import make_norm
 from .options import PoolingOptions, TrunkOptions
-from .ragged import Ragged
+from .ragged import Ragged, zero_padding
 from .transformer import TransformerOptions, Valid, check_layout, redraw
 from .trunks.recurrent import Recurrent
 from .watch import Watch, look
@@ -49,7 +49,7 @@ class SumPool(nn.Module):
         y = x.to(torch.promote_types(x.dtype, torch.float32))
         if isinstance(valid, Ragged):
             return y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
-        return (y if valid is None else y.masked_fill(~valid[..., None], 0)).sum(1)
+        return zero_padding(y, valid).sum(1)
 
 
 class MaxPool(nn.Module):
@@ -176,15 +176,13 @@ class ClassAttention(nn.Module):
         depth: int = 2,
         *,
         raw_query: bool = False,
-        **options: Unpack[BlockOptions],
+        **options: Unpack[BlockArguments],
     ) -> None:
         super().__init__()
         self.token = nn.Parameter(torch.empty(1, 1, dim))
         nn.init.normal_(self.token, std=0.02)  # published: truncated at 100 deviations; its draws differ by version
         self.blocks = nn.ModuleList(ClassBlock(dim, heads, raw_query=raw_query, **options) for _ in range(depth))
-        pre = options.get("norm_position", "pre") == "pre"
-        norm = options.get("norm", "layer") if pre else "none"
-        self.norm = make_norm(norm, dim, options.get("bias", True), options.get("epsilon"))
+        self.norm = block_norm(dim, options, options.get("norm_position", "pre") == "pre")
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
         if isinstance(valid, Ragged) and watch is None and valid.total:
@@ -269,7 +267,7 @@ def _padded(x: Tensor, valid: Valid) -> tuple[Tensor, Tensor | None]:
     check_layout(x, valid)
     if isinstance(valid, Ragged):
         return valid.pad(x), valid.valid
-    return (x if valid is None else x.masked_fill(~valid[..., None], 0)), valid
+    return zero_padding(x, valid), valid
 
 
 # As a recipe names them

@@ -103,3 +103,16 @@ class Ragged:
             return dense.new_zeros(self.total, *dense.shape[2:])
         flat = dense.flatten(0, 1)[index]
         return flat.masked_fill(~inside.view(-1, *[1] * (flat.dim() - 1)), 0)
+
+    def pad_heads(self, flat: Tensor) -> Tensor:
+        """(1, H, T, E) -> (B, H, N, E)."""
+        return self.pad(flat[0].transpose(0, 1)).transpose(1, 2)
+
+    def flatten_heads(self, dense: Tensor) -> Tensor:
+        """(B, H, N, E) -> (1, H, T, E), the inverse of `pad_heads`."""
+        return self.flatten(dense.transpose(1, 2)).transpose(0, 1)[None]
+
+
+def zero_padding(x: Tensor, valid: Tensor | None) -> Tensor:
+    """x (B, N, D) with zeros where `valid` (B, N) is False: whatever stands at padding, even NaN, stays out."""
+    return x if valid is None else x.masked_fill(~valid[..., None], 0)

@@ -20,15 +20,25 @@ from ..errors import UserError
 from .attention.cache import Cache
 from .attention.masks import FULL, Causal, Documents, Full, Pattern, Sight, Window
 from .attention.pair_bias import PairBias
-from .blocks import Block, BlockOptions
-from .norms import make_norm
+from .blocks import Block, BlockArguments, block_norm
 from .options import DepthOptions, HeadForm, PositionOptions, TokenForm
 from .positions import Position
-from .ragged import Ragged
+from .ragged import Ragged, zero_padding
 from .watch import Watch, look
 
 Valid = Tensor | Ragged | None
 EXAMPLES = {"position": "Rotary(head_dim) or Sinusoidal(dim)", "pattern": "Causal() or Window(128)"}
+
+
+class TransformerArguments(BlockArguments, total=False):
+    """The choices of a Transformer that a stack with a pattern of its own passes on."""
+
+    position: Position | None
+    cross: bool
+    memory_dim: int | None
+    drop_path: float
+    embedding_norm: bool
+    last_norm: bool
 
 
 class Transformer(nn.Module):
@@ -63,7 +73,7 @@ class Transformer(nn.Module):
         drop_path: float = 0.0,
         embedding_norm: bool = False,
         last_norm: bool = True,
-        **options: Unpack[BlockOptions],
+        **options: Unpack[BlockArguments],
     ) -> None:
         super().__init__()
         for name, given, kind in (("position", position, Position), ("pattern", pattern, Pattern)):
@@ -76,9 +86,8 @@ class Transformer(nn.Module):
             Block(dim, heads, cross=cross, drop_path=rate, **options) for rate in _rates(drop_path, depth)
         )
         pre = options.get("norm_position", "pre") == "pre"
-        norm, bias, epsilon = options.get("norm", "layer"), options.get("bias", True), options.get("epsilon")
-        self.embedding_norm = make_norm(norm if embedding_norm else "none", dim, bias, epsilon)
-        self.norm = make_norm(norm if pre and last_norm else "none", dim, bias, epsilon)
+        self.embedding_norm = block_norm(dim, options, embedding_norm)
+        self.norm = block_norm(dim, options, pre and last_norm)
         self.cross = cross
         if options.get("compress") is not None and (cross or not isinstance(pattern, Full)):
             found = "a memory" if cross else f"the pattern {pattern!r}"
@@ -146,10 +155,7 @@ class Transformer(nn.Module):
         pattern = self.pattern if ragged is None else Documents(ragged, self.pattern)
         bias = self._bias(x, mask, at, bias, cache, pattern)
         sight = Sight(pattern, keys_valid, bias, start, mixed_at)
-        x = self.position.embed(x, at)
-        if real is not None:
-            x = x.masked_fill(~real[..., None], 0)  # whatever stands at padding, even NaN, stays out
-        x = self.embedding_norm(x)
+        x = self.embedding_norm(zero_padding(self.position.embed(x, at), real))
         rotation = self.position.rotation(at, x.dtype)
         if watch is not None:
             watch.saw_hidden(x, "input")
@@ -162,9 +168,7 @@ class Transformer(nn.Module):
                 watched.saw_hidden(x)
         if cache is not None:
             cache.finish(x.shape[1])
-        x = self.norm(x)
-        if real is not None:
-            x = x.masked_fill(~real[..., None], 0)
+        x = zero_padding(self.norm(x), real)
         return x if ragged is None else x[0]
 
     def _packed_place(self, ragged: Ragged, device: torch.device) -> Tensor:
@@ -217,19 +221,16 @@ class Transformer(nn.Module):
             return None, None
         check_layout(memory, valid, getattr(self.adapt, "in_features", self.dim))
         if isinstance(valid, Ragged) and queries is not None:
-            memory = memory.masked_fill(~valid.inside[:, None], 0)
-            return self.adapt(memory)[None], Sight(Documents(queries, keys=valid))
+            return self.adapt(zero_padding(memory, valid.inside))[None], Sight(Documents(queries, keys=valid))
         if queries is not None:
             raise UserError(
                 "the memory must be packed like the tokens, not padded", hint="Pass memory_valid=Ragged(lengths)."
             )
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
-        if valid is not None:
-            memory = memory.masked_fill(~valid[..., None], 0)
         if cache is not None:
             cache.memory_valid = valid
-        return self.adapt(memory), Sight(valid=valid)
+        return self.adapt(zero_padding(memory, valid)), Sight(valid=valid)
 
 
 def redraw(module: nn.Module, init: str, residual: float = 1.0) -> None:
@@ -270,29 +271,11 @@ class Decoder(Transformer):
         depth: int,
         heads: int,
         *,
-        position: Position | None = None,
         pattern: Pattern | None = None,
-        cross: bool = False,
-        memory_dim: int | None = None,
-        drop_path: float = 0.0,
-        embedding_norm: bool = False,
-        last_norm: bool = True,
-        **options: Unpack[BlockOptions],
+        **options: Unpack[TransformerArguments],
     ) -> None:
         past = Causal() if pattern is None or isinstance(pattern, (Full, Causal)) else Causal() & pattern
-        super().__init__(
-            dim,
-            depth,
-            heads,
-            position=position,
-            pattern=past,
-            cross=cross,
-            memory_dim=memory_dim,
-            drop_path=drop_path,
-            embedding_norm=embedding_norm,
-            last_norm=last_norm,
-            **options,
-        )
+        super().__init__(dim, depth, heads, pattern=past, **options)
 
     def cache(self, capacity: int | None = None) -> Cache:
         """An empty cache for step by step decoding: growing, or of a fixed capacity."""

@@ -1,11 +1,17 @@
+import itertools
+import math
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from sciformer.nn import SCORES, Attention, Causal, Sight, Watch, Window
+from sciformer.nn import SCORES, Attention, Causal, Decoder, Rotary, Sight, Watch, Window
 from sciformer.nn.attention.cache import Store
 from tests.errors import refuses
 from tests.nn.parity import CLOSE, assert_close, copy_attention, shake
+
+TIMES = torch.tensor([-812.25, -3.5, 0.0, 0.02, 1.0, 77.7, 1432.1]).double()
 
 
 @pytest.mark.parametrize("dtype", CLOSE, ids=str)
@@ -118,6 +124,32 @@ def test_head_scale_can_silence_a_head():
     with torch.no_grad():
         layer.scale.zero_()
     torch.testing.assert_close(layer(x), layer.out.bias.expand(2, 5, -1))
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+def test_turned_values_are_a_spectrum_about_every_token(heads):
+    rotary = Rotary(4, periods=(0.5, 20), heads=heads)
+    attention, x = shake(Attention(8, 2, turn_values=True)).double(), torch.randn(1, 7, 8).double()
+    watch = Watch()
+    found = attention(x, rotation=rotary.rotation(TIMES, x.dtype), watch=watch)
+    weights, value = watch.attention["attention"][0], attention.qkv(x)[0, :, 16:].view(7, 2, 2, 2)
+    waves = torch.view_as_complex(value.contiguous())  # (N, H, pairs)
+    periods = np.geomspace(0.5, 20, 2 * (heads or 1)).reshape(2, -1)  # pair by pair, head by head in turn
+    expected = torch.zeros(7, 2, 2, dtype=torch.complex128)
+    for head, i, j, pair in itertools.product(range(2), range(7), range(7), range(2)):
+        angle = 2 * math.pi * (TIMES[j] - TIMES[i]) / periods[pair, head if heads else 0]
+        turn = torch.polar(torch.ones((), dtype=torch.float64), angle)
+        expected[i, head, pair] += weights[head, i, j] * waves[j, head, pair] * turn
+    expected = attention.out(torch.view_as_real(expected).flatten(1))
+    torch.testing.assert_close(found[0], expected)
+    torch.testing.assert_close(attention(x, rotation=rotary.rotation(TIMES + 99.5, x.dtype)), found)
+
+
+def test_turned_values_in_a_cache():
+    decoder = shake(Decoder(8, 2, 2, position=Rotary(4), turn_values=True)).double().eval()
+    x, cache = torch.randn(2, 6, 8).double(), decoder.cache()
+    steps = [decoder(x[:, i : i + 1], cache=cache) for i in range(6)]
+    torch.testing.assert_close(torch.cat(steps, 1), decoder(x))
 
 
 def test_mistakes_are_answered():

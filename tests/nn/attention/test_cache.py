@@ -10,21 +10,17 @@ from tests.nn.parity import shake
 CAPACITIES = [None, 12]
 
 
-def left_padded(position):
-    decoder = shake(Decoder(16, 2, 4, position=position)).double().eval()
-    x, valid = torch.randn(2, 9, 16).double(), torch.ones(2, 9, dtype=torch.bool)
-    valid[1, :3] = False
-    at = torch.stack([torch.arange(9), (torch.arange(9) - 3).clamp(min=0)])
-    return decoder, x, valid, at
-
-
 @pytest.mark.parametrize("capacity", CAPACITIES)
 @pytest.mark.parametrize(
     "position", [Rotary(4), RelativeBias(4, 3), Sinusoidal(16), Learned(16, 9)], ids=lambda p: type(p).__name__
 )
 @torch.no_grad()
 def test_every_position_decodes_prompts_of_different_length_together(position, capacity):
-    decoder, x, valid, at = left_padded(position)
+    """Padding to the left, coordinates from the first real token: as if each were alone."""
+    decoder = shake(Decoder(16, 2, 4, position=position)).double().eval()
+    x, valid = torch.randn(2, 9, 16).double(), torch.ones(2, 9, dtype=torch.bool)
+    valid[1, :3] = False
+    at = torch.stack([torch.arange(9), (torch.arange(9) - 3).clamp(min=0)])
     cache, parts = decoder.cache(capacity), []
     for piece in (slice(0, 5), slice(5, 6), slice(6, 9)):
         parts.append(decoder(x[:, piece], valid[:, piece], at=at[:, piece], cache=cache))

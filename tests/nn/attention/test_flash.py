@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from sciformer.nn import Attention, Causal, Documents, Full, Ragged, Sight, Window, attend
+from sciformer.nn import Attention, Causal, Documents, Full, Ragged, Request, Sight, Window, attend
 from sciformer.nn.attention.kernels import flash
-from sciformer.nn.attention.scores import ScaledDot
 
 LENGTHS = torch.tensor([7, 0, 1, 11, 4])
 TOTAL = 23 + 15  # the tail is longer than the longest
@@ -22,7 +21,6 @@ def looped(monkeypatch):
         assert starts[0] == 0
         assert starts[-1] == len(query)
         assert (starts.diff() <= longest).all()
-        torch.full_like(query, torch.nan)
         pieces = []
         for first, last in zip(starts[:-1].tolist(), starts[1:].tolist()):
             q, k, v = (x[first:last].transpose(0, 1) for x in (query, key, value))
@@ -35,7 +33,7 @@ def looped(monkeypatch):
         return torch.cat(pieces)
 
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", varlen_attn)
-    monkeypatch.setattr(flash, "unsuited", lambda *arguments: None)
+    monkeypatch.setattr(flash, "supports", lambda request: None if isinstance(request.sight.pattern, Documents) else "")
     return calls
 
 
@@ -67,19 +65,19 @@ def test_a_module_gives_it_what_the_projection_made(looped, monkeypatch):
 
 
 def test_what_it_refuses():
-    q = torch.zeros(1, 2, TOTAL, 8)
-    documents = Documents(Ragged(LENGTHS, TOTAL))
-    assert "half precision" in flash.refuse(q, q, Sight(documents), ScaledDot(), 0.0)
-    cuda = torch.empty(1, 2, TOTAL, 8, dtype=torch.bfloat16, device="meta")
-    cuda = type("OnCuda", (), {"is_cuda": True, "dtype": cuda.dtype, "shape": cuda.shape})()
-    assert flash.refuse(cuda, cuda, Sight(documents), ScaledDot(), 0.0) is None
-    assert "dropout" in flash.refuse(cuda, cuda, Sight(documents), ScaledDot(), 0.1)
-    assert "dropout" in flash.refuse(cuda, cuda, Sight(documents, bias=torch.zeros(1)), ScaledDot(), 0.0)
-    for pattern in (
-        Full(),
-        Documents(documents.queries, Window(2)),
-        Documents(documents.queries, keys=Ragged([1] * 5)),
-    ):
-        assert "packed sequence" in flash.refuse(cuda, cuda, Sight(pattern), ScaledDot(), 0.0)
-    assert "not 12" in flash.unsuited(cuda, 12, Sight(documents), 0.0)
-    assert "hidden" in flash.refuse(cuda, cuda, Sight(documents, valid=torch.ones(1, TOTAL) > 0), ScaledDot(), 0.0)
+    documents, full = Documents(Ragged(LENGTHS, TOTAL)), torch.ones(1, TOTAL) > 0
+    half = torch.empty(1, 2, TOTAL, 8, dtype=torch.bfloat16, device="meta")
+
+    def why(sight, width=8, dropout=0.0):
+        q = type("OnCuda", (), {"is_cuda": True, "dtype": half.dtype, "shape": (*half.shape[:3], width)})()
+        return flash.supports(Request(q, q, q, sight, dropout=dropout))
+
+    assert "half precision" in flash.supports(Request(half, half, half, Sight(documents)))
+    assert why(Sight(documents)) is None
+    assert "dropout" in why(Sight(documents), dropout=0.1)
+    assert "bias" in why(Sight(documents, bias=torch.zeros(1)))
+    assert "not 12" in why(Sight(documents), width=12)
+    assert "hidden" in why(Sight(documents, valid=full))
+    for pattern in (Full(), Documents(documents.queries, Window(2))):
+        assert "packed sequences" in why(Sight(pattern))
+    assert "same tokens" in why(Sight(Documents(documents.queries, keys=Ragged([1] * 5))))

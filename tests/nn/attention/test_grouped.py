@@ -3,100 +3,70 @@
 import pytest
 import torch
 
-from sciformer.nn import Documents, Encoder, Ragged, Sight, Window, attend
+from sciformer.nn import Documents, PairBias, Ragged, Request, Sight, Triangle, Window, attend
 from sciformer.nn.attention.kernels import grouped
-from sciformer.nn.attention.pair_bias import PairBias, Triangle
 from sciformer.nn.dropout import Dropout, keep
 
 LENGTHS = [5, 0, 17, 1, 33, 0, 30, 29, 12, 3]
 
 
-def run(kernel, lengths, heads=2, kv_heads=2, bias=True, dtype=torch.float64, dropout=0.0):
+def run(kernel, lengths, heads, kv_heads, bias):
     torch.manual_seed(0)
     ragged = Ragged(lengths, sum(lengths) + 3, pairs=sum(n * (n + 1) // 2 for n in lengths) + 5)
-    q, up = (torch.randn(1, heads, ragged.total, 8, dtype=dtype) for _ in range(2))
-    k, v = (torch.randn(1, kv_heads, ragged.total, 8, dtype=dtype) for _ in range(2))
-    dense = torch.randn(ragged.pairs, heads, dtype=dtype)
+    q, up = (torch.randn(1, heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
+    k, v = (torch.randn(1, kv_heads, ragged.total, 8, dtype=torch.float64) for _ in range(2))
+    dense = torch.randn(ragged.pairs, heads, dtype=torch.float64)
     given = [x.requires_grad_() for x in (q, k, v, dense)[: 3 + bias]]
     sight = Sight(Documents(ragged), bias=PairBias(dense, Triangle(ragged).starts, ragged) if bias else None)
-    out = attend(*given[:3], sight, kernel=kernel, dropout=dropout)
+    out = attend(*given[:3], sight, kernel=kernel)
     return [out, *torch.autograd.grad(out, given, up)]
 
 
 @pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("heads", [(2, 2), (4, 2)], ids=str)
 @pytest.mark.parametrize("lengths", [LENGTHS, [0, 0], [], [1], [40] * 3, [70, 0, 51]], ids=str)
-def test_it_agrees_with_the_definition(lengths, bias):
-    for mine, definition in zip(run("grouped", lengths, bias=bias), run("reference", lengths, bias=bias)):
+def test_it_agrees_with_the_definition(lengths, heads, bias):
+    for mine, definition in zip(*(run(kernel, lengths, *heads, bias=bias) for kernel in ("grouped", "reference"))):
         torch.testing.assert_close(mine, definition)
 
 
-def test_shared_heads():
-    for mine, definition in zip(run("grouped", LENGTHS, 4, 2), run("reference", LENGTHS, 4, 2)):
-        torch.testing.assert_close(mine, definition)
-
-
-def test_dropout_is_the_same_backwards(monkeypatch):
+@pytest.mark.parametrize(("lengths", "biased"), [([6, 6, 6], True), ([50, 50], False)], ids=str)
+def test_dropout_is_the_same_backwards(lengths, biased, monkeypatch):
     """Out = sum_ij of a linear map of v: with what was kept fixed, the gradient is that of the definition."""
     drawn = []
     monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
-    ragged = Ragged([6, 6, 6])
+    ragged, (b, n) = Ragged(lengths), (len(lengths), lengths[0])
     x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
     dense = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
-    bias = PairBias(dense, Triangle(ragged).starts, ragged)
-    found = grouped.fused(x, 2, Sight(Documents(ragged), bias=bias), 0.5, 0.4)
-    kept = drawn[0].view(2, 3, 6, 6).transpose(0, 1)
-    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
-    weights = (0.5 * q @ k.transpose(2, 3) + bias.dense()).softmax(-1) * kept
-    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
-    up = torch.randn_like(expected)
+    bias = PairBias(dense, Triangle(ragged).starts, ragged) if biased else None
+    parts = [part.unflatten(-1, (2, 8)).transpose(1, 2) for part in x.chunk(3, -1)]
+    found = grouped.run(Request(*parts, Sight(Documents(ragged), bias=bias), dropout=0.4, qkv=x))
+    kept = drawn[0].view(2, b, n, n).transpose(0, 1) if biased else torch.stack(drawn)
+    q, k, v = (ragged.pad_heads(part) for part in parts)
+    weights = (8**-0.5 * q @ k.transpose(2, 3) + (bias.dense() if biased else 0)).softmax(-1) * kept
+    expected = ragged.flatten_heads(weights @ v)
+    up, given = torch.randn_like(expected), (x, dense)[: 1 + biased]
     torch.testing.assert_close(found, expected)
-    for mine, definition in zip(*(torch.autograd.grad(out, (x, dense), up) for out in (found, expected))):
+    for mine, definition in zip(*(torch.autograd.grad(out, given, up) for out in (found, expected))):
         torch.testing.assert_close(mine, definition)
-
-
-def test_dropout_of_long_sets_is_the_same_backwards(monkeypatch):
-    drawn = []
-    monkeypatch.setattr(grouped, "keep", lambda *a: drawn.append(keep(*a)) or drawn[-1])
-    ragged = Ragged([50, 50])
-    x = torch.randn(1, ragged.total, 48, dtype=torch.float64, requires_grad=True)
-    found = grouped.fused(x, 2, Sight(Documents(ragged)), 0.5, 0.4)
-    q, k, v = (ragged.pad(part).transpose(1, 2) for part in x[0].view(-1, 3, 2, 8).unbind(1))
-    weights = (0.5 * q @ k.transpose(2, 3)).softmax(-1) * torch.stack(drawn)
-    expected = ragged.flatten((weights @ v).transpose(1, 2)).transpose(0, 1)[None]
-    up = torch.randn_like(expected)
-    torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(out, x, up)[0] for out in (found, expected)))
 
 
 def test_groups_hold_every_token_once_and_waste_little():
     lengths = (45 + 15 * torch.randn(64)).round().long().clamp(2, 128)
     plan = grouped.Plan(Ragged(lengths))
     assert torch.equal(
-        torch.cat(plan.rows_or_none).sort()[0].unique()[: int(lengths.sum())], torch.arange(int(lengths.sum()))
+        torch.cat([group.rows_or_none for group in plan.groups]).sort()[0].unique()[: int(lengths.sum())],
+        torch.arange(int(lengths.sum())),
     )
     area = sum(group.count * group.width**2 for group in plan.groups)
     assert area < 1.3 * (lengths**2).sum() < 64 * lengths.max() ** 2
     assert len(plan.groups) < 16
 
 
-def test_an_encoder_trains_with_it_as_with_padding():
-    ragged = Ragged(LENGTHS, sum(LENGTHS) + 4)
-    encoder = Encoder(16, 2, 2).double()
-    x = torch.randn(ragged.total, 16, dtype=torch.float64)
-    dense = torch.randn(ragged.pairs, 2, dtype=torch.float64, requires_grad=True)
-    bias = PairBias(dense, Triangle(ragged).starts, ragged)
-    packed = encoder(x, ragged, bias=bias)
-    padded = ragged.flatten(encoder(ragged.pad(x), ragged.valid, bias=bias.dense()))
-    torch.testing.assert_close(packed, padded)
-    weights = [dense, *encoder.parameters()]
-    for mine, other in zip(*(torch.autograd.grad(out.square().sum(), weights) for out in (packed, padded))):
-        torch.testing.assert_close(mine, other)
-
-
 def test_what_it_leaves_to_others():
     q = torch.zeros(1, 2, 9, 8)
     ragged = Ragged([4, 5])
-    assert grouped.unsuited(q, 2, Sight(Documents(ragged))) is None
+    assert grouped.supports(Request(q, q, q, Sight(Documents(ragged)))) is None
     for sight in (
         Sight(),
         Sight(Documents(ragged, Window(2))),
@@ -105,7 +75,7 @@ def test_what_it_leaves_to_others():
         Sight(Documents(ragged), bias=torch.zeros(1, 2, 9, 9)),
         Sight(Documents(Ragged([600], 600))),
     ):
-        assert grouped.unsuited(q, 2, sight) is not None
+        assert grouped.supports(Request(q, q, q, sight)) is not None
 
 
 def test_dropout_on_the_cpu():

@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from sciformer.nn.attention.kernels import KERNELS, attend, choose, flex
+from sciformer.nn.attention.kernels import KERNELS, Request, attend, choose, flex
 from sciformer.nn.attention.masks import Causal, Documents, Full, Global, Sight, Strided, Window
-from sciformer.nn.attention.scores import SCORES, ScaledDot, make_score
+from sciformer.nn.attention.scores import SCORES, make_score
 from sciformer.nn.ragged import Ragged
 from tests.errors import refuses
 
@@ -32,7 +32,7 @@ OPTIONS = list(itertools.product((1, 2, 4), (False, True), (None, "each", "share
 
 def can(kernel, pattern):
     q = torch.zeros(1, 4, N, 8)
-    return KERNELS[kernel].refuse(q, q, Sight(pattern), ScaledDot(), 0.0) is None
+    return kernel == "auto" or KERNELS[kernel].supports(Request(q, q, q, Sight(pattern))) is None
 
 
 def make(pattern, kv_heads, valid, bias, dtype, n=N, m=N):
@@ -57,7 +57,7 @@ def result(kernel, pattern, q, k, v, mask, dense, **options):
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize("name", PATTERNS)
-@pytest.mark.parametrize("kernel", ["sdpa", "chunked"])
+@pytest.mark.parametrize("kernel", ["auto", "sdpa", "chunked"])
 def test_kernels_agree_with_the_definition(kernel, name, dtype):
     pattern = PATTERNS[name]
     for kv_heads, valid, bias in OPTIONS if can(kernel, pattern) else ():
@@ -129,7 +129,7 @@ def test_a_score_that_is_no_product_goes_to_the_reference():
     q, k, v, *_ = make(Full(), 4, False, None, torch.float64)
     for name in SCORES:
         score = make_score(name, 8, 4).double()
-        assert choose(q, k, Sight(), score) == ("sdpa" if score.fused else "reference")
+        assert choose(Request(q, k, v, Sight(), score)) == ("sdpa" if score.fused else "reference")
         if not score.fused:
             with refuses(type(score).__name__, "'sdpa'", hint="kernel='auto'"):
                 attend(q, k, v, score=score, kernel="sdpa")
@@ -148,7 +148,7 @@ def test_all_scores_in_one_call(name, kv_heads):
 def test_the_choice_follows_pattern_and_length():
     def chosen(n, pattern):
         q = torch.zeros(1, 1, n, 8)
-        return choose(q, q, Sight(pattern), ScaledDot())
+        return choose(Request(q, q, q, Sight(pattern)))
 
     assert chosen(4096, Full()) == chosen(4096, Causal()) == "sdpa"
     assert chosen(4096, Window(64)) == chosen(4096, Window(64) | Global(1)) == "chunked"

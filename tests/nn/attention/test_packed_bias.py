@@ -14,13 +14,21 @@ if "triton" in sys.modules and os.environ.get("TRITON_INTERPRET") != "1":
 os.environ["TRITON_INTERPRET"] = "1"  # before the import
 pytest.importorskip("triton")
 
-from sciformer.nn import Documents, Encoder, Ragged, Sight, Window, attend
-from sciformer.nn.attention.attention import Attention
-from sciformer.nn.attention.kernels import choose
-from sciformer.nn.attention.kernels import packed_bias as sets
-from sciformer.nn.attention.pair_bias import PairBias, Triangle
-from sciformer.nn.attention.scores import ScaledDot
-from sciformer.nn.pooling import ClassAttention
+from sciformer.nn import (
+    Attention,
+    ClassAttention,
+    Documents,
+    Encoder,
+    PairBias,
+    Ragged,
+    Request,
+    Sight,
+    Triangle,
+    Window,
+    attend,
+    choose,
+)
+from sciformer.nn.attention.kernels import packed_bias, request
 from tests.errors import refuses
 
 # Triton 3.6 makes whole numbers of arrays of one, which NumPy gave up in 2.4 and warned of before.
@@ -31,7 +39,7 @@ NAMES = ("out", "q", "k", "v", "bias")
 
 @pytest.fixture(autouse=True)
 def _interpreted(monkeypatch):
-    monkeypatch.setattr(sets, "TRITON_INTERPRETED", True)
+    monkeypatch.setattr(request, "TRITON_INTERPRETED", True)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -42,7 +50,7 @@ def _works():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            sets.attend_sets(torch.zeros(2, 48), None, *both, None, None, None, 1, 1.0, 0.0, 2)
+            packed_bias.attend_packed(torch.zeros(2, 48), None, *both, None, None, None, 1, 1.0, 0.0, 2)
         except Exception as error:
             if "0-dimensional arrays can be converted" in str(error):
                 pytest.skip("this NumPy is too new for the interpreter of this Triton")
@@ -67,6 +75,10 @@ def run(kernel, dtype, q, k, v, dense, up, lengths=LENGTHS, dropout=0.0):
     return [out.detach(), *torch.autograd.grad(out, wanted, up.to(dtype))]
 
 
+def both(*given, lengths=LENGTHS, dtype=torch.float32):
+    return run("packed_bias", dtype, *given, lengths), run("reference", torch.float64, *given, lengths)
+
+
 def assert_same(found, expected, tolerance=2e-5):
     for name, mine, definition in zip(NAMES, found, expected):
         assert mine.isfinite().all(), name
@@ -74,50 +86,42 @@ def assert_same(found, expected, tolerance=2e-5):
         assert error < tolerance, (name, error.item())
 
 
-@pytest.mark.parametrize(("heads", "width"), [(2, 16), (3, 8), (1, 64), (2, 20)])
-@pytest.mark.parametrize("bias", [True, False])
-def test_it_agrees_with_the_definition(heads, width, bias):
-    given = drawn(heads, width, bias=bias)
-    assert_same(run("sets", torch.float32, *given), run("reference", torch.float64, *given))
+CASES = [((heads, width), LENGTHS) for heads, width in ((2, 16), (3, 8), (1, 64), (2, 20))]
+CASES += [((2, 16), lengths) for lengths in ([130, 3], [64, 65], [16], [0, 0, 2], [256])]
 
 
-@pytest.mark.parametrize("lengths", [[130, 3], [64, 65], [16], [0, 0, 2], [256]], ids=str)
+@pytest.mark.parametrize(("shape", "lengths"), CASES, ids=str)
 @pytest.mark.parametrize("bias", [True, False])
-def test_sets_of_several_blocks(lengths, bias):
-    given = drawn(2, 16, lengths, bias=bias)
-    assert_same(run("sets", torch.float32, *given, lengths), run("reference", torch.float64, *given, lengths))
+def test_it_agrees_with_the_definition(shape, lengths, bias):
+    assert_same(*both(*drawn(*shape, lengths, bias=bias), lengths=lengths))
 
 
 def test_scores_far_below_zero_in_sets_of_several_blocks():
     """exp(-level) of a key that is not there would be infinite."""
     q, k, v, _, up = drawn(1, 16, [70], bias=False)
-    given = (q.abs() * 8, -k.abs() * 8, v, None, up)
-    found, expected = run("sets", torch.float32, *given, [70]), run("reference", torch.float64, *given, [70])
-    assert_same(found, expected, 1e-4)
+    assert_same(*both(q.abs() * 8, -k.abs() * 8, v, None, up, lengths=[70]), 1e-4)
 
 
 @pytest.mark.parametrize(("lengths", "bias"), [(LENGTHS, True), ([130, 3], False)], ids=str)
 def test_half_precision_is_near(lengths, bias):
     given = drawn(2, 16, lengths, bias=bias)
-    found, expected = (run(*how, *given, lengths) for how in (("sets", torch.float16), ("reference", torch.float64)))
-    assert_same(found, expected, 3e-3)
+    assert_same(*both(*given, lengths=lengths, dtype=torch.float16), 3e-3)
 
 
 def test_shared_heads_and_no_sets_at_all():
-    given = drawn(4, 8, kv_heads=2)
-    assert_same(run("sets", torch.float32, *given), run("reference", torch.float64, *given))
+    assert_same(*both(*drawn(4, 8, kv_heads=2)))
     for lengths in ([], [0, 0]):
-        found = run("sets", torch.float32, *drawn(2, 16, lengths, tail=2), lengths=lengths or [0])
+        found = run("packed_bias", torch.float32, *drawn(2, 16, lengths, tail=2), lengths=lengths or [0])
         assert not any(part.any() for part in found)
 
 
 def test_nothing_reaches_the_tail_and_it_gets_zeros():
     q, k, v, dense, up = drawn(2, 16)
-    clean = run("sets", torch.float32, q, k, v, dense, up)
+    clean = run("packed_bias", torch.float32, q, k, v, dense, up)
     for x in (q, k, v, up):
         x[:, :, -3:] = torch.nan
     dense[-12:] = torch.nan
-    found = run("sets", torch.float32, q, k, v, dense, up)
+    found = run("packed_bias", torch.float32, q, k, v, dense, up)
     assert all(torch.equal(a, b) for a, b in zip(found, clean))
     assert not any(part[:, :, -3:].any() for part in found[:4])
     assert not found[4][-12:].any()
@@ -126,7 +130,7 @@ def test_nothing_reaches_the_tail_and_it_gets_zeros():
 def test_a_bias_of_minus_infinity_hides():
     given = drawn(1, 16, [4, 3])
     given[3][:4] = -torch.inf
-    found, expected = run("sets", torch.float32, *given, [4, 3]), run("reference", torch.float64, *given, [4, 3])
+    found, expected = both(*given, lengths=[4, 3])
     assert_same(found[:4], expected[:4])
     assert not found[4][:4].any()
 
@@ -136,7 +140,7 @@ def test_queries_of_other_lengths(asked):
     q = torch.randn(1, 2, sum(asked) + 1, 16)
     _, k, v, _, _ = drawn(2, 16)
     up, results = torch.randn_like(q), []
-    for kernel, dtype in (("sets", torch.float32), ("reference", torch.float64)):
+    for kernel, dtype in (("packed_bias", torch.float32), ("reference", torch.float64)):
         inputs = [x.to(dtype).requires_grad_() for x in (q, k, v)]
         pattern = Documents(Ragged(asked, q.shape[2]), keys=Ragged(LENGTHS, k.shape[2]))
         out = attend(*inputs, Sight(pattern), kernel=kernel)
@@ -147,7 +151,7 @@ def test_queries_of_other_lengths(asked):
 def call(x, bias, ragged, starts, bits, heads, p):
     width = x.shape[1] // (3 * heads)
     both = (ragged.ends, ragged.lengths) * 2
-    return sets.attend_sets(x, None, *both, bias, starts, bits, heads, width**-0.5, p, ragged.longest)[0]
+    return packed_bias.attend_packed(x, None, *both, bias, starts, bits, heads, width**-0.5, p, ragged.longest)[0]
 
 
 def draw(heads, ragged):
@@ -219,7 +223,9 @@ def test_an_encoder_takes_it_and_equals_the_padded_one(monkeypatch):
     ragged = Ragged(LENGTHS, sum(LENGTHS) + 3)
     x, dense = torch.randn(ragged.total, 32), torch.randn(ragged.pairs, 2)
     seen = []
-    monkeypatch.setattr(sets, "attend_sets", lambda *a, real=sets.attend_sets: seen.append(a) or real(*a))
+    monkeypatch.setattr(
+        packed_bias, "attend_packed", lambda *a, real=packed_bias.attend_packed: seen.append(a) or real(*a)
+    )
     found = encoder(x, ragged, bias=PairBias(dense, Triangle(ragged).starts, ragged))
     assert len(seen) == 2
     assert seen[0][0].shape == (ragged.total, 96)
@@ -249,9 +255,9 @@ def test_what_it_refuses():
         (Sight(Documents(Ragged([3], ragged.total)), bias=torch.zeros(1, 1, 303, 303)), "bias"),
         (Sight(Documents(Ragged([3], ragged.total)), valid=torch.ones(1, 303, dtype=torch.bool)), "valid"),
     ):
-        with refuses(mention, "'sets'", hint="kernel='auto'"):
-            attend(q, q, q, sight, kernel="sets")
-    assert choose(q, q, Sight(Documents(Ragged([3], ragged.total))), ScaledDot()) == "sets"
+        with refuses(mention, "'packed_bias'", hint="kernel='auto'"):
+            attend(q, q, q, sight, kernel="packed_bias")
+    assert choose(Request(q, q, q, Sight(Documents(Ragged([3], ragged.total))))) == "packed_bias"
 
 
 def test_a_step_is_one_graph():
@@ -280,7 +286,7 @@ def test_a_compiler_knows_the_shapes():
     x, bias = torch.randn(ragged.total, 96), torch.randn(2, ragged.pairs)
     both = (ragged.ends, ragged.lengths) * 2
     args = (x, None, *both, bias, Triangle(ragged).starts, draw(2, ragged), 2, 0.25, 0.1, 9)
-    torch.library.opcheck(sets.attend_sets, args, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(packed_bias.attend_packed, args, test_utils=("test_schema", "test_faketensor"))
     memory = torch.randn(ragged.total, 64)
     args = (x[:, :32].contiguous(), memory, *both, None, None, None, 2, 0.25, 0.0, 9)
-    torch.library.opcheck(sets.attend_sets, args, test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(packed_bias.attend_packed, args, test_utils=("test_schema", "test_faketensor"))

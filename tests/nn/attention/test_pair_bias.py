@@ -81,11 +81,14 @@ def test_every_kernel_takes_a_bias_of_pairs(kernel):
 
 
 def test_a_trunk_takes_a_bias_of_pairs():
-    bias, _ = biased([4, 0, 1, 6])
-    ragged, trunk = bias.ragged, Encoder(16, 2, 4).double().eval()
-    x = torch.randn(ragged.total, 16, dtype=torch.float64)
+    bias, _ = biased([5, 0, 17, 1, 33, 0, 30, 29, 12, 3], total=134)
+    ragged, trunk = bias.ragged, Encoder(16, 2, 4).double()
+    x, weights = torch.randn(ragged.total, 16, dtype=torch.float64), [bias.values.requires_grad_(), *trunk.parameters()]
     packed = trunk(x, ragged, bias=bias)
-    assert_close(packed, ragged.flatten(trunk(ragged.pad(x), ragged.valid, bias=bias.dense())))
+    padded = ragged.flatten(trunk(ragged.pad(x), ragged.valid, bias=bias.dense()))
+    assert_close(packed, padded)
+    for mine, other in zip(*(torch.autograd.grad(out.square().sum(), weights) for out in (packed, padded))):
+        assert_close(mine, other)
     with refuses("PairBias", ragged):
         trunk(ragged.pad(x), ragged.valid, bias=bias)
     with refuses("PairBias", "4 heads", "2 heads"):

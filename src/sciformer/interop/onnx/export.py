@@ -121,7 +121,7 @@ class Graph(nn.Module):
         model: Any = copy.deepcopy(run.model).cpu().float().eval()
         for part in list(model.modules()):
             if isinstance(part, Attention):
-                part.kernel, part.plain = "reference", False
+                part.kernel = "reference"
             for name, child in list(part.named_children()):
                 if isinstance(child, BatchNorm):
                     setattr(part, name, _Fixed(child))

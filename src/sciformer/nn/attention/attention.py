@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypedDict
 
 import torch
@@ -14,16 +13,14 @@ from ..norms import make_norm
 from ..positions import Rotation, rotate
 from ..watch import Watch
 from .cache import Store
-from .kernels import KERNELS, choose, compute, flash, grouped
-from .kernels import decode_step as single
-from .kernels import packed_bias as sets
-from .kernels.reference import mix, repeat_heads, weigh
-from .linformer import Compress, compressed
-from .masks import Sight
+from .kernels import KERNELS, compute
+from .kernels.request import Request, repeat_heads
+from .linformer import Compress, compress_keys
+from .masks import Documents, Sight
 from .scores import Dot, ScaledDot, Score, make_score
 
 
-class AttentionOptions(TypedDict, total=False):
+class AttentionArguments(TypedDict, total=False):
     """The choices of an Attention that a block or a trunk passes on."""
 
     kv_heads: int | None
@@ -55,7 +52,7 @@ class Attention(nn.Module):
                 2310.10375). With one angle for each of many frequencies, that is a spectrum about every token
     head_scale  learn the scales s_h (NormFormer, arXiv 2110.09456); otherwise they are 1
     bias        of the projections, and of the norms of queries and keys; `epsilon` of these norms
-    kernel      auto, reference, sdpa, chunked, flex, sets or grouped
+    kernel      auto, or a name of `kernels.KERNELS`
     compress    let queries see so many learned mixtures of the tokens instead of these (Linformer, arXiv 2006.04768);
                 `places` says how many places there are for tokens, `lead` how many first tokens stand beside them
     """
@@ -102,15 +99,15 @@ class Attention(nn.Module):
         self.score: Score = make_score(score, head_dim, heads, length)
         self.query_norm = make_norm(qk_norm, head_dim, bias, epsilon)
         self.key_norm = make_norm(qk_norm, head_dim, bias, epsilon)
-        self.normed, self.turn_values = qk_norm != "none", turn_values
+        self.turn_values = turn_values
         if compress is not None and places is None:
             raise UserError(
                 "compress needs `places`, the number of token positions",
                 hint="Pass places, a number or the shape of a grid.",
             )
         self.compress = Compress(compress, places, lead) if compress is not None and places is not None else None
-        simple = not self.normed and not turn_values and compress is None
-        self.plain = kernel == "auto" and simple and type(self.score) in (Dot, ScaledDot)
+        # Whether only a rotation lies between the projection and the comparison: then kernels may take the projection.
+        self.direct = not (qk_norm != "none" or turn_values or compress) and type(self.score) in (Dot, ScaledDot)
         self.scale = nn.Parameter(torch.ones(heads, 1, 1)) if head_scale else None
 
     def forward(
@@ -130,67 +127,41 @@ class Attention(nn.Module):
         """
         sight = Sight() if sight is None else sight
         self._check(x)
-        batch, n, _ = x.shape
-        ragged = None
         if memory is None:
-            sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
-            qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
-            q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
-            if store is not None and self.plain and watch is None and single.suits(x, store, sight):
-                return self._out(single.run(qkv, k, v, rotation, store, sight, self.score.scale(self.head_dim)))
-            if store is None and rotation is None and watch is None and (fused := self._joint(qkv, sight, dropout)):
-                return self._out(fused(qkv, self.heads, sight, self.score.scale(self.head_dim), dropout))
-            if self.normed:
-                q, k = self.query_norm(q), self.key_norm(k)
-            if rotation is not None:
-                q, k = rotate(q, rotation), rotate(k, rotation)
-                v = rotate(v, rotation) if self.turn_values else v
-            if self.compress is not None:
-                q, k, v, ragged = compressed(q, k, v, self.compress, sight)
-                sight = Sight()
-            k = self._key(k).to(v.dtype)  # norms under autocast return float32
-            if store is not None:
-                k, v = store.extend(k, v, sight.start)
+            request = self._self_request(x, sight, rotation, store)
         else:
-            q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
-            k, v = self._memory(memory, store)
-            if k.shape[0] != batch:
-                raise UserError(f"the memory must have {batch} samples, like the queries, not {k.shape[0]}")
-            sight.check(batch, self.heads, n, k.shape[2])
-        q = self.score.query(q).to(v.dtype)
-        found = self._attend(q, k, v, sight, watch)
-        if ragged is not None:
-            found = ragged.flatten(found.transpose(1, 2)).transpose(0, 1)[None]
-        if self.turn_values and rotation is not None and memory is None:
-            found = rotate(found, (rotation[0], -rotation[1], rotation[2]))
-        return self._out(found)
-
-    def _joint(self, qkv: Tensor, sight: Sight, dropout: float) -> Callable[..., Tensor] | None:
-        """A kernel that takes queries, keys and values as the projection made them, in one."""
-        if not self.plain or self.kv_heads != self.heads:
-            return None
-        if sets.suits(qkv, self.heads, sight):
-            return sets.fused
-        if flash.better(qkv, self.head_dim, sight, dropout):
-            return flash.fused
-        if grouped.unsuited(qkv, self.heads, sight) is None and grouped.saves(sight, dropout):
-            return grouped.fused
-        return None
-
-    def _out(self, heads: Tensor) -> Tensor:  # (B, H, N, E) -> (B, N, D)
+            request = self._cross_request(x, memory, sight, store)
+        heads = compute(request, self.kernel, watch)
+        if memory is None and self.compress is not None and isinstance(sight.pattern, Documents):
+            heads = sight.pattern.queries.flatten_heads(heads)  # unpacked by compress_keys
+        if memory is None and self.turn_values and rotation is not None:
+            heads = rotate(heads, (rotation[0], -rotation[1], rotation[2]))
         heads = heads if self.scale is None else heads * self.scale
         return self.out(heads.transpose(1, 2).flatten(2))
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, watch: Watch | None) -> Tensor:
-        dropout = self.dropout if self.training else 0.0
-        if watch is None or not watch.wants_attention:
-            return compute(q, k, v, sight, self.score, dropout, self.kernel)
-        weights = weigh(q, k, sight, self.score)
-        kernel = choose(q, k, sight, self.score, dropout) if self.kernel == "auto" else self.kernel
-        watch.saw_attention(weights, kernel)
-        if kernel == "reference":  # the weights shown are the weights used
-            return mix(weights, v, dropout)
-        return compute(q, k, v, sight, self.score, dropout, kernel)
+    def _self_request(self, x: Tensor, sight: Sight, rotation: Rotation | None, store: Store | None) -> Request:
+        batch, n, _ = x.shape
+        sight.check(batch, self.heads, n, n if store is None else store.size(n, sight.start))
+        qkv, dropout = self.qkv(x), self.dropout if self.training else 0.0
+        q, k, v = (self._split(part) for part in qkv.split(self.widths, -1))
+        if self.direct:
+            return Request(q, k, v, sight, self.score, dropout, qkv, rotation, store)
+        q, k = self.query_norm(q), self.key_norm(k)
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+            v = rotate(v, rotation) if self.turn_values else v
+        if self.compress is not None:
+            q, k, v, sight = compress_keys(self.compress, q, k, v, sight)
+        q, k = self.score.query(q).to(v.dtype), self._key(k).to(v.dtype)  # norms under autocast return float32
+        return Request(q, k, v, sight, self.score, dropout, store=store)
+
+    def _cross_request(self, x: Tensor, memory: Tensor, sight: Sight, store: Store | None) -> Request:
+        q = self.query_norm(self._split(self._project(x, slice(0, self.widths[0]))))
+        k, v = self._memory(memory, store)
+        if k.shape[0] != x.shape[0]:
+            raise UserError(f"the memory must have {x.shape[0]} samples, like the queries, not {k.shape[0]}")
+        sight.check(x.shape[0], self.heads, x.shape[1], k.shape[2])
+        return Request(self.score.query(q).to(v.dtype), k, v, sight, self.score, self.dropout if self.training else 0.0)
 
     def _memory(self, memory: Tensor, store: Store | None) -> tuple[Tensor, Tensor]:
         """Keys and values of another sequence; a store computes them once."""

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ...errors import UserError
 from ..positions import Learned
-from ..ragged import Ragged
 from .masks import Documents, Full, Sight
 
 
@@ -49,10 +48,13 @@ class Compress(nn.Module):
         return f"count={self.count}, places={self.table.shape}, lead={self.lead}"
 
 
-def compressed(
-    q: Tensor, k: Tensor, v: Tensor, mixing: Compress, sight: Sight
-) -> tuple[Tensor, Tensor, Tensor, Ragged | None]:
-    """Queries, and the mixtures of keys and values that they see; packed sequences are padded, and the layout tells."""
+def compress_keys(
+    mixing: Compress, q: Tensor, k: Tensor, v: Tensor, sight: Sight
+) -> tuple[Tensor, Tensor, Tensor, Sight]:
+    """Queries, mixtures (B, G, count, E) in place of keys and values (B, G, M, E), and the sight of them: all.
+
+    Packed sequences are unpacked, the queries too.
+    """
     packed = sight.pattern if isinstance(sight.pattern, Documents) else None
     pattern = sight.pattern if packed is None else packed.within
     if not isinstance(pattern, Full) or sight.bias is not None:
@@ -61,8 +63,9 @@ def compressed(
             f"compress cannot be used with {found}, because mixed keys need tokens that all see each other alike"
         )
     assert sight.at is not None, "a stack says where its tokens are"
-    if packed is None:
-        return q, *mixing(k, v, sight.at, sight.valid), None
-    ragged = packed.queries
-    q, k, v = (ragged.pad(part[0].transpose(0, 1)).transpose(1, 2) for part in (q, k, v))
-    return q, *mixing(k, v, ragged.pad(sight.at[0]), ragged.valid), ragged
+    at, valid = sight.at, sight.valid
+    if packed is not None:
+        ragged = packed.queries
+        q, k, v = (ragged.pad_heads(part) for part in (q, k, v))
+        at, valid = ragged.pad(at[0]), ragged.valid
+    return q, *mixing(k, v, at, valid), Sight()

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -128,17 +128,25 @@ class Global(Pattern):
 
 
 @dataclass(frozen=True, repr=False)
-class Both(Pattern):
-    """What the first rule and the second allow."""
+class Combination(Pattern):
+    """Two rules as one; abstract."""
 
     first: Pattern
     second: Pattern
+    sign: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
 
     def __repr__(self) -> str:
-        return " & ".join(_bracketed(part) for part in (self.first, self.second))
+        parts = (f"({part!r})" if isinstance(part, Combination) else repr(part) for part in (self.first, self.second))
+        return self.sign.join(parts)
+
+
+class Both(Combination):
+    """What the first rule and the second allow."""
+
+    sign = " & "
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) & self.second.allows(i, j)
@@ -148,18 +156,10 @@ class Both(Pattern):
         return min(a, c), min(b, d)
 
 
-@dataclass(frozen=True, repr=False)
-class Either(Pattern):
+class Either(Combination):
     """What the first rule or the second allows."""
 
-    first: Pattern
-    second: Pattern
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "uniform", self.first.uniform and self.second.uniform)
-
-    def __repr__(self) -> str:
-        return " | ".join(_bracketed(part) for part in (self.first, self.second))
+    sign = " | "
 
     def allows(self, i: Tensor, j: Tensor) -> Tensor:
         return self.first.allows(i, j) | self.second.allows(i, j)
@@ -196,10 +196,6 @@ class Documents(Pattern):
         queries, keys = self.queries, self.memory
         same = (queries.sample[i] == keys.sample[j]) & queries.inside[i]
         return same & self.within.allows(queries.position[i], keys.position[j])
-
-
-def _bracketed(pattern: Pattern) -> str:
-    return f"({pattern!r})" if isinstance(pattern, (Both, Either)) else repr(pattern)
 
 
 FULL = Full()

@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError, one_of
-from ..attention.attention import Attention, AttentionOptions
+from ..attention.attention import Attention, AttentionArguments
 from ..attention.cache import Store
 from ..attention.masks import FULL, Documents, Pattern, Sight
 from ..blocks import NORM_POSITIONS
@@ -18,7 +18,7 @@ from ..dropout import Dropout
 from ..norms import BatchNorm, make_norm
 from ..options import TokenForm
 from ..positions import Position, Rotation
-from ..ragged import Ragged
+from ..ragged import Ragged, zero_padding
 from ..transformer import AttentionTrunkOptions, Encoder
 from ..watch import Watch, look
 
@@ -41,16 +41,23 @@ class LineConv(nn.Module):
     def forward(self, x: Tensor, valid: Tensor | None = None, ragged: Ragged | None = None) -> Tensor:
         """x (B, N, D) with `valid` (B, N), or packed (1, T, D) with its layout."""
         real = valid if ragged is None else ragged.inside[None]
-        if real is not None:
-            x = x.masked_fill(~real[..., None], 0)
         reach, n = self.kernel // 2, x.shape[1]
-        wide = F.pad(x, (0, 0, reach, reach))
+        wide = F.pad(zero_padding(x, real), (0, 0, reach, reach))
         seen = [wide[:, k : k + n] for k in range(self.kernel)]
         if ragged is not None:
             owner = F.pad(ragged.sample, (reach, reach), value=-1)
             strange = [(owner[k : k + n] != ragged.sample)[None, :, None] for k in range(self.kernel)]
             seen = [part.masked_fill(away, 0) for part, away in zip(seen, strange)]
         return F.silu(self.norm(self.linear(torch.cat(seen, -1)), real))
+
+
+class ConformerArguments(AttentionArguments, total=False):
+    """The choices of a ConformerBlock that the trunk passes on."""
+
+    norm_position: str
+    norm: str
+    dropout: float
+    attention_dropout: float | None
 
 
 class ConformerBlock(nn.Module):
@@ -73,7 +80,7 @@ class ConformerBlock(nn.Module):
         norm: str = "layer",
         dropout: float = 0.0,
         attention_dropout: float | None = None,
-        **options: Unpack[AttentionOptions],
+        **options: Unpack[AttentionArguments],
     ) -> None:
         super().__init__()
         one_of("norm_position", norm_position, NORM_POSITIONS)
@@ -131,14 +138,11 @@ class Conformer(Encoder):
         convolutions: int = 2,
         position: Position | None = None,
         pattern: Pattern = FULL,
-        norm_position: str = "post",
-        norm: str = "layer",
-        dropout: float = 0.0,
-        attention_dropout: float | None = None,
         embedding_norm: bool = False,
         last_norm: bool = True,
-        **options: Unpack[AttentionOptions],
+        **options: Unpack[ConformerArguments],
     ) -> None:
+        options.setdefault("norm_position", "post")
         super().__init__(
             dim,
             0,
@@ -147,24 +151,11 @@ class Conformer(Encoder):
             pattern=pattern,
             embedding_norm=embedding_norm,
             last_norm=last_norm,
-            norm_position=norm_position,
-            norm=norm,
             **options,
         )
         self.depth = depth
         self.blocks = nn.ModuleList(
-            ConformerBlock(
-                dim,
-                heads,
-                width=width,
-                convolutions=convolutions,
-                norm_position=norm_position,
-                norm=norm,
-                dropout=dropout,
-                attention_dropout=attention_dropout,
-                **options,
-            )
-            for _ in range(depth)
+            ConformerBlock(dim, heads, width=width, convolutions=convolutions, **options) for _ in range(depth)
         )
         self.reset()
 

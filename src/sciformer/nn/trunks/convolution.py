@@ -13,6 +13,7 @@ from ...errors import UserError
 from ..grids import Grid
 from ..options import DepthOptions, PositionOptions, TokenForm
 from ..positions import Position, grid
+from ..ragged import zero_padding
 from ..watch import Watch
 from .base import PaddedTrunk
 
@@ -91,9 +92,7 @@ class ConvNet(PaddedTrunk):
         if at is None and not line and self.position.axes == 2:
             assert shape is not None
             at = grid(shape).to(x.device)
-        x = self.position.embed(x, self.position.locate(x, at, valid))
-        if valid is not None:
-            x = x.masked_fill(~valid[..., None], 0)
+        x = zero_padding(self.position.embed(x, self.position.locate(x, at, valid)), valid)
         if watch is not None:
             watch.saw_hidden(x, "input")
         y, real = laid.lay(x).movedim(-1, 1), None if laid.real is None else laid.real[:, None]

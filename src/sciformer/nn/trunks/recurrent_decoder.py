@@ -11,12 +11,12 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ...errors import UserError
-from ..attention.kernels import compute
+from ..attention.kernels import Request, compute
 from ..attention.kernels.reference import mix, weigh
 from ..attention.masks import Sight
 from ..attention.scores import make_score
 from ..options import TokenForm
-from ..ragged import Ragged
+from ..ragged import Ragged, zero_padding
 from ..transformer import Valid, check_layout
 from ..watch import Watch
 from .recurrent import Cell, RecurrentCache, RecurrentOptions, State
@@ -83,8 +83,7 @@ class RecurrentDecoder(nn.Module):
             x, mask = valid.pad(x), valid.valid
             padded = self(x, mask, memory=memory, memory_valid=memory_valid, start=start, cache=cache, watch=watch)
             return valid.flatten(padded)
-        if valid is not None:
-            x = x.masked_fill(~valid[..., None], 0)
+        x = zero_padding(x, valid)
         if self.score is not None and memory is None and (cache is None or cache.memory is None):
             raise UserError(
                 "the memory that the decoder attends to is missing",
@@ -110,7 +109,7 @@ class RecurrentDecoder(nn.Module):
             if self.score is not None and weights:
                 watch.at("attention").saw_attention(torch.cat([w for w in weights if w is not None], 2), "reference")
             watch.saw_hidden(y, "output")
-        return y if valid is None else y.masked_fill(~valid[..., None], 0)
+        return zero_padding(y, valid)
 
     def unroll(
         self, start: Tensor, first: Tensor, steps: int, feed: Callable[[Tensor], Tensor] = lambda y: y
@@ -160,8 +159,7 @@ class Memory:
         check_layout(memory, valid)
         if isinstance(valid, Ragged):
             memory, valid = valid.pad(memory), valid.valid
-        if valid is not None:
-            memory = memory.masked_fill(~valid[..., None], 0)
+        memory = zero_padding(memory, valid)
         count = memory.new_tensor(memory.shape[1]) if valid is None else valid.sum(1, keepdim=True)
         self.mean = memory.sum(1) / count.clamp(min=1)
         self.score, self.valid, self.sight = decoder.score, valid, Sight(valid=valid)
@@ -182,7 +180,7 @@ class Memory:
         if watched or not self.score.fused:
             weights = weigh(q, self.keys, self.sight, self.score)
             return mix(weights, self.values)[:, 0, 0], weights
-        return compute(q, self.keys, self.values, self.sight, self.score)[:, 0, 0], None
+        return compute(Request(q, self.keys, self.values, self.sight, self.score))[:, 0, 0], None
 
 
 class RecurrentDecoderOptions(RecurrentOptions):

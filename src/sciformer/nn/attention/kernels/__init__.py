@@ -1,51 +1,106 @@
 """How attention is computed: one definition, several kernels, all in agreement.
 
-    reference   the definition, short and readable; takes every score and every option
-    sdpa        PyTorch's fused kernels, CPU and CUDA
-    chunked     windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
-    flex        FlexAttention: sparse patterns on CUDA
-    flash       FlashAttention: packed sequences without a bias, in half precision on CUDA
-    sets        Triton: many small packed sets, with a bias of their pairs, on CUDA
-    grouped     the same on the CPU, sets of similar length together
+Each kernel is a module with `supports(request)`, the reason why it cannot take a request or None, and `run(request)`.
+`choose` asks them from top to bottom and takes the first that supports the request and, where it says so, `saves`:
 
-`attend` chooses one, or takes the one it is told to; a kernel that cannot do what is asked says why.
+    decode_step   Triton: a query of each sequence against a cache of fixed capacity, on CUDA
+    packed_bias   Triton: many small packed sets, with a bias of their pairs, on CUDA
+    flash         FlashAttention: packed sequences without a bias, in half precision on CUDA
+    grouped       packed sets on the CPU, those of similar length together
+    flex          FlexAttention: sparse patterns on CUDA
+    chunked       windows in blocks and packed sequences, linear in the number of tokens, made for the CPU
+    sdpa          PyTorch's fused kernels, CPU and CUDA
+    reference     the definition, short and readable; takes every score and every option
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from torch import Tensor
 
 from ....errors import UserError, one_of
-from ..masks import Causal, Documents, Full, Sight
-from ..scores import ScaledDot, Score
-from . import chunked, flash, flex, grouped, reference, sdpa
-from . import packed_bias as sets
+from ...watch import Watch
+from ..masks import Causal, Full, Sight
+from ..pair_bias import PairBias
+from ..scores import Score
+from . import chunked, decode_step, flash, flex, grouped, packed_bias, reference, sdpa
+from .request import DEFAULT_SCORE, Request, repeat_heads
 
-__all__ = ["KERNELS", "Kernel", "attend", "choose", "compute"]
+__all__ = ["KERNELS", "Kernel", "Request", "attend", "choose", "compute"]
 
 
 class Kernel(Protocol):
-    """What every module of this folder offers."""
+    """The two functions of every kernel."""
 
-    def refuse(self, q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-        """Why this kernel cannot do it, or None."""
+    def supports(self, request: Request) -> str | None:
+        """Reason why this kernel cannot take the request, or None."""
 
-    def run(self, q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-        """(B, H, N, E) from prepared queries (B, H, N, E), keys and values (B, G, M, E)."""
+    def run(self, request: Request) -> Tensor:
+        """The heads (B, H, N, E)."""
 
 
-KERNELS: dict[str, Kernel] = {
-    "reference": reference,
-    "sdpa": sdpa,
-    "chunked": chunked,
-    "flex": flex,
+KERNELS: dict[str, Kernel] = {  # in the order of the choice
+    "decode_step": decode_step,
+    "packed_bias": packed_bias,
     "flash": flash,
-    "sets": sets,
     "grouped": grouped,
+    "flex": flex,
+    "chunked": chunked,
+    "sdpa": sdpa,
+    "reference": reference,
 }
-DEFAULT_SCORE = ScaledDot()
+# The same where a query sees all keys or all before it: there nothing is to be left out.
+DENSE_KERNELS = ("decode_step", "sdpa", "reference")
+# Whether a kernel that supports a request is faster than those below it; the other kernels always are.
+SAVES: dict[str, Callable[[Request], bool]] = {
+    "flash": flash.saves,
+    "grouped": grouped.saves,
+    "flex": flex.saves,
+    "chunked": chunked.saves,
+}
+
+
+def choose(request: Request) -> str:
+    """The name of the fastest kernel that supports the request."""
+    for name in DENSE_KERNELS if isinstance(request.sight.pattern, (Full, Causal)) else KERNELS:
+        if KERNELS[name].supports(request) is None and (name not in SAVES or SAVES[name](request)):
+            return name
+    raise AssertionError("the reference supports every request")
+
+
+def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) -> Tensor:
+    """The heads (B, H, N, E) by the fastest kernel, or by the one that is named; `watch` gets the weights beside it."""
+    if request.q.shape[2] == 0 or request.k.shape[2] == 0:
+        return _empty(request)
+    watched = watch is not None and watch.wants_attention
+    if watched:
+        request = request.prepare()
+    name = choose(request) if kernel == "auto" else _check_supported(kernel, request)
+    if not watched:
+        return KERNELS[name].run(request)
+    assert watch is not None
+    weights = reference.weigh(request.q, request.k, request.sight, request.score)
+    watch.saw_attention(weights, name)
+    if name == "reference":  # the weights shown are the weights used
+        return reference.mix(weights, request.v, request.dropout)
+    return KERNELS[name].run(request)
+
+
+def _check_supported(name: str, request: Request) -> str:
+    one_of("the kernel", name, ["auto", *KERNELS])
+    if (why := KERNELS[name].supports(request)) is not None:
+        pattern = request.sight.pattern
+        raise UserError(f"the kernel {name!r} cannot be used with {pattern}: {why}", hint="Use kernel='auto'.")
+    return name
+
+
+def _empty(request: Request) -> Tensor:
+    """Sums over no keys, or for no queries: zeros, through which gradients still flow."""
+    (_, heads, n, _), bias = request.q.shape, request.sight.bias
+    out = request.v[:, :1, :0].sum(2, keepdim=True).expand(-1, heads, n, -1)
+    return out + 0 * bias.values.sum() if isinstance(bias, PairBias) else out
 
 
 def attend(
@@ -83,42 +138,5 @@ def attend(
             hint="Write a single head of a single sample as x[None, None].",
         )
     sight.check(queries[0], queries[1], queries[2], keys[2])
-    k = k if score.fused else reference.repeat_heads(k, queries[1])
-    return compute(score.query(q), score.key(k), v, sight, score, dropout, kernel)
-
-
-def compute(
-    q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float = 0.0, kernel: str = "auto"
-) -> Tensor:
-    """`attend` for queries and keys that the score has prepared."""
-    _, heads, n, _ = q.shape
-    if n == 0 or k.shape[2] == 0:  # a sum over no keys
-        return v[:, :1, :0].sum(2, keepdim=True).expand(-1, heads, n, -1)
-    if kernel == "auto":
-        kernel = choose(q, k, sight, score, dropout)
-    else:
-        one_of("the kernel", kernel, ["auto", *KERNELS])
-        if (why := KERNELS[kernel].refuse(q, k, sight, score, dropout)) is not None:
-            raise UserError(f"the kernel {kernel!r} cannot be used here: {why}", hint="Use kernel='auto'.")
-    return KERNELS[kernel].run(q, k, v, sight, score, dropout)
-
-
-def choose(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float = 0.0) -> str:
-    """The name of the fastest kernel that can do it."""
-    if not score.fused:
-        return "reference"
-    if isinstance(sight.pattern, (Full, Causal)):
-        return "sdpa"
-    n, m = q.shape[2], k.shape[2]
-    if sets.refuse(q, k, sight, score, dropout) is None:
-        return "sets"
-    if flash.better(q, q.shape[3], sight, dropout):
-        return "flash"
-    if grouped.refuse(q, k, sight, score, dropout) is None and grouped.saves(sight, dropout):
-        return "grouped"
-    if q.is_cuda:
-        if n * m >= 1 << 18 and flex.refuse(q, k, sight, score, dropout) is None:
-            return "flex"
-        return "chunked" if isinstance(sight.pattern, Documents) else "sdpa"
-    cheap = chunked.refuse(q, k, sight, score, dropout) is None and chunked.saves(n, sight)
-    return "chunked" if cheap else "sdpa"
+    k = k if score.fused else repeat_heads(k, queries[1])
+    return compute(Request(score.query(q), score.key(k), v, sight, score, dropout), kernel)

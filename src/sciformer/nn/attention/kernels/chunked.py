@@ -16,34 +16,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...ragged import Ragged
 from ..masks import Documents, Either, Global, Pattern, Sight
 from ..pair_bias import PairBias
-from ..scores import Score
 from . import sdpa
+from .request import Request, no_product
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it, or None."""
-    if not score.fused:
-        return sdpa.refuse(q, k, sight, score, dropout)
-    if isinstance(sight.pattern, Documents):
-        return None
-    local, _ = split(sight.pattern)
-    if max(local.reach()) == float("inf"):
-        return f"{sight.pattern} has no bounded reach"
-    if q.shape[2] != k.shape[2] or not isinstance(sight.start, int) or sight.start:
-        return "queries and keys are not the same tokens"
-    return None
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    sight = request.sight
+    if not isinstance(sight.pattern, Documents):
+        local, _ = split(sight.pattern)
+        if max(local.reach()) == float("inf"):
+            return "the pattern has no bounded reach"
+        if request.q.shape[2] != request.keys or not isinstance(sight.start, int) or sight.start:
+            return "queries and keys are not the same tokens"
+    return no_product(request)
 
 
-def saves(n: int, sight: Sight) -> bool:
-    """Whether blocks are less work than the whole square."""
-    if isinstance(sight.pattern, Documents):
-        return True
-    local, count = split(sight.pattern)
+def saves(request: Request) -> bool:
+    """Whether packed sequences are unpacked, or on the CPU blocks are less work than the whole square."""
+    pattern = request.sight.pattern
+    if isinstance(pattern, Documents) or request.q.is_cuda:
+        return isinstance(pattern, Documents)
+    local, count = split(pattern)
     left, right = local.reach()
-    return block_size(left, right) + left + right + 2 * count < 0.7 * n
+    return block_size(left, right) + left + right + 2 * count < 0.7 * request.q.shape[2]
 
 
 def split(pattern: Pattern) -> tuple[Pattern, int]:
@@ -62,17 +60,20 @@ def block_size(left: float, right: float) -> int:
     return min(512, max(32, 1 << (half - 1).bit_length()))
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(B, H, N, E) from prepared queries, keys and values."""
+def run(request: Request) -> Tensor:
+    """The heads (B, H, N, E)."""
+    request = request.prepare()
+    q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if isinstance(sight.pattern, Documents):
-        return _documents(q, k, v, sight, sight.pattern, score, dropout)
-    n, scale = q.shape[2], score.scale(q.shape[3])
+        return _documents(request, sight.pattern)
+    n = q.shape[2]
     cut = Cut(sight.pattern, n)
     mask = sight.once(("chunked", q.shape[0], n, q.dtype), lambda: sdpa.opened(cut.mask(sight, q)))
-    out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, scale, dropout), q.shape[0])
+    out = cut.join(sdpa.masked(cut.queries(q), cut.keys(k), cut.keys(v), mask, request.scale, dropout), q.shape[0])
     if cut.count:  # the rows of the global tokens see everything
         bias = None if sight.dense_bias is None else sight.dense_bias[:, :, : cut.count]
-        whole = sdpa.run(q[:, :, : cut.count], k, v, Sight(None, sight.valid, bias), score, dropout)
+        seen = Sight(None, sight.valid, bias)
+        whole = sdpa.run(Request(q[:, :, : cut.count], k, v, seen, request.score, dropout))
         out = torch.cat([whole, out[:, :, cut.count :]], 2)
     return out
 
@@ -135,12 +136,11 @@ class Cut:
         return band
 
 
-def _documents(
-    q: Tensor, k: Tensor, v: Tensor, sight: Sight, pattern: Documents, score: Score, dropout: float
-) -> Tensor:
+def _documents(request: Request, pattern: Documents) -> Tensor:
     """Unpack to the padded layout, attend there by the rule within each sequence, and pack again."""
     from . import compute
 
+    q, k, v, sight = request.q, request.k, request.v, request.sight
     queries, keys = pattern.queries, pattern.memory
     if queries.longest == 0 or keys.longest == 0:
         return v.sum(2, keepdim=True)[:, :1].expand(1, q.shape[1], q.shape[2], -1) * 0
@@ -161,9 +161,6 @@ def _documents(
             bias = by_query.gather(3, index).transpose(1, 2)
         return Sight(pattern.within, valid, bias)
 
-    def unpack(x: Tensor, ragged: Ragged) -> Tensor:  # (1, G, T, E) -> (B, G, N, E)
-        return ragged.pad(x[0].transpose(0, 1)).transpose(1, 2)
-
     within = sight.once("documents", inner)
-    out = compute(unpack(q, queries), unpack(k, keys), unpack(v, keys), within, score, dropout)
-    return queries.flatten(out.transpose(1, 2)).transpose(0, 1)[None]
+    padded = queries.pad_heads(q), keys.pad_heads(k), keys.pad_heads(v)
+    return queries.flatten_heads(compute(Request(*padded, within, request.score, request.dropout)))

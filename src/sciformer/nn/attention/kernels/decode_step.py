@@ -7,31 +7,27 @@ that one recorded step serves every length.
 
 from __future__ import annotations
 
-import importlib.util
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...positions import Rotation
-from ..cache import Store
-from ..masks import Both, Causal, Pattern, Sight, Window
-
-HAS_TRITON = importlib.util.find_spec("triton") is not None  # asked once: a compiler cannot trace the question
+from ..masks import Both, Causal, Pattern, Window
+from .request import Request, no_triton
 
 
-def suits(x: Tensor, store: Store, sight: Sight) -> bool:
-    """Whether this kernel can do it for tokens x (B, N, D): one each, a fixed cache, the past or near past in sight."""
-    return (
-        x.is_cuda
-        and store.capacity is not None
-        and x.shape[1] == 1
-        and x.dtype != torch.float64
-        and sight.bias is None
-        and isinstance(sight.start, Tensor)
-        and sight.valid is not None
-        and reach(sight.pattern) is not None
-        and HAS_TRITON
-    )
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    store, sight = request.store, request.sight
+    if store is None or store.capacity is None or request.q.shape[2] != 1:
+        return "it takes one new token of each sequence and a cache of fixed capacity"
+    if request.qkv is None:
+        return "it takes queries, keys and values as the projection made them"
+    if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
+        return "it takes no bias, and needs validity and position on the device, as a decoder's cache has them"
+    if reach(sight.pattern) is None:
+        return "it sees the past or the near past"
+    return no_triton(request.qkv)
 
 
 def reach(pattern: Pattern) -> int | None:
@@ -43,53 +39,35 @@ def reach(pattern: Pattern) -> int | None:
     return None
 
 
-def run(
-    qkv: Tensor, k: Tensor, v: Tensor, rotation: Rotation | None, store: Store, sight: Sight, scale: float
-) -> Tensor:
-    """(B, H, 1, E) from query, key and value side by side (B, 1, W), of which k and v (B, G, 1, E) are parts."""
-    keys, values = store.fixed(k, v)
+def run(request: Request) -> Tensor:
+    """The heads (B, H, 1, E)."""
+    store, sight, rotation = request.store, request.sight, request.rotation
     back = reach(sight.pattern)
+    assert store is not None
     assert back is not None
-    assert sight.valid is not None
-    assert isinstance(sight.start, Tensor)
+    keys, values = store.fixed(request.k, request.v)
     cos, sin, halves = (None, None, False) if rotation is None else rotation
-    return attend_one(qkv, cos, sin, halves, keys, values, sight.valid, sight.start, scale, back)
+    return attend_one(request.qkv, cos, sin, halves, keys, values, sight.valid, sight.start, request.scale, back)
 
 
-@torch.library.custom_op("sciformer::attend_one", mutates_args=("keys", "values"), tags=(torch.Tag.flexible_layout,))
-def attend_one(
-    qkv: Tensor,
-    cos: Tensor | None,
-    sin: Tensor | None,
-    halves: bool,
-    keys: Tensor,
-    values: Tensor,
-    valid: Tensor,
-    start: Tensor,
-    scale: float,
-    back: int,
-) -> Tensor:
-    """As `run`; the new key is at `start` in keys (B, G, M, E), and sees the `back` before it, or all with -1.
+@torch.library.custom_op(
+    "sciformer::attend_one",
+    mutates_args=("keys", "values"),
+    schema="(Tensor qkv, Tensor? cos, Tensor? sin, bool halves, Tensor(a!) keys, Tensor(b!) values, Tensor valid, "
+    "Tensor start, float scale, SymInt back) -> Tensor",
+    tags=(torch.Tag.flexible_layout,),
+)
+def attend_one(*inputs: Any) -> Tensor:
+    """The heads (B, H, 1, E) of a new token at `start` of keys (B, G, M, E); it sees `back` tokens before, -1: all.
 
-    Query, key and value come as one: cut apart, a compiler would copy each of them.
+    Query, key and value come side by side, qkv (B, 1, (H + 2 G) E): cut apart, a compiler would copy each of them.
     """
     from .decode_step_triton import launch
 
-    return launch(qkv, cos, sin, halves, keys, values, valid, start, scale, back)
+    return launch(*inputs)
 
 
 @attend_one.register_fake
-def _(
-    qkv: Tensor,
-    cos: Tensor | None,
-    sin: Tensor | None,
-    halves: bool,
-    keys: Tensor,
-    values: Tensor,
-    valid: Tensor,
-    start: Tensor,
-    scale: float,
-    back: int,
-) -> Tensor:
+def _(qkv: Tensor, cos: Tensor | None, sin: Tensor | None, halves: bool, keys: Tensor, *rest: Any) -> Tensor:
     kv_heads, width = keys.shape[1], keys.shape[3]
     return qkv.new_empty(qkv.shape[0], qkv.shape[-1] // width - 2 * kv_heads, 1, width)

@@ -1,4 +1,4 @@
-"""The Triton kernel of `single`; imported where it is launched, for Triton may not be installed."""
+"""The Triton kernel of `decode_step`; imported where it is launched, for Triton may not be installed."""
 
 # Triton reads the annotations of a kernel, so they must not become strings.
 # mypy: disable-error-code="import-not-found, import-untyped, no-untyped-def, no-untyped-call, untyped-decorator, misc"

@@ -19,40 +19,47 @@ from torch.nn.attention.flex_attention import BlockMask, flex_attention
 from ....errors import UserError
 from ..masks import Documents, Full, Pattern, Sight
 from ..pair_bias import PairBias
-from ..scores import Score
+from .request import Request, no_product
 
 BLOCK = 128
+MIN_PAIRS = 1 << 18  # queries times keys from which this kernel is taken
 Modify = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it, or None."""
-    if not score.fused:
-        return f"the {type(score).__name__} score is not a product of query and key"
-    if dropout:
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    q = request.q
+    if request.dropout:
         return "FlexAttention has no dropout"
-    if isinstance(sight.bias, PairBias):
+    if isinstance(request.sight.bias, PairBias):
         return "a bias of packed pairs is not in memory as a square"
     if q.is_cuda:
         if q.dtype == torch.float64:
             return "FlexAttention has no float64 on CUDA"
         if q.shape[-1] < 16:
             return f"FlexAttention needs heads of width 16 or more on CUDA, not {q.shape[-1]}"
-    elif q.requires_grad or k.requires_grad:
+    elif q.requires_grad or request.k.requires_grad:
         return "FlexAttention has no backward pass on the CPU"
-    return None
+    return no_product(request)
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(B, H, N, E) from prepared queries, keys and values."""
-    (_, heads, n, width), (_, kv_heads, m, _) = q.shape, k.shape
+def saves(request: Request) -> bool:
+    """Whether there are many pairs, on CUDA."""
+    return request.q.is_cuda and request.q.shape[2] * request.keys >= MIN_PAIRS
+
+
+def run(request: Request) -> Tensor:
+    """The heads (B, H, N, E)."""
+    request = request.prepare()
+    q, k, v, sight = request.q, request.k, request.v, request.sight
+    (_, heads, n, _), (_, kv_heads, m, _) = q.shape, k.shape
     mask = sight.once(("flex", n, m), lambda: block_mask(sight, q, k))
     dense = None if sight.dense_bias is None else _dense_bias(sight.dense_bias.expand(q.shape[0], heads, n, m))
     call: Any = flex_attention
     if q.is_cuda and not torch.compiler.is_compiling():
         call = compiled(_kind(sight.pattern), sight.valid is not None, dense is not None)
     try:
-        return call(q, k, v, dense, mask, score.scale(width), kv_heads != heads)
+        return call(q, k, v, dense, mask, request.scale, kv_heads != heads)
     except Exception as error:
         if type(error).__name__ != "FailOnRecompileLimitHit":  # by name: torch._dynamo is slow to import
             raise

@@ -13,7 +13,6 @@ through one by one, where they lie.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,10 +22,9 @@ from torch.autograd.function import once_differentiable
 
 from ...dropout import keep
 from ...ragged import Ragged
-from ..masks import Documents, Full, Sight
+from ..masks import Documents
 from ..pair_bias import PairBias, square
-from ..scores import Score
-from .reference import repeat_heads
+from .request import Request, not_packed
 
 MAX_LENGTH = 512  # tokens of a set
 SHORT_SET_LENGTH = 128  # longest set up to which this kernel is always taken
@@ -37,34 +35,19 @@ MAX_STORED_LENGTH = 256  # length of sets whose weights may be stored in place o
 ONE_GROUP_LENGTH = 12  # sets up to so many tokens are one group
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it, or None."""
-    if not score.fused:
-        return f"the {type(score).__name__} score is not a product of query and key"
-    return unsuited(q, q.shape[1], sight)
-
-
-def unsuited(x: Tensor, heads: int, sight: Sight) -> str | None:
-    """Why what is seen is not of small sets on the CPU, or None."""
-    pattern, bias = sight.pattern, sight.bias
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    if (why := not_packed(request)) is not None:
+        return why
+    if request.q.device.type != "cpu" or torch.compiler.is_compiling():
         return "it runs only on the CPU and cannot be compiled"
-    if not isinstance(pattern, Documents) or not isinstance(pattern.within, Full) or pattern.keys is not None:
-        return f"{pattern} does not let every token see all of its packed sequence"
-    if pattern.queries.longest > MAX_LENGTH:
-        return f"a sequence is longer than {MAX_LENGTH}"
-    if sight.valid is not None or not isinstance(sight.start, int) or sight.start:
-        return "some keys are hidden (`valid`) or come from a cache"
-    if bias is not None and not (isinstance(bias, PairBias) and bias.heads == heads):
-        return f"`bias` must be a PairBias of {heads} heads for the same packed tokens"
-    return None
+    return f"a sequence is longer than {MAX_LENGTH}" if _layout(request).longest > MAX_LENGTH else None
 
 
-def saves(sight: Sight, dropout: float) -> bool:
+def saves(request: Request) -> bool:
     """Whether PyTorch's kernel would have to form the weights as well, or the sets are small, or of uneven length."""
-    assert isinstance(sight.pattern, Documents)
-    ragged = sight.pattern.queries
-    if sight.bias is not None or dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
+    sight, ragged = request.sight, _layout(request)
+    if sight.bias is not None or request.dropout > 0 or ragged.longest <= SHORT_SET_LENGTH:
         return True
     if ragged.longest <= MAX_STORED_LENGTH:
         lengths = sight.once("lengths", ragged.lengths.tolist)
@@ -73,35 +56,33 @@ def saves(sight: Sight, dropout: float) -> bool:
     return sight.once("uneven", lambda: _uneven(ragged))
 
 
+def _layout(request: Request) -> Ragged:
+    assert isinstance(request.sight.pattern, Documents)
+    return request.sight.pattern.queries
+
+
 def _uneven(ragged: Ragged) -> bool:
     """Whether sets filled up to the longest would be much more work."""
     pairs = float(ragged.lengths.double().square().sum())
     return len(ragged) * float(ragged.longest) ** 2 > MIN_PADDING_RATIO * pairs
 
 
-def fused(qkv: Tensor, heads: int, sight: Sight, scale: float, dropout: float) -> Tensor:
-    """(1, H, T, E) of self-attention from queries, keys and values side by side (1, T, 3 H E)."""
-    pattern = sight.pattern
-    assert isinstance(pattern, Documents)
-    lengths = sight.once("lengths", pattern.queries.lengths.tolist)
+def run(request: Request) -> Tensor:
+    """The heads (1, H, T, E)."""
+    qkv, heads, scale, dropout = request.join(), request.q.shape[1], request.scale, request.dropout
+    sight, ragged = request.sight, _layout(request)
+    lengths = sight.once("lengths", ragged.lengths.tolist)
     if sight.bias is None and sum(lengths) >= MIN_MEAN_LENGTH_ALONE * len(lengths) > 0:
         if dropout or (qkv.requires_grad and torch.is_grad_enabled()):
             return Alone.apply(qkv[0], heads, scale, dropout, lengths).transpose(0, 1)[None]
         return _alone(qkv[0], heads, lengths, scale)
-    plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(pattern.queries, sight.bias, heads, qkv.dtype))
-    if not plan.groups:  # no token at all: zeros, through which gradients still flow
-        nothing = qkv[..., : qkv.shape[-1] // 3] * 0
-        out = nothing[0] if not isinstance(sight.bias, PairBias) else nothing[0] + 0 * sight.bias.values.sum()
-        return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
-    out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
+    plan, biases = sight.once(("grouped", qkv.dtype), lambda: _prepared(ragged, sight.bias, heads, qkv.dtype))
+    if plan.groups:
+        out = Grouped.apply(qkv[0], heads, scale, dropout, plan, *biases)
+    else:  # no token at all: zeros, through which gradients still flow
+        nothing = qkv[0, :, : qkv.shape[-1] // 3] * 0
+        out = nothing + 0 * sight.bias.values.sum() if isinstance(sight.bias, PairBias) else nothing
     return out.unflatten(1, (heads, -1)).transpose(0, 1)[None]
-
-
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(1, H, T, E) from prepared queries (1, H, T, E), keys and values (1, G, T, E)."""
-    heads = q.shape[1]
-    flat = [repeat_heads(x, heads).transpose(1, 2).flatten(2) for x in (q, k, v)]
-    return fused(torch.cat(flat, 2), heads, sight, score.scale(q.shape[3]), dropout)
 
 
 def _alone(x: Tensor, heads: int, lengths: list[int], scale: float) -> Tensor:
@@ -166,38 +147,27 @@ def _stretches(lengths: list[int]) -> Iterator[slice]:
         first += length
 
 
-@dataclass(frozen=True, eq=False)
 class Group:
-    """Sets of nearly the same length."""
+    """Sets of nearly the same length, the `sets` (count,) of all, whose tokens begin at `first` (count,) of the run.
 
-    count: int
-    width: int
-    first: Tensor
-    """(count,) where the tokens of each begin in the flat run."""
-    lengths: Tensor
-    which: Tensor
-    """(count,) which of all sets they are."""
+    valid   (count, width) True where there is a token
+    rows    (count * width,) the places of tokens in the run, 0 where there is none; `rows_or_none` has T there
+    """
 
-    @property
-    def valid(self) -> Tensor:
-        """(count, width) True where there is a token."""
-        return torch.arange(self.width) < self.lengths[:, None]
-
-    def rows(self, other: int) -> Tensor:
-        """(count * width,) the places of tokens in the flat run, `other` where there is none."""
-        place = self.first[:, None] + torch.arange(self.width)
-        return place.masked_fill(~self.valid, other).flatten()
+    def __init__(self, sets: Tensor, first: Tensor, lengths: Tensor, width: int, total: int) -> None:
+        self.sets, self.count, self.width = sets, len(sets), width
+        self.valid = torch.arange(width) < lengths[:, None]
+        place = first[:, None] + torch.arange(width)
+        self.rows = place.masked_fill(~self.valid, 0).flatten()
+        self.rows_or_none = place.masked_fill(~self.valid, total).flatten()
 
 
 class Plan:
     """The groups of packed sets, and the way back: token t of the flat run is row `back[t]` of all groups' rows."""
 
     def __init__(self, ragged: Ragged) -> None:
-        self.total = ragged.total
         self.groups = list(_groups(ragged))
-        self.rows = [group.rows(0) for group in self.groups]
-        self.rows_or_none = [group.rows(ragged.total) for group in self.groups]
-        whole = torch.cat([*self.rows_or_none, torch.zeros(0, dtype=torch.long)])
+        whole = torch.cat([*(group.rows_or_none for group in self.groups), torch.zeros(0, dtype=torch.long)])
         real = whole < ragged.total
         self.back = torch.full((ragged.total,), len(whole))
         self.back[whole[real]] = torch.arange(len(whole))[real]
@@ -207,7 +177,7 @@ class Plan:
         return torch.cat([*parts, parts[0].new_zeros(1, width)])[self.back]
 
 
-def _groups(ragged: Ragged) -> Any:
+def _groups(ragged: Ragged) -> Iterator[Group]:
     lengths, order = ragged.lengths.sort(descending=True)
     first, sizes = (ragged.ends - ragged.lengths)[order], lengths.tolist()
     begin, end = 0, sum(size > 0 for size in sizes)
@@ -217,7 +187,7 @@ def _groups(ragged: Ragged) -> Any:
         while stop < end and sizes[stop] >= shortest:
             stop += 1
         part = slice(begin, stop)
-        yield Group(stop - begin, sizes[begin], first[part], lengths[part], order[part])
+        yield Group(order[part], first[part], lengths[part], sizes[begin], ragged.total)
         begin = stop
 
 
@@ -245,7 +215,7 @@ class Laid(torch.autograd.Function):
         laid, lower, upper, pairs, done = [], [], [], [], 0
         for group in plan.groups:
             n, valid = group.width, group.valid
-            place = starts[group.which][:, None, None] + square(n, starts.device)
+            place = starts[group.sets][:, None, None] + square(n, starts.device)
             there = valid[:, None, :].expand(-1, n, -1)
             rows = there & valid[:, :, None]
             index = torch.where(rows, place, torch.where(there, 0, count)).flatten()
@@ -278,8 +248,8 @@ class Grouped(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, heads: int, scale: float, p: float, plan: Plan, *biases: Tensor) -> Tensor:
         width, parts, kept = x.shape[1] // 3, [], []
-        for group, rows, bias in zip(plan.groups, plan.rows, biases):
-            taken = x.index_select(0, rows).view(group.count, group.width, 3, heads, -1)
+        for group, bias in zip(plan.groups, biases):
+            taken = x.index_select(0, group.rows).view(group.count, group.width, 3, heads, -1)
             q, k, v = taken.permute(2, 3, 0, 1, 4).reshape(3, heads * group.count, group.width, -1)
             weights = torch.baddbmm(bias, q, k.transpose(1, 2), alpha=scale).softmax(-1)
             mask = keep(weights.shape, p, weights.dtype) if p else None
@@ -297,9 +267,9 @@ class Grouped(torch.autograd.Function):
     def backward(ctx: Any, up: Tensor) -> tuple[Tensor | None, ...]:
         (heads, scale, plan), saved = ctx.options, ctx.saved_tensors
         up, parts, gradients = torch.cat([up, up.new_zeros(1, up.shape[1])]), [], []
-        for number, (group, rows) in enumerate(zip(plan.groups, plan.rows_or_none)):
+        for number, group in enumerate(plan.groups):
             q, k, v, weights, mask, used = saved[6 * number : 6 * number + 6]
-            above = up.index_select(0, rows).view(group.count, group.width, heads, -1)
+            above = up.index_select(0, group.rows_or_none).view(group.count, group.width, heads, -1)
             above = above.permute(2, 0, 1, 3).reshape(v.shape)
             change = torch.empty(3, *v.shape, dtype=v.dtype)
             torch.bmm(used.transpose(1, 2), above, out=change[2])

@@ -14,11 +14,7 @@ from torch import Tensor
 
 from ..masks import Documents, Sight
 from ..scores import Score
-
-
-def repeat_heads(x: Tensor, heads: int) -> Tensor:
-    """(B, G, M, E) -> (B, H, M, E): each shared key-value head serves H / G query heads in a row."""
-    return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], dim=1)
+from .request import Request, repeat_heads
 
 
 def weigh(q: Tensor, k: Tensor, sight: Sight, score: Score) -> Tensor:
@@ -46,14 +42,15 @@ def _key_positions(sight: Sight) -> Tensor | None:
     return keys.position.masked_fill(~keys.inside, 0)
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it: it can do everything."""
+def supports(request: Request) -> str | None:
+    """None: the definition takes every request."""
     return None
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(B, H, N, E) from prepared queries (B, H, N, E), keys (B, G, M, E) and values (B, G, M, E)."""
-    return mix(weigh(q, k, sight, score), v, dropout)
+def run(request: Request) -> Tensor:
+    """The heads (B, H, N, E)."""
+    request = request.prepare()
+    return mix(weigh(request.q, request.k, request.sight, request.score), request.v, request.dropout)
 
 
 def mix(weights: Tensor, v: Tensor, dropout: float = 0.0) -> Tensor:

@@ -10,26 +10,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..masks import Causal, Sight
-from ..scores import Score
-from .reference import repeat_heads
+from .request import Request, no_product, repeat_heads
 
 Mask = tuple[Tensor | None, Tensor | None]
 
 
-def refuse(q: Tensor, k: Tensor, sight: Sight, score: Score, dropout: float) -> str | None:
-    """Why this kernel cannot do it, or None."""
-    return None if score.fused else f"the {type(score).__name__} score is not a product of query and key"
+def supports(request: Request) -> str | None:
+    """Reason why this kernel cannot take the request, or None."""
+    return no_product(request)
 
 
-def run(q: Tensor, k: Tensor, v: Tensor, sight: Sight, score: Score, dropout: float) -> Tensor:
-    """(B, H, N, E) from prepared queries, keys and values."""
-    (_, heads, n, width), (_, kv_heads, m, _) = q.shape, k.shape
-    scale = score.scale(width)
+def run(request: Request) -> Tensor:
+    """The heads (B, H, N, E)."""
+    request = request.prepare()
+    q, k, v, sight, dropout = request.q, request.k, request.v, request.sight, request.dropout
     if sight.plain:
-        causal = isinstance(sight.pattern, Causal)
-        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=scale, enable_gqa=kv_heads != heads)
+        causal, shared = isinstance(sight.pattern, Causal), k.shape[1] != q.shape[1]
+        return F.scaled_dot_product_attention(q, k, v, None, dropout, causal, scale=request.scale, enable_gqa=shared)
+    n, m = q.shape[2], k.shape[2]
     mask = sight.once(("sdpa", n, m, q.dtype), lambda: opened(_mask(sight, n, m, q)))
-    return masked(q, k, v, mask, scale, dropout)
+    return masked(q, k, v, mask, request.scale, dropout)
 
 
 def masked(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float, dropout: float) -> Tensor:
