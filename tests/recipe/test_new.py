@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from sciformer.check.check import check
-from sciformer.domains.images.new import _dividing_patch_side
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.errors import refuses
@@ -107,13 +106,6 @@ def test_what_to_learn_is_guessed(tmp_path, columns, kind, key, value):
     assert recipe.tokens.scale == "none"
 
 
-@pytest.mark.parametrize(
-    ("height", "width", "side"), [(32, 32, 4), (28, 28, 4), (8, 8, 1), (30, 42, 6), (7, 13, 1), (224, 224, 28)]
-)
-def test_the_side_of_patches_divides_the_image(height, width, side):
-    assert _dividing_patch_side(height, width) == side
-
-
 def test_nothing_is_overwritten_unless_told(tmp_path):
     name = story(tmp_path / "story.txt")
     path = new("text", [name])
@@ -135,7 +127,7 @@ def test_odd_names_stay_names(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "name", "content", "mentions", "hint"),
     [
-        ("txt", "a.txt", b"x" * 900, ("images, patches, arrays, jets, lightcurves", "'txt'"), "'text'"),
+        ("txt", "a.txt", b"x" * 900, ("arrays, images, jets, lightcurves, patches", "'txt'"), "'text'"),
         ("text", "a.txt", "café ".encode("latin1") * 200, ("UTF-8", "a.txt"), "--data.errors replace"),
         ("text", "a.txt", b"\0\1" * 900, ("a.txt", "binary"), ""),
         ("text", "a.txt", b"short", (500, "not 5"), ""),

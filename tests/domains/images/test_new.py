@@ -8,7 +8,7 @@ import pytest
 
 from sciformer.check.check import check
 from sciformer.cli.main import main
-from sciformer.domains.images.new import _patch_side
+from sciformer.domains.images.new import patch_side
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.domains.images.reader.examples import classes, picture, pixels
@@ -33,7 +33,7 @@ def test_a_folder_of_classes_needs_no_more_than_its_name(tmp_path):
     path = new("pets", [])
     assert str(path) == "pets.yaml"
     recipe, text = passes(path)
-    assert (recipe.data.kind, recipe.objective.kind, recipe.tokens.patch) == ("images", "classify", 2)
+    assert (recipe.data.kind, recipe.objective.kind, recipe.tokens.patch) == ("images", "classify", 1)
     assert (recipe.data.channels, recipe.data.size, recipe.data.split.test) == (3, None, 0.0)
     assert "Found: 40 images to train on, 8 x 8 pixels, in colours." in text
     assert "Classes: cat (20), dog (20)." in text
@@ -80,7 +80,7 @@ def test_tables_arrays_and_parts(tmp_path):
 
 def test_sides_of_patches():
     sizes = [(28, 28), (32, 32), (64, 64), (224, 224), (8, 8), (97, 103), (64, 256)]
-    assert [_patch_side(*size) for size in sizes] == [4, 4, 8, 32, 2, 14, 16]
+    assert [patch_side(*size) for size in sizes] == [4, 4, 8, 32, 1, 14, 16]
 
 
 def test_too_few_and_bad_ones(tmp_path):
@@ -94,7 +94,7 @@ def test_too_few_and_bad_ones(tmp_path):
         path.write_bytes(b"no")
     with refuses("data.files", "left out pets/cat/0.png: "):
         new("images", ["pets"])
-    with refuses("images, patches, arrays, jets, lightcurves, text", "'nothing'"):
+    with refuses("arrays, images, jets, lightcurves, patches, text", "'nothing'"):
         new("nothing", [])
 
 

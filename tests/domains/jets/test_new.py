@@ -26,7 +26,7 @@ from sciformer.domains.jets.new import (
 )
 from sciformer.domains.jets.simulate.jets import jets
 from sciformer.recipe import Recipe
-from sciformer.recipe.new import new, remove_tag
+from sciformer.recipe.new import new
 from sciformer.run import train
 from tests.errors import refuses
 from tests.paths import SHARED as DATA
@@ -140,7 +140,7 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     assert (recipe.data.label, recipe.data.weight, recipe.objective.weight) == ("is_signal", "event_weight", "weight")
     assert recipe.tokens.features == "kin"
     assert "Other sets of momenta, not used: genpart_pt" in page
-    assert inspect_files([Path("a.parquet")]).jets == 60
+    assert inspect_files([Path("a.parquet")]).samples == 60
 
 
 def test_a_column_with_the_class_by_its_name(simulated):
@@ -280,7 +280,6 @@ def test_classes_labels_weights_and_observers():
     assert find_observers(table, ["event"]) == ["jet_pt"]
     assert tag_by_class(["a/HToBB_000.root", "a/HToBB_001.root", "b/QCD_1.root"])[1] == "HToBB:a/HToBB_001.root"
     assert tag_by_class(["a_0.root", "a_1.root"]) == []
-    assert remove_tag("HToBB:a/*.root") == "a/*.root"
 
 
 # Real files

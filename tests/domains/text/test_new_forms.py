@@ -12,7 +12,7 @@ from sciformer.domains.text.new import (
     lines_match,
     tab_separated_columns,
 )
-from sciformer.recipe.page import group_by_part
+from sciformer.recipe.guess import group_by_part
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import shared, write
 

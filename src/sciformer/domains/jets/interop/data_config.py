@@ -8,7 +8,6 @@ Formulas are read as trees and written in our words; nothing is evaluated.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,7 @@ from typing import Any
 import yaml
 
 from ....errors import UserError
-from ....recipe import Recipe
-from ....recipe.page import Line, line_of, write
+from ....recipe.page import Found, check_new_recipe, write_page
 from .inputs import ModelInputs
 from .options import OptionReader, Translation
 
@@ -41,42 +39,18 @@ def import_data(
 ) -> ImportedData:
     """Write a recipe with the `data:` and `tokens:` of a data file of weaver.
 
-    out        a .yaml file; unless given, named after the source, in this folder
+    out        a .yaml file (default: named after the source, in this folder)
     changes    keys of `data` that the file cannot know: {"data.files": [...], "data.valid": [...], "data.test": [...]}
     """
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
-    if path.suffix not in (".yaml", ".yml"):
-        raise UserError(
-            f"a recipe must be named .yaml, not {path}",
-            hint=f"Call it {path.with_suffix('.yaml')}",
-            key="--out",
-            file=path,
-        )
-    if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists already",
-            hint="Name another file with --out, or replace it with --overwrite.",
-            file=path,
-        )
+    check_new_recipe(path, overwrite)
     options = read_data_config(source)
     try:
         made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
-    page = recipe_page(made, source.name, _files(changes or {}))
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.yaml")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(page, "utf-8")
-        Recipe.load(beside)
-        beside.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"the recipe {path} cannot be written: {error.strerror}", hint="Name another place with --out.", file=path
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    write_page(path, *recipe_page(made, source.name, _files(changes or {})))
     return ImportedData(path, made.notes)
 
 
@@ -126,43 +100,53 @@ def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> str:
-    """The page of the recipe: every key with where it came from, and above all what has no equal."""
+DATA_REASONS = {
+    "tree": "treename",
+    "select": "selection",
+    "select_new": "test_time_selection, of files that answers are asked for",
+    "new": "new_variables that are needed",
+    "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
+    "label": "labels",
+    "observers": "columns that are kept beside the answers",
+    "weight": "weights",
+    "reweight": "weights",
+}
+TOKEN_REASONS = {
+    "vector": "the four-vector of a particle",
+    "features": "what a particle enters with",
+    "max_tokens": "particles of a jet, the hardest ones",
+}
+OBJECTIVE_REASONS = {
+    "weight": "of each jet in the loss",
+    "balance": "classes count alike, as in weaver where it reweights",
+}
+
+
+def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
+    """The head of the recipe, with what has no equal here, and its keys, each with where it came from."""
     head = [
         f"The data of {name}, a file of weaver, written by `sciformer import`.",
         *(["", "Without an equal here:", *(f"  {note}" for note in made.notes)] if made.notes else []),
         "",
         *made.asides,
     ]
-    data, tokens = made.data, made.tokens
-    background = next((name for name in data.get("classes", {}) if name.lower() == "qcd"), "")
-    lines = [
-        Line("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
-        Line("about"),
-        Line("title", f"Particle Transformer on the data of {name}", "", 2),
-        Line("data"),
-        Line("kind", "events", "", 2),
-        Line("files", files.get("files", []), "names or globs, with a tag for a class where no column has it", 2),
-        *(Line(part, files[part], "", 2) for part in ("valid", "test") if part in files),
-        *line_of(data, "tree", "treename"),
-        *line_of(data, "select", "selection"),
-        *line_of(data, "select_new", "test_time_selection, of files that answers are asked for"),
-        *line_of(data, "new", "new_variables that are needed"),
-        *line_of(data, "classes", "labels: a column, or formula, that is 1 where the jet is of the class"),
-        *line_of(data, "label", "labels"),
-        *line_of(data, "observers", "columns that are kept beside the answers"),
-        *line_of(data, "weight", "weights"),
-        *line_of(data, "reweight", "weights"),
-        Line("tokens"),
-        Line("kind", "particles", "", 2),
-        *line_of(tokens, "vector", "the four-vector of a particle"),
-        *line_of(tokens, "features", "what a particle enters with"),
-        *line_of(tokens, "max_tokens", "particles of a jet, the hardest ones"),
-        Line("objective"),
-        Line("kind", "discriminate", "", 2),
-        Line("background", background, "the class to reject, if there is one", 2),
-        Line("efficiencies", {}, "shares of a class that are kept, {NAME: 0.99}; half of it unless given", 2),
-        *line_of(made.objective, "weight", "of each jet in the loss"),
-        *line_of(made.objective, "balance", "classes count alike, as in weaver where it reweights"),
+    background = next((name for name in made.data.get("classes", {}) if name.lower() == "qcd"), "")
+
+    def given(section: str, values: Mapping[str, Any], reasons: Mapping[str, str]) -> list[Found]:
+        return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in reasons.items()]
+
+    found = [
+        Found("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
+        Found("about.title", f"Particle Transformer on the data of {name}"),
+        Found("data.kind", "events"),
+        Found("data.files", files.get("files", []), "names or globs, with a tag for a class where no column has it"),
+        *(Found(f"data.{part}", files.get(part)) for part in ("valid", "test")),
+        *given("data", made.data, DATA_REASONS),
+        Found("tokens.kind", "particles"),
+        *given("tokens", made.tokens, TOKEN_REASONS),
+        Found("objective.kind", "discriminate"),
+        Found("objective.background", background, "the class to reject, if there is one"),
+        Found("objective.efficiencies", {}, "shares of a class that are kept, {NAME: 0.99} (default: half of it)"),
+        *given("objective", made.objective, OBJECTIVE_REASONS),
     ]
-    return write(head, lines)
+    return head, found
