@@ -17,6 +17,7 @@ from torch import Tensor
 from ..errors import UserError, one_of
 from ..recipe.field import extensions
 from ..run import Run
+from ..tokens.base import Tokens
 from ..train.folder import Folder
 from .onnx import export as onnx_export
 
@@ -39,6 +40,11 @@ class Exporter:
     accepts: Callable[[Run], bool]
     files: tuple[str, ...]
     write: Callable[[Run, Folder], list[str]]
+
+
+def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
+    """Whether the only tokens of a run are of a kind, for `Exporter.accepts`."""
+    return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
 
 
 def formats() -> tuple[str, ...]:

@@ -44,6 +44,15 @@ class Imported:
     check: Callable[[Assembly], None] | None = None
 
 
+def imported_recipe(
+    name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any] | None
+) -> Recipe:
+    """The recipe of an imported model; keys without a value are left to their defaults."""
+    given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
+    given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
+    return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
+
+
 def refuse_files(run: Path) -> None:
     """Refuse a folder in which something lies."""
     if run.exists() and (not run.is_dir() or any(run.iterdir())):

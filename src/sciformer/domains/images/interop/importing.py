@@ -15,12 +15,12 @@ from ....errors import UserError
 from ....interop.config import Config
 from ....interop.importing import Importer
 from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
-from ....interop.run_writer import Imported
-from ....interop.weight_map import WeightMap, from_theirs
+from ....interop.run_writer import Imported, imported_recipe
+from ....interop.weight_map import WeightMap, from_theirs, sort_classes
 from ....recipe import Recipe
 from ....train.weights import named_tensors
 from . import mae, timm, vit
-from .pixels import Scaling, class_names, class_order, pixel_scaling, read_scaling
+from .pixels import Scaling, class_names, pixel_scaling, read_scaling
 from .vit import HEAD, ImageGeometry, WeightNames
 
 MODEL_TYPES = ("vit", "vit_mae")
@@ -46,26 +46,19 @@ class ImageModel:
     names: WeightNames
     scaling: Scaling
     classes: list[str]
-    decoder: mae.DecoderSections | None = None
-
-    def __post_init__(self) -> None:
-        """Without the weights of a decoder there is none."""
-        if self.decoder is not None and not mae.has_decoder(self.tensors, self.decoder.names):
-            self.decoder = None
-        if self.decoder is not None:
-            mae.convert_decoder(self.tensors, self.decoder.names)
+    decoder: mae.Sections | None = None
 
     def sections(self) -> dict[str, dict[str, Any]]:
         """Model, tokens and objective."""
         found = {"model": self.model, "tokens": self.picture.tokens(), "objective": {"kind": "classify"}}
         if self.decoder is not None:
-            return {name: section | self.decoder.sections[name] for name, section in found.items()}
+            return {name: section | self.decoder[name] for name, section in found.items()}
         return found if self.classes else found | {"objective": {"kind": "masked", "mask_ratio": 0.75}}
 
     def links(self, model: Any) -> list[WeightMap]:
         """Which weights of ours are which of theirs."""
         found = vit.weight_links(self.names, model, bool(self.classes))
-        return found if self.decoder is None else found + mae.decoder_links(self.names, self.decoder.names, model)
+        return found if self.decoder is None else found + mae.decoder_links(self.names, model)
 
 
 def recognises(source: Path) -> bool:
@@ -87,24 +80,18 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     """A model of images with its recipe: it reads files of images, and scales their pixels as it was trained to."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
+    if found.decoder is not None:
+        mae.convert_decoder(found.tensors)
     picture, (mean, deviation) = found.picture, found.scaling
     data: dict[str, Any] = {"kind": "images", "size": [picture.height, picture.width]}
     if picture.channels in (1, 3):
         data["channels"] = picture.channels  # grey for colours and colours for grey
-    sections = {
-        "about": {"title": f"{source.stem}, imported", "note": f"A {found.kind} model of others."},
-        "data": data,
-        **found.sections(),
-    }
     notes.append(RESIZE_NOTE)
-    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
+    note = f"A {found.kind} model of others."
+    recipe = imported_recipe(source.stem, note, {"data": data, **found.sections()}, changes)
     weights = from_theirs(found.links(recipe.model), found.tensors, str(source), source)
-    objective: dict[str, Any] = {}
-    if found.classes:
-        order = class_order(found.classes)
-        objective = {"classes": [found.classes[i] for i in order], "counts": [1] * len(order)}
-        for name in (f"{HEAD}.weight", f"{HEAD}.bias"):
-            weights[name] = weights[name][torch.tensor(order)].contiguous()
+    classes = sort_classes(weights, HEAD, found.classes) if found.classes else []
+    objective = {"classes": classes, "counts": [1] * len(classes)} if classes else {}
     scaled = {"shape": picture.shape, "mean": mean, "deviation": deviation}
     state = {"tokens": {"tokens": scaled}, "objective": objective}
     if not found.classes and found.decoder is None:
@@ -131,9 +118,10 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
     config.only("problem_type", "single_label_classification")
     vit.convert_weights(tensors, names, picture, config.where, config.file)
     classes = class_names(config.get("id2label", {}, dict), tensors.get(f"{names.head}.weight"))
-    decoder = mae.decoder_from_config(config) if kind == "vit_mae" else None
+    decoder = mae.sections_from_config(config) if kind == "vit_mae" else None
     config.done()
     scaled = read_scaling(folder, picture.channels, notes)
+    decoder = decoder if mae.has_decoder(tensors) else None
     return ImageModel(kind, picture, model, tensors, names, scaled, classes, decoder)
 
 
@@ -158,7 +146,8 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     if "mean" not in about:
         notes.append(timm.SCALING_NOTE)
     scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
-    return ImageModel("timm", picture, model, tensors, names, scaled, classes, mae.decoder_from_weights(tensors, notes))
+    decoder = mae.sections_from_weights(tensors, notes) if mae.has_decoder(tensors) else None
+    return ImageModel("timm", picture, model, tensors, names, scaled, classes, decoder)
 
 
 def _zero_weights(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:

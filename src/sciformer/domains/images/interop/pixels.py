@@ -87,9 +87,3 @@ def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
     names = [str(given.get(str(i), given.get(i, i))) for i in range(len(head))]
     times = Counter(names)
     return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
-
-
-def class_order(classes: Sequence[str]) -> list[int]:
-    """The order that a recipe gives to classes: by number where all are numbers, else by name."""
-    numbers = all(name.isdecimal() for name in classes)
-    return sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])

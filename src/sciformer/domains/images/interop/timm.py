@@ -15,19 +15,21 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from .vit import MODEL_DEFAULTS, ImageGeometry, WeightNames
+from .vit import MODEL_KEYS, ImageGeometry, WeightNames
 
 TIMM = WeightNames(
     token="cls_token",
     places="pos_embed",
     patches="patch_embed.proj",
-    blocks="blocks",
-    attention=("attn.qkv",),
-    out="attn.proj",
-    attention_norm="norm1",
-    mlp_norm="norm2",
-    up="mlp.fc1",
-    down="mlp.fc2",
+    blocks="blocks.{}.",
+    block={
+        "attention.qkv": ("attn.qkv",),
+        "attention.out": ("attn.proj",),
+        "attention_norm": ("norm1",),
+        "mlp.up": ("mlp.fc1",),
+        "mlp.down": ("mlp.fc2",),
+        "mlp_norm": ("norm2",),
+    },
     norm="norm",
     head="head",
 )
@@ -127,7 +129,7 @@ def image_geometry(
 
 def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
     """The section `model`, from shapes."""
-    dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors[f"blocks.0.{TIMM.up}.weight"])
+    dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors["blocks.0.mlp.fc1.weight"])
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:
         heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
@@ -139,7 +141,8 @@ def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[
             )
         notes.append(f"the weights do not tell how many heads there are; {heads} here, as published for this width")
     return {
-        **MODEL_DEFAULTS,
+        **MODEL_KEYS,
+        "hidden_dropout": 0.0,
         "dim": dim,
         "depth": depth,
         "heads": heads,

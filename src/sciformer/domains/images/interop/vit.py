@@ -7,7 +7,7 @@ place of the class token; ours stands where the first patch does, so that its ow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,23 @@ from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import ACTIVATIONS, POSITION_WEIGHT, drop_weights, remove_prefix
-from ....interop.weight_map import WeightMap
+from ....interop.family import POSITION_WEIGHT, SizeKeys, drop_weights
+from ....interop.weight_map import WeightMap, block_links, layer
 
 EMBEDDING = "entrance.embedding.linear"
 CLASS_TOKEN = "pooling.token"
 HEAD = "heads.class.layer.1"
-OTHER_TASKS = ("pooler.",)
 
 
 @dataclass(frozen=True)
 class WeightNames:
-    """What others call the weights of a vision transformer, those of a block after its number."""
+    """What others call the weights of a vision transformer; those of a block stand behind `blocks`."""
 
     token: str
     places: str
     patches: str
     blocks: str
-    attention: tuple[str, ...]
-    out: str
-    attention_norm: str
-    mlp_norm: str
-    up: str
-    down: str
+    block: Mapping[str, tuple[str, ...]]
     norm: str
     head: str
 
@@ -48,20 +42,24 @@ HUGGINGFACE = WeightNames(
     token="embeddings.cls_token",
     places="embeddings.position_embeddings",
     patches="embeddings.patch_embeddings.projection",
-    blocks="encoder.layer",
-    attention=tuple(f"attention.attention.{part}" for part in ("query", "key", "value")),
-    out="attention.output.dense",
-    attention_norm="layernorm_before",
-    mlp_norm="layernorm_after",
-    up="intermediate.dense",
-    down="output.dense",
+    blocks="encoder.layer.{}.",
+    block={
+        "attention.qkv": ("attention.attention.query", "attention.attention.key", "attention.attention.value"),
+        "attention.out": ("attention.output.dense",),
+        "attention_norm": ("layernorm_before",),
+        "mlp.up": ("intermediate.dense",),
+        "mlp.down": ("output.dense",),
+        "mlp_norm": ("layernorm_after",),
+    },
     norm="layernorm",
     head="classifier",
 )
-# Names of later versions of `transformers`, which still write the old ones.
+# The decoder of a masked autoencoder as in the paper's code, and names of later versions of `transformers`.
 RENAMED_WEIGHTS = {
-    r"\bdecoder_encoder\.layer\.": "encoder.layer.",
-    r"(^|\.)(?:decoder_)?layers\.(\d+)\.": r"\1encoder.layer.\2.",
+    r"^vit\.": "",
+    r"^decoder\.(?:decoder_)?(?:encoder\.layer|layers)\.": "decoder_blocks.",
+    r"^decoder\.": "",
+    r"^layers\.": "encoder.layer.",
     r"\.attention\.q_proj\.": ".attention.attention.query.",
     r"\.attention\.k_proj\.": ".attention.attention.key.",
     r"\.attention\.v_proj\.": ".attention.attention.value.",
@@ -104,10 +102,10 @@ class ImageGeometry:
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
     """The weights of Hugging Face under the names of HUGGINGFACE."""
-    found = remove_prefix(tensors, "vit.")
+    found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
-    drop_weights(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
+    drop_weights(found, r"pooler\.", notes)
     return found
 
 
@@ -124,22 +122,13 @@ def model_section(config: Config) -> dict[str, Any]:
     config.get("qkv_bias", True, bool)  # the weights tell
     for key, kind in (("encoder_stride", int), ("pooler_output_size", int), ("pooler_act", str)):
         config.get(key, kind(), kind)  # of heads that are left out or refused
-    dim, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    config.only("head_dim", dim // heads)
-    return {
-        **MODEL_DEFAULTS,
-        "dim": dim,
-        "depth": config.size("num_hidden_layers"),
-        "heads": heads,
-        "mlp_ratio": config.size("intermediate_size") / dim,
-        "activation": config.choice("hidden_act", ACTIVATIONS, "gelu"),
-        "norm_epsilon": config.get("layer_norm_eps", 1e-12, float),
-        "dropout": config.get("hidden_dropout_prob", 0.0, float, int),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.0, float, int),
-    }
+    model = {**MODEL_KEYS, **SIZE_KEYS.read(config)}
+    config.only("head_dim", model["dim"] // model["heads"])
+    return model
 
 
-MODEL_DEFAULTS = {"kind": "encoder", "position": "learned", "pool": "class_token", "hidden_dropout": 0.0}
+MODEL_KEYS = {"kind": "encoder", "position": "learned", "pool": "class_token"}
+SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
 def convert_weights(
@@ -163,7 +152,7 @@ def convert_weights(
     own = places[0] if len(places) > count else torch.zeros_like(token)  # without a place of its own
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
-    parts = tuple(f".{part}.weight" for part in names.attention)
+    parts = tuple(f".{part}.weight" for part in names.block["attention.qkv"])
     for name in [name for name in tensors if name.endswith(parts)]:
         tensors.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(tensors[name])))
 
@@ -179,36 +168,25 @@ def flatten_patch_kernel(weight: Tensor, found: ImageGeometry, where: str, file:
     return weight.permute(0, 2, 3, 1).flatten(1)
 
 
+def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
+    """The way back from `convert_weights`: the class token has the place of the first patch."""
+    kernel, table = tensors[f"{names.patches}.weight"], tensors[names.places]
+    pixels = kernel.unflatten(1, (*found.patch, found.channels))
+    tensors[f"{names.patches}.weight"] = pixels.permute(0, 3, 1, 2).contiguous()
+    tensors[names.places] = torch.cat([table[:1], table])[None]
+    tensors[names.token] = tensors[names.token][None, None]
+
+
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
     """Which weights of ours are which of theirs, once they went through `convert_weights`."""
-    found = [
+    return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),
-        *linear_links(EMBEDDING, (names.patches,), (model.dim,)),
-        *block_links(names, "trunk.blocks", names.blocks, model.depth, model.dim, round(model.mlp_ratio * model.dim)),
-        *linear_links("trunk.norm", (names.norm,), (model.dim,)),
+        *layer(EMBEDDING, names.patches, rows=(model.dim,)),
+        *block_links(names.block, names.blocks, model),
+        *layer("trunk.norm", names.norm, rows=(model.dim,)),
+        *(layer(HEAD, names.head) if head else []),
     ]
-    return found + (list(linear_links(HEAD, (names.head,))) if head else [])
-
-
-def block_links(names: WeightNames, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[WeightMap]:
-    """The blocks of a stack."""
-    rows = (dim,) * 3 if len(names.attention) > 1 else (3 * dim,)
-    for i in range(depth):
-        own, other = f"{ours}.{i}", f"{theirs}.{i}"
-        parts = tuple(f"{other}.{part}" for part in names.attention)
-        yield from linear_links(f"{own}.attention.qkv", parts, rows)
-        yield from linear_links(f"{own}.attention.out", (f"{other}.{names.out}",), (dim,))
-        yield from linear_links(f"{own}.attention_norm", (f"{other}.{names.attention_norm}",), (dim,))
-        yield from linear_links(f"{own}.mlp.up", (f"{other}.{names.up}",), (hidden,))
-        yield from linear_links(f"{own}.mlp.down", (f"{other}.{names.down}",), (dim,))
-        yield from linear_links(f"{own}.mlp_norm", (f"{other}.{names.mlp_norm}",), (dim,))
-
-
-def linear_links(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[WeightMap]:
-    """A layer or a norm."""
-    yield WeightMap(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
-    yield WeightMap(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=bool(rows))
 
 
 def _pair(config: Config, key: str, default: int) -> tuple[int, int]:

@@ -7,16 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ....errors import UserError
 from ....interop.importing import Importer
 from ....interop.reading import read_pickled
-from ....interop.run_writer import Imported
-from ....interop.weight_map import WeightMap, from_theirs
-from ....recipe import Recipe
+from ....interop.run_writer import Imported, imported_recipe
+from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 
 # The classes of JetClass in the order of the published models, and the branches that hold them.
 CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
@@ -28,25 +26,24 @@ PAIR_FEATURES_BY_COUNT = {
     4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"],
 }
 HEAD = "heads.class.layer.1"
-NORM_WEIGHTS = ("weight", "bias", "running_mean", "running_var")
 EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
-# What a block may have beside attention and MLP: their name, and that of our extra.
+BLOCK_LAYERS = {  # ours, and theirs, of which some models lack the `post` norms
+    "attention_norm": "pre_attn_norm",
+    "attention.qkv": "attn.in_proj",
+    "attention.out": "attn.out_proj",
+    "attention_out_norm": "post_attn_norm",
+    "mlp_norm": "pre_fc_norm",
+    "mlp.norm": "post_fc_norm",
+    "mlp.down": "fc2",
+}
+BLOCK_SCALES = {"output_scale": "c_attn", "residual_scale": "w_resid"}
+# Our extras of a block, by the weights that tell them.
 BLOCK_EXTRAS = {
     "c_attn": "output_scale",
     "post_attn_norm.weight": "attention_norm",
     "post_fc_norm.weight": "hidden_norm",
     "w_resid": "residual_scale",
 }
-BARE_SCALES = ("c_attn", "w_resid")  # those without a layer
-BLOCK_LAYERS = (
-    ("pre_attn_norm", "attention_norm"),
-    ("attn.in_proj", "attention.qkv"),
-    ("attn.out_proj", "attention.out"),
-    ("post_attn_norm", "attention_out_norm"),
-    ("pre_fc_norm", "mlp_norm"),
-    ("post_fc_norm", "mlp.norm"),
-    ("fc2", "mlp.down"),
-)
 
 
 @dataclass
@@ -102,7 +99,7 @@ def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
     weights = from_theirs(_weight_links(tensors, sections), tensors, where, where)
-    return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
+    return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), notes)
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -184,66 +181,40 @@ def class_names(number: int) -> list[str]:
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
-def sorted_names(classes: list[str]) -> list[str]:
-    """Classes as a recipe orders them: by name; numbers as they are."""
-    return classes if classes[:1] == ["0"] else sorted(classes)
-
-
-def sorted_classes(weights: dict[str, Tensor], classes: list[str], head: str = HEAD) -> dict[str, Tensor]:
-    """The weights with the rows of the head in the order of `sorted_names`."""
-    order = torch.as_tensor(np.array([classes.index(name) for name in sorted_names(classes)], np.int64))
-    for name in (f"{head}.weight", f"{head}.bias"):
-        weights[name] = weights[name][order].contiguous()
-    return weights
-
-
 def _weight_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
-    links = [_link("pooling.token", "cls_token")]
-    links += _norm_links("entrance.embedding.norm", "embed.input_bn")
-    for i in range(len(sections["tokens"]["widths"]) + 1):
-        links += _layer_links(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors)
-        links += _layer_links(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors)
-    if sections["tokens"]["pair_features"]:
-        links += _norm_links("entrance.pairs.embedding.norm", "pair_embed.embed.0")
-        for i in range(len(sections["tokens"]["pair_widths"]) + 1):
-            links += _layer_links(f"entrance.pairs.embedding.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors)
-            links += _norm_links(f"entrance.pairs.embedding.norms.{i}", f"pair_embed.embed.{3 * i + 2}")
-    for i in range(sections["model"]["depth"]):
+    tokens, model = sections["tokens"], sections["model"]
+    links = [WeightMap("pooling.token", ("cls_token",))]
+    links += layer("entrance.embedding.norm", "embed.input_bn", suffixes=BATCH_NORM)
+    for i in range(len(tokens["widths"]) + 1):
+        links += _layer(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors=tensors)
+        links += _layer(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors=tensors)
+    if tokens["pair_features"]:
+        pairs = "entrance.pairs.embedding"
+        links += layer(f"{pairs}.norm", "pair_embed.embed.0", suffixes=BATCH_NORM)
+        for i in range(len(tokens["pair_widths"]) + 1):
+            links += _layer(f"{pairs}.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors=tensors)
+            links += layer(f"{pairs}.norms.{i}", f"pair_embed.embed.{3 * i + 2}", suffixes=BATCH_NORM)
+    for i in range(model["depth"]):
         links += _block_links(f"trunk.blocks.{i}", f"blocks.{i}", tensors)
-    for i in range(sections["model"]["class_depth"]):
+    for i in range(model["class_depth"]):
         links += _block_links(f"pooling.blocks.{i}.block", f"cls_blocks.{i}", tensors)
-    return links + _layer_links("pooling.norm", "norm", tensors) + _layer_links(HEAD, "fc.0", tensors)
+    return [*links, *_layer("pooling.norm", "norm", tensors=tensors), *_layer(HEAD, "fc.0", tensors=tensors)]
 
 
 def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
-    links = []
-    for name, own in BLOCK_LAYERS:
-        if f"{theirs}.{name}.weight" in tensors or name in ("attn.in_proj", "attn.out_proj", "fc2"):
-            links += _layer_links(f"{ours}.{own}", f"{theirs}.{name}", tensors)
-    for name in ("weight", "bias"):
-        parts = [f"{theirs}.{part}.{name}" for part in ("fc1_g", "fc1")]
-        there = tuple(part for part in parts if part in tensors)
-        if there or name == "weight":
-            links.append(
-                WeightMap(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
-            )
-    scales = [name for name in BARE_SCALES if f"{theirs}.{name}" in tensors]
-    return links + [_link(f"{ours}.{BLOCK_EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
+    up = [f"{theirs}.{name}" for name in ("fc1_g", "fc1") if f"{theirs}.{name}.weight" in tensors or name == "fc1"]
+    links = _layer(f"{ours}.mlp.up", *up, tensors=tensors)
+    for own, name in BLOCK_LAYERS.items():
+        if f"{theirs}.{name}.weight" in tensors or not name.startswith("post_"):
+            links += _layer(f"{ours}.{own}", f"{theirs}.{name}", tensors=tensors)
+    scales = {own: f"{theirs}.{name}" for own, name in BLOCK_SCALES.items() if f"{theirs}.{name}" in tensors}
+    return links + [WeightMap(f"{ours}.{own}", (name,)) for own, name in scales.items()]
 
 
-def _link(ours: str, theirs: str) -> WeightMap:
-    return WeightMap(ours, (theirs,))
-
-
-def _layer_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
+def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     """A matrix or a norm, with a bias where theirs has one."""
-    names = ("weight", "bias") if f"{theirs}.bias" in tensors else ("weight",)
-    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
-
-
-def _norm_links(ours: str, theirs: str) -> list[WeightMap]:
-    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM_WEIGHTS]
+    return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
@@ -252,13 +223,8 @@ def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Impor
     data: dict[str, Any] = {"kind": "events"}
     if set(found.classes) == set(CLASSES):
         data["classes"] = {name: f"label_{name}" for name in CLASSES}
-    sections = {
-        "about": {"title": f"{path.stem}, imported", "note": "A model of weaver."},
-        "data": data,
-        "objective": {"kind": "classify"},
-        **found.sections,
-    }
-    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
+    sections = {"data": data, "objective": {"kind": "classify"}, **found.sections}
+    recipe = imported_recipe(path.stem, "A model of weaver.", sections, changes)
     objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
     state = {"tokens": {"tokens": {}}, "objective": objective}
     return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)

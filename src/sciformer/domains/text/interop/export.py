@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ....errors import UserError
-from ....interop.export import Exporter, to_json, write_model
-from ....interop.family import Family, Written
+from ....interop.export import Exporter, has_tokens, to_json, write_model
+from ....interop.family import Written
 from ....run import Run
 from ....train.folder import Folder
 from ....train.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
 from .bert import BERT
+from .family import Family
 from .gpt2 import GPT2
 from .llama import LLAMA
 
@@ -22,11 +23,6 @@ SHARED_TOKEN_NAMES = {
 }  # their names for special tokens, by our roles
 ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
 DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
-
-
-def accepts(run: Run) -> bool:
-    """Whether the only tokens are text."""
-    return [isinstance(tokens, Text) for tokens in run.assembly.tokens.values()] == [True]
 
 
 def write(run: Run, folder: Folder) -> list[str]:
@@ -68,4 +64,4 @@ def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str
     folder.write("tokenizer_config.json", to_json(beside))
 
 
-EXPORTER = Exporter("huggingface", "text", accepts, EXPORTED_FILES, write)
+EXPORTER = Exporter("huggingface", "text", has_tokens(Text), EXPORTED_FILES, write)

@@ -12,14 +12,15 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import EMBEDDING_WEIGHT, POSITION_WEIGHT, Family
+from ....interop.family import POSITION_WEIGHT
 from ....interop.importing import Importer, refuse_type
 from ....interop.reading import read_json, read_pooling, read_tensors
-from ....interop.run_writer import Imported
+from ....interop.run_writer import Imported, imported_recipe
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import TOKENIZER_FILE
 from .bert import BERT, ROBERTA
+from .family import EMBEDDING_WEIGHT, Family
 from .gpt2 import GPT2
 from .llama import LLAMA
 from .tokenizer import read_names, read_tokenizer, token_keys
@@ -112,15 +113,8 @@ def convert_model(
             )
         sections["model"]["pool"] = foreign.pool
     config.done()
-    recipe = Recipe.from_dict(
-        {
-            "about": {"title": f"{foreign.name}, imported", "note": f"A {kind} model of others."},
-            "data": {"kind": "text", "documents": "line"},
-            **sections,
-        },
-        changes,
-        where="in changes of the imported recipe",
-    )
+    data = {"kind": "text", "documents": "line"}
+    recipe = imported_recipe(foreign.name, f"A {kind} model of others.", {"data": data, **sections}, changes)
     weights = from_theirs(family.links(recipe), tensors, foreign.where, foreign.file)
     if POSITION_WEIGHT in weights:
         places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
