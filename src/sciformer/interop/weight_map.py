@@ -152,7 +152,10 @@ def to_theirs(links: Iterable[WeightMap], ours: Mapping[str, Tensor]) -> dict[st
 
 
 def sort_classes(weights: dict[str, Tensor], head: str, classes: Sequence[str]) -> list[str]:
-    """The classes in the order of an objective, by number where all are numbers, else by name; so the rows of a head."""
+    """The classes in the order of an objective, to which the rows of the head are put.
+
+    By number where all are numbers, else by name.
+    """
     numbers = all(name.isdecimal() for name in classes)
     order = sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])
     for name in (f"{head}.weight", f"{head}.bias"):

@@ -20,8 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UserError
-from ...interop.importing import Importer
-from ...interop.run_writer import Imported, imported_recipe
+from ...interop.importing import Imported, Importer, imported_recipe
 from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
 
 ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
@@ -113,7 +112,7 @@ BLOCK = {
 
 def _weight_links(model: Any) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
-    names = {"suffixes": DENSE, "transposed": True}
+    names: Any = {"suffixes": DENSE, "transposed": True}
     return [
         *layer("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform", **names),
         *block_links(BLOCK, f"{ENCODER_PREFIX}/enc_layers/{{}}/", model, norm_suffixes=NORM, **names),

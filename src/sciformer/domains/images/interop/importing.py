@@ -13,9 +13,8 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.importing import Importer
+from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
-from ....interop.run_writer import Imported, imported_recipe
 from ....interop.weight_map import WeightMap, from_theirs, sort_classes
 from ....recipe import Recipe
 from ....train.weights import named_tensors

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
-from ....interop.importing import Importer
+from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_pickled
-from ....interop.run_writer import Imported, imported_recipe
 from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 
 # The classes of JetClass in the order of the published models, and the branches that hold them.

@@ -13,17 +13,15 @@ from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT
-from ....interop.importing import Importer, refuse_type
+from ....interop.importing import Imported, Importer, imported_recipe, refuse_type
 from ....interop.reading import read_json, read_pooling, read_tensors
-from ....interop.run_writer import Imported, imported_recipe
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
-from ..subwords import TOKENIZER_FILE
+from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
 from .bert import BERT, ROBERTA
 from .family import EMBEDDING_WEIGHT, Family
 from .gpt2 import GPT2
 from .llama import LLAMA
-from .tokenizer import read_names, read_tokenizer, token_keys
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
@@ -35,6 +33,9 @@ FAMILIES: dict[str, Family] = {
     "mistral": LLAMA,
     "qwen2": LLAMA,
 }
+
+UNITS_BY_MODEL = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
 
 
 @dataclass
@@ -150,6 +151,61 @@ def _read_gguf(path: Path) -> ForeignModel:
     from .gguf import read_gguf
 
     return read_gguf(path)
+
+
+# Tokenizers
+
+
+def read_tokenizer(folder: Path) -> str:
+    """The text of tokenizer.json."""
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
+        raise UserError(
+            f"{folder} has no {TOKENIZER_FILE}" + (f", only {', '.join(others)}" if others else ""),
+            hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it.",
+            file=folder,
+        )
+    return read_tokenizer_text(path)
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """The names of special tokens (`pad_token`, ...) in the files beside a tokenizer."""
+    found: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        values = read_json(folder / name) if (folder / name).is_file() else {}
+        for key, value in values.items():
+            value = value.get("content") if isinstance(value, dict) else value
+            if key.endswith("_token") and isinstance(value, str):
+                found[key] = value
+    return found
+
+
+def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
+    """The keys of `tokens:` for the text of a tokenizer.json: unit, special tokens, and what is put around a text."""
+    coder = load_subwords(text, (), False)
+    tokenizer, known = coder.tokenizer, coder.numbers
+    special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
+    first, last = _added_tokens(tokenizer)
+    ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
+    special |= {role: name for role, name in ends.items() if name in known}
+    unit = UNITS_BY_MODEL.get(type(tokenizer.model).__name__)
+    if unit is None:
+        found = type(tokenizer.model).__name__
+        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {found}")
+    return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
+
+
+def _added_tokens(tokenizer: Any) -> tuple[str, str]:
+    """The special tokens that a tokenizer puts before and after each text; "" where it puts none."""
+    bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
+    for first in (0, 1):
+        for last in (0, 1):
+            if framed[first : len(framed) - last] == bare:
+                return "".join(framed[:first]), framed[-1] if last else ""
+    raise UserError(
+        f"the tokenizer may put at most one token before and after each text, but makes {' '.join(framed)} of a"
+    )
 
 
 IMPORTER = Importer(recognises, read_model, tuple(FAMILIES))
