@@ -107,7 +107,7 @@ def refuse_type(config: Config) -> NoReturn:
     """Refuse the `model_type` of a configuration, and name those that are read."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
-    raise UserError(f"`model_type` in {config.where} must be one of {known}, not {kind!r}", file=config.file)
+    raise config.error(f"`model_type` in {config.where} must be one of {known}, not {kind!r}")
 
 
 def refuse_files(run: Path) -> None:

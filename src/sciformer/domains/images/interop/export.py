@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ....errors import UserError
+from ....interop.config import Config
 from ....interop.export import Exporter, has_tokens, to_json, write_model
 from ....interop.family import PLAIN_NEEDS, POSITION_WEIGHT, PRE_NORM_NEEDS, Needs, refuse_recipe
 from ....interop.weight_map import to_theirs
@@ -44,7 +45,7 @@ def write(run: Run, folder: Folder) -> list[str]:
     assert isinstance(tokens, Patches)
     height, width, channels = tokens.shape
     picture = ImageGeometry(height, width, channels, tokens.cutting.sides)
-    picture.check("the run")
+    picture.check(Config({}, "the run"))
     hides = run.recipe.model.kind == "masked_autoencoder" and run.recipe.objective.kind == "masked"
     notes = [SIZE_NOTE] if tokens.varies else []
     config, named = (_autoencoder if hides else _classifier)(run, tokens, picture, weights, notes)

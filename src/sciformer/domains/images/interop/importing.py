@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ....assembly import Assembly
-from ....errors import UserError
 from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
@@ -115,7 +114,7 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
     kind, names = config.get("model_type", "", str), vit.HUGGINGFACE
     tensors, picture, model = vit.canonical_names(tensors, notes), vit.image_geometry(config), vit.model_section(config)
     config.only("problem_type", "single_label_classification")
-    vit.convert_weights(tensors, names, picture, config.where, config.file)
+    vit.convert_weights(tensors, names, picture, config)
     classes = class_names(config.get("id2label", {}, dict), tensors.get(f"{names.head}.weight"))
     decoder = mae.sections_from_config(config) if kind == "vit_mae" else None
     config.done()
@@ -128,15 +127,13 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     """A vision transformer of timm, or a masked autoencoder with such names."""
     if not timm.is_timm(tensors):
         some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-        raise UserError(
-            f"the weights of {config.where} are not those of a vision transformer of timm: {some}", file=config.file
-        )
+        raise config.error(f"the weights of {config.where} are not those of a vision transformer of timm: {some}")
     names, told = timm.TIMM, timm.model_arguments(config)
-    tensors = timm.fold_layer_scales(tensors, config.where, config.file)
+    tensors = timm.fold_layer_scales(tensors, config)
     about: dict[str, Any] = config.get("pretrained_cfg", {}, dict)
     size = told.get("img_size", None, int, list) or (about.get("input_size") or [])[1:] or None
-    picture = timm.image_geometry(tensors, [size, size] if isinstance(size, int) else size, config.where, config.file)
-    vit.convert_weights(tensors, names, picture, config.where, config.file)
+    picture = timm.image_geometry(tensors, [size, size] if isinstance(size, int) else size, config)
+    vit.convert_weights(tensors, names, picture, config)
     labels = config.get("label_names", about.get("label_names") or [], list)
     classes = class_names(dict(enumerate(labels)), tensors.get(f"{names.head}.weight"))
     model = timm.model_section(tensors, changes.get("model.heads", told.get("num_heads", None)), notes)
@@ -144,7 +141,7 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     config.done()
     if "mean" not in about:
         notes.append(timm.SCALING_NOTE)
-    scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
+    scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config)
     decoder = mae.sections_from_weights(tensors, notes) if mae.has_decoder(tensors) else None
     return ImageModel("timm", picture, model, tensors, names, scaled, classes, decoder)
 

@@ -41,10 +41,9 @@ def sections_from_config(config: Config) -> Sections:
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
     if hidden / dim != ratio:
-        raise UserError(
+        raise config.error(
             f"inner layers must be as wide over their width in the decoder as in the encoder, but {config.where} has "
-            f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder",
-            file=config.file,
+            f"{hidden / dim:g} in the decoder and {ratio:g} in the encoder"
         )
     depth, heads = config.size("decoder_num_hidden_layers", 8), config.size("decoder_num_attention_heads", 16)
     target = "patch" if config.get("norm_pix_loss", False, bool) else "pixels"

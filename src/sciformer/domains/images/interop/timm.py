@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -52,7 +51,7 @@ SCALING_NOTE = (
     "trained otherwise, import a folder whose config.json says `pretrained_cfg: {mean: ..., std: ...}`"
 )
 # Keys of `model_args` that the weights tell as well.
-ARGUMENTS_IN_WEIGHTS = (
+ARGUMENTS_IN_WEIGHTS = {
     "patch_size",
     "embed_dim",
     "depth",
@@ -61,7 +60,7 @@ ARGUMENTS_IN_WEIGHTS = (
     "init_values",
     "no_embed_class",
     "num_classes",
-)
+}
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
@@ -69,15 +68,14 @@ def is_timm(tensors: Mapping[str, Tensor]) -> bool:
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
-def fold_layer_scales(tensors: Mapping[str, Tensor], where: str, file: Path | None = None) -> dict[str, Tensor]:
+def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
     """The weights, scales of blocks multiplied in; parts that cannot be represented are refused."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
-            raise UserError(
-                f"the vision transformer of {where} must be as published, read from its class token, but has {what} "
-                f"(`{name}`)",
-                file=file,
+            raise config.error(
+                f"the vision transformer of {config.where} must be as published, read from its class token, but has "
+                f"{what} (`{name}`)"
             )
     for name in [name for name in found if name.endswith(tuple(LAYER_SCALES))]:
         block, _, scale = name.partition(".ls")
@@ -96,19 +94,15 @@ def model_arguments(config: Config) -> Config:
     for key in ("label_names", "label_descriptions", "pretrained_cfg"):
         config.get(key, {}, dict, list)
     made = Config(config.get("model_args", {}, dict), f"`model_args` in {config.where}", config.file)
-    made.asked |= {*ARGUMENTS_IN_WEIGHTS}
+    made.asked |= ARGUMENTS_IN_WEIGHTS
     made.only("global_pool", "token")
     made.only("class_token", True)
     if "quickgelu" in name:
-        raise UserError(
-            f"the network in {config.where} must have plain GELU, not `architecture: {name}`", file=config.file
-        )
+        raise config.error(f"the network in {config.where} must have plain GELU, not `architecture: {name}`")
     return made
 
 
-def image_geometry(
-    tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str, file: Path | None = None
-) -> ImageGeometry:
+def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
     """The images that weights were made for: of this size, or square, as many as there are places."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
@@ -116,14 +110,11 @@ def image_geometry(
         side = math.isqrt(max(0, places - 1))
         side += places == (side + 1) ** 2  # no place for the class token
         if side * side not in (places, places - 1):
-            raise UserError(
-                f"`{TIMM.places}` of {where} must have the places of a square image, not {places}",
-                hint=SIZE_HINT,
-                file=file,
-            )
+            square = f"`{TIMM.places}` of {config.where} must have the places of a square image, not {places}"
+            raise config.error(square, SIZE_HINT)
         size = [side * patch[0], side * patch[1]]
     found = ImageGeometry(size[0], size[1], channels, (patch[0], patch[1]))
-    found.check(where, file)
+    found.check(config)
     return found
 
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT, SizeKeys, drop_weights
 from ....interop.weight_map import WeightMap, block_links, layer
@@ -93,11 +91,11 @@ class ImageGeometry:
         rows, columns = self.patch
         return {"kind": "patches", "patch": rows if rows == columns else [rows, columns]}
 
-    def check(self, where: str, file: Path | None = None) -> None:
+    def check(self, config: Config) -> None:
         """Refuse images that patches do not fill."""
         if self.height % self.patch[0] or self.width % self.patch[1]:
             sides, patch = f"{self.height} x {self.width}", f"{self.patch[0]} x {self.patch[1]}"
-            raise UserError(f"images of {sides} in {where} are not filled by patches of {patch}", file=file)
+            raise config.error(f"images of {sides} in {config.where} are not filled by patches of {patch}")
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
@@ -113,7 +111,7 @@ def image_geometry(config: Config) -> ImageGeometry:
     """The images of a configuration of Hugging Face."""
     height, width = _pair(config, "image_size", 224)
     found = ImageGeometry(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
-    found.check(config.where, config.file)
+    found.check(config)
     return found
 
 
@@ -131,41 +129,28 @@ MODEL_KEYS = {"kind": "encoder", "position": "learned", "pool": "class_token"}
 SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
-def convert_weights(
-    tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, where: str, file: Path | None = None
-) -> None:
+def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, config: Config) -> None:
     """Class token, places and patches in our form; biases of queries, keys and values where there are none."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
-            raise UserError(
-                f"the weight {name} of a vision transformer is missing in {where}",
-                hint=f"There are {', '.join(sorted(tensors)[:6])}.",
-                file=file,
-            )
-    tensors[f"{names.patches}.weight"] = flatten_patch_kernel(tensors[f"{names.patches}.weight"], found, where, file)
+            there = f"There are {', '.join(sorted(tensors)[:6])}."
+            raise config.error(f"the weight {name} of a vision transformer is missing in {config.where}", there)
+    kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
+    if tuple(kernel.shape[1:]) != expected:
+        shapes = f"(channels, height, width) {expected}, as {config.where} says, not {tuple(kernel.shape[1:])}"
+        raise config.error(f"patches must be of {shapes}")
+    tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        raise UserError(
-            f"`{names.places}` must have {count} or {count + 1} places, as {where} says, not {len(places)}", file=file
-        )
+        fits = f"{count} or {count + 1} places, as {config.where} says"
+        raise config.error(f"`{names.places}` must have {fits}, not {len(places)}")
     own = places[0] if len(places) > count else torch.zeros_like(token)  # without a place of its own
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
     parts = tuple(f".{part}.weight" for part in names.block["attention.qkv"])
     for name in [name for name in tensors if name.endswith(parts)]:
         tensors.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(tensors[name])))
-
-
-def flatten_patch_kernel(weight: Tensor, found: ImageGeometry, where: str, file: Path | None = None) -> Tensor:
-    """(D, channels, height, width) -> (D, pixels, channels last)."""
-    expected = (found.channels, *found.patch)
-    if tuple(weight.shape[1:]) != expected:
-        raise UserError(
-            f"patches must be of (channels, height, width) {expected}, as {where} says, not {tuple(weight.shape[1:])}",
-            file=file,
-        )
-    return weight.permute(0, 2, 3, 1).flatten(1)
 
 
 def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
@@ -194,7 +179,5 @@ def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
     value = config.get(key, default, int, list)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(one, int) and one > 0 for one in pair):
-        raise UserError(
-            f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}", file=config.file
-        )
+        raise config.error(f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}")
     return pair[0], pair[1]

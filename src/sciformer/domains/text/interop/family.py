@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT, SizeKeys, Written, drop_weights, refuse_recipe
 from ....interop.weight_map import LAYER, WEIGHT, Suffixes, WeightMap, block_links, layer, to_theirs
@@ -123,9 +122,8 @@ def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config:
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):
-            raise UserError(
-                f"`{head}` differs from `{embedding}`, though {config.where} has `tie_word_embeddings: true`",
-                file=config.file,
+            raise config.error(
+                f"`{head}` differs from `{embedding}`, though {config.where} has `tie_word_embeddings: true`"
             )
         del tensors[head]
     return tie

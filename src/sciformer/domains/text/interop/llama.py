@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import PRE_NORM_NEEDS, SizeKeys
 from ....interop.weight_map import WEIGHT
@@ -74,10 +73,9 @@ def rotary_base(config: Config) -> float:
         base = found.pop("rope_theta", base)
         kind = found.pop("rope_type", found.pop("type", "default"))
         if kind != "default" or any(value is not None for value in found.values()):
-            raise UserError(
+            raise config.error(
                 f"rotary positions cannot be scaled here: `{key}` in {config.where} must be of the type default, not "
-                f"{config.values[key]}",
-                file=config.file,
+                f"{config.values[key]}"
             )
     return float(base)
 
