@@ -128,8 +128,8 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
             len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
         ],
         "pair_features": PAIR_FEATURES_BY_COUNT[inputs],
-        "pair_widths": [width for _, width in pairs[:-1]],
-        "pair_bias": "pair_embed.embed.1.bias" in tensors or not pairs,
+        "pair_widths": [width for _, width in pairs[:-1]] if pairs else None,
+        "pair_bias": "pair_embed.embed.1.bias" in tensors if pairs else None,
     }
     model = {
         "kind": "encoder",
