@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -168,21 +168,32 @@ def is_discrete(column: Array | Lists) -> bool:
     return column.dtype.kind in "biuU"
 
 
-def classify(label: str | None, why: str) -> list[Found]:
-    """Ask for the class in a column (None: the default)."""
-    return [Found("objective.kind", "classify", why), Found("objective.label", label, "the column with the class")]
+class Question(NamedTuple):
+    """What is asked of a model: the kind of its objective, the column with the answer, keys, and what is said of it."""
+
+    kind: str
+    column: str
+    found: list[Found]
+    notes: list[str] = []  # noqa: RUF012 (a tuple has no state)
 
 
-def regress(target: str, why: str) -> list[Found]:
+def classify(label: str, why: str) -> Question:
+    """Ask for the class in a column."""
+    found = [Found("objective.kind", "classify", why), Found("objective.label", label, "the column with the class")]
+    return Question("classify", label, found)
+
+
+def regress(target: str, why: str) -> Question:
     """Ask for the value in a column."""
-    why_targets = "columns with the values, one or several"
-    return [Found("objective.kind", "regress", why), Found("objective.targets", [target], why_targets)]
+    targets = Found("objective.targets", [target], "columns with the values, one or several")
+    return Question("regress", target, [Found("objective.kind", "regress", why), targets])
 
 
-def masked(unit: str, share: float) -> list[Found]:
+def masked(unit: str, share: float) -> Question:
     """Ask for hidden tokens."""
     why = f"no column to learn was found: hidden {unit} are asked for"
-    return [Found("objective.kind", "masked", why), Found("objective.mask_ratio", share, f"of the {unit} are hidden")]
+    share_found = Found("objective.mask_ratio", share, f"of the {unit} are hidden")
+    return Question("masked", "", [Found("objective.kind", "masked", why), share_found])
 
 
 # Sizes

@@ -62,18 +62,19 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
         if name not in ("file", "entry")
     }
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
-    kind, label, asked = find_question(flat, max(seen.samples, 5 * MAX_INTEGER_CLASSES))
+    ask = find_question(flat, max(seen.samples, 5 * MAX_INTEGER_CLASSES))
     size = _target_size(seen)
     sides = size or (int(seen.shapes[0, 0]), int(seen.shapes[0, 1]))
     differ = "they differ: scaled and cut to a square; without it each stays as it is"
     channels = int(seen.shapes[0, 2])
+    label = ask.column if ask.kind == "classify" else ""
     where = "" if label == "label" else f" in `{label}`"
     notes = [
         f"Found: {seen.samples:,} images to train on, {_describe_images(seen)}.",
         *([f"Classes{where}: {guess.list_counts(flat[label])}."] if label else []),
         *(
             ["No classes were found: a folder for each tells them, or a table with a column `label`."]
-            if kind == "masked"
+            if ask.kind == "masked"
             else []
         ),
         *seen.opened.notes,
@@ -85,9 +86,9 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
         Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
         Found("data.blank", 0.0 if seen.blank else None, "for pixels that are not finite"),
         *guess.split(seen.opened.sources, seen.samples, "images", "those that are the same", stratify=label),
-        *vision_keys(sides, seen.samples, "images", kind),
-        *asked,
-        *(AUTOENCODER_KEYS if kind == "masked" else ()),
+        *vision_keys(sides, seen.samples, "images", ask.kind),
+        *ask.found,
+        *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
     ]
     files = [Path(name) for name in names]
     return Page("vision transformer", files, f"{seen.samples:,} images", notes, "images/vit-tiny", found)
@@ -201,7 +202,7 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
     group = _group_column(flat, count)
     binary = set(np.unique(image[:64]).tolist()) <= {-1.0, 1.0}
     beside = {key: column for key, column in flat.items() if key not in (name, group)}
-    kind, _, asked = find_question(beside, count, along=True)
+    ask = find_question(beside, count, along=True)
     found = [
         Found("data.kind", "arrays"),
         *guess.files({"train": names}),
@@ -211,14 +212,14 @@ def guess_patches(names: list[str], paths: list[Path]) -> Page:
             f"images are read from the column `image`: that is `{name}`",
         ),
         *guess.split((), count, "samples", by=group),
-        *vision_keys(image.shape[1:3], count, "samples", kind),
+        *vision_keys(image.shape[1:3], count, "samples", ask.kind),
         Found(
             "tokens.scale",
             "none" if binary else "channel",
             "values are -1 and 1" if binary else "to mean 0, deviation 1",
         ),
         Found("tokens.periodic", False, "true where opposite edges touch"),
-        *asked,
+        *ask.found,
     ]
     notes = [f"Found: {count:,} samples in columns", *(f"  {key:14} {text}" for key, text in words.items())]
     return Page("vision transformer", paths, f"{count:,} samples", notes, "spins/ising-vit", found)
@@ -242,8 +243,8 @@ def _group_column(flat: dict[str, Array], count: int) -> str:
     return ""
 
 
-def find_question(flat: dict[str, Array], count: int, along: bool = False) -> tuple[str, str, list[Found]]:
-    """Which class or which value; where there is neither, which patches were hidden: kind, column of the class, keys.
+def find_question(flat: dict[str, Array], count: int, along: bool = False) -> guess.Question:
+    """Which class or which value; where there is neither, which patches were hidden.
 
     along   whether classes may change along a column of values, as phases do with a temperature
     """
@@ -262,19 +263,11 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> tu
     others += [f"`{name}` (values)" for name in values if name != aim]
     also = f"; others: {', '.join(others)}" if others else ""
     if label:
-        drawn = Found(
-            "objective.plot_against",
-            values[0] if values and along else None,
-            "the report draws the answers along this column",
-        )
-        return (
-            "classify",
-            label,
-            [*guess.classify(label, f"`{label}` has {classes[label]} different values{also}"), drawn],
-        )
-    if aim:
-        return "regress", "", guess.regress(aim, f"`{aim}` has values{also}")
-    return "masked", "", guess.masked("patches", 0.5)
+        ask = guess.classify(label, f"`{label}` has {classes[label]} different values{also}")
+        why = "the report draws the answers along this column"
+        drawn = Found("objective.plot_against", values[0] if values and along else None, why)
+        return ask._replace(found=[*ask.found, drawn])
+    return guess.regress(aim, f"`{aim}` has values{also}") if aim else guess.masked("patches", 0.5)
 
 
 def _find_image_files(files: list[str | Path]) -> list[Path]:

@@ -39,6 +39,15 @@ MAX_CLASSES = 200
 MAX_CLASS_SHARE = 0.9  # share of a class beside which others are not learned
 MAX_WINDOW = 512  # points of a window
 MAX_INSPECTED_FILES = 20  # files that are looked at, of those to train on
+QUESTION_WORDS = {"classify": "class", "regress": "values", "masked": "hidden points"}
+CENTRES = {
+    True: ("none", "differences of images: 0 means something"),
+    False: ("mean", "of each window; none keeps the level"),
+}
+SCALES = {
+    True: ("learned", "the same for all: amplitudes tell"),
+    False: ("deviation", "of each window: fluxes differ by much"),
+}
 COLUMN_REASONS = {
     "id": "the column that tells the object",
     "time": "in days, kept in double precision",
@@ -69,9 +78,10 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
     parts = guess.group_by_part(names)
     seen = inspect_files(parts["train"], objects)
     ask = _find_question(seen)
+    label = ask.column if ask.kind == "classify" else ""
     window = int(min(MAX_WINDOW, max(16, -(-np.quantile(seen.lengths, 0.99) // 8) * 8)))
     columns = asdict(seen.file.names) | {"quality": _flag_column(seen.file)}
-    if ask.label != "label":
+    if label != "label":
         columns["label"] = ""
     middle = int(np.median(seen.lengths))
     notes = [
@@ -85,7 +95,7 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
         *guess.files(parts, seen.skips),
         Found("data.objects", objects or None, "a row for each object, found by its name"),
         *(Found(f"data.{role}", columns[role] or None, why) for role, why in COLUMN_REASONS.items()),
-        *guess.split(parts, seen.samples, "objects", "curves of one", stratify=ask.label),
+        *guess.split(parts, seen.samples, "objects", "curves of one", stratify=label),
         Found("tokens.kind", "observations", "a token is one observation"),
         Found("tokens.window", window, f"points seen at once; {_describe_lengths(seen.lengths, window)}"),
         *_value_keys(seen),
@@ -93,11 +103,11 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
         Found("model.kind", "encoder"),
         *guess.model(seen.samples, "objects", SIZES),
         *ask.found,
-        *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if ask.label else "loss"),
+        *guess.training(seen.samples, EPOCHS, BATCHES, "macro_f1" if label else "loss"),
         Found("train.packed", True, "curves end to end: nothing is spent on padding"),
     ]
-    amount = f"{seen.samples:,} objects"
-    return Page(ask.title, paths, amount, notes, "lightcurves/transformer", found)
+    title, amount = f"{QUESTION_WORDS[ask.kind]} of light curves", f"{seen.samples:,} objects"
+    return Page(title, paths, amount, notes, "lightcurves/transformer", found)
 
 
 def separate_object_table(names: list[str]) -> tuple[list[str], str]:
@@ -150,17 +160,7 @@ def _band_names(table: Table) -> list[str]:
     return [f"Bands: {guess.list_names(f'{name} ({share:.0f} %)' for name, share in zip(names, shares))}."]
 
 
-class Question(NamedTuple):
-    """The question of a recipe, the column of the class, and what is said about it."""
-
-    title: str
-    found: list[Found]
-    notes: list[str]
-    label: str = ""
-    target: str = ""
-
-
-def _find_question(seen: FoundCurves) -> Question:
+def _find_question(seen: FoundCurves) -> guess.Question:
     single = {name: column for name, column in seen.table.items() if isinstance(column, np.ndarray) and name != "id"}
     values = [name for target in TARGET_NAMES for name in single if plain(name) == target and _is_real(single[name])]
     label = next((name for name in ("label", *hits(LABEL, single)) if name in single), "")
@@ -170,32 +170,21 @@ def _find_question(seen: FoundCurves) -> Question:
         words = words[words != ""]
         counts = np.unique(words, return_counts=True)[1]
         if 2 <= len(counts) <= MAX_CLASSES and not (values and counts.max() > MAX_CLASS_SHARE * counts.sum()):
-            return _class_question(label, words, counts, values)
+            also = f" Values that could be learned: {', '.join(values)}." if values else ""
+            notes = [f"Classes in the curves looked at: {guess.list_counts(words)}.{also}"]
+            ask = guess.classify(label, f"{len(counts)} classes")
+            balance = "classes" if counts.max() > 3 * counts.min() else "none"
+            even = Found("objective.balance", balance, "each class counts alike; none: each object")
+            return ask._replace(found=[*ask.found, even], notes=[*notes, *guess.rare_classes(words, "objects")])
         why = f"Nearly all objects are of one class of `{label}`"
     if values:
-        notes = [f"{why}: the values of `{values[0]}` are learned."]
-        return Question(
-            "values of light curves", guess.regress(values[0], f"`{values[0]}` has values"), notes, target=values[0]
-        )
+        ask = guess.regress(values[0], f"`{values[0]}` has values")
+        return ask._replace(notes=[f"{why}: the values of `{values[0]}` are learned."])
     notes = [
         "Neither classes nor values were found: hidden points are asked for. For classes, name their column in",
         "data.label, a table of objects in data.objects, or the class before the names of files: RRAB:rr/*.fits",
     ]
-    return Question("hidden points of light curves", guess.masked("points", 0.5), notes)
-
-
-def _class_question(label: str, words: Array, counts: Array, values: list[str]) -> Question:
-    also = f" Values that could be learned: {', '.join(values)}." if values else ""
-    notes = [
-        f"Classes in the curves looked at: {guess.list_counts(words)}.{also}",
-        *guess.rare_classes(words, "objects"),
-    ]
-    balance = "classes" if counts.max() > 3 * counts.min() else "none"
-    found = [
-        *guess.classify(label if label != "label" else None, f"{len(counts)} classes"),
-        Found("objective.balance", balance, "each class counts alike; none: each object"),
-    ]
-    return Question("class of light curves", found, notes, label)
+    return guess.masked("points", 0.5)._replace(notes=notes)
 
 
 def _same_values(column: Array, other: Any) -> bool:
@@ -210,14 +199,14 @@ def _is_real(column: Array) -> bool:
     )
 
 
-def _other_columns(seen: FoundCurves, ask: Question) -> str:
+def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
     """Further columns of objects, in a few words."""
     known = [seen.table[name] for name in ("id", "label") if name in seen.table]  # a table of objects has them again
     found = [
         name
         for name, column in seen.table.items()
         if isinstance(column, np.ndarray)
-        and name not in ("id", "label", ask.label, ask.target)
+        and name not in ("id", "label", ask.column)
         and not any(_same_values(column, one) for one in known)
     ]
     return f"; there are {', '.join(found[:8])}" if found else ""
@@ -236,21 +225,13 @@ def _value_keys(seen: FoundCurves) -> list[Found]:
     assert isinstance(column, Lists)
     name = plain(seen.file.names.value)
     negative = float((column.values < 0).mean())
-    if "mag" in name or name == "m":
-        magnitudes, scale = (
-            Found("tokens.magnitudes", True, "by its name"),
-            ("learned", "the same for all: amplitudes tell"),
-        )
-    else:
-        why = f"{100 * negative:.0f} % of the values are negative"
-        magnitudes, scale = (
-            Found("tokens.magnitudes", False, why),
-            ("deviation", "of each window: fluxes differ by much"),
-        )
-    centre = ("mean", "of each window; none keeps the level")
-    if negative > 0.02 and not magnitudes.value:
-        centre = ("none", "differences of images: 0 means something")
-    return [magnitudes, Found("tokens.centre", *centre), Found("tokens.scale", *scale)]
+    magnitudes = "mag" in name or name == "m"
+    why = "by its name" if magnitudes else f"{100 * negative:.0f} % of the values are negative"
+    return [
+        Found("tokens.magnitudes", magnitudes, why),
+        Found("tokens.centre", *CENTRES[negative > 0.02 and not magnitudes]),
+        Found("tokens.scale", *SCALES[magnitudes]),
+    ]
 
 
 LIGHTCURVES = guess.Guess(guess_lightcurves, tagged=True)

@@ -208,7 +208,7 @@ def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Se
         *guess.split(parts, count, "texts", "equal ones"),
         *_encoder_keys(table["text"], count, "texts", lower=True),
         *guess.training(count, 20 if count < 2000 else 10, ENCODER_BATCHES, "loss" if values else "accuracy"),
-        *(guess.regress(label, why) if values else guess.classify(label, f"{why}: {shown}")),
+        *(guess.regress(label, why) if values else guess.classify(label, f"{why}: {shown}")).found,
     ]
     notes = [f"Found: {count:,} texts, and beside them {', '.join(columns)}.", *told]
     return Page(f"{label} of texts", paths, f"{count:,} texts", notes, "text/sentiment-scratch", found)
