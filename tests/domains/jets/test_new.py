@@ -27,6 +27,7 @@ from sciformer.domains.jets.simulate.jets import jets
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from sciformer.run import train
+from tests.domains.jets.jets_table import ragged, write_root
 from tests.errors import refuses
 from tests.paths import SHARED as DATA
 from tests.recipe.written import TINY, written
@@ -47,18 +48,6 @@ def simulated():
     table = {**jets(60, classes=("QCD", "Hbb", "Tbqq"))}
     table.pop("label", None)
     return {name: column for name, column in table.items() if not name.startswith("label_") or column.any()}
-
-
-def ragged(column):
-    return awkward.unflatten(column.values, column.lengths) if isinstance(column, Lists) else column
-
-
-def write_root(path, table, trees=("tree",)):
-    made = {name: ragged(column) for name, column in table.items()}
-    kinds = {name: getattr(column, "type", None) or column.dtype for name, column in made.items()}
-    with uproot.recreate(path) as file:
-        for tree in trees:
-            file.mktree(tree, kinds).extend(made)
 
 
 def write_parquet(path, table, **more):

@@ -4,9 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-import uproot
 import yaml
-from awkward import unflatten
 
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
@@ -14,6 +12,7 @@ from sciformer.data.columns import Lists
 from sciformer.domains.jets.interop.data_config import import_data, read_data_config, translate_options
 from sciformer.domains.jets.simulate.jets import jets
 from sciformer.recipe import Recipe
+from tests.domains.jets.jets_table import write_root
 from tests.errors import refuses
 
 CLASSES = ["QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl"]
@@ -291,13 +290,6 @@ def test_features_and_sets_that_are_unknown():
     assert "four columns were expected; part_px" in translate_options(none).notes[0]
 
 
-def test_other_names_in_the_files():
-    made = translate_options(options("kin", branch_magic={"part_": "pfcand_"}, selection="jet_pt > 5"))
-    assert made.tokens["vector"] == ["pfcand_px", "pfcand_py", "pfcand_pz", "pfcand_energy"]
-    assert made.tokens["plane"] == ["pfcand_deta", "pfcand_dphi"]
-    assert made.tokens["features"] == "kin"
-
-
 # Files and recipes
 
 
@@ -330,6 +322,14 @@ def test_a_recipe_is_written(here, capsys):
     said = capsys.readouterr().err
     assert all(fact in said for fact in ("theirs-recipe.yaml", "--out", "--overwrite"))
     assert main(["import", name, "--overwrite", "--out", "other.yaml"]) == 0
+
+
+def test_other_names_in_the_files(here):
+    made = import_data(here(options("kin", branch_magic={"part_": "pfcand_"}, selection="jet_pt > 5")))
+    tokens = Recipe.load(made.path).tokens
+    assert tokens.vector == ("pfcand_px", "pfcand_py", "pfcand_pz", "pfcand_energy")
+    assert tokens.plane == ("pfcand_deta", "pfcand_dphi")
+    assert tokens.features == "kin"
 
 
 def test_a_list_of_features_is_written_line_by_line(here):
@@ -391,16 +391,10 @@ def test_a_large_file_is_refused(tmp_path):
 
 def test_an_imported_recipe_reads_its_files(here):
     table = jets(40, classes=("QCD", "Tbqq"))
-    kept = [name for name in table if name.startswith(("part_", "jet_"))]
-    made = {name: unflatten(c.values, c.lengths) if isinstance(c := table[name], Lists) else c for name in kept}
-    made |= {
-        "label": table["label_Tbqq"].astype(np.int32),
-        "part_pid": made["part_charge"] * 211,
-        "n_parts": made["jet_pt"],
-    }
-    with uproot.recreate("jets.root") as file:
-        kinds = {name: getattr(column, "type", None) or column.dtype for name, column in made.items()}
-        file.mktree("tree", kinds).extend(made)
+    made = {name: column for name, column in table.items() if name.startswith(("part_", "jet_"))}
+    charge = made["part_charge"]
+    made |= {"part_pid": Lists(charge.values * 211, charge.lengths), "n_parts": made["jet_pt"]}
+    write_root("jets.root", made | {"label": table["label_Tbqq"].astype(np.int32)})
     listed = [*FIRST, ["part_isCHad", None], ["part_deta", None], ["part_dphi", None]]
     path = import_data(
         here(binary("jet_isTop", "jet_isQCD", listed, **PLUS)), changes={"data.files": ["jets.root"]}

@@ -8,7 +8,6 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, StreamView
-from sciformer.data.columns import Lists
 from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, convert_transformer, import_weaver
 from sciformer.interop import import_model
 from sciformer.interop.importing import imported_recipe
@@ -17,7 +16,7 @@ from sciformer.nn import Ragged
 from sciformer.recipe import Recipe
 from sciformer.train.weights import load_into
 from tests.domains.jets.interop.weaver_keys import made, shapes
-from tests.domains.jets.jets_table import jets
+from tests.domains.jets.jets_table import jets, write_root
 from tests.errors import refuses
 from tests.paths import SHARED
 
@@ -139,16 +138,9 @@ def test_a_checkpoint_becomes_a_run_that_predicts(tmp_path):
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_it_reads_files_with_the_branches_of_jetclass(tmp_path, labelled):
-    uproot, awkward = pytest.importorskip("uproot"), pytest.importorskip("awkward")
-    table, branches = jets((6, 3, 9, 2, 14)), {}
-    for name, column in table.items():
-        jagged = isinstance(column, Lists)
-        branches[name] = awkward.unflatten(column.values, column.lengths) if jagged else column.astype(np.float32)
-    if labelled:
-        branches |= {f"label_{name}": np.arange(5) % 10 == place for place, name in enumerate(CLASSES)}
-    with uproot.recreate(tmp_path / "jets.root") as file:
-        kinds = {name: awkward.type(awkward.Array(branch)).content for name, branch in branches.items()}
-        file.mktree("tree", {name: str(kind) for name, kind in kinds.items()}).extend(branches)
+    table = jets((6, 3, 9, 2, 14))
+    labels = {f"label_{name}": np.arange(5) % 10 == place for place, name in enumerate(CLASSES)} if labelled else {}
+    write_root(tmp_path / "jets.root", table | labels)
     run = import_model(write(tmp_path / "ParT_full.pt"), tmp_path / "run")
     answers = run.predict(tmp_path / "jets.root")
     np.testing.assert_allclose(answers["probabilities"], run.predict(table)["probabilities"], atol=1e-5)
