@@ -25,7 +25,7 @@ from ..train.folder import Folder
 from ..train.resume import absolute_paths
 from ..train.weights import load_into, save_weights
 from .config import Config
-from .reading import read_json
+from .reading import read_config
 
 Changes = Mapping[str, Any] | None
 
@@ -99,8 +99,7 @@ def refuse_unknown(source: Path) -> NoReturn:
     if not source.is_dir():
         found = f"{source} is a file, not a folder" if source.exists() else f"there is no folder {source}"
         raise UserError(f"{found} of a Hugging Face model", file=source)
-    file = source / "config.json"
-    refuse_type(Config(read_json(file), file.name, file))
+    refuse_type(read_config(source))
 
 
 def refuse_type(config: Config) -> NoReturn:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .config import Config
 
 SAFETENSORS_FILE, PICKLED_FILE = "model.safetensors", "pytorch_model.bin"
 POOL_NAMES = {"mean": "mean", "cls": "first"}
@@ -28,6 +29,12 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path} must hold keys and values, not a {type(found).__name__}", file=path)
     return found
+
+
+def read_config(folder: Path) -> Config:
+    """The configuration of a folder."""
+    file = folder / "config.json"
+    return Config(read_json(file), file.name, file)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .config import Config
 
 MAX_LISTED_NAMES = 6  # names shown of a long list
 Suffixes = Mapping[str, str]
@@ -38,15 +38,14 @@ class WeightMap:
     rope_halves: tuple[int, ...] = ()
     zeros: bool = False
 
-    def from_theirs(self, theirs: dict[str, Tensor], file: Path | str | None = None) -> Tensor:
+    def from_theirs(self, theirs: dict[str, Tensor], config: Config) -> Tensor:
         """Ours, from theirs; what was used is removed."""
         parts = []
         for i, name in enumerate(self.theirs):
             part = self._turn(theirs.pop(name))
             if self.rows and part.shape[0] != self.rows[i]:
-                raise UserError(
-                    f"`{name}` must have {self.rows[i]} rows, as the configuration says, not {part.shape[0]}", file=file
-                )
+                rows = f"{self.rows[i]} rows, as the configuration says"
+                raise config.error(f"`{name}` must have {rows}, not {part.shape[0]}")
             heads = self.rope_halves[i] if self.rope_halves else 0
             parts.append(rope_pairs_from_halves(part, heads) if heads else part)
         whole = torch.cat(parts)
@@ -120,24 +119,18 @@ def block_links(
     ]
 
 
-def from_theirs(
-    links: Iterable[WeightMap], theirs: Mapping[str, Tensor], where: str, file: Path | str | None = None
-) -> dict[str, Tensor]:
+def from_theirs(links: Iterable[WeightMap], theirs: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
     """All of ours; every weight of theirs must find its place."""
     links, left = list(links), dict(theirs)
     missing = [name for link in links for name in link.theirs if name not in left]
     if missing:
-        raise UserError(
-            f"weights of {where} are missing: {join_names(missing)}",
-            hint=f"There are {join_names(sorted(left))}.",
-            file=file,
-        )
-    ours = {link.ours: link.from_theirs(left, file) for link in links}
+        there = f"There are {join_names(sorted(left))}."
+        raise config.error(f"weights of {config.where} are missing: {join_names(missing)}", there)
+    ours = {link.ours: link.from_theirs(left, config) for link in links}
     if left:
-        raise UserError(
-            f"weights of {where} are not of the kind of model that it says it is: {join_names(sorted(left))}",
-            hint="They would change what the model computes; a model with them is not known here.",
-            file=file,
+        raise config.error(
+            f"weights of {config.where} are not of the kind of model that it says it is: {join_names(sorted(left))}",
+            "They would change what the model computes; a model with them is not known here.",
         )
     return ours
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ...errors import UserError
+from ...interop.config import Config
 from ...interop.importing import Imported, Importer, imported_recipe
 from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
 
@@ -38,7 +39,7 @@ def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imp
     about = {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}
     sections = {"about": about, "data": {"kind": "series"}, **_sections(tensors, str(path))}
     recipe = imported_recipe(path.stem, "Weights of ASTROMER 1.", sections, changes)
-    weights = from_theirs(_weight_links(recipe.model), tensors, str(path), path)
+    weights = from_theirs(_weight_links(recipe.model), tensors, Config({}, str(path), path))
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from sciformer.data.batch import StreamView
 from sciformer.domains.jets.interop.particlenet import convert_particlenet
 from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, read_checkpoint
+from sciformer.interop.config import Config
 from sciformer.models.base import parameters
 from sciformer.recipe.registry import find
 from tests.domains.jets.interop.weaver_keys import layer, made, norm
@@ -77,7 +78,7 @@ def naive(tensors, x, at, neighbours):
 def test_names_shapes_and_jets_of_few_particles(hidden):
     theirs = made(shapes(hidden=hidden))
     found = convert_particlenet(
-        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), "a file", {}
+        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), Config({}, "a file"), {}
     )
     assert "neighbours" in found.notes[0]
     assert found.classes == sorted(CLASSES)
@@ -104,7 +105,7 @@ def test_other_models_are_refused(more, mention):
         name: tensor for name, tensor in {**canonical_names(made(shapes())), **more}.items() if tensor is not None
     }
     with refuses(mention, file="a file"):
-        convert_particlenet(tensors, "a file", {})
+        convert_particlenet(tensors, Config({}, "a file", "a file"), {})
 
 
 @real

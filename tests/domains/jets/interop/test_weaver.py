@@ -10,6 +10,7 @@ from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, StreamView
 from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, convert_transformer, import_weaver
 from sciformer.interop import import_model
+from sciformer.interop.config import Config
 from sciformer.interop.importing import imported_recipe
 from sciformer.models.base import parameters
 from sciformer.nn import Ragged
@@ -35,7 +36,7 @@ RECIPES["part-v3"] = "part_v3"
 
 def network(tensors, **changes):
     """A network with the weights of a checkpoint, and its classes."""
-    found = convert_transformer(canonical_names(tensors), "a test", {})
+    found = convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
     found.sections["model"].update(changes)
     sections = {"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections}
     recipe = imported_recipe("a test", "", sections, {})
@@ -87,7 +88,7 @@ def test_a_checkpoint_gives_the_model_of_the_recipe(name):
     size = {"widths": (128, 512, 128), "pair_widths": (64, 64, 64), "heads": 8, "depth": 8, "asking": 2}
     size |= {"inputs": 7 if name == "part-kin" else 17, **options.get(name, {})}
     tensors = {key: torch.empty(shape) for key, shape in shapes(**size).items()}
-    found = convert_transformer(canonical_names(tensors), "a test", {})
+    found = convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
     ours = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
     state = {"classes": list(CLASSES), "counts": [1] * 10}
     with torch.device("meta"):

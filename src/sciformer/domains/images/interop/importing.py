@@ -13,7 +13,7 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
-from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
+from ....interop.reading import read_config, read_json, read_pickled, read_tensors, read_weights
 from ....interop.weight_map import WeightMap, from_theirs, sort_classes
 from ....recipe import Recipe
 from ....train.weights import named_tensors
@@ -87,7 +87,7 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     notes.append(RESIZE_NOTE)
     note = f"A {found.kind} model of others."
     recipe = imported_recipe(source.stem, note, {"data": data, **found.sections()}, changes)
-    weights = from_theirs(found.links(recipe.model), found.tensors, str(source), source)
+    weights = from_theirs(found.links(recipe.model), found.tensors, Config({}, str(source), source))
     classes = sort_classes(weights, HEAD, found.classes) if found.classes else []
     objective = {"classes": classes, "counts": [1] * len(classes)} if classes else {}
     scaled = {"shape": picture.shape, "mean": mean, "deviation": deviation}
@@ -102,11 +102,10 @@ def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> t
     """A model, and how others described it."""
     if not source.is_dir():
         return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
-    values = read_json(source / "config.json")
-    config, tensors = Config(values, "config.json", source / "config.json"), read_tensors(source)
-    if "architecture" in values and "model_type" not in values:
-        return _timm(tensors, config, changes, notes), values
-    return _huggingface(source, tensors, config, notes), values
+    config, tensors = read_config(source), read_tensors(source)
+    if "architecture" in config.values and "model_type" not in config.values:
+        return _timm(tensors, config, changes, notes), config.values
+    return _huggingface(source, tensors, config, notes), config.values
 
 
 def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> ImageModel:

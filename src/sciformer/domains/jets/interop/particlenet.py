@@ -7,14 +7,14 @@ from typing import Any
 
 from torch import Tensor
 
-from ....errors import UserError
+from ....interop.config import Config
 from ....interop.weight_map import BATCH_NORM, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 from .weaver import Checkpoint, class_names, count_numbered, feature_set
 
 LAYERS_PER_BLOCK = 3  # of one of our blocks
 
 
-def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
     """A ParticleNet (arXiv 1902.08570) without its fusion block, as it was trained on JetClass."""
     blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
@@ -27,11 +27,11 @@ def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping
         ("a layer before the last one", not hidden),
     ):
         if wrong:
-            raise UserError(f"the ParticleNet in {where} must have {key}", file=where)
+            raise config.error(f"the ParticleNet in {config.where} must have {key}")
     sections = {
         "tokens": {
             "kind": "particles",
-            "features": feature_set(len(tensors["bn_fts.weight"]), where, changes),
+            "features": feature_set(len(tensors["bn_fts.weight"]), config, changes),
             "embed": "features",
         },
         "model": {"kind": "encoder", "trunk": "edge_conv", "dim": widths[-1], "depth": blocks, "widths": widths}
@@ -40,7 +40,7 @@ def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping
         | {"activation": "relu", "dropout": 0.1},
     }
     classes = class_names(len(tensors[f"fc.{len(hidden)}.weight"]))
-    weights = from_theirs(_weight_links(tensors, widths, len(hidden)), tensors, where, where)
+    weights = from_theirs(_weight_links(tensors, widths, len(hidden)), tensors, config)
     notes = []
     if "model.neighbours" not in changes:
         notes.append(

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ....errors import UserError
+from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_pickled
 from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
@@ -57,17 +57,15 @@ class Checkpoint:
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
     """The checkpoint in a .pt file; `changes` of the recipe decide what its weights do not tell."""
-    tensors, where = canonical_names(read_pickled(path)), str(path)
+    tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
-        return convert_transformer(tensors, where, changes or {})
+        return convert_transformer(tensors, config, changes or {})
     if any(name.startswith("edge_convs.") for name in tensors):
         from .particlenet import convert_particlenet
 
-        return convert_particlenet(tensors, where, changes or {})
+        return convert_particlenet(tensors, config, changes or {})
     names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-    raise UserError(
-        f"the weights in {where} are not those of a Particle Transformer or of ParticleNet: {names}", file=path
-    )
+    raise config.error(f"the weights in {path} are not those of a Particle Transformer or of ParticleNet: {names}")
 
 
 def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -85,9 +83,9 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
     """A Particle Transformer, its variant told by names and shapes."""
-    sections = _sections(tensors, where, changes)
+    sections = _sections(tensors, config, changes)
     notes = []
     if sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes:
         notes.append(
@@ -97,16 +95,14 @@ def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = from_theirs(_weight_links(tensors, sections), tensors, where, where)
+    weights = from_theirs(_weight_links(tensors, sections), tensors, config)
     return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), notes)
 
 
-def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The sections `tokens` and `model`."""
-    dim, block = (
-        tensors["cls_token"].shape[-1],
-        {name.removeprefix("blocks.0."): tensor for name, tensor in tensors.items() if name.startswith("blocks.0.")},
-    )
+    dim, first = tensors["cls_token"].shape[-1], "blocks.0."
+    block = {name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
     pairs = sorted(
         (int(name.split(".")[2]), len(tensor))
         for name, tensor in tensors.items()
@@ -114,23 +110,22 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     )
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
     if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
-        raise UserError(
-            f"the pair features in {where} must be {', '.join(PAIR_FEATURES_BY_COUNT[4])}, or the first of them, not "
-            f"{inputs} of them",
-            file=where,
+        known = ", ".join(PAIR_FEATURES_BY_COUNT[4])
+        raise config.error(
+            f"the pair features in {config.where} must be {known}, or the first of them, not {inputs} of them"
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
     tokens = {
         "kind": "particles",
-        "features": feature_set(len(tensors["embed.input_bn.weight"]), where, changes),
+        "features": feature_set(len(tensors["embed.input_bn.weight"]), config, changes),
         "widths": [
             len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
         ],
         "pair_features": PAIR_FEATURES_BY_COUNT[inputs],
-        "pair_widths": [width for _, width in pairs[:-1]] if pairs else None,
-        "pair_bias": "pair_embed.embed.1.bias" in tensors if pairs else None,
     }
+    if pairs:
+        tokens |= {"pair_widths": [width for _, width in pairs[:-1]], "pair_bias": "pair_embed.embed.1.bias" in tensors}
     model = {
         "kind": "encoder",
         "dim": dim,
@@ -155,18 +150,15 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     return {"tokens": tokens, "model": model}
 
 
-def feature_set(count: int, where: str, changes: Mapping[str, Any]) -> Any:
+def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
     """The name of the set of so many features, unless the user says which they are."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
-        raise UserError(
-            f"{where} has {count} features, but the known sets have {sets}",
-            hint="Say which they are: --tokens.features [...]",
-            key="tokens.features",
-            file=where,
-        )
+        hint = "Say which they are: --tokens.features [...]"
+        message = f"{config.where} has {count} features, but the known sets have {sets}"
+        raise config.error(message, hint).with_fields(key="tokens.features")
     return FEATURE_SETS_BY_COUNT[count]
 
 

@@ -59,7 +59,7 @@ def read_gguf(path: Path) -> ForeignModel:
     quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
     notes = [f"weights were stored as {', '.join(quantised)}"]
     tokenizer = _tokenizer(fields, special, path)
-    return ForeignModel(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
+    return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
 
 
 def _open_gguf(path: Path) -> Any:

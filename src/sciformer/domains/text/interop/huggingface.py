@@ -14,7 +14,7 @@ from ....errors import UserError
 from ....interop.config import Config
 from ....interop.family import POSITION_WEIGHT
 from ....interop.importing import Imported, Importer, imported_recipe, refuse_type
-from ....interop.reading import read_json, read_pooling, read_tensors
+from ....interop.reading import read_config, read_json, read_pooling, read_tensors
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
@@ -43,14 +43,12 @@ class ForeignModel:
     """A model of others, read but not yet understood."""
 
     name: str
-    config: dict[str, Any]
+    config: Config
     tensors: dict[str, Tensor]
     tokenizer: str
     special: dict[str, str]
     pool: str = ""
     notes: list[str] = field(default_factory=list)
-    where: str = "config.json"
-    file: Path | None = None
 
 
 def recognises(source: Path) -> bool:
@@ -72,36 +70,26 @@ def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None
         recipe,
         weights,
         state,
-        foreign.config,
+        foreign.config.values,
         foreign.notes,
         {TOKENIZER_FILE: foreign.tokenizer},
-        lambda assembly: _check_size(weights, assembly, foreign),
+        lambda assembly: _check_size(weights, assembly, foreign.config),
     )
 
 
 def read_folder(folder: Path) -> ForeignModel:
     """The files of a folder."""
-    file, notes = folder / "config.json", list[str]()
-    config = read_json(file)
-    _find_family(Config(config, "config.json", file))
-    pool = read_pooling(folder, notes)
-    return ForeignModel(
-        folder.resolve().name,
-        config,
-        read_tensors(folder),
-        read_tokenizer(folder),
-        read_names(folder),
-        pool,
-        notes,
-        file=file,
-    )
+    config, notes = read_config(folder), list[str]()
+    _find_family(config)
+    pool, tensors = read_pooling(folder, notes), read_tensors(folder)
+    return ForeignModel(folder.resolve().name, config, tensors, read_tokenizer(folder), read_names(folder), pool, notes)
 
 
 def convert_model(
     foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
     """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
-    config = Config(foreign.config, foreign.where, foreign.file)
+    config = foreign.config
     family, kind = _find_family(config), config.get("model_type", "", str)
     tensors = family.canonical_names(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
@@ -109,14 +97,12 @@ def convert_model(
     sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
     if foreign.pool:
         if sections["model"]["kind"] != "encoder":
-            raise UserError(
-                f"the pooling in modules.json needs an encoder, not `model_type: {kind}`", file=foreign.file
-            )
+            raise config.error(f"the pooling in modules.json needs an encoder, not `model_type: {kind}`")
         sections["model"]["pool"] = foreign.pool
     config.done()
     data = {"kind": "text", "documents": "line"}
     recipe = imported_recipe(foreign.name, f"A {kind} model of others.", {"data": data, **sections}, changes)
-    weights = from_theirs(family.links(recipe), tensors, foreign.where, foreign.file)
+    weights = from_theirs(family.links(recipe), tensors, config)
     if POSITION_WEIGHT in weights:
         places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
         if context > places:
@@ -136,15 +122,12 @@ def _find_family(config: Config) -> Family:
     return FAMILIES[kind]
 
 
-def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: ForeignModel) -> None:
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, config: Config) -> None:
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
     if len(weights[EMBEDDING_WEIGHT]) != size:
-        raise UserError(
-            f"there must be vectors for {size} tokens, as `vocab_size` in {foreign.where} says, not for "
-            f"{len(weights[EMBEDDING_WEIGHT])}",
-            file=foreign.file,
-        )
+        told = f"as `vocab_size` in {config.where} says, not for {len(weights[EMBEDDING_WEIGHT])}"
+        raise config.error(f"there must be vectors for {size} tokens, {told}")
 
 
 def _read_gguf(path: Path) -> ForeignModel:
