@@ -1,4 +1,14 @@
-"""Guesses that all fields share: files by part, shares of the split, size of the model, length of the training."""
+"""Guesses that all fields share: files by part, shares of the split, size of the model, length of the training.
+
+    def guess_beads(names, paths):
+        parts = guess.group_by_part(names)
+        found = [Found("data.kind", "beads"), *guess.files(parts), *guess.split(parts, count, "strings"), ...]
+        return Page("transformer", paths, f"{count:,} strings", notes, "beads/small", found)
+
+    BEADS = guess.Guess(guess_beads)
+
+A field lists it in its manifest, `new={"beads": ".new:BEADS"}`; a plugin writes `register("new", "beads")(BEADS)`.
+"""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ GUESSES_NOTE = "Every choice below is a guess from that, with its reason; change
 class Found(NamedTuple):
     """A key of a recipe (`data.split.valid`), its value, and why it has that value.
 
-    A key without a value (None) has no line, but its reason stands behind the heading of the keys below it.
+    A key without a value (None) has no line, but its reason stands behind the heading of the keys below it. Of a key
+    that was found twice the last counts.
     """
 
     key: str
