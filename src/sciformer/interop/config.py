@@ -1,4 +1,4 @@
-"""A config.json of others: every key is understood, known not to matter, or refused by its name and value."""
+"""A config.json of others: every key is understood, harmless, or refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """The keys of a config.json; each is asked for once, and `done` refuses what nobody asked for.
+    """The keys of a config.json; `done` refuses keys that nobody asked for.
 
     where    how errors call it
     file     the file itself, where there is one
@@ -39,7 +39,7 @@ class Config:
         self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
     def error(self, message: str, hint: str = "") -> UserError:
-        """A mistake in the file, or in what belongs to it."""
+        """A mistake in the file."""
         return UserError(message, hint=hint, file=self.file)
 
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:

@@ -1,4 +1,4 @@
-"""From a run to a folder for others: in a format of its field, or as an ONNX graph."""
+"""Runs as folders for others: in a format of their field, or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def formats() -> tuple[str, ...]:
 
 
 def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
-    """Write the best model of a run for others, and return what there is to say about it.
+    """Write the best model of a run for others, and return notes about it.
 
     format       one of `formats()` (default: the first that has a place for tokens of this kind)
     overwrite    replace what an earlier export left in that folder
@@ -120,7 +120,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse a folder with other files than those of an export."""
+    """Refuse a folder with files that are not from an export."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -143,7 +143,7 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
 
 
 def _move_into_place(made: Path, out: Path) -> None:
-    """Put a finished folder in its place; what is there goes only when the new one stands."""
+    """Replace a folder by a finished one, or leave it as it was."""
     old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
     if out.exists():
         out.rename(old)

@@ -1,4 +1,4 @@
-"""What families of models of others share: keys of configurations, refused options, weights without a place here."""
+"""Common parts of families of models: configuration keys, needs, dropped weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PLAIN_NEEDS: Needs = {
 
 @dataclass
 class Written:
-    """A run in the words of others: their configuration, their weights, and what there is to say."""
+    """A run in the words of others: configuration, weights, notes."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
@@ -51,7 +51,7 @@ class Written:
 
 @dataclass(frozen=True)
 class SizeKeys:
-    """Their keys for the size of a transformer, in the words of BERT, and their defaults; None: there is no key."""
+    """Their keys for the size of a transformer, and defaults (None: no key)."""
 
     dim: str = "hidden_size"
     depth: str = "num_hidden_layers"
@@ -101,7 +101,7 @@ class SizeKeys:
 
 
 def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | None = None) -> None:
-    """Leave out weights whose names begin as a pattern says; those of other tasks are named in `notes`."""
+    """Remove weights by a pattern of their names; name them in `notes`, if given."""
     names = sorted(name for name in tensors if re.match(pattern, name))
     for name in names:
         del tensors[name]
@@ -111,7 +111,7 @@ def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | No
 
 
 def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
-    """Refuse a recipe whose keys differ from what a class of others needs.
+    """Refuse a recipe whose keys do not fit the needs of a class of others.
 
     A key that the chosen trunk or position does not have is not in the way.
     """

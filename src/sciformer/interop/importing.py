@@ -1,4 +1,4 @@
-"""From a model of others to a run: each field reads the files that it knows, and the run folder is written here."""
+"""Models of others as runs: importers of fields, and the run folder."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Imported:
 def imported_recipe(
     name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any] | None
 ) -> Recipe:
-    """The recipe of an imported model; keys without a value are left to their defaults."""
+    """The recipe of an imported model, without keys that have no value."""
     given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
     given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
     return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
@@ -103,7 +103,7 @@ def refuse_unknown(source: Path) -> NoReturn:
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse the `model_type` of a configuration, and name those that are read."""
+    """Refuse the `model_type` of a configuration, and name the known types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
     raise config.error(f"`model_type` in {config.where} must be one of {known}, not {kind!r}")

@@ -22,7 +22,7 @@ BATCH_NORM: Suffixes = {**LAYER, ".running_mean": ".running_mean", ".running_var
 
 @dataclass(frozen=True)
 class WeightMap:
-    """One weight of ours, and the weights of theirs that it is made of, one below the other.
+    """One weight of ours, and their weights in it, one below the other.
 
     rows         of each of theirs, as ours has them; for one alone they need not be given
     transposed   theirs are matrices stored as (inputs, outputs)
@@ -70,7 +70,7 @@ class WeightMap:
 def layer(
     ours: str, *theirs: str, suffixes: Suffixes = LAYER, rows: tuple[int, ...] = (), **options: Any
 ) -> list[WeightMap]:
-    """The weights of a layer or norm; a bias that ours lacks is zeros there, where the rows are known.
+    """The weights of a layer or norm; with known rows, missing biases are zeros there.
 
     options   further fields of each `WeightMap`
     """
@@ -168,5 +168,5 @@ def rope_pairs_from_halves(weight: Tensor, heads: int) -> Tensor:
 
 
 def rope_halves_from_pairs(weight: Tensor, heads: int) -> Tensor:
-    """The way back."""
+    """Invert `rope_pairs_from_halves`."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)

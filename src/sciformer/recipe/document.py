@@ -198,7 +198,7 @@ def read(file: Path | Traversable, label: str) -> Document:
 
 
 def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys = (), width: int = 0) -> str:
-    """The tree as YAML that `read` takes back, one key a line, its comment behind it, in column `width` or later."""
+    """The tree as YAML, one key a line, comments from column `width` on."""
     lines = []
     for key, value in values.items():
         inside = (*keys, key)

@@ -1,4 +1,4 @@
-"""Guesses that all fields share: files by part, shares of the split, size of the model, length of the training.
+"""Guesses shared by all fields: parts, split, model size, training.
 
     def guess_beads(names, paths):
         parts = guess.group_by_part(names)
@@ -62,7 +62,7 @@ class Guess:
 
 
 def group_by_part(names: Sequence[str]) -> dict[str, list[str]]:
-    """Names by what they are for, where theirs say so and some are to train on; a second test is a part of its own.
+    """Names by part (train, valid, test), if they tell it; a second test is a part.
 
     Where they lie in several folders (train/pos.txt, test/pos.txt), the names of these tell it too.
     """
@@ -86,7 +86,7 @@ def _part_in_name(name: str) -> str:
 
 
 def part_fields(parts: Mapping[str, list[str]]) -> dict[str, Any]:
-    """The files of each part as fields of a `data:` section, nothing drawn for parts without files."""
+    """The files of each part as fields of a `data:` section without a split."""
     more = {part: names for part, names in parts.items() if part not in PART_WORDS.values()}
     files = {"files": parts["train"], **{part: parts[part] for part in ("valid", "test") if part in parts}}
     return {**files, **({"extra_parts": more} if more else {}), "split": NO_SPLIT}
@@ -106,7 +106,7 @@ def files(parts: Mapping[str, list[str]], skip_bad_files: bool = False) -> list[
 
 
 def open_readable(section: Any) -> tuple[Splits, bool]:
-    """What the files of a section hold, and whether some of them are left out, for they cannot be read."""
+    """The splits of a section, and whether unreadable files were left out."""
     try:
         return section.open(), False
     except UserError as error:
@@ -179,7 +179,7 @@ def is_discrete(column: Array | Lists) -> bool:
 
 
 class Question(NamedTuple):
-    """What is asked of a model: the kind of its objective, the column with the answer, keys, and what is said of it."""
+    """The question of a recipe: kind of objective, column of the answer, keys, notes."""
 
     kind: str
     column: str
@@ -215,7 +215,7 @@ def at_count(table: Mapping[int, Any], count: int) -> Any:
 
 
 def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> list[Found]:
-    """Width, depth and heads for so many samples."""
+    """Width, depth and heads for a number of samples."""
     dim, depth, heads = at_count(sizes, count)
     return [
         Found("model.dim", dim, f"for {count:,} {unit}"),
@@ -226,7 +226,7 @@ def model(count: int, unit: str, sizes: Sizes, dropout: float | None = 0.1) -> l
 
 
 def training(count: int, epochs: int, batches: Mapping[int, int], best: str | None = None) -> list[Found]:
-    """Batch, steps and schedule for so many samples.
+    """Batch, steps and schedule for a number of samples.
 
     batches   samples of an update, by the least number of samples
     best      the score that chooses the model

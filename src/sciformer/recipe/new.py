@@ -65,7 +65,7 @@ def _without_tag(name: str) -> str:
 
 
 def _expand_folders(files: Sequence[str | Path]) -> list[str | Path]:
-    """The same with a glob in place of a folder: its files with the commonest ending, a class before it stays."""
+    """The names with a glob in place of a folder: its files with the commonest ending."""
     found: list[str | Path] = []
     for file in files:
         folder = Path(_without_tag(str(file))).expanduser()

@@ -1,4 +1,4 @@
-"""A recipe as a page: what was found in files, why, and the key that says so."""
+"""A recipe as a page: found keys, values, and reasons."""
 
 from __future__ import annotations
 

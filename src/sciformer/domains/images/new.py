@@ -41,7 +41,7 @@ AUTOENCODER_KEYS = (
 
 
 class FoundImages(NamedTuple):
-    """What was found in the files."""
+    """Contents of the image files."""
 
     opened: Splits
     samples: int
@@ -95,7 +95,7 @@ def guess_images(names: list[str], paths: list[Path]) -> Page:
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> list[Found]:
-    """Patches, model and training for so many images of this height and width."""
+    """Patches, model and training for a number of images of one size."""
     patch = patch_side(*sides)
     tokens = math.prod(-(-length // patch) for length in sides)
     return [
@@ -122,7 +122,7 @@ def inspect_images(parts: dict[str, list[str]]) -> FoundImages:
 
 
 def _has_blank_pixels(source: ImageChunks) -> bool:
-    """Whether pixels are not finite, in images of which the first are unpacked; what cannot be is refused here."""
+    """Whether the first images have pixels that are not finite."""
     try:
         source.load(0)
     except UserError as error:
@@ -142,8 +142,7 @@ def _describe_images(seen: FoundImages) -> str:
 
 
 def _class_or_value_column(name: str, column: Array) -> Array:
-    """What is known of a column; whole numbers that are too many for classes are values, unless they are called like
-    numbers of images."""
+    """The known entries of a column; too many whole numbers for classes are values."""
     known = column[~is_missing(column)]
     whole = known.dtype.kind in "iu" and name.lower() not in IDENTIFIER_NAMES
     return known.astype(np.float64) if whole and _too_many_classes(known) else known
@@ -163,7 +162,7 @@ def _target_size(seen: FoundImages) -> tuple[int, int] | None:
 
 
 def patch_side(height: int, width: int) -> int:
-    """The side of a patch: one that divides the image, of those that give about as many tokens as aimed at."""
+    """Side of a patch: about TARGET_TOKENS tokens, dividing the image if possible."""
     sides = [side for side in PATCH_SIDES if side <= min(height, width)]
     divides = [side for side in sides if height % side == width % side == 0]
 
@@ -176,7 +175,7 @@ def patch_side(height: int, width: int) -> int:
 
 
 def is_image_source(name: str) -> bool:
-    """Whether a name is that of images: a folder of them, a picture, a table of pictures."""
+    """Whether a name is a folder of images, a picture, or a table of pictures."""
     path = Path(name).expanduser()
     if path.is_dir():
         return bool(list_image_files([path]).entries)
@@ -236,7 +235,7 @@ def _image_column(table: dict[str, Any], found: dict[str, str]) -> str:
 
 
 def _group_column(flat: dict[str, Array], count: int) -> str:
-    """A column whose equal values belong together: whole numbers or names, each several times."""
+    """A column of groups: whole numbers or names, each several times."""
     for name in GROUP_NAMES:
         if name in flat and flat[name].dtype.kind in "iuU" and 10 <= len(np.unique(flat[name])) <= count // 2:
             return name

@@ -1,4 +1,4 @@
-"""A recipe for jets in ROOT, HDF5, Parquet or NumPy files: which columns are particles, classes, weights."""
+"""A recipe for jets in files: columns of particles, classes and weights."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FEATURE_REASONS = {
 
 
 class FoundJets(NamedTuple):
-    """What was found in the files."""
+    """Contents of the files of jets."""
 
     table: Table
     samples: int
@@ -139,7 +139,7 @@ def _inspect_files(paths: Sequence[Path]) -> FoundJets:
 
 
 def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
-    """The files that can be read, the form of the first of them, and what is wrong with the others."""
+    """The readable files, the layout of the first, and notes on the other files."""
     form: Layout | None = None
     good, wrong = list[Path](), dict[Path, UserError]()
     for path in paths:
@@ -160,7 +160,7 @@ def _column_kinds(file: EventFile) -> dict[str, str]:
 
 
 def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Rows at the beginning, in the middle and at the end: files may be sorted by class."""
+    """Rows from the beginning, middle and end, for files sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -192,7 +192,7 @@ def _has_words(path: Path, file: EventFile, name: str) -> bool:
 
 
 def _guess_axes(file: EventFile) -> dict[str, list[str]]:
-    """Names for an array (n, particles, 4) without: by its values momenta, or pt, rapidity, phi and type."""
+    """Names for an array (n, particles, 4), by its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
@@ -212,7 +212,7 @@ def _guess_axes(file: EventFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """The question of a recipe: how the class is found, and what is said about it."""
+    """The question of a recipe: keys, notes, files by part, columns of the class."""
 
     found: list[Found]
     notes: list[str]
@@ -258,7 +258,7 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
 
 
 def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:
-    """The class to reject, where one is called like a background, and the mass whose spectrum should stay."""
+    """The class to reject, if one is called like a background, and the mass to watch."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -315,7 +315,7 @@ ColumnKinds = Mapping[str, str]  # of columns: `list` or `value`
 
 @dataclass(frozen=True)
 class ParticleColumns:
-    """Particles as they lie in a file: where they are, and what could be added."""
+    """Columns of the particles of a file: momenta, and others by their endings."""
 
     name: str
     parts: dict[str, str]
@@ -336,7 +336,7 @@ class ParticleColumns:
 
 
 def find_particles(kinds: ColumnKinds) -> ParticleColumns:
-    """The particles in columns of these names; where there are several sets, the likeliest."""
+    """The likeliest set of particles in columns with these names."""
     lists = [name for name, kind in kinds.items() if kind == "list"]
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if not any(map(_rank_prefix, whole)):
@@ -361,7 +361,7 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
 
 
 def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Parts of momenta by what stands before them: {"part_": {"px": "part_px", ...}}."""
+    """Parts of momenta by their prefix: {"part_": {"px": "part_px", ...}}."""
     made: dict[str, dict[str, str]] = {}
     for name in names:
         if match := MOMENTUM_PATTERN.fullmatch(name):
@@ -387,7 +387,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """The set of features that the columns allow, and formulas for columns that have other names or none."""
+    """The set of features that the columns allow, and formulas for missing columns."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own), _track_formulas(table, layout.own)
     if kinds is None:
@@ -431,7 +431,7 @@ def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
 
 
 def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for impact parameters and their errors, zero where a particle has none; none without such columns."""
+    """Formulas for impact parameters and their errors, or None without their columns."""
     made = {}
     for wanted, names in TRACK_NAMES.items():
         name = next((own[one] for one in names if one in own), None)
@@ -461,7 +461,7 @@ def event_columns(kinds: ColumnKinds) -> list[str]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Columns with 1 for jets of a class, by the names of the classes, if there are such."""
+    """Columns with 1 for jets of a class, by class; empty without flags."""
     flat = {name: column for name, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
     for start in CLASS_FLAG_PREFIXES:
         names = [name for name in flat if re.match(rf"{start}\w", name) and _is_flag(flat[name])]
@@ -482,7 +482,7 @@ def find_label(table: Table) -> str:
 
 
 def find_weight(table: Table) -> tuple[str, str]:
-    """The column with a weight for each jet, if there is one that can be used; or why not."""
+    """The column with a weight for each jet, or the reason against it."""
     for name, column in table.items():
         if _is_weight_name(name) and not isinstance(column, Lists) and column.ndim == 1:
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
@@ -505,7 +505,7 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """The names with a tag for the class that each tells, where they tell two or more: HToBB:a/HToBB_000.root."""
+    """The names with the class in each as a tag, if there are two or more classes."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

@@ -34,7 +34,7 @@ NOTES = (
 
 
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """The weights with their recipe: it reads light curves, one band at a time, and finds hidden magnitudes."""
+    """The weights with their recipe for light curves, one band at a time."""
     tensors = read_arrays(path)
     about = {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}
     sections = {"about": about, "data": {"kind": "series"}, **_sections(tensors, str(path))}

@@ -1,4 +1,4 @@
-"""A recipe for light curves: which columns are times, values, errors, bands, classes; how long curves are."""
+"""A recipe for light curves: columns, classes, lengths, scaling."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ COLUMN_REASONS = {
 
 
 class FoundCurves(NamedTuple):
-    """What was found in the files."""
+    """Contents of the files of light curves."""
 
     table: Table
     samples: int
@@ -111,7 +111,7 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
 
 
 def separate_object_table(names: list[str]) -> tuple[list[str], str]:
-    """The names of curves, and that of a table of objects beside them, if there is one: without times."""
+    """The names of curves, and of a table of objects (without times) beside them."""
     for name in names if len(names) <= MAX_INSPECTED_FILES else (names[0], names[-1]):
         path = Path(name).expanduser()
         if len(names) == 1 or not path.is_file():
@@ -220,7 +220,7 @@ def _describe_lengths(lengths: Array, window: int) -> str:
 
 
 def _value_keys(seen: FoundCurves) -> list[Found]:
-    """Whether values are magnitudes, and what they are centred and divided by."""
+    """Magnitudes or fluxes, their centre and their scale."""
     column = seen.table["value"]
     assert isinstance(column, Lists)
     name = plain(seen.file.names.value)

@@ -1,4 +1,4 @@
-"""A recipe for text: what the files hold decides which; running text gets a language model."""
+"""A recipe for text: language model, translation, classifier or tagger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENCODER_BATCHES = {0: 8, 320: 32}
 
 
 def guess_text(names: list[str], paths: list[Path]) -> Page:
-    """A recipe for what the files hold: translations, labelled texts, tagged words, or running text."""
+    """A recipe for the form of the files: pairs, labels, tags, or running text."""
     try:
         return _detect_recipe(names, paths)
     except UserError as error:
@@ -62,7 +62,7 @@ def _detect_recipe(names: list[str], paths: list[Path]) -> Page:
 
 
 def _load(section: Any) -> tuple[dict[str, Any], int, list[str]]:
-    """The samples of a section to train on, how many there are, and what its reader has to say."""
+    """The samples to train on, their number, and the notes of the reader."""
     opened = section.open()
     source = opened.sources["train"]
     return dict(source.load(0)), guess.check_count(sum(source.sizes), "samples"), opened.notes
@@ -100,7 +100,7 @@ def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Tab
 
 
 class _TextCounts:
-    """What was counted in texts, up to as many as tell enough."""
+    """Counts of characters and lines in texts, up to MAX_SAMPLE_BYTES."""
 
     def __init__(self, tables: Iterable[Table]) -> None:
         self.letters: set[str] = set()
@@ -117,7 +117,7 @@ class _TextCounts:
                 break
 
     def total_characters(self, size: int) -> int:
-        """Characters in all, where the files have so many bytes: the others are like those that were read."""
+        """Characters in files of `size` bytes, extrapolated from the sample."""
         found = (
             max(self.characters, int(self.characters * size / self.read))
             if self.read > MAX_SAMPLE_BYTES
@@ -134,7 +134,7 @@ class _TextCounts:
 def _guess_gpt(
     paths: list[Path], seen: _TextCounts, characters: int, data: list[Found], what: str, longest: int = 0
 ) -> Page:
-    """A GPT for so many characters; `longest` is the length of nearly all lines, where each is a text of its own."""
+    """A GPT; `longest` is the length of 99 % of lines that are texts of their own."""
     different, amount = len(seen.letters), f"{format_large(characters)} characters"
     steps, context, batch = guess.at_count(GPT_TRAINING, characters)
     unit, why = "characters", f"{different} different ones, each a token"
@@ -166,7 +166,7 @@ def _guess_gpt(
 
 
 def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, parts: float = 1.6) -> list[Found]:
-    """Subwords as many as the amount of text bears, a context that nearly all texts fit into, and a model.
+    """Subwords, a context that 99 % of the texts fit into, and a model.
 
     parts    of a word, in the mean of a long text
     """
@@ -195,7 +195,7 @@ def _round_up(number: float, steps: Sequence[int]) -> int:
 
 
 def guess_classifier(parts: dict[str, list[str]], paths: list[Path], classes: Sequence[str] = ()) -> Page:
-    """An encoder that says which label a text has, or what value."""
+    """An encoder for the label or value of a text."""
     files = {name: list[str]() for name in classes}
     table, count, told = _load(Lines(kind="lines", classes=files, **guess.part_fields(parts)))
     label, values, why = _find_label(table, count)
@@ -334,14 +334,14 @@ MIN_ALIGNED_LINES = 8  # lines that tell nothing about that
 
 
 class NamePattern(NamedTuple):
-    """Names that differ in one part: what stands there, and the names with a mark in its place."""
+    """Names that differ in one part: its values, and the names with a mark there."""
 
     values: list[str]
     names: list[str]
 
 
 def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
-    """The names with a mark, where all files come in sets that differ in the same part, counted from the end."""
+    """The pattern of names in sets that differ in the same part, or None."""
     words = [re.split(r"([._-])", path.name) for path in paths]
     for place in range(1, max(map(len, words)) + 1, 2):
         sets: dict[str, list[str]] = {}
@@ -370,7 +370,7 @@ def lines_match(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def are_translations(found: NamePattern) -> bool:
-    """Whether files that differ in a part of their names are translations of each other."""
+    """Whether files that differ in a part of their names are translations."""
     if LANGUAGE_CODES.issuperset(found.values):
         return True
     first, second = (read_lines(Path(found.names[0].replace(COLUMN_MARK, value))) for value in found.values[:2])
@@ -378,7 +378,7 @@ def are_translations(found: NamePattern) -> bool:
 
 
 def tab_separated_columns(path: Path) -> list[str]:
-    """Names of the columns of a file whose lines are pairs with a tab between; nothing if they are not."""
+    """Names of the columns of a file of pairs between tabs, else none."""
     if form_of(path, read_text(path)) != "tsv":
         return []
     rows = [line.split("\t") for line in read_lines(path) if line.strip()]
@@ -393,7 +393,7 @@ def tab_separated_columns(path: Path) -> list[str]:
 
 
 def is_tagged(path: Path) -> bool:
-    """Whether a file has a word a line with a tag behind, and empty lines between sentences."""
+    """Whether a file has a word and its tag in each line, and sentences between gaps."""
     if _bare_suffix(path) in TAGGED_FORMATS:
         return True
     lines = [line.strip() for line in read_text(path).split("\n", 20_000)[:20_000]]

@@ -1,4 +1,4 @@
-"""From a run over patches to a folder of Hugging Face: a ViT, or the ViTMAE of a masked autoencoder."""
+"""Runs over patches as folders of Hugging Face: ViT, and ViTMAE."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDS: Needs = {
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run, and return what there is to say."""
+    """Write the files of a run, and return notes about it."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Patches)
@@ -68,7 +68,7 @@ def write(run: Run, folder: Folder) -> list[str]:
 def _classifier(
     run: Run, tokens: Patches, picture: ImageGeometry, weights: dict[str, Tensor], notes: list[str]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Configuration and weights of a ViTForImageClassification, or of a ViTModel where the head is another."""
+    """Configuration and weights of a ViTForImageClassification, or of a ViTModel."""
     refuse_recipe(run.recipe, "ViT", NEEDS)
     weights = _with_position_table(weights, POSITION_WEIGHT, run.model.trunk, tokens, notes)
     config = {"architectures": ["ViTModel"], "model_type": "vit", "encoder_stride": picture.patch[0]}
@@ -131,7 +131,6 @@ def _with_position_table(
 
 
 def _side_or_sides(height: int, width: int) -> int | list[int]:
-    """One number for a square."""
     return height if height == width else [height, width]
 
 

@@ -1,4 +1,4 @@
-"""From a model of images of others to a run: a folder of Hugging Face or timm, or a file of weights of timm."""
+"""Models of images of others as runs: Hugging Face and timm."""
 
 from __future__ import annotations
 
@@ -47,7 +47,6 @@ class ImageModel:
     decoder: mae.Sections | None = None
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Model, tokens and objective."""
         found = {"model": self.model, "tokens": self.picture.tokens(), "objective": {"kind": "classify"}}
         if self.decoder is not None:
             return {name: section | self.decoder[name] for name, section in found.items()}
@@ -75,7 +74,7 @@ def is_image_model(folder: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A model of images with its recipe: it reads files of images, and scales their pixels as it was trained to."""
+    """A model of images with its recipe, which scales pixels as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
     if found.decoder is not None:
@@ -123,7 +122,7 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
 
 
 def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> ImageModel:
-    """A vision transformer of timm, or a masked autoencoder with such names."""
+    """A vision transformer of timm, or a masked autoencoder with its names."""
     if not timm.is_timm(tensors):
         some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
         raise config.error(f"the weights of {config.where} are not those of a vision transformer of timm: {some}")
@@ -146,7 +145,7 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
 
 
 def _zero_weights(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Zeros for what a model without a head does not have."""
+    """Zeros for the weights of the readout of a model without a head."""
     with torch.device("meta"):
         own = named_tensors(Assembly.from_state(recipe, state).network())
     return {

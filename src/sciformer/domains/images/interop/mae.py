@@ -1,4 +1,4 @@
-"""Masked autoencoders of images (arXiv 2111.06377): a vision transformer, and the decoder that finds hidden patches.
+"""Masked autoencoders of images (arXiv 2111.06377): encoder and decoder.
 
 Their places are fixed waves, stored as numbers; here they are learned, beginning with these. In the decoder the class
 token has a vector of its own, p_class - p_first, for it stands where the first patch does.
@@ -37,7 +37,7 @@ def has_decoder(tensors: Mapping[str, Tensor]) -> bool:
 
 
 def sections_from_config(config: Config) -> Sections:
-    """What a configuration of Hugging Face says of the decoder."""
+    """Sections of a recipe for the decoder in a configuration of Hugging Face."""
     dim, hidden = config.size("decoder_hidden_size", 512), config.size("decoder_intermediate_size", 2048)
     ratio = config.size("intermediate_size", 3072) / config.size("hidden_size", 768)
     if hidden / dim != ratio:
@@ -51,7 +51,7 @@ def sections_from_config(config: Config) -> Sections:
 
 
 def sections_from_weights(tensors: Mapping[str, Tensor], notes: list[str]) -> Sections:
-    """The same from shapes."""
+    """Sections of a recipe for the decoder, from the shapes of its weights."""
     notes.append(DECODER_NOTE)
     depth = len({name.split(".")[1] for name in tensors if name.startswith(BLOCKS)})
     return _sections(len(tensors["decoder_embed.weight"]), depth, 16, "pixels", 0.75)
@@ -73,7 +73,7 @@ def convert_decoder(tensors: dict[str, Tensor]) -> None:
 
 
 def restore_decoder(tensors: dict[str, Tensor]) -> None:
-    """The way back from `convert_decoder`."""
+    """Invert `convert_decoder`."""
     table, first = tensors[PLACES], tensors.pop(FIRST_PLACE)
     tensors[PLACES] = torch.cat([table[:1] + first, table])[None]
     tensors[HIDDEN] = tensors[HIDDEN][None, None]

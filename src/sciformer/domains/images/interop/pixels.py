@@ -22,7 +22,7 @@ Scaling = tuple[list[float], list[float]]
 def pixel_scaling(
     mean: Any, deviation: Any, channels: int, config: Config, brightest: float = MAX_PIXEL_VALUE
 ) -> Scaling:
-    """Mean and deviation of the channels in units of pixels in files, from those of pixels over `brightest`."""
+    """Mean and deviation of the channels for pixels from 0 to `brightest`."""
     found = []
     for name, values in (("mean", mean), ("std", deviation)):
         values = [DEFAULT_MEAN_AND_STD] * channels if values is None else values
@@ -38,7 +38,7 @@ def pixel_scaling(
 
 
 def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
-    """What the file of a folder says of the pixels."""
+    """Mean and deviation of the channels in the preprocessor of a folder."""
     file = folder / PREPROCESSOR_FILE
     config = Config(read_json(file) if file.is_file() else {}, PREPROCESSOR_FILE, file)
     if not file.is_file():
@@ -72,7 +72,7 @@ def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], heigh
 
 
 def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
-    """The names of the classes of a head, numbers where none are given, none without a head; no name twice."""
+    """Names of the classes of a head: unique, numbers by default, none without a head."""
     if head is None:
         return []
     if len(head) < 2:

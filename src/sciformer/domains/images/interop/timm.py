@@ -1,4 +1,4 @@
-"""Vision transformers of timm: their names, and what only they have.
+"""Vision transformers of timm: names of weights, arguments, LayerScale.
 
 A file of weights tells neither the heads nor how pixels were scaled; a folder with the config.json of timm tells the
 scale. Scales of what a block adds (LayerScale) are multiplied into the layers before them.
@@ -64,12 +64,12 @@ ARGUMENTS_IN_WEIGHTS = {
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether weights are called as timm calls those of a vision transformer."""
+    """Whether weights have the names of a vision transformer of timm."""
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
 def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
-    """The weights, scales of blocks multiplied in; parts that cannot be represented are refused."""
+    """The weights with LayerScale multiplied in; refuse unsupported parts."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
@@ -86,7 +86,7 @@ def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str
 
 
 def model_arguments(config: Config) -> Config:
-    """What a config.json of timm says of the network, refused where it is another than published."""
+    """The `model_args` of a config.json of timm; refuse unpublished networks."""
     name = config.get("architecture", "", str)
     config.only("global_pool", "token")
     for key in ("num_classes", "num_features"):
@@ -103,7 +103,7 @@ def model_arguments(config: Config) -> Config:
 
 
 def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
-    """The images that weights were made for: of this size, or square, as many as there are places."""
+    """Size of the images of a model: as given, or square with a patch for each place."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
     if size is None:
@@ -119,7 +119,7 @@ def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, co
 
 
 def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
-    """The section `model`, from shapes."""
+    """The section `model`, from the shapes of the weights."""
     dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors["blocks.0.mlp.fc1.weight"])
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:

@@ -1,4 +1,4 @@
-"""Vision transformers (arXiv 2010.11929) of Hugging Face and timm: patches in, the class token out.
+"""Vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
 Their convolution over patches is our linear layer over the pixels of a patch, channels last. They have a vector for the
 place of the class token; ours stands where the first patch does, so that its own vector is cls + p_class - p_first.
@@ -25,7 +25,7 @@ HEAD = "heads.class.layer.1"
 
 @dataclass(frozen=True)
 class WeightNames:
-    """What others call the weights of a vision transformer; those of a block stand behind `blocks`."""
+    """Names of the weights of a vision transformer; `block` stands behind `blocks`."""
 
     token: str
     places: str
@@ -78,16 +78,13 @@ class ImageGeometry:
 
     @property
     def places(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
         return self.height // self.patch[0], self.width // self.patch[1]
 
     @property
     def shape(self) -> list[int]:
-        """Height, width and channels."""
         return [self.height, self.width, self.channels]
 
     def tokens(self) -> dict[str, Any]:
-        """The section `tokens`."""
         rows, columns = self.patch
         return {"kind": "patches", "patch": rows if rows == columns else [rows, columns]}
 
@@ -130,7 +127,7 @@ SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
 def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, config: Config) -> None:
-    """Class token, places and patches in our form; biases of queries, keys and values where there are none."""
+    """Class token, places, patches and missing biases of attention in our form."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
             there = f"There are {', '.join(sorted(tensors)[:6])}."
@@ -154,7 +151,7 @@ def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
-    """The way back from `convert_weights`: the class token has the place of the first patch."""
+    """Invert `convert_weights`, with the class token at the place of the first patch."""
     kernel, table = tensors[f"{names.patches}.weight"], tensors[names.places]
     pixels = kernel.unflatten(1, (*found.patch, found.channels))
     tensors[f"{names.patches}.weight"] = pixels.permute(0, 3, 1, 2).contiguous()
@@ -163,7 +160,7 @@ def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: Image
 
 
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
-    """Which weights of ours are which of theirs, once they went through `convert_weights`."""
+    """The weight map of weights in the form of `convert_weights`."""
     return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),

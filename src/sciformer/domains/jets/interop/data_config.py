@@ -56,7 +56,7 @@ OBJECTIVE_REASONS = {
 
 @dataclass(frozen=True)
 class ImportedData:
-    """The recipe that was written, and what of the file has no equal in it."""
+    """The written recipe, and notes on options without an equal in it."""
 
     path: Path
     notes: list[str]
@@ -130,7 +130,7 @@ def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
-    """The head of the recipe, with what has no equal here, and its keys, each with where it came from."""
+    """Head and keys of the recipe, each key with its origin."""
     head = [
         f"The data of {name}, a file of weaver, written by `sciformer import`.",
         *(["", "Without an equal here:", *(f"  {note}" for note in made.notes)] if made.notes else []),
@@ -161,7 +161,7 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
 
 @dataclass
 class Translation:
-    """What was understood: the sections, what has no equal, and what need not have one."""
+    """Sections of a recipe, notes on options without an equal, and remarks."""
 
     data: dict[str, Any] = field(default_factory=dict)
     tokens: dict[str, Any] = field(default_factory=dict)
@@ -217,7 +217,7 @@ class OptionReader:
     # Columns and formulas
 
     def column(self, name: Any, where: str) -> str:
-        """A column by the name it has in the files, or with a formula of its own in `data.new`."""
+        """The name of a column in the files, or of a formula in `data.new`."""
         name = str(name)
         if name not in self.new or self.new[name] == name:
             return self.file_name(name)
@@ -246,7 +246,7 @@ class OptionReader:
         return text
 
     def formula(self, text: Any, where: str, why: str = "") -> str:
-        """A formula in our words, and what it needs; nothing where it has no equal, with a note."""
+        """A formula in our words, and its columns; "" and a note where it has no equal."""
         try:
             made = translate_formula(text)
             for name in column_names(text):
@@ -259,7 +259,7 @@ class OptionReader:
             return ""
 
     def _unused(self) -> None:
-        """New variables that nothing in the recipe needs; those that could not be translated are told all the same."""
+        """Note untranslatable new variables, also where nothing in the recipe needs them."""
         for name, text in self.new.items():
             if name in self.wanted or any(f"new_variables: {name}:" in note for note in self.made.notes):
                 continue
@@ -324,7 +324,7 @@ class OptionReader:
             self.made.objective["weight"] = "weight"
 
     def _reweight(self, weights: dict[str, Any]) -> list[str]:
-        """Weights in bins of two variables; and those of classes, as factors of the weight."""
+        """Weights in bins of two variables; return the weights of classes as factors."""
         edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
         if len(edges) != 2:
             self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
@@ -454,7 +454,7 @@ class OptionReader:
         return entries
 
     def _feature(self, name: str) -> dict[str, Any]:
-        """What a feature is made of: momenta in our way, a column, or a formula."""
+        """The definition of a feature: kinematic, a column, or a formula."""
         tokens = self.made.tokens
         text, px, py, energy, deta, dphi = (
             self.with_file_names(expand_formula(one, self.new))
@@ -479,7 +479,7 @@ class OptionReader:
 
 
 def class_names(columns: list[str]) -> list[str]:
-    """The columns of classes without what all begin with: label_QCD, label_Hbb are QCD, Hbb; jet_isQ is Q."""
+    """Columns of classes without their common beginning: label_QCD is QCD."""
     first, last = min(columns), max(columns)
     common = first[: next((place for place, pair in enumerate(zip(first, last)) if len({*pair}) > 1), len(first))]
     ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", common)]
@@ -501,7 +501,7 @@ def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
 
 
 def as_list(value: Any) -> list[Any]:
-    """A list of nothing, of one, or of what is in it."""
+    """A list of nothing, of one value, or of several."""
     return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
 
 
@@ -515,6 +515,6 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
 
 
 def _feature_key(feature: Feature) -> Any:
-    """A feature without its name, unless that says what it is."""
+    """A feature without its name, except for kinematic features."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip

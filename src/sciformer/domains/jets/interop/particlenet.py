@@ -15,7 +15,7 @@ LAYERS_PER_BLOCK = 3  # of one of our blocks
 
 
 def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
-    """A ParticleNet (arXiv 1902.08570) without its fusion block, as it was trained on JetClass."""
+    """A ParticleNet (arXiv 1902.08570) without its fusion block."""
     blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
     depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
@@ -69,5 +69,5 @@ def _weight_links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int)
 
 
 def _head_layers(hidden: int) -> str:
-    """Where the last two layers of a head are: behind the others, each with activation and dropout."""
+    """Place of the last two layers of a head, behind the hidden ones."""
     return "heads.class.layer" if hidden == 1 else f"heads.class.layer.{3 * (hidden - 1)}"

@@ -47,7 +47,7 @@ BLOCK_EXTRAS = {
 
 @dataclass
 class Checkpoint:
-    """A model of weaver in our words: the sections of its recipe, its weights and classes, and what there is to say."""
+    """A model of weaver in our words: sections, weights, classes, notes."""
 
     sections: dict[str, dict[str, Any]]
     weights: dict[str, Tensor]
@@ -56,7 +56,7 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """The checkpoint in a .pt file; `changes` of the recipe decide what its weights do not tell."""
+    """The checkpoint in a .pt file; `changes` decide options that weights do not tell."""
     tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
         return convert_transformer(tensors, config, changes or {})
@@ -69,7 +69,7 @@ def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Che
 
 
 def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names of today: without prefixes and counters, and with convolutions of width 1 as matrices."""
+    """Weights under the names of weaver-core 0.5, convolutions of width 1 as matrices."""
     found = {}
     for name, tensor in tensors.items():
         for prefix in ("module.", "mod."):
@@ -100,7 +100,6 @@ def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Map
 
 
 def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The sections `tokens` and `model`."""
     dim, first = tensors["cls_token"].shape[-1], "blocks.0."
     block = {name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
     pairs = sorted(
@@ -151,7 +150,7 @@ def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[st
 
 
 def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
-    """The name of the set of so many features, unless the user says which they are."""
+    """Name of the feature set with a number of features, or the choice of the user."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
@@ -209,7 +208,7 @@ def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[Weigh
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A checkpoint with its recipe: it reads files with the branches of JetClass, unless changes say otherwise."""
+    """A checkpoint with its recipe for files with the branches of JetClass."""
     found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
     if set(found.classes) == set(CLASSES):

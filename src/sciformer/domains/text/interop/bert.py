@@ -1,4 +1,4 @@
-"""BERT and RoBERTa: encoders that were asked for hidden words (arXiv 1810.04805, 1907.11692).
+"""BERT and RoBERTa: encoders for hidden words (arXiv 1810.04805, 1907.11692).
 
 Their embedding adds three vectors, word + position + segment. Texts here are one segment, so the vector of the first
 segment is added to the table of positions, once and for all.

@@ -26,7 +26,7 @@ DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "sepa
 
 
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run, and return what there is to say."""
+    """Write the files of a run, and return notes about it."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
@@ -38,7 +38,7 @@ def write(run: Run, folder: Folder) -> list[str]:
 
 
 def nearest_family(run: Run) -> Family:
-    """The family that is nearest: its own check then names what stands in the way."""
+    """The nearest family, whose check then names the keys in the way."""
     model = run.recipe.model
     if model.kind == "encoder":
         return BERT
@@ -51,7 +51,6 @@ def nearest_family(run: Run) -> Family:
 
 
 def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
-    """Model and tokenizer."""
     ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
     kept = ("pad_token_id", "bos_token_id", "eos_token_id")
     write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)

@@ -1,4 +1,4 @@
-"""A family of language models of others as one table: GPT-2 fills it, BERT and LLaMA change what differs."""
+"""Families of language models of Hugging Face, each one table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEAD = "lm_head"
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of language model of Hugging Face: names of its weights, keys of its configuration.
+    """A kind of language model: names of its weights, keys of its configuration.
 
     name, architecture   `model_type` and class that are written
     prefix       before the names of the trunk's weights in models with a head
@@ -58,14 +58,14 @@ class Family:
     tied: bool = True
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Their weights under plain names; layers of other tasks are left out, and said in `notes`."""
+        """Their weights under plain names, without layers of other tasks."""
         found = {name.removeprefix(self.prefix): tensor for name, tensor in tensors.items()}
         drop_weights(found, self.buffers)
         drop_weights(found, self.dropped, notes)
         return found
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """The sections `model`, `tokens` (without its vocabulary) and `objective` of a recipe."""
+        """The sections `model`, `tokens` (without a vocabulary) and `objective`."""
         for key, values in self.fixed.items():
             config.only(key, *values)
         tie = tie_embedding(tensors, f"{HEAD}.weight", f"{self.embedding}.weight", config, self.tied)
@@ -77,13 +77,12 @@ class Family:
         }
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
-        """Which weights of ours are which of theirs: trunk, last norm, and the last layer where it is not tied."""
+        """The weight map: trunk, last norm, and the last layer if it is not tied."""
         norm = layer("trunk.norm", self.norm, rows=(recipe.model.dim,), suffixes=self.norm_suffixes)
         head = [] if recipe.tokens.tie else layer(READOUT_LAYER, HEAD, suffixes=WEIGHT)
         return [*self.trunk_links(recipe.model), *norm, *head]
 
     def trunk_links(self, model: Any) -> list[WeightMap]:
-        """Embeddings and blocks."""
         tables = {EMBEDDING_WEIGHT: self.embedding, **({POSITION_WEIGHT: self.positions} if self.positions else {})}
         suffixes = LAYER if model.bias or self.biased else WEIGHT
         return [
@@ -99,7 +98,6 @@ class Family:
         ]
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Their configuration of a run."""
         return {
             "architectures": [self.architecture],
             "model_type": self.name,
@@ -110,7 +108,7 @@ class Family:
         }
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """A run in their words, biases that it lacks as zeros; refused where they have none for it."""
+        """A run in their words, missing biases as zeros."""
         refuse_recipe(recipe, self.architecture, self.needs)
         named = to_theirs(self.links(recipe), weights)
         whole = {name if name.startswith(HEAD) else self.prefix + name: tensor for name, tensor in named.items()}
@@ -118,7 +116,7 @@ class Family:
 
 
 def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
-    """Whether the last layer is the embedding itself; a copy of it under the name `head` is removed."""
+    """Whether the last layer is the embedding; remove a copy of it."""
     tie = bool(config.get("tie_word_embeddings", default, bool))
     if tie and head in tensors and embedding in tensors:
         if not tensors[head].equal(tensors[embedding]):

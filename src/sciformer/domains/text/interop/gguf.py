@@ -1,4 +1,4 @@
-"""A .gguf file of the architecture llama: weights in few bits are made whole again, its vocabulary a tokenizer.json.
+"""GGUF files of the architecture llama: dequantised weights and tokenizer.json.
 
 Such a file holds the rows of queries and keys in the order of neighbours; they are put back into that of Hugging Face,
 and all else is as if its folder were read.

@@ -1,4 +1,4 @@
-"""GPT-2: a decoder with learned positions and its norms in front; its matrices are stored as (inputs, outputs)."""
+"""GPT-2: a decoder with learned positions, pre-norm, transposed matrices."""
 
 from __future__ import annotations
 

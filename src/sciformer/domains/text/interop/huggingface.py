@@ -1,4 +1,4 @@
-"""From a folder of Hugging Face (or a .gguf file) to a run: its configuration becomes a recipe, its weights ours."""
+"""Folders of Hugging Face and GGUF files as runs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def recognises(source: Path) -> bool:
 
 
 def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A model of text with its recipe; its vocabulary will lie in the folder of the run."""
+    """A language model with its recipe and, in the run folder, its vocabulary."""
     foreign = _read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
     recipe, weights = convert_model(foreign, str(run.resolve() / "model" / TOKENIZER_FILE), changes)
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
@@ -78,7 +78,7 @@ def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None
 
 
 def read_folder(folder: Path) -> ForeignModel:
-    """The files of a folder."""
+    """The model in a folder."""
     config, notes = read_config(folder), list[str]()
     _find_family(config)
     pool, tensors = read_pooling(folder, notes), read_tensors(folder)
@@ -88,7 +88,7 @@ def read_folder(folder: Path) -> ForeignModel:
 def convert_model(
     foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
-    """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
+    """Recipe and weights of a model; `tokenizer` is the path of its vocabulary."""
     config = foreign.config
     family, kind = _find_family(config), config.get("model_type", "", str)
     tensors = family.canonical_names(foreign.tensors, config, foreign.notes)
@@ -165,7 +165,7 @@ def read_names(folder: Path) -> dict[str, str]:
 
 
 def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
-    """The keys of `tokens:` for the text of a tokenizer.json: unit, special tokens, and what is put around a text."""
+    """Keys of `tokens:` for a tokenizer.json: unit, special tokens, begin, end."""
     coder = load_subwords(text, (), False)
     tokenizer, known = coder.tokenizer, coder.numbers
     special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
@@ -180,7 +180,7 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _added_tokens(tokenizer: Any) -> tuple[str, str]:
-    """The special tokens that a tokenizer puts before and after each text; "" where it puts none."""
+    """Special tokens before and after each text; "" for none."""
     bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
     for first in (0, 1):
         for last in (0, 1):

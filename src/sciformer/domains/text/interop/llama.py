@@ -1,4 +1,4 @@
-"""LLaMA and its kin (Mistral, SmolLM2, Qwen2): decoders with RMSNorm, rotary positions, SwiGLU and shared key-values.
+"""LLaMA, Mistral, SmolLM2, Qwen2: RMSNorm, rotary positions, SwiGLU.
 
 Their rotary positions couple the two halves of a head, ours its neighbours. The rows of the matrices that make queries
 and keys are put into our order; the products of queries and keys stay what they were.
@@ -23,7 +23,7 @@ class Llama(Family):
     """The family."""
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Plain names; where some layers have biases, zeros for those that have none."""
+        """Plain names; zero biases where only some layers have biases."""
         found = super().canonical_names(tensors, config, notes)
         if any(name.endswith("_proj.bias") for name in found):
             lacking = [name for name in found if name.endswith("_proj.weight") and name[:-6] + "bias" not in found]
@@ -52,7 +52,6 @@ class Llama(Family):
         return made
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Their configuration."""
         model, base = recipe.model, float(recipe.model.rotary_base)
         return super().config(recipe, weights) | {
             "num_key_value_heads": model.kv_heads or model.heads,
@@ -66,7 +65,7 @@ class Llama(Family):
 
 
 def rotary_base(config: Config) -> float:
-    """The base of rotary positions, wherever this age of configuration keeps it; scaled positions are refused."""
+    """Base of rotary positions, from any version of a configuration."""
     base = config.get("rope_theta", 10_000.0, float, int)
     for key in ("rope_parameters", "rope_scaling"):
         found: dict[str, Any] = dict(config.get(key, {}, dict))
