@@ -12,7 +12,8 @@ from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
 from sciformer.train.weights import load_weights
-from tests.domains.images.interop.their_images import NAMES, images, make, pixel_values, rewrite, save, transformers
+from tests.domains.images.interop.their_images import NAMES, images, make, pixel_values, save, transformers
+from tests.domains.text.interop.theirs import rewrite
 from tests.errors import refuses
 from tests.interop.shaken import shaken_run
 

@@ -15,8 +15,7 @@ from sciformer.interop.importing import imported_recipe
 from sciformer.models.base import parameters
 from sciformer.nn import Ragged
 from sciformer.recipe import Recipe
-from sciformer.train.weights import load_into
-from tests.domains.jets.interop.weaver_keys import made, shapes
+from tests.domains.jets.interop.weaver_keys import logits, made, network, sections, shapes
 from tests.domains.jets.jets_table import jets, write_root
 from tests.errors import refuses
 from tests.paths import SHARED
@@ -34,22 +33,8 @@ RECIPES = {"part": "part_full17", "part-kin": "part_kin7", "part-plain": "part_p
 RECIPES["part-v3"] = "part_v3"
 
 
-def network(tensors, **changes):
-    """A network with the weights of a checkpoint, and its classes."""
-    found = convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
-    found.sections["model"].update(changes)
-    sections = {"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections}
-    recipe = imported_recipe("a test", "", sections, {})
-    state = {"classes": found.classes, "counts": [1] * len(found.classes)}
-    assembly = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state})
-    built = assembly.network().eval()
-    load_into(built, found.weights, lambda theirs, ours: theirs, "a test")
-    return built, [found.classes.index(name) for name in CLASSES], assembly
-
-
-def logits(model, view):
-    with torch.no_grad():
-        return model.heads["class"](model.pool(model.encode(view)))
+def converted(tensors):
+    return convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
 
 
 def fixture(*names):
@@ -68,7 +53,7 @@ def test_every_variant_is_reproduced(variant):
     assert shapes(*(config[key] for key in sizes), config.get("version", 1)) == keys  # what other tests build on
     exact = float(torch.finfo(torch.float64).eps)  # of their RMSNorm
     more = {"norm_epsilon": exact} if variant == "part_v3" else {}
-    model, order, _ = network(made(keys), **more)
+    model, order, _ = network(converted(made(keys)), **more)
     assert parameters(model) == PARAMETERS[variant]
     x = torch.from_numpy(features).transpose(1, 2)
     x = x[..., kin] if config["input_dim"] == 7 else x
@@ -88,14 +73,13 @@ def test_a_checkpoint_gives_the_model_of_the_recipe(name):
     size = {"widths": (128, 512, 128), "pair_widths": (64, 64, 64), "heads": 8, "depth": 8, "asking": 2}
     size |= {"inputs": 7 if name == "part-kin" else 17, **options.get(name, {})}
     tensors = {key: torch.empty(shape) for key, shape in shapes(**size).items()}
-    found = convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
+    found = converted(tensors)
     ours = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
     state = {"classes": list(CLASSES), "counts": [1] * 10}
     with torch.device("meta"):
         built = Assembly.from_state(ours, {"tokens": {"tokens": {}}, "objective": state}).network()
     assert parameters(built) == PARAMETERS[RECIPES[name]]
-    sections = {"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections}
-    theirs = imported_recipe("a test", "", sections, {})
+    theirs = imported_recipe("a test", "", sections(found), {})
     unused = {"pair_widths"} if name == "part-plain" else set()
     assert theirs.model.model_dump(exclude={"norm_epsilon"}) == ours.model.model_dump(exclude={"norm_epsilon"})
     assert theirs.tokens.model_dump(exclude=unused) == ours.tokens.model_dump(exclude=unused)
@@ -129,7 +113,7 @@ def test_a_checkpoint_becomes_a_run_that_predicts(tmp_path):
     answers = run.predict(table)
     assert answers["probabilities"].shape == (5, 10)
     assert np.isfinite(answers["probabilities"]).all()
-    model, order, assembly = network(made(shapes()))
+    model, order, assembly = network(converted(made(shapes())))
     stream = assembly.tokens["tokens"].normalise(assembly.tokens["tokens"].tokenize(table))
     plainly = logits(model, Batch({"tokens": stream}).inputs().stream).softmax(-1).numpy()
     np.testing.assert_allclose(answers["probabilities"], plainly, atol=1e-6)
