@@ -15,6 +15,7 @@ from sciformer.data.batch import Batch, Stream
 from sciformer.data.collate import AsyncTensors
 from sciformer.domains.jets.interop import weaver
 from sciformer.evaluation.evaluate import one_behind
+from sciformer.interop.config import Config
 from sciformer.objectives.base import ANSWER, Step
 from sciformer.recipe import Recipe
 from sciformer.train.distributed import Ranks
@@ -133,7 +134,7 @@ class Ours:
 
     def __init__(self, theirs: torch.nn.Module, device: str, batches: list[Arrays], changes: dict[str, Any]) -> None:
         tensors = weaver.canonical_names({name: tensor.cpu().clone() for name, tensor in theirs.state_dict().items()})
-        found = weaver.convert_transformer(tensors, "the official model", {})
+        found = weaver.convert_transformer(tensors, Config({}, "the official model"), {})
         settings = {"learning_rate": 1e-4, "warmup": 0, "schedule": "constant", "weight_decay": 0.01}
         settings |= {"clip_norm": 0.0, "packed": True}
         sections = {"data": {"kind": "jets"}, "objective": {"kind": "classify"}, **found.sections}

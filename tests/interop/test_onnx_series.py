@@ -5,7 +5,6 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
-import torch
 
 from sciformer.data.columns import Lists, select
 from sciformer.data.source import Data, Memory, Splits
@@ -14,6 +13,7 @@ from sciformer.recipe import Recipe
 from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
 from tests.domains.lightcurves.curves_table import curves
+from tests.interop.test_onnx import TRAIN, shake
 
 LENGTHS = np.random.default_rng(0).integers(3, 20, 24)
 
@@ -34,13 +34,10 @@ def exported(tmp_path_factory):
         "tokens": {"kind": "observations", "window": 40, "times": "both", "extra": ["redshift", "field"]},
         "model": {"kind": "encoder", "dim": 16, "depth": 1, "heads": 4, "position": "sinusoidal"},
         "objective": {"kind": "classify"},
-        "train": {"steps": 1, "batch": 8, "warmup": 1, "device": "cpu"},
+        "train": TRAIN,
     }
     run = train(Recipe.from_dict(sections), folder / "run", show=False, report=False)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weight in run.model.parameters():
-            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+    shake(run.model)
     export_model(run, folder / "out", "onnx")
     yield run, folder / "out"
     del REGISTERED["data"]["made-series"]

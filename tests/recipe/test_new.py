@@ -1,18 +1,17 @@
-"""A recipe from the user's own files: what is found, what is guessed, and that it runs."""
+"""A recipe for the user's own files: names, places, bad files, kinds of plugins, and what all fields guess alike."""
 
-import gzip
-
-import numpy as np
 import pytest
 
 from sciformer.check.check import check
-from sciformer.domains.images.new import _dividing_patch_side
-from sciformer.recipe import Recipe
+from sciformer.cli.main import main
+from sciformer.domains.jets.simulate.files import simulate_jets
+from sciformer.recipe import Recipe, guess, registry
 from sciformer.recipe.new import new
+from sciformer.recipe.page import Found, Page
 from tests.errors import refuses
+from tests.recipe.written import written
 
-RANDOM = np.random.default_rng(0)
-TINY = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "train.steps": 3, "train.warmup": 1, "train.device": "cpu"}
+JETS = {"model.class_depth": 1, "train.batch": 4}
 
 
 @pytest.fixture(autouse=True)
@@ -25,93 +24,15 @@ def story(path, count=40):
     return path.name
 
 
-def passes(path):
-    recipe = Recipe.load(path)
-    assert check(recipe.change(TINY)).problems == []
-    return recipe
-
-
-def test_a_recipe_for_text_is_short_and_passes_the_check(tmp_path):
+def test_a_recipe_is_short_and_every_guess_has_a_reason(tmp_path):
     path = new("text", [story(tmp_path / "story.txt")])
     assert str(path) == "story.yaml"
-    recipe = passes(path)
-    assert recipe.source.values["data"]["files"] == ["story.txt"]
-    assert (recipe.data.documents, recipe.tokens.unit, recipe.model.kind) == ("file", "characters", "decoder")
-    assert recipe.model.dim == 64
-    assert recipe.tokens.context == 32
-    text = path.read_text()
-    assert "base: text/gpt-char" in text
-    assert len(text.splitlines()) < 40
-    assert all(
-        "#" in line for line in text.splitlines() if line.strip().startswith(("dim", "context", "steps", "unit"))
-    )
+    assert Recipe.load(path).source.values["data"]["files"] == ["story.txt"]
+    lines = path.read_text().splitlines()
+    assert "base: text/gpt-char" in lines[5]
+    assert len(lines) < 40
+    assert all("#" in line for line in lines if line.strip().startswith(("dim", "context", "steps", "unit")))
     assert sorted(file.name for file in tmp_path.iterdir()) == ["story.txt", "story.yaml"]
-
-
-def test_more_text_gets_a_larger_model_and_a_test_part(tmp_path):
-    sizes = []
-    for count in (40, 1000, 8000, 250_000):
-        recipe = Recipe.load(new("text", [story(tmp_path / "story.txt", count)], overwrite=True))
-        sizes.append((recipe.model.dim, recipe.tokens.context, recipe.train.steps, recipe.data.split.test))
-    assert sizes == [(64, 32, 500, 0.0), (64, 64, 1000, 0.0), (128, 64, 2000, 0.1), (384, 256, 5000, 0.1)]
-
-
-def test_lines_without_blanks_are_texts_of_their_own(tmp_path):
-    (tmp_path / "names.txt").write_text("\n".join("ab" * (1 + i % 6) for i in range(300)))
-    recipe = passes(new("text", ["names.txt"]))
-    assert (recipe.data.documents, recipe.tokens.context) == ("line", 16)
-
-
-def test_many_different_characters_become_bytes_and_gzip_is_read(tmp_path):
-    text = "".join(chr(0x4E00 + i % 2000) for i in range(4000))
-    (tmp_path / "poem.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
-    recipe = Recipe.load(new("text", ["*.gz"]))
-    assert recipe.name == "poem.yaml"
-    assert recipe.tokens.unit == "bytes"
-
-
-def test_images_with_names_of_their_own_are_found(tmp_path):
-    np.savez(
-        tmp_path / "sky.npz",
-        pictures=RANDOM.integers(0, 255, (120, 12, 12, 3)).astype(np.uint8),
-        sort=np.array(["spiral", "elliptic"])[np.arange(120) % 2],
-        patient=np.arange(120) // 4,
-        redshift=RANDOM.random(120),
-    )
-    path = new("patches", ["sky.npz"], tmp_path / "deep" / "mine.yaml")
-    recipe = passes(path)
-    assert recipe.data.rename == {"image": "pictures"}
-    assert recipe.data.split.by == "patient"
-    objective = recipe.objective
-    assert (objective.kind, objective.label, objective.plot_against) == ("classify", "sort", "redshift")
-    assert (recipe.tokens.patch, recipe.tokens.scale) == (2, "channel")
-    text = path.read_text()
-    assert "pictures       uint8 (120, 12, 12, 3)" in text
-    assert "`sort` has 2 different values; others: `redshift` (values)" in text
-
-
-@pytest.mark.parametrize(
-    ("columns", "kind", "key", "value"),
-    [
-        ({"target": RANDOM.normal(size=40)}, "regress", "targets", ["target"]),
-        ({"label": np.arange(40.0) % 3}, "classify", "label", "label"),
-        ({"kind": np.arange(40) % 2, "target": RANDOM.normal(size=40)}, "regress", "targets", ["target"]),
-        ({"number": np.arange(40)}, "masked", "mask_ratio", 0.5),
-        ({}, "masked", "mask_ratio", 0.5),
-    ],
-)
-def test_what_to_learn_is_guessed(tmp_path, columns, kind, key, value):
-    np.savez(tmp_path / "a.npz", image=np.sign(RANDOM.normal(size=(40, 8, 8))), **columns)
-    recipe = passes(new("arrays", ["a.npz"]))
-    assert (recipe.objective.kind, getattr(recipe.objective, key)) == (kind, value)
-    assert recipe.tokens.scale == "none"
-
-
-@pytest.mark.parametrize(
-    ("height", "width", "side"), [(32, 32, 4), (28, 28, 4), (8, 8, 1), (30, 42, 6), (7, 13, 1), (224, 224, 28)]
-)
-def test_the_side_of_patches_divides_the_image(height, width, side):
-    assert _dividing_patch_side(height, width) == side
 
 
 def test_nothing_is_overwritten_unless_told(tmp_path):
@@ -133,43 +54,110 @@ def test_odd_names_stay_names(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "content", "mentions", "hint"),
+    ("kind", "names", "out", "mentions", "fields"),
     [
-        ("txt", "a.txt", b"x" * 900, ("images, patches, arrays, jets, lightcurves", "'txt'"), "'text'"),
-        ("text", "a.txt", "café ".encode("latin1") * 200, ("UTF-8", "a.txt"), "--data.errors replace"),
-        ("text", "a.txt", b"\0\1" * 900, ("a.txt", "binary"), ""),
-        ("text", "a.txt", b"short", (500, "not 5"), ""),
-        ("text", "a.txt", b"", ("a.txt", "empty"), ""),
-        ("patches", "a.txt", b"x" * 900, ("a.txt", ".npz", ".npy"), ""),
-        ("patches", "a.npz", b"x" * 900, ("a.npz",), ""),
+        ("text", [], None, (), {"hint": "sciformer new text FILE"}),
+        ("text", ["stroy.txt"], None, ("stroy", "story.txt"), {}),
+        ("text", ["story.txt"], "a.txt", ("a.txt",), {"key": "--out", "hint": "a.yaml"}),
+        ("text", ["story.txt"], ".", ("'.'",), {"hint": "NAME.yaml"}),
+        ("text", ["story.txt"], "story.txt/a.yaml", ("story.txt/a.yaml",), {"hint": "--out"}),
+        ("txt", ["story.txt"], None, ("arrays, images, jets, lightcurves, patches, text", "'txt'"), {"hint": "'text'"}),
+        ("story.txt", [], None, ("'story.txt'",), {"file": "story.txt", "hint": "sciformer new KIND story.txt"}),
     ],
 )
-def test_wrong_files_give_the_errors_of_the_readers(tmp_path, kind, name, content, mentions, hint):
-    (tmp_path / name).write_bytes(content)
-    with refuses(*mentions, hint=hint):
-        new(kind, [name])
-    assert [file.name for file in tmp_path.iterdir()] == [name]
+def test_names_and_places_that_are_none(tmp_path, kind, names, out, mentions, fields):
+    story(tmp_path / "story.txt")
+    with refuses(*mentions, **fields):
+        new(kind, names, out)
+    assert [file.name for file in tmp_path.iterdir()] == ["story.txt"]
+
+
+def test_a_plugin_adds_a_kind_of_files(tmp_path, monkeypatch):
+    monkeypatch.setitem(registry.REGISTERED, "new", {})
+    found = [Found("base", "text/gpt-char"), *guess.files({"train": ["story.txt"]}), Found("model.dim", 16, "small")]
+    registry.register("new", "beads")(guess.Guess(lambda names, paths: Page("GPT", paths, "1 string", [], "x", found)))
+    path = new("beads", [story(tmp_path / "story.txt")])
+    recipe = Recipe.load(path)
+    assert (recipe.model.dim, recipe.about.title) == (16, "GPT on story.txt")
+    assert "  dim: 16                           # small\n" in path.read_text()
+    with refuses(key="new.kind"):
+        registry.register("new", "text")(guess.Guess(lambda names, paths: None))
+
+
+# Bad files
+
+
+def test_bad_files_are_left_out_and_named(tmp_path, capsys):
+    simulate_jets(tmp_path / "a.npz", 30, 0, ("QCD", "Hbb"), show=False)
+    assert main(["new", "jets", "a.npz", "--out", "good.yaml"]) == 0
+    assert "cannot be read" not in capsys.readouterr().out
+    assert Recipe.load("good.yaml").data.bad_files == "stop"
+    (tmp_path / "0.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:3000])
+    (tmp_path / "c.npz").write_text("hello")
+    assert main(["new", "jets", "*.npz", "--out", "jets.yaml"]) == 0
+    assert "the head of jets.yaml names them" in capsys.readouterr().out
+    recipe, page = written("jets", ["*.npz"], **JETS)
+    assert recipe.data.bad_files == "skip"
+    assert all(text in page for text in ("# Found: 30 entries", "# left out 0.npz: ", "# left out c.npz: "))
+    assert sum(note.startswith("left out ") for note in check(recipe.change(JETS)).notes) == 2
+    with refuses("c.npz"):  # none can be read: the first is told
+        new("jets", ["c.npz", "0.npz"], "none.yaml")
+    assert not (tmp_path / "none.yaml").exists()
+
+
+def test_a_folder_stands_for_its_files(tmp_path):
+    for name in ("b", "h", "empty"):
+        (tmp_path / name).mkdir()
+        for number in range(2 * (name != "empty")):
+            simulate_jets(tmp_path / name / f"{number}.npz", 30, number, ("QCD", "Hbb"), show=False)
+            (tmp_path / name / "README.md").write_text("mine")
+    path = new("jets", ["b"])
+    assert str(path) == "b.yaml"
+    assert Recipe.load(path).data.files == ["b/*.npz"]
+    assert Recipe.load(new("jets", ["QCD:b", "Hbb:h/"], "two.yaml")).data.files == ["QCD:b/*.npz", "Hbb:h/*.npz"]
+    with refuses("empty"):
+        new("jets", ["empty"])
+
+
+# Guesses of all fields
 
 
 @pytest.mark.parametrize(
-    ("column", "mentions", "hint"),
+    ("names", "parts"),
     [
-        (np.zeros((9, 3, 8, 8)), ("`x`", (9, 3, 8, 8)), "numpy.moveaxis(x, 1, -1)"),
-        (np.zeros((9, 3)), ("`x`", (9, 3)), ""),
-        (np.full((9, 8, 8), np.nan), ("pixels",), ""),
+        ("a.txt b.txt", {"train": ["a.txt", "b.txt"]}),
+        ("train.{} val.{} dev.{}", {"train": ["train.{}"], "valid": ["val.{}", "dev.{}"]}),
+        ("x/wiki.train.gz x/wiki.test.gz", {"train": ["x/wiki.train.gz"], "test": ["x/wiki.test.gz"]}),
+        (
+            "train.gz test_2016.gz test_2017.gz",
+            {"train": ["train.gz"], "test": ["test_2016.gz"], "test_2017": ["test_2017.gz"]},
+        ),
+        ("test.txt", {"train": ["test.txt"]}),
+        ("test.txt valid.txt", {"train": ["test.txt", "valid.txt"]}),
+        ("my.txt test.txt", {"train": ["my.txt"], "test": ["test.txt"]}),
+        ("train/{}.gz test/{}.gz", {"train": ["train/{}.gz"], "test": ["test/{}.gz"]}),
+        ("a/x.txt test/x.txt test/y.txt", {"train": ["a/x.txt"], "test": ["test/x.txt", "test/y.txt"]}),
+        ("test/a.txt test/b.txt", {"train": ["test/a.txt", "test/b.txt"]}),
     ],
 )
-def test_images_that_cannot_be_cut_are_refused(tmp_path, column, mentions, hint):
-    np.savez(tmp_path / "a.npz", x=column)
-    with refuses(*mentions, hint=hint):
-        new("patches", ["a.npz"])
+def test_parts_by_name(names, parts):
+    assert guess.group_by_part(names.split()) == parts
 
 
-def test_names_are_needed_and_a_recipe_is_a_yaml_file(tmp_path):
-    with refuses(hint="sciformer new text FILE"):
-        new("text", [])
-    story(tmp_path / "story.txt")
-    with refuses("stroy", "story.txt"):
-        new("text", ["stroy.txt"])
-    with refuses("a.txt", hint="a.yaml"):
-        new("text", ["story.txt"], "a.txt")
+def values(found):
+    return {one.key: one.value for one in found if one.value is not None}
+
+
+def test_sizes_shares_and_steps_by_count():
+    sizes = {0: (32, 2, 4), 100: (64, 4, 8)}
+    assert values(guess.model(99, "beads", sizes, None)) == {"model.dim": 32, "model.depth": 2, "model.heads": 4}
+    assert values(guess.model(100, "beads", sizes))["model.dim"] == 64
+    steps = [values(guess.training(count, 20, {0: 8, 500: 64}))["train.steps"] for count in (10, 100, 1000, 10**6)]
+    assert steps == [100, 250, 312, 20_000]
+    assert values(guess.training(1000, 20, {0: 64}, "loss"))["train.warmup"] == 31
+    assert values(guess.split((), 99, "beads")) == {"data.split.valid": 0.1, "data.split.test": 0.0}
+    assert values(guess.split(("valid",), 100, "beads", stratify="label")) == {
+        "data.split.test": 0.1,
+        "data.split.stratify": "label",
+    }
+    assert guess.split(("valid", "test"), 100, "beads") == []

@@ -1,4 +1,4 @@
-"""A config.json of others: every key is understood, known not to matter, or refused by its name and value."""
+"""A config.json of others: every key is understood, harmless, or refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HARMLESS_KEYS = """
 
 
 class Config:
-    """The keys of a config.json; each is asked for once, and `done` refuses what nobody asked for.
+    """The keys of a config.json; `done` refuses keys that nobody asked for.
 
     where    how errors call it
     file     the file itself, where there is one
@@ -38,25 +38,29 @@ class Config:
     def __init__(self, values: Mapping[str, Any], where: str, file: Path | None = None) -> None:
         self.values, self.where, self.file, self.asked = dict(values), where, file, set(HARMLESS_KEYS.split())
 
+    def error(self, message: str, hint: str = "") -> UserError:
+        """A mistake in the file."""
+        return UserError(message, hint=hint, file=self.file)
+
     def get(self, key: str, default: Any = ABSENT, *kinds: type) -> Any:
-        """The value of a key, of one of these types (int unless given); null counts as absent."""
+        """The value of a key, of one of these types (default: int); null counts as absent."""
         self.asked.add(key)
         value = self.values.get(key)
         if value is None:
             if default is ABSENT:
-                raise UserError(f"the key `{key}` is missing in {self.where}", file=self.file)
+                raise self.error(f"the key `{key}` is missing in {self.where}")
             return default
         kinds = kinds or (int,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             names = " or ".join(kind.__name__ for kind in kinds)
-            raise UserError(f"`{key}` in {self.where} must be of the type {names}, not {value!r}", file=self.file)
+            raise self.error(f"`{key}` in {self.where} must be of the type {names}, not {value!r}")
         return value
 
     def size(self, key: str, default: Any = ABSENT) -> int:
         """A number of one or more."""
         value: int = self.get(key, default)
         if value < 1:
-            raise UserError(f"`{key}` in {self.where} must be 1 or more, not {value}", file=self.file)
+            raise self.error(f"`{key}` in {self.where} must be 1 or more, not {value}")
         return value
 
     def only(self, key: str, *allowed: Any) -> None:
@@ -65,7 +69,7 @@ class Config:
         value = self.values.get(key)
         if value is not None and value not in allowed:
             fits = " or ".join(format_value(one) for one in allowed)
-            raise UserError(f"`{key}` in {self.where} must be {fits}, not {format_value(value)}", file=self.file)
+            raise self.error(f"`{key}` in {self.where} must be {fits}, not {format_value(value)}")
 
     def choice(self, key: str, names: Mapping[str, str], default: str) -> str:
         """Our name for the value of a key."""
@@ -78,10 +82,9 @@ class Config:
         for key, value in self.values.items():
             off = value is None or value is False or value in ({}, [], "")
             if key not in self.asked and not off:
-                raise UserError(
+                raise self.error(
                     f"{self.where} has a key that is not known here: `{key}: {format_value(value)}`",
-                    hint="If it does not change what the model computes, take it out of the file.",
-                    file=self.file,
+                    "If it does not change what the model computes, take it out of the file.",
                 )
 
 

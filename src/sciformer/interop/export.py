@@ -1,4 +1,4 @@
-"""From a run to a folder for others: in a format of its field, or as an ONNX graph."""
+"""Runs as folders for others: in a format of their field, or as ONNX graphs."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from ..errors import UserError, one_of
 from ..recipe.field import extensions
 from ..run import Run
+from ..tokens.base import Tokens
 from ..train.folder import Folder
 from .onnx import export as onnx_export
 
@@ -41,13 +42,18 @@ class Exporter:
     write: Callable[[Run, Folder], list[str]]
 
 
+def has_tokens(kind: type[Tokens]) -> Callable[[Run], bool]:
+    """Whether the only tokens of a run are of a kind, for `Exporter.accepts`."""
+    return lambda run: [isinstance(tokens, kind) for tokens in run.assembly.tokens.values()] == [True]
+
+
 def formats() -> tuple[str, ...]:
     """The names of all formats."""
     return (*dict.fromkeys(one.format for one in extensions("exporters")), ONNX_FORMAT)
 
 
 def export_model(run: Run, out: str | Path, format: str = "", overwrite: bool = False) -> list[str]:
-    """Write the best model of a run for others, and return what there is to say about it.
+    """Write the best model of a run for others, and return notes about it.
 
     format       one of `formats()` (default: the first that has a place for tokens of this kind)
     overwrite    replace what an earlier export left in that folder
@@ -114,7 +120,7 @@ def _refuse(run: Run, exporters: list[Exporter]) -> NoReturn:
 
 
 def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> None:
-    """Refuse a folder with other files than those of an export."""
+    """Refuse a folder with files that are not from an export."""
     if not out.exists():
         return
     if not out.is_dir():
@@ -137,7 +143,7 @@ def _check(out: Path, overwrite: bool, files: Callable[[], Collection[str]]) -> 
 
 
 def _move_into_place(made: Path, out: Path) -> None:
-    """Put a finished folder in its place; what is there goes only when the new one stands."""
+    """Replace a folder by a finished one, or leave it as it was."""
     old = out.with_name(f".{out.name}.replaced-{os.getpid()}")
     if out.exists():
         out.rename(old)

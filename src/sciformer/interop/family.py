@@ -1,7 +1,9 @@
-"""What a family of models of others answers, so that one of its folders can become a run, and a run such a folder."""
+"""Common parts of families of models: configuration keys, needs, dropped weights."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,106 +11,115 @@ from torch import Tensor
 
 from ..errors import UserError
 from ..recipe import Recipe
-from .config import Config, format_value
-from .weight_map import WeightMap
+from .config import ABSENT, Config, format_value
 
-Sections = dict[str, dict[str, Any]]
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}  # the way back
-
-EMBEDDING_WEIGHT = "entrance.embedding.table.weight"
+Needs = Mapping[str, Any]
 POSITION_WEIGHT = "trunk.position.table"
-READOUT_LAYER = "readout.linear"
-UNSUPPORTED_ELSEWHERE = {
+
+# Values that keys of a recipe need for models of others: one, several (a tuple), or a function of the recipe.
+TRANSFORMER_NEEDS: Needs = {
+    "model.trunk": "transformer",
+    "model.qk_norm": "none",
+    "model.window": None,
     "model.residual": True,
     "model.periods": None,
     "model.rotary_share": 1.0,
     "model.rotary_values": False,
+    "model.readout_norm": False,
+    "model.compress": None,
 }
-UNSUPPORTED_ELSEWHERE |= {"model.readout_norm": False, "model.compress": None}
+PRE_NORM_NEEDS: Needs = {"model.norm_position": "pre", "model.embedding_norm": False}
+PLAIN_NEEDS: Needs = {
+    "model.norm": "layer",
+    "model.position": ("learned", "auto"),
+    "model.activation": tuple(THEIR_ACTIVATIONS),
+    "model.kv_heads": lambda recipe: (None, recipe.model.heads),
+    "model.head_dim": lambda recipe: (None, recipe.model.dim // recipe.model.heads),
+}
 
 
 @dataclass
 class Written:
-    """A run in the words of others: their configuration, their weights, and what there is to say."""
+    """A run in the words of others: configuration, weights, notes."""
 
     config: dict[str, Any]
     tensors: dict[str, Tensor]
     notes: list[str] = field(default_factory=list)
 
 
-class Family:
-    """A kind of model of others. Abstract: see bert.py, gpt2.py and llama.py."""
+@dataclass(frozen=True)
+class SizeKeys:
+    """Their keys for the size of a transformer, and defaults (None: no key)."""
 
-    def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Their weights under plain names; what is known to be of no use here is left out, and said in `notes`."""
-        raise NotImplementedError
+    dim: str = "hidden_size"
+    depth: str = "num_hidden_layers"
+    heads: str = "num_attention_heads"
+    hidden: str = "intermediate_size"
+    activation: str | None = "hidden_act"
+    norm_epsilon: str = "layer_norm_eps"
+    dropout: str | None = "hidden_dropout_prob"
+    attention_dropout: str = "attention_probs_dropout_prob"
+    default_mlp_ratio: int | None = None
+    default_activation: str = "gelu"
+    default_epsilon: float = 1e-12
+    default_dropout: float = 0.1
 
-    def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """The sections `model`, `tokens` (without its vocabulary) and `objective` of a recipe."""
-        raise NotImplementedError
+    def read(self, config: Config) -> dict[str, Any]:
+        """The keys of our section `model`."""
+        dim = config.size(self.dim)
+        hidden = config.size(self.hidden, self.default_mlp_ratio * dim if self.default_mlp_ratio else ABSENT)
+        found = {
+            "dim": dim,
+            "depth": config.size(self.depth),
+            "heads": config.size(self.heads),
+            "mlp_ratio": hidden / dim,
+            "norm_epsilon": config.get(self.norm_epsilon, self.default_epsilon, float),
+            "attention_dropout": config.get(self.attention_dropout, self.default_dropout, float, int),
+        }
+        if self.activation:
+            found["activation"] = config.choice(self.activation, ACTIVATIONS, self.default_activation)
+        if self.dropout:
+            found |= {"dropout": config.get(self.dropout, self.default_dropout, float, int), "hidden_dropout": 0.0}
+        return found
 
-    def links(self, recipe: Recipe) -> list[WeightMap]:
-        """Which weights of ours are which of theirs, under plain names."""
-        raise NotImplementedError
-
-    def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """A run in their words; refused where they have none for it."""
-        raise NotImplementedError
-
-
-def or_default(value: float | None, default: float) -> float:
-    """A value, or what stands for none."""
-    return default if value is None else value
-
-
-def encoder_keys(model: Any) -> dict[str, Any]:
-    """Their keys for the size of an encoder, in the words of BERT."""
-    return {
-        "hidden_size": model.dim,
-        "num_hidden_layers": model.depth,
-        "num_attention_heads": model.heads,
-        "intermediate_size": round(model.mlp_ratio * model.dim),
-        "hidden_act": THEIR_ACTIVATIONS[model.activation],
-        "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": or_default(model.attention_dropout, model.dropout),
-        "layer_norm_eps": or_default(model.norm_epsilon, 1e-5),
-    }
-
-
-def remove_prefix(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The weights with a prefix taken off the names that have it."""
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    def write(self, model: Any) -> dict[str, Any]:
+        """Their keys, for a section `model`."""
+        epsilon = {"layer": 1e-5, "rms": 1e-6}[model.norm] if model.norm_epsilon is None else model.norm_epsilon
+        found = {
+            self.dim: model.dim,
+            self.depth: model.depth,
+            self.heads: model.heads,
+            self.hidden: round(model.mlp_ratio * model.dim),
+            self.norm_epsilon: epsilon,
+            self.attention_dropout: model.dropout if model.attention_dropout is None else model.attention_dropout,
+        }
+        if self.activation:
+            found[self.activation] = THEIR_ACTIVATIONS[model.activation]
+        return found | ({self.dropout: model.dropout} if self.dropout else {})
 
 
-def drop_weights(tensors: dict[str, Tensor], wanted: Any, notes: list[str], what: str) -> None:
-    """Leave weights out, and say so."""
-    names = sorted(name for name in tensors if wanted(name))
+def drop_weights(tensors: dict[str, Tensor], pattern: str, notes: list[str] | None = None) -> None:
+    """Remove weights by a pattern of their names; name them in `notes`, if given."""
+    names = sorted(name for name in tensors if re.match(pattern, name))
     for name in names:
         del tensors[name]
-    if names:
-        notes.append(f"left out: {what} ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})")
+    if names and notes is not None:
+        more = ", ..." if len(names) > 3 else ""
+        notes.append(f"left out: layers of other tasks ({', '.join(names[:3])}{more})")
 
 
-def tie_embedding(tensors: dict[str, Tensor], head: str, embedding: str, config: Config, default: bool) -> bool:
-    """Whether the last layer is the embedding itself; a copy of it under the name `head` is removed."""
-    tie = bool(config.get("tie_word_embeddings", default, bool))
-    if tie and head in tensors and embedding in tensors:
-        if not tensors[head].equal(tensors[embedding]):
-            raise UserError(
-                f"`{head}` differs from `{embedding}`, though {config.where} has `tie_word_embeddings: true`",
-                file=config.file,
-            )
-        del tensors[head]
-    return tie
+def refuse_recipe(recipe: Recipe, what: str, needs: Needs) -> None:
+    """Refuse a recipe whose keys do not fit the needs of a class of others.
 
-
-def refuse_recipe(recipe: Recipe, what: str, wanted: dict[str, Any]) -> None:
-    """Refuse a recipe whose keys differ from what a class of others needs; a tuple holds several fit values."""
-    for key, fit in {**wanted, **UNSUPPORTED_ELSEWHERE}.items():
+    A key that the chosen trunk or position does not have is not in the way.
+    """
+    for key, fit in {**TRANSFORMER_NEEDS, **needs}.items():
         section, _, name = key.partition(".")
+        fit = fit(recipe) if callable(fit) else fit
         fits = fit if isinstance(fit, tuple) else (fit,)
-        found = getattr(getattr(recipe, section), name, fits[0])  # keys of another trunk or position are not there
+        found = getattr(getattr(recipe, section), name, fits[0])
         if found not in fits:
             choice = " or ".join(format_value(one) for one in fits)
             raise UserError(

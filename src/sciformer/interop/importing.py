@@ -1,20 +1,62 @@
-"""From a model of others to a run: each field reads the files that it knows."""
+"""Models of others as runs: importers of fields, and the run folder."""
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import shutil
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+import torch
+from torch import Tensor
+
+from .._version import __version__
+from ..assembly import Assembly
 from ..errors import UserError
+from ..recipe import Recipe
 from ..recipe.field import extensions
 from ..run import Run
+from ..train.folder import Folder
+from ..train.resume import absolute_paths
+from ..train.weights import load_into, save_weights
 from .config import Config
-from .reading import read_json
-from .run_writer import Imported, refuse_files, write_run
+from .reading import read_config
 
 Changes = Mapping[str, Any] | None
+
+
+@dataclass
+class Imported:
+    """A model of others in our words.
+
+    state   what its tokens and its objective know
+    config  how others described it
+    files   more files of the folder `model`, by name
+    check   function that refuses tokens that do not fit the weights
+    """
+
+    name: str
+    recipe: Recipe
+    weights: dict[str, Tensor]
+    state: dict[str, Any]
+    config: Mapping[str, Any]
+    notes: list[str]
+    files: dict[str, str] = field(default_factory=dict)
+    check: Callable[[Assembly], None] | None = None
+
+
+def imported_recipe(
+    name: str, note: str, sections: Mapping[str, Mapping[str, Any]], changes: Mapping[str, Any] | None
+) -> Recipe:
+    """The recipe of an imported model, without keys that have no value."""
+    given = {key: {name: one for name, one in keys.items() if one is not None} for key, keys in sections.items()}
+    given["about"] = {"title": f"{name}, imported", "note": note, **given.get("about", {})}
+    return Recipe.from_dict(given, changes, where="in changes of the imported recipe")
 
 
 @dataclass(frozen=True)
@@ -57,12 +99,58 @@ def refuse_unknown(source: Path) -> NoReturn:
     if not source.is_dir():
         found = f"{source} is a file, not a folder" if source.exists() else f"there is no folder {source}"
         raise UserError(f"{found} of a Hugging Face model", file=source)
-    file = source / "config.json"
-    refuse_type(Config(read_json(file), file.name, file))
+    refuse_type(read_config(source))
 
 
 def refuse_type(config: Config) -> NoReturn:
-    """Refuse the `model_type` of a configuration, and name those that are read."""
+    """Refuse the `model_type` of a configuration, and name the known types."""
     kind = config.get("model_type", "", str)
     known = ", ".join(name for one in extensions("importers") for name in one.model_types)
-    raise UserError(f"`model_type` in {config.where} must be one of {known}, not {kind!r}", file=config.file)
+    raise config.error(f"`model_type` in {config.where} must be one of {known}, not {kind!r}")
+
+
+def refuse_files(run: Path) -> None:
+    """Refuse a folder in which something lies."""
+    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+        raise UserError(
+            f"the run to be made, {run}, exists already and is not an empty folder",
+            hint="Name another folder with --run.",
+            file=run,
+        )
+
+
+def write_run(run: Path, made: Imported, source: Path) -> None:
+    """Write the run folder, whole or not at all."""
+    recipe = absolute_paths(made.recipe)
+    has_data = bool(getattr(recipe.data, "files", []))
+    assembly = Assembly.open(recipe, made.state) if has_data else Assembly.from_state(recipe, made.state)
+    if made.check is not None:
+        made.check(assembly)
+    with torch.device("meta"):  # shapes without numbers
+        network = assembly.network()
+    load_into(network, made.weights, lambda found, own: found.to("meta"), str(source))
+    about: dict[str, Any] = {
+        "sciformer": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "plugins": [],
+        "data": assembly.splits.fingerprint if assembly.splits else {},
+        "samples": {part: len(assembly.dataset(part)) for part in assembly.parts()},
+        "parameters": sum(weight.numel() for weight in network.parameters()),
+        "seconds": 0.0,
+        "recipe": made.name,
+        "began": time.strftime("%Y-%m-%d %H:%M"),
+        "imported": {"from": made.name, "config": dict(made.config), "notes": made.notes},
+    }
+    partial = Folder(run.with_name(f".{run.name}.partial-{os.getpid()}"))
+    try:
+        partial.write("run.json", json.dumps(about, indent=1))
+        partial.write("recipe.yaml", recipe.to_yaml())
+        partial.write("model/statistics.json", json.dumps(assembly.state()))
+        for name, text in made.files.items():
+            partial.write(f"model/{name}", text)
+        weights = {name: weight.float() for name, weight in made.weights.items()}
+        save_weights(partial.model, weights, {"step": 0, "scores": {}})
+        partial.path.rename(run)  # over an empty folder, if there is one
+    finally:
+        shutil.rmtree(partial.path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Reading a folder of others: configuration, weights in one file or several, and what they say about pooling."""
+"""Folders of others: configuration, weights in one file or several, pooling."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import UserError
+from .config import Config
 
 SAFETENSORS_FILE, PICKLED_FILE = "model.safetensors", "pytorch_model.bin"
 POOL_NAMES = {"mean": "mean", "cls": "first"}
@@ -30,8 +31,14 @@ def read_json(path: Path) -> dict[str, Any]:
     return found
 
 
+def read_config(folder: Path) -> Config:
+    """The configuration of a folder."""
+    file = folder / "config.json"
+    return Config(read_json(file), file.name, file)
+
+
 def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """All weights of a folder: safetensors, or (without running anything of it) a file of PyTorch's."""
+    """All weights of a folder: safetensors, or a .bin file opened as weights only."""
     for name, read in ((SAFETENSORS_FILE, read_safe), (PICKLED_FILE, read_pickled)):
         if (folder / name).is_file():
             return read(folder / name)
@@ -105,7 +112,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
 
 
 def read_pooling(folder: Path, notes: list[str]) -> str:
-    """Our name for the pooling that sentence-transformers added to a folder; "" where there is none."""
+    """Our name for the pooling of sentence-transformers in a folder, else ""."""
     path = folder / "modules.json"
     if not path.is_file():
         return ""

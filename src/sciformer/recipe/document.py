@@ -202,16 +202,18 @@ def read(file: Path | Traversable, label: str) -> Document:
     return document
 
 
-def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys = ()) -> str:
-    """The tree as YAML that `read` takes back, one key a line, its comment behind it."""
+def write(values: Mapping[str, Any], comment: Callable[[Keys], str], keys: Keys = (), width: int = 0) -> str:
+    """The tree as YAML, one key a line, comments from column `width` on."""
     lines = []
     for key, value in values.items():
         inside = (*keys, key)
         nested = isinstance(value, Mapping) and bool(value)
-        note = f"  # {comment(inside)}" if comment(inside) else ""
-        lines.append("  " * len(keys) + f"{to_one_line(str(key))}:{'' if nested else ' ' + to_one_line(value)}{note}\n")
-        if nested:
-            lines.append(write(value, comment, inside))
+        listed = isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value)
+        text = "  " * len(keys) + f"{to_one_line(str(key))}:{'' if nested or listed else ' ' + to_one_line(value)}"
+        note = comment(inside)
+        lines.append(f"{text:{width}}  # {note}\n" if note else f"{text}\n")
+        lines += [f"{'  ' * len(inside)}- {to_one_line(one)}\n" for one in value] if listed else []
+        lines += [write(value, comment, inside, width)] if nested else []
     return "".join(lines)
 
 

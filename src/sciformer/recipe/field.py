@@ -23,9 +23,9 @@ from typing import Any
 DOMAINS_PACKAGE = "sciformer.domains"
 SECTIONS_WITH_KIND = ("data", "tokens", "model", "objective")
 """Sections of a recipe whose class is chosen by their `kind`."""
-EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric", "format", "simulation")
+EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric", "format", "simulation", "new")
 """What a plugin can register under a name, with `register(point, name)`."""
-NAMED_EXTENSIONS = (*EXTENSION_POINTS, "new", "simulate")
+NAMED_EXTENSIONS = (*EXTENSION_POINTS, "simulate")
 """What the manifest of a field lists by name."""
 
 
@@ -38,7 +38,7 @@ class Field:
     data, tokens, model, objective   classes that a recipe names under `kind`
     trunk        functions (model section, width of the tokens) -> module, for `model.trunk`
     position, pooling, metric, format, simulation   as in `EXTENSION_POINTS`
-    new          `Guess`es of `sciformer new NAME`
+    new          `Guess`es of `sciformer new NAME` (`recipe/guess.py`)
     simulate     commands `sciformer simulate NAME`
     importers    `Importer`s of models of others, asked in turn
     data_files   importers of others' data configurations: functions of `sciformer import FILE.yaml`

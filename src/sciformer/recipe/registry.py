@@ -218,7 +218,7 @@ def built_in(point: str) -> dict[str, str]:
 def register(point: str, name: str) -> Callable[[Registered], Registered]:
     """Register an object under a name: `@register("tokens", "beads")` above a class, in a file given with --plugin.
 
-    point  one of `EXTENSION_POINTS`: a section of a recipe, or trunk, position, pooling, metric, format, simulation
+    point  one of `EXTENSION_POINTS`: a section of a recipe with a `kind`, a trunk, a metric, ...
     """
     one_of("the extension point", point, EXTENSION_POINTS)
 

@@ -1,6 +1,8 @@
-"""A small table of made-up jets with the columns of JetClass."""
+"""A small table of made-up jets with the columns of JetClass, and jets in files."""
 
+import awkward
 import numpy as np
+import uproot
 
 from sciformer.data.columns import Lists
 
@@ -34,3 +36,15 @@ def jets(lengths=(6, 1, 9, 3, 14), seed=0, sums=True):
         table["part_deta"] = Lists((np.sign(jeta)[sample] * (eta - jeta[sample])).astype(np.float32), lengths)
         table["part_dphi"] = Lists(turn.astype(np.float32), lengths)
     return table
+
+
+def ragged(column):
+    return awkward.unflatten(column.values, column.lengths) if isinstance(column, Lists) else column
+
+
+def write_root(path, table, trees=("tree",)):
+    made = {name: ragged(column) for name, column in table.items()}
+    kinds = {name: getattr(column, "type", None) or column.dtype for name, column in made.items()}
+    with uproot.recreate(path) as file:
+        for tree in trees:
+            file.mktree(tree, kinds).extend(made)

@@ -3,27 +3,17 @@
 import numpy as np
 import pytest
 
-from sciformer.check.check import check
 from sciformer.cli.main import main
 from sciformer.data import read_series
 from sciformer.data.readers.series.names import Kind, Names, error_of, resolve
 from sciformer.evaluation.embed import embed
-from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from sciformer.run import train
 from tests.data.readers.series import examples
 from tests.data.readers.series.examples import SHARED, objects
 from tests.errors import refuses
+from tests.recipe.written import TINY, written
 
-TINY = {
-    "model.dim": 8,
-    "model.depth": 1,
-    "model.heads": 2,
-    "train.steps": 2,
-    "train.batch": 8,
-    "train.warmup": 1,
-    "train.device": "cpu",
-}
 ROWS = objects(60, least=4)
 
 
@@ -32,20 +22,13 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def passes(path):
-    """The recipe, which passes the check."""
-    recipe = Recipe.load(path)
-    assert check(recipe.change(TINY)).problems == []
-    return recipe, path.read_text("utf-8")
-
-
 @pytest.mark.parametrize(
     "form", [examples.write_letters, examples.write_struct, examples.write_csv, examples.write_fits_arrays]
 )
 def test_classes_of_any_form(form, tmp_path):
     name = f"stars.{form.__name__.partition('_')[2].partition('_')[0]}"
     form(tmp_path / name, ROWS)
-    recipe, page = passes(new("lightcurves", [name]))
+    recipe, page = written("lightcurves", [name])
     assert recipe.objective.kind == "classify"
     assert "Classes in the curves looked at: MIRA (30), RRAB (30). Values that could be learned: redshift." in page
     assert recipe.data.label == "type"
@@ -53,7 +36,7 @@ def test_classes_of_any_form(form, tmp_path):
     assert recipe.data.split.stratify == "label"
     assert "Bands: g (" in page
     assert recipe.tokens.window == 16
-    run = train(recipe.change(TINY), "run", show=False, report=False)
+    run = train(recipe.change(TINY | {"train.batch": 8}), "run", show=False, report=False)
     answers = run.predict([name])
     assert answers["probabilities"].shape == (60, 2)
     assert list(answers["id"]) == [row["objectId"] for row in ROWS]
@@ -68,16 +51,16 @@ def test_classes_of_any_form(form, tmp_path):
 
 def test_values_and_nothing_to_learn(tmp_path):
     examples.write_lists(tmp_path / "a.parquet", [{n: v for n, v in row.items() if n != "type"} for row in ROWS])
-    recipe, page = passes(new("lightcurves", ["a.parquet"]))
+    recipe, page = written("lightcurves", ["a.parquet"])
     assert (recipe.objective.kind, recipe.objective.targets) == ("regress", ["redshift"])
     assert "No classes were found: the values of `redshift` are learned." in page
     nearly = [{**row, "type": "SN Ia" if place else "SN Ib"} for place, row in enumerate(ROWS)]
     examples.write_lists(tmp_path / "b.parquet", nearly)
-    recipe, page = passes(new("lightcurves", ["b.parquet"]))
+    recipe, page = written("lightcurves", ["b.parquet"])
     assert recipe.objective.kind == "regress"
     bare = [{n: v for n, v in row.items() if np.ndim(v) or n == "objectId"} for row in ROWS]
     examples.write_lists(tmp_path / "c.parquet", bare)
-    recipe, page = passes(new("lightcurves", ["c.parquet"]))
+    recipe, page = written("lightcurves", ["c.parquet"])
     assert recipe.objective.kind == "masked"
     assert "the class before the names of files: RRAB:rr/*.fits" in page
 
@@ -85,7 +68,7 @@ def test_values_and_nothing_to_learn(tmp_path):
 def test_an_object_in_each_file(tmp_path):
     for place, row in enumerate(ROWS[:24]):
         examples.write_star(tmp_path / f"{'ab'[place % 2]}{place}.fits", row)
-    recipe, page = passes(new("lightcurves", ["RRAB:a*.fits", "MIRA:b*.fits"], "stars.yaml"))
+    recipe, page = written("lightcurves", ["RRAB:a*.fits", "MIRA:b*.fits"])
     assert recipe.data.files == ["RRAB:a*.fits", "MIRA:b*.fits"]
     assert (recipe.data.value, recipe.data.error, recipe.data.quality) == ("PDCSAP_FLUX", "PDCSAP_FLUX_ERR", "QUALITY")
     assert "an object in each file" in page
@@ -108,7 +91,7 @@ def write_stars(folder, count):
 @pytest.mark.parametrize("names", [["stars/*.csv", "labels.csv"], ["labels.csv", "stars/*.csv"]], ids=str)
 def test_a_table_of_objects_beside_the_curves(tmp_path, names):
     write_stars(tmp_path / "stars", 24)
-    recipe, page = passes(new("lightcurves", names, "stars.yaml"))
+    recipe, page = written("lightcurves", names)
     assert (recipe.data.files, recipe.data.objects) == (["stars/*.csv"], "labels.csv")
     assert recipe.objective.kind == "classify"
     assert "Classes in the curves looked at: CEP (12), RRAB (12)." in page
@@ -122,7 +105,7 @@ def test_a_table_of_objects_beside_the_curves(tmp_path, names):
 def test_bad_files_are_left_out_and_named(tmp_path):
     write_stars(tmp_path / "stars", 24)
     (tmp_path / "stars" / "star99.csv").write_text("MJD,mag,mag_err\n")
-    recipe, page = passes(new("lightcurves", ["stars/*.csv", "labels.csv"], "stars.yaml"))
+    recipe, page = written("lightcurves", ["stars/*.csv", "labels.csv"])
     assert (recipe.data.bad_files, recipe.data.objects) == ("skip", "labels.csv")
     assert "# left out stars/star99.csv: " in page
 
@@ -131,7 +114,8 @@ def test_parts_by_their_names_and_the_command(tmp_path, capsys):
     for name in ("train", "test"):
         examples.write_lists(tmp_path / f"{name}.parquet", ROWS)
     assert main(["new", "lightcurves", "train.parquet", "test.parquet"]) == 0
-    recipe, _ = passes(tmp_path / "train.yaml")
+    assert (tmp_path / "train.yaml").is_file()
+    recipe, _ = written("lightcurves", ["train.parquet", "test.parquet"])
     assert recipe.data.test == ["test.parquet"]
     assert main(["new", "lightcurves", "none.parquet"]) == 2
     assert "'none.parquet'" in capsys.readouterr().err
@@ -181,6 +165,6 @@ def test_columns_nested_in_several_others():
     ("name", "kind"), [("asas_variables", "classify"), ("sdss_s82_rrlyrae", "classify"), ("ztf_bts_snia", "regress")]
 )
 def test_real_ones(name, kind):
-    recipe, _ = passes(new("lightcurves", [str(SHARED / f"{name}.parquet")]))
+    recipe, _ = written("lightcurves", [str(SHARED / f"{name}.parquet")])
     assert recipe.objective.kind == kind
     assert recipe.tokens.magnitudes

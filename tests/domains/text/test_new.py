@@ -1,20 +1,31 @@
-"""Recipes for text of every form, and that they load and pass the check."""
+"""Recipes for text of every form, by names and contents, and that they load and pass the check."""
 
+import gzip
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sciformer.check.check import check
+from sciformer.data.readers.text_parts import read_lines
+from sciformer.domains.text.new import (
+    are_translations,
+    find_name_pattern,
+    is_tagged,
+    lines_match,
+    tab_separated_columns,
+)
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from tests.domains.text.readers.files import DATA as SHARED
 from tests.domains.text.readers.files import shared, write
-from tests.domains.text.test_new_forms import ENGLISH, GERMAN
 from tests.errors import refuses
+from tests.recipe.written import written
 
-TINY = {"model.dim": 8, "model.depth": 1, "model.heads": 2, "train.steps": 3, "train.warmup": 1, "train.device": "cpu"}
 TEXTS = [f"the {'good' if i % 2 else 'bad'} film number {i} was {'very ' * (i % 4)}long" for i in range(60)]
+ENGLISH = [f"This is the {'very ' * (i * 7 % 5)}long sentence {i}" for i in range(40)]
+GERMAN = [f"Dies ist der {'sehr ' * (i * 7 % 5)}lange Satz {i}" for i in range(40)]
+SMALL = {"tokens.vocabulary": 100}
 
 
 @pytest.fixture(autouse=True)
@@ -22,23 +33,56 @@ def _here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def passes(path, **changes):
-    recipe = Recipe.load(path)
-    checked = check(recipe.change({**TINY, **changes}))
-    assert checked.problems == []
-    return recipe, path.read_text("utf-8")
+# Language models
+
+
+def test_more_text_gets_a_larger_model_and_a_test_part(tmp_path):
+    sizes = []
+    for count in (40, 1000, 8000, 250_000):
+        write(tmp_path / "story.txt", "Once upon a time there was a bead on a string.\n" * count)
+        recipe = Recipe.load(new("text", ["story.txt"], overwrite=True))
+        sizes.append((recipe.model.dim, recipe.tokens.context, recipe.train.steps, recipe.data.split.test))
+        assert (recipe.data.documents, recipe.tokens.unit, recipe.model.kind) == ("file", "characters", "decoder")
+    assert sizes == [(64, 32, 500, 0.0), (64, 64, 1000, 0.0), (128, 64, 2000, 0.1), (384, 256, 5000, 0.1)]
+
+
+def test_lines_without_blanks_are_texts_of_their_own(tmp_path):
+    write(tmp_path / "names.txt", "\n".join("ab" * (1 + i % 6) for i in range(300)))
+    recipe, _ = written("text", ["names.txt"])
+    assert (recipe.data.documents, recipe.tokens.context) == ("line", 16)
+
+
+def test_many_different_characters_become_bytes_and_gzip_is_read(tmp_path):
+    text = "".join(chr(0x4E00 + i % 2000) for i in range(4000))
+    (tmp_path / "poem.txt.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+    recipe = Recipe.load(new("text", ["*.gz"]))
+    assert (recipe.name, recipe.tokens.unit) == ("poem.yaml", "bytes")
+
+
+def test_texts_alone_in_a_table_get_a_language_model(tmp_path):
+    write(tmp_path / "web.jsonl", "\n".join(json.dumps({"text": text}) for text in TEXTS))
+    recipe, _ = written("text", ["web.jsonl"])
+    assert (recipe.data.kind, recipe.objective.kind, recipe.tokens.unit) == ("lines", "next_token", "characters")
+
+
+def test_running_text_in_three_files(tmp_path):
+    for part in ("train", "valid", "test"):
+        write(tmp_path / f"wiki.{part}.txt", f"The {part} text runs on and on, over many lines.\n" * 40)
+    recipe, _ = written("text", ["wiki.*.txt"])
+    files = (recipe.data.files, recipe.data.valid, recipe.data.test)
+    assert files == (["wiki.train.txt"], ["wiki.valid.txt"], ["wiki.test.txt"])
+    assert recipe.objective.kind == "next_token"
+
+
+# Translations, labels, tags
 
 
 def test_two_languages_become_a_translation(tmp_path):
     for part, count in {"train": 40, "val": 12}.items():
         write(tmp_path / f"{part}.en", "\n".join(ENGLISH[:count]))
-        write(tmp_path / f"{part}.de.gz", "\n".join(GERMAN[:count]))
         write(tmp_path / f"{part}.de", "\n".join(GERMAN[:count]))
-    path = new("text", ["train.en", "train.de", "val.en", "val.de"])
-    assert path.name == "train.yaml"
-    recipe, page = passes(
-        path, **{"train.tokens": 128, "tokens.source.vocabulary": 300, "tokens.target.vocabulary": 300}
-    )
+    small = {"train.tokens": 128, "tokens.source.vocabulary": 300, "tokens.target.vocabulary": 300}
+    recipe, page = written("text", ["train.en", "train.de", "val.en", "val.de"], **small)
     assert (recipe.data.kind, recipe.model.kind, recipe.objective.kind) == ("parallel", "encoder_decoder", "translate")
     assert (recipe.data.columns, recipe.data.files, recipe.data.valid) == (["en", "de"], ["train.{}"], ["val.{}"])
     assert recipe.data.split.test == 0
@@ -48,6 +92,9 @@ def test_two_languages_become_a_translation(tmp_path):
     assert source.same_vocabulary(target)
     assert "# Found: 40 pairs of lines" in page
     assert "# 12 of 12 pairs of valid are among those to train on too." in page
+    write(tmp_path / "val.de", "\n".join(GERMAN[:11]))
+    with refuses("val.de", "val.en", 11, 12):
+        new("text", ["train.en", "train.de", "val.en", "val.de"])
 
 
 def test_pairs_between_tabs_are_a_translation_and_languages_may_be_words_of_yaml(tmp_path):
@@ -58,51 +105,37 @@ def test_pairs_between_tabs_are_a_translation_and_languages_may_be_words_of_yaml
     assert (recipe.data.split.valid, recipe.data.split.test) == (0.1, 0.1)
 
 
-def test_wrong_numbers_of_lines_are_told(tmp_path):
-    write(tmp_path / "a.en", "\n".join(ENGLISH))
-    write(tmp_path / "a.de", "\n".join(GERMAN[1:]))
-    with refuses("a.de", "a.en", 39, 40):
-        new("text", ["a.en", "a.de"])
-
-
 def test_labelled_lines_become_a_classifier(tmp_path):
     objects = [{"review": text, "sentiment": ["neg", "pos"][i % 2], "stars": i % 5} for i, text in enumerate(TEXTS)]
     write(tmp_path / "films.jsonl", "\n".join(map(json.dumps, objects)))
-    recipe, page = passes(new("text", ["films.jsonl"]), **{"tokens.vocabulary": 100})
+    recipe, page = written("text", ["films.jsonl"], **SMALL)
     assert (recipe.data.kind, recipe.model.kind, recipe.objective.kind) == ("lines", "encoder", "classify")
     assert (recipe.objective.label, recipe.tokens.unit, recipe.train.best) == ("label", "wordpiece", "accuracy")
     assert (recipe.data.split.valid, recipe.data.split.test) == (0.1, 0.0)
     assert "`label` (2 different), `stars` (5 different)" in page
     assert "`label` has 2 different values: neg, pos" in page
-
-
-def test_values_beside_texts_are_regressed(tmp_path):
-    rows = "".join(f'"{text}",{np.sqrt(i):.3f}\n' for i, text in enumerate(TEXTS, 2))
-    write(tmp_path / "films.csv", "text,score\n" + rows)
-    recipe, _ = passes(new("text", ["films.csv"]), **{"tokens.vocabulary": 100})
+    write(tmp_path / "films.csv", "text,score\n" + "".join(f'"{t}",{np.sqrt(i):.3f}\n' for i, t in enumerate(TEXTS, 2)))
+    recipe, _ = written("text", ["films.csv"], **SMALL)
     assert (recipe.objective.kind, recipe.objective.targets, recipe.train.best) == ("regress", ["score"], "loss")
 
 
-def test_a_file_for_each_class(tmp_path):
+def test_a_file_for_each_class_and_folders_for_parts(tmp_path):
     for label in ("neg", "pos"):
         write(tmp_path / f"rt.{label}.gz", "\n".join(f"{label} {text}" for text in TEXTS))
-    recipe, _ = passes(new("text", ["rt.neg.gz", "rt.pos.gz"]), **{"tokens.vocabulary": 100})
+        for part in ("train", "test"):
+            write(tmp_path / part / f"{label}.txt", "\n".join(f"{part} {label} {i}" for i in range(20)))
+    recipe, _ = written("text", ["rt.neg.gz", "rt.pos.gz"], **SMALL)
     assert (recipe.data.files, recipe.data.classes) == (["rt.{}.gz"], {"neg": [], "pos": []})
-    assert recipe.objective.kind == "classify"
-    assert recipe.data.split.test == 0.1
-
-
-def test_texts_alone_in_a_table_get_a_language_model(tmp_path):
-    write(tmp_path / "web.jsonl", "\n".join(json.dumps({"text": text}) for text in TEXTS))
-    recipe, _ = passes(new("text", ["web.jsonl"]))
-    assert (recipe.data.kind, recipe.objective.kind, recipe.tokens.unit) == ("lines", "next_token", "characters")
+    assert (recipe.objective.kind, recipe.data.split.test) == ("classify", 0.1)
+    recipe = Recipe.load(new("text", ["train/neg.txt", "train/pos.txt", "test/neg.txt", "test/pos.txt"]))
+    assert (recipe.data.files, recipe.data.test) == (["train/{}.txt"], ["test/{}.txt"])
 
 
 @pytest.mark.parametrize(("name", "spans"), [("a.conll", True), ("b.txt", False)])
 def test_words_in_columns_become_a_tagger(tmp_path, name, spans):
     tags = ("B-person", "O") if spans else ("NAME", "VERB")
     write(tmp_path / name, "\n".join(f"Ada{i % 7} {tags[0]}\nwrote {tags[1]}\nit{i} {tags[1]}\n" for i in range(120)))
-    recipe, _ = passes(new("text", [name]), **{"tokens.vocabulary": 100})
+    recipe, _ = written("text", [name], **SMALL)
     assert (recipe.data.kind, recipe.model.kind, recipe.objective.kind) == ("conll", "encoder", "tag")
     assert recipe.tokens.column == "words"
     assert recipe.train.best == ("entity_f1" if spans else "token_accuracy")
@@ -115,36 +148,21 @@ def test_columns_of_universal_dependencies(tmp_path):
     assert (recipe.data.words, recipe.data.tags, recipe.data.comments) == (1, 3, True)
 
 
-def test_running_text_in_three_files(tmp_path):
-    for part in ("train", "valid", "test"):
-        write(tmp_path / f"wiki.{part}.txt", f"The {part} text runs on and on, over many lines.\n" * 40)
-    recipe, page = passes(new("text", ["wiki.*.txt"]))
-    assert (recipe.data.files, recipe.data.valid, recipe.data.test) == (
-        ["wiki.train.txt"],
-        ["wiki.valid.txt"],
-        ["wiki.test.txt"],
-    )
-    assert recipe.objective.kind == "next_token"
-    assert "by its name" in page
-
-
 @pytest.mark.parametrize(
     ("name", "text", "mentions", "hint"),
     [
         ("a.csv", "text,label\na,b\n" * 3, ("10 samples", 5), ""),
         ("a.tsv", "a\tb\tc\n" * 30, ("a.tsv",), ""),
-        (
-            "a.csv",
-            "text,name\n" + "".join(f"t {i},n{i}\n" for i in range(30)),
-            ("2 to 1,000", "`name` with 30"),
-            "",
-        ),
+        ("a.csv", "text,name\n" + "".join(f"t {i},n{i}\n" for i in range(30)), ("2 to 1,000", "`name` with 30"), ""),
         ("a.conll", "a O\nb\n", ("2 columns", "line 2"), ""),
         ("a.conll", b"a O\n\xff O\n", ("UTF-8", "a.conll"), ""),
+        ("a.txt", b"\0\1" * 900, ("a.txt", "binary"), ""),
+        ("a.txt", b"short", (500, "not 5"), ""),
+        ("a.txt", b"", ("a.txt", "empty"), ""),
         (
             "a.txt",
-            b"a \xff text\n" * 99,
-            ("a.txt",),
+            "café ".encode("latin1") * 200,
+            ("UTF-8", "a.txt"),
             "sciformer train text/gpt-char --data.files NAME ... --data.errors replace",
         ),
     ],
@@ -156,17 +174,80 @@ def test_what_readers_refuse_is_refused(tmp_path, name, text, mentions, hint):
     assert [file.name for file in tmp_path.iterdir()] == [name]
 
 
-def test_folders_tell_what_files_are_for(tmp_path):
-    for part in ("train", "test"):
-        (tmp_path / part).mkdir()
-        for kind in ("neg", "pos"):
-            write(tmp_path / part / f"{kind}.txt", "\n".join(f"{part} {kind} {i}" for i in range(20)))
-    recipe = Recipe.load(new("text", ["train/neg.txt", "train/pos.txt", "test/neg.txt", "test/pos.txt"]))
-    assert (recipe.data.files, recipe.data.test) == (["train/{}.txt"], ["test/{}.txt"])
+# The form of files
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "marks"),
+    [
+        ("train.en train.de", ["en", "de"], ["train.{}"]),
+        ("d/train.en.gz d/train.de.gz d/val.de.gz d/val.en.gz", ["en", "de"], ["d/train.{}.gz", "d/val.{}.gz"]),
+        ("news-src.txt news-tgt.txt", ["src", "tgt"], ["news-{}.txt"]),
+        ("a.b.en a.b.de test_1.en test_1.de", ["en", "de"], ["a.b.{}", "test_1.{}"]),
+        ("x.en x.de x.fr", ["en", "de", "fr"], ["x.{}"]),
+        ("rt.neg.gz rt.pos.gz", ["neg", "pos"], ["rt.{}.gz"]),
+        ("one.txt two.txt", ["one", "two"], ["{}.txt"]),
+        *(
+            (names, None, None)
+            for names in ("train.txt valid.txt", "a.en b.de", "a/x.en b/x.de", "x.en x.de y.en", "a")
+        ),
+    ],
+)
+def test_names_that_differ_in_one_part(names, values, marks):
+    assert find_name_pattern([Path(name) for name in names.split()]) == (values and (values, marks))
+
+
+def test_lines_that_belong_together(tmp_path):
+    assert lines_match(ENGLISH, GERMAN)
+    assert not lines_match(ENGLISH, GERMAN[1:])
+    assert not lines_match(ENGLISH, GERMAN[3:] + GERMAN[:3])
+    assert not lines_match(["same"] * 20, ["same"] * 20)
+    for name, lines in {"a.one": ENGLISH, "a.two": GERMAN, "b.one": ENGLISH, "b.two": sorted(GERMAN)}.items():
+        write(tmp_path / name, "\n".join(lines))
+    for name, truth in {"a": True, "b": False}.items():
+        assert are_translations(find_name_pattern([tmp_path / f"{name}.one", tmp_path / f"{name}.two"])) is truth
+
+
+BOTH = "\n".join(f"{a}\t{b}" for a, b in zip(ENGLISH, GERMAN))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns"),
+    [
+        ("a.txt", BOTH, ["source", "target"]),
+        ("a.tsv.gz", "en\tde\n" + BOTH, ["en", "de"]),
+        ("a.tsv", "\n".join(f"{a}\t{i % 2}" for i, a in enumerate(ENGLISH)), []),
+        ("a.tsv", "\n".join(f"{i}\t{a}" for i, a in enumerate(ENGLISH)), []),
+        ("a.tsv", BOTH.replace("\t", "\t\t"), []),
+        ("a.txt", "\n".join(ENGLISH), []),
+    ],
+    ids=str,
+)
+def test_pairs_between_tabs(tmp_path, name, text, columns):
+    assert tab_separated_columns(Path(write(tmp_path / name, text))) == columns
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "truth"),
+    [
+        ("a.conll", "anything", True),
+        ("a.conllu.gz", "anything", True),
+        ("a.txt", "Ada B-per\nwrote O\n\n" * 10, True),
+        ("a.txt", "Ada NN B-per\nwrote V O\n\n" * 10, True),
+        ("a.txt", "Ada B-per\nwrote O\n" * 10, False),
+        ("a.txt", "Ada B-per\nwrote a lot O\n\n" * 10, False),
+        ("a.txt", "Ada said\nwords word\n\n" * 10, False),
+        ("a.txt", "".join(f"w{i} t{i}\n\n" for i in range(200)), False),
+        ("a.txt", "".join(f"w{i} t{i % 9}\n\n" for i in range(200)), True),
+        ("a.txt", "one\ntwo\n\n" * 20, False),
+    ],
+)
+def test_words_with_tags(tmp_path, name, text, truth):
+    assert is_tagged(Path(write(tmp_path / name, text))) is truth
 
 
 @shared
-def test_recipes_of_real_files():
+def test_real_files():
     def recipe(*names):
         return Recipe.load(new("text", [str(SHARED / name) for name in names], "a.yaml", overwrite=True))
 
@@ -177,3 +258,7 @@ def test_recipes_of_real_files():
     films = recipe("sentence_polarity/rt-polarity.neg.gz", "sentence_polarity/rt-polarity.pos.gz")
     assert (films.data.kind, list(films.data.classes)) == ("lines", ["neg", "pos"])
     assert recipe("tinyshakespeare/input.txt.gz").objective.kind == "next_token"
+    polarity = find_name_pattern([SHARED / f"sentence_polarity/rt-polarity.{one}.gz" for one in ("neg", "pos")])
+    assert not lines_match(*(read_lines(Path(polarity.names[0].format(label))) for label in polarity.values))
+    assert not is_tagged(SHARED / "wikitext2/test.txt.gz")
+    assert tab_separated_columns(SHARED / "wikitext2/test.txt.gz") == []

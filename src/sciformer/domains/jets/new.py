@@ -1,4 +1,4 @@
-"""A recipe for jets in ROOT, HDF5, Parquet or NumPy files: which columns are particles, classes, weights."""
+"""A recipe for jets in files: columns of particles, classes and weights."""
 
 from __future__ import annotations
 
@@ -15,122 +15,99 @@ from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
 from ...errors import UserError
 from ...files.formats.base import EventFile, Layout, opened, release
-from ...recipe.page import (
-    GUESSES_NOTE,
-    RELATIVE_PATHS_NOTE,
-    SKIP_BAD_FILES,
-    Guess,
-    Line,
-    file_lines,
-    group_by_part,
-    line_of,
-    name_files,
-    write,
-)
+from ...recipe import guess
+from ...recipe.page import Found, Page
 
 BACKGROUND_NAMES = ("qcd", "background", "bkg")
 MASS_NAMES = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
-MIN_JETS = 10  # jets worth training on
 MAX_LISTED_FILES = 8  # bad files that are named
-MIN_JETS_PER_CLASS = 10  # jets of a class
-MAX_OBSERVERS = 24  # observers at most
-ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = (
-    400,
-    3,
-    8,
-)  # that are looked at: so many rows at so many places of so many files
+MAX_OBSERVERS = 24
+SIZES: guess.Sizes = {0: (32, 2, 4), 5000: (64, 4, 8)}
+PAPER_JETS = 100_000  # jets from which on the model is as large as in the paper
+EPOCHS, BATCHES = 20, {0: 32, 5000: 128, PAPER_JETS: 512}
+ROWS_PER_SAMPLE, SAMPLES_PER_FILE, MAX_SAMPLED_FILES = 400, 3, 8  # rows that are looked at
 MAX_COUNTED_FILES = 50  # files whose entries are counted
 TREE_NAMES = ("tree", "Events", "Delphes", "events", "CollectionTree", "t")  # of several, the first that is there
 PARTICLE_CODES = {0, 11, 12, 13, 22, 130, 211, 310, 321, 2112, 2212}  # of particles in arrays without names
+FEATURE_REASONS = {
+    "kin": "7 that follow from momenta; there are no charge and type (part_charge, part_isPhoton, ...)",
+    "kinpid": "13: momenta, charge and type; there are no impact parameters (part_d0val, part_d0err, ...)",
+    "full": "17: momenta, charge, type and impact parameters; JetClass has these in mm",
+}
 
 
 class FoundJets(NamedTuple):
-    """What was found in the files."""
+    """Contents of the files of jets."""
 
     table: Table
-    jets: int
+    samples: int
     form: Layout
-    layout: ParticleColumns
-    features: str
-    new: dict[str, str]
+    particles: ParticleColumns
     bad: list[str]
 
 
-def jets_recipe(names: list[str], paths: list[Path]) -> str:
+def guess_jets(names: list[str], paths: list[Path]) -> Page:
     """A Particle Transformer on the jets of the files."""
     seen = inspect_files(paths)
-    parts = group_by_part(names)
-    tagged = [name for name in names if split_tag(name)[0]]
-    if tagged and len(tagged) < len(names):
-        missing = next(name for name in names if name not in tagged)
-        raise UserError(
-            f"{missing} has no class before it, but other files do",
-            hint="Write CLASS:NAME for all files, or NAME for all.",
-            file=missing,
-        )
-    ask = _find_question(seen.table, tagged, parts)
-    judged = _rejection_lines(ask.classes, seen.table) if ask.objective else []
-    used = [*ask.columns, find_weight(seen.table)[0]]
-    kept = [*["file"] * (len(paths) > 1), "entry", *find_observers(seen.table, used)][:MAX_OBSERVERS]
-    name, why = find_weight(seen.table) if ask.objective else ("", "")
-    head = [
-        f"A Particle Transformer for {name_files(paths)}, written by `sciformer new jets`.",
-        f"Found: {seen.jets:,} entries; {seen.layout.name}; momenta in {', '.join(seen.layout.parts.values())}.",
-        *seen.layout.notes,
+    parts = guess.group_by_part(names)
+    ask = _find_question(seen.table, names, parts)
+    weight, why = find_weight(seen.table)
+    observers = find_observers(seen.table, [*ask.columns, weight])
+    if ask.base != "jets/part":  # hidden particles are not weighed
+        weight = why = ""
+    momenta = ", ".join(seen.particles.parts.values())
+    left_out = len(seen.bad) - MAX_LISTED_FILES
+    notes = [
+        f"Found: {seen.samples:,} entries; {seen.particles.name}; momenta in {momenta}.",
+        *seen.particles.notes,
         *seen.bad[:MAX_LISTED_FILES],
-        *(
-            [f"... and {len(seen.bad) - MAX_LISTED_FILES:,} more files like that."]
-            if len(seen.bad) > MAX_LISTED_FILES
-            else []
-        ),
+        *([f"... and {left_out:,} more files like that."] if left_out > 0 else []),
         *ask.notes,
         *([f"No weights: {why}."] if why else []),
-        "",
-        GUESSES_NOTE,
-        "All other keys and their meaning: sciformer recipes jets/part",
     ]
-    lines = [
-        Line("base", ask.base, "the other keys come from there", 1),
-        Line("about"),
-        Line("title", f"Particle Transformer on {name_files(paths)}", "", 2),
-        Line("data", f"{name_files(paths)}, {seen.jets:,} jets", "", 2),
-        Line("data"),
-        Line("kind", "events", "", 2),
-        *_file_lines(ask.parts),
-        *([SKIP_BAD_FILES] if seen.bad else []),
-        *line_of({"tree": seen.form.tree}, "tree", "of several in the file"),
-        *line_of({"axes": seen.form.axes}, "axes", "what the numbers of the array mean"),
-        *line_of({"new": seen.new}, "new", "columns by formulas, under the names of JetClass"),
-        *ask.lines,
-        *line_of(
-            {"observers": kept}, "observers", "kept beside the answers of predict; `entry` is the row in its `file`"
+    found = [
+        Found("base", ask.base, "the other keys come from there"),
+        Found("data.kind", "events"),
+        *guess.files(ask.parts, bool(seen.bad)),
+        Found("data.tree", seen.form.tree or None, "of several in the file"),
+        Found("data.axes", seen.form.axes or None, "what the numbers of the array mean"),
+        *_token_keys(seen),
+        *ask.found,
+        Found(
+            "data.observers",
+            [*["file"] * (len(paths) > 1), "entry", *observers][:MAX_OBSERVERS],
+            "kept beside the answers of predict; `entry` is the row in its `file`",
         ),
-        *line_of({"weight": name}, "weight", f"the column `{name}`"),
-        *_split_lines(parts, seen.jets),
-        Line("tokens"),
-        Line("kind", "particles", "", 2),
-        Line(
-            "vector",
+        Found("data.weight", weight or None, f"the column `{weight}`"),
+        Found("objective.weight", "weight" if weight else None, "of each jet in the loss"),
+        *guess.split(parts, seen.samples, "jets"),
+        *(guess.model(seen.samples, "jets (in the paper 128)", SIZES, None) if seen.samples < PAPER_JETS else []),
+        *guess.training(seen.samples, EPOCHS, BATCHES),
+    ]
+    return Page("Particle Transformer", paths, f"{seen.samples:,} jets", notes, "jets/part", found)
+
+
+def _token_keys(seen: FoundJets) -> list[Found]:
+    features, new = feature_formulas(seen.particles, seen.table)
+    column = seen.table[next(iter(seen.particles.parts.values()))]
+    assert isinstance(column, Lists)
+    longest, mean = int(column.lengths.max(initial=1)), float(column.lengths.mean())
+    most = min(128, max(8, -(-longest // 8) * 8))
+    widths, pair_widths = ([64], [32]) if seen.samples < 5000 else ([64, 128], [64, 64])
+    small = seen.samples < PAPER_JETS
+    return [
+        Found("data.new", new or None, "columns by formulas, under the names of JetClass"),
+        Found("tokens.kind", "particles"),
+        Found(
+            "tokens.vector",
             list(VECTOR_COLUMNS),
             "momentum and energy of a particle; GeV is what the scales of features fit",
-            2,
         ),
-        Line("features", seen.features, _feature_reason(seen), 2),
-        *_max_tokens_lines(seen),
-        *_model_lines(seen.jets),
-        Line("objective"),
-        *ask.objective,
-        *judged,
-        *([Line("weight", "weight", "of each jet in the loss", 2)] if name else []),
-        *_train_lines(seen.jets),
+        Found("tokens.features", features, FEATURE_REASONS[features]),
+        Found("tokens.max_tokens", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}"),
+        Found("tokens.widths", widths if small else None, f"small, for {seen.samples:,} jets"),
+        Found("tokens.pair_widths", pair_widths if small else None),
     ]
-    return write(head, [line for place, line in enumerate(lines) if not _is_empty_section(lines, place)])
-
-
-def _is_empty_section(lines: Sequence[Line], place: int) -> bool:
-    """Whether a section has nothing in it."""
-    line = lines[place]
-    return line.depth == 1 and line.value is None and (place + 1 == len(lines) or lines[place + 1].depth == 1)
 
 
 # What is in the files
@@ -147,8 +124,8 @@ def inspect_files(paths: Sequence[Path]) -> FoundJets:
 def _inspect_files(paths: Sequence[Path]) -> FoundJets:
     some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
     kinds = _column_kinds(opened(some[0], form))
-    layout = find_particles(kinds)
-    wanted = [*layout.columns, *event_columns(kinds)]
+    particles = find_particles(kinds)
+    wanted = [*particles.columns, *event_columns(kinds)]
     tables: list[Table] = []
     count = 0
     step = max(1, len(some) // MAX_SAMPLED_FILES)
@@ -157,17 +134,12 @@ def _inspect_files(paths: Sequence[Path]) -> FoundJets:
         count += file.rows
         if number % step == 0 and len(tables) < MAX_SAMPLED_FILES * SAMPLES_PER_FILE:
             tables += _sample_rows(file, wanted)
-    count = round(count * len(paths) / (len(some) + len(bad)))
-    if count < MIN_JETS:
-        raise UserError(
-            f"training needs {MIN_JETS} jets or more, not {count}", hint=" ".join(["Bring more of them.", *bad[:4]])
-        )
-    table = concatenate(tables)
-    return FoundJets(table, count, form, layout, *feature_formulas(layout, table), bad)
+    count = guess.check_count(round(count * len(paths) / (len(some) + len(bad))), "jets", bad)
+    return FoundJets(concatenate(tables), count, form, particles, bad)
 
 
 def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
-    """The files that can be read, the form of the first of them, and what is wrong with the others."""
+    """The readable files, the layout of the first, and notes on the other files."""
     form: Layout | None = None
     good, wrong = list[Path](), dict[Path, UserError]()
     for path in paths:
@@ -188,7 +160,7 @@ def _column_kinds(file: EventFile) -> dict[str, str]:
 
 
 def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
-    """Rows at the beginning, in the middle and at the end: files may be sorted by class."""
+    """Rows from the beginning, middle and end, for files sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
     if len(starts) > 1 and starts[1] < ROWS_PER_SAMPLE:
@@ -220,7 +192,7 @@ def _has_words(path: Path, file: EventFile, name: str) -> bool:
 
 
 def _guess_axes(file: EventFile) -> dict[str, list[str]]:
-    """Names for an array (n, particles, 4) without: by its values momenta, or pt, rapidity, phi and type."""
+    """Names for an array (n, particles, 4), by its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]
         if not all(file.columns.get(name) == "list" for name in names) or f"{stem}_4" in file.columns:
@@ -240,128 +212,66 @@ def _guess_axes(file: EventFile) -> dict[str, list[str]]:
 
 
 class Question(NamedTuple):
-    """The question of a recipe: how the class is found, and what is said about it."""
+    """The question of a recipe: keys, notes, files by part, columns of the class."""
 
-    base: str
-    lines: list[Line]
-    objective: list[Line]
-    columns: list[str]
-    parts: dict[str, list[str]]
+    found: list[Found]
     notes: list[str]
-    classes: list[str] = []  # noqa: RUF012 (a tuple has no state)
+    parts: dict[str, list[str]]
+    columns: list[str]
+    base: str = "jets/part"
 
 
-def _find_question(table: Table, tagged: Sequence[str], parts: dict[str, list[str]]) -> Question:
+def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) -> Question:
     flags, column = find_class_flags(table), find_label(table)
-    goal = [Line("kind", "discriminate", "", 2)]
-    if tagged:
-        found = sorted({split_tag(name)[0] for name in tagged})
-        return Question(
-            "jets/part", [], goal, [], parts, [f"Classes, by the tags of the files: {', '.join(found)}."], found
-        )
+    tags = sorted({split_tag(name)[0] for name in names})
+    if any(tags):
+        if "" in tags:
+            missing = next(name for name in names if not split_tag(name)[0])
+            hint = "Write CLASS:NAME for all files, or NAME for all."
+            raise UserError(f"{missing} has no class before it, but other files do", hint=hint, file=missing)
+        notes = [f"Classes, by the tags of the files: {', '.join(tags)}."]
+        return Question(_rejection_keys(tags, table), notes, parts, [])
     if flags:
-        lines = line_of({"classes": flags}, "classes", "the column that is 1 for jets of the class")
         seen = [name for name, one in flags.items() if np.asarray(table[one]).any()]
+        empty = [name for name in flags if name not in seen]
         notes = [f"Classes: {', '.join(seen)}."]
-        if len(seen) < len(flags):
-            notes.append(f"Without a jet in the rows looked at: {', '.join(one for one in flags if one not in seen)}.")
-        return Question("jets/part", lines, goal, list(flags.values()), parts, notes, seen)
+        notes += [f"Without a jet in the rows looked at: {', '.join(empty)}."] if empty else []
+        classes = Found("data.classes", flags, "the column that is 1 for jets of the class")
+        return Question([classes, *_rejection_keys(seen, table)], notes, parts, list(flags.values()))
     if column:
-        values, counts = np.unique(np.asarray(table[column]), return_counts=True)
-        words = values.dtype.kind == "U"
-        shown = ", ".join(value if words else f"{value:g}" for value in values[:12].tolist())
-        shown += " and others" * (len(values) > 12)
-        notes = [f"Classes, by `{column}` in the rows looked at: {shown}."]
-        if rare := int((counts < MIN_JETS_PER_CLASS).sum()):
-            notes.append(
-                f"{rare} of {len(values)} have fewer than {MIN_JETS_PER_CLASS} jets there: too few to be learned and "
-                "judged."
-            )
-        line, names = Line("label", column, "the column with the class", 2), values.tolist() if words else []
-        return Question("jets/part", [line], goal, [column], parts, notes, names)
-    told = tag_by_class(parts["train"])
-    if told:
-        parts = {part: tag_by_class(names) for part, names in parts.items()}
-        note = "No column with a class was found: the names of the files are taken for it."
-        return Question("jets/part", [], goal, [], parts, [note])
-    note = "No column with a class was found: the model learns to fill in hidden particles. For a class, name it in"
-    more = "data.label or data.classes, or put it before the names of files: HToBB:a.root QCD:b.root"
-    return Question("jets/part-masked", [], [], [], parts, [note, more])
+        values = np.unique(np.asarray(table[column]))
+        words = values.tolist() if values.dtype.kind == "U" else []
+        shown = guess.list_names(words or [f"{value:g}" for value in values.tolist()])
+        rare = guess.rare_classes(np.asarray(table[column]), "jets")
+        label = Found("data.label", column, "the column with the class")
+        notes = [f"Classes, by `{column}` in the rows looked at: {shown}.", *rare]
+        return Question([label, *_rejection_keys(words, table)], notes, parts, [column])
+    if tag_by_class(parts["train"]):
+        parts = {part: tag_by_class(some) for part, some in parts.items()}
+        notes = ["No column with a class was found: the names of the files are taken for it."]
+        return Question(_rejection_keys([], table), notes, parts, [])
+    notes = [
+        "No column with a class was found: the model learns to fill in hidden particles. For a class, name it in",
+        "data.label or data.classes, or put it before the names of files: HToBB:a.root QCD:b.root",
+    ]
+    return Question([], notes, parts, [], "jets/part-masked")
 
 
-def _rejection_lines(names: Sequence[str], table: Table) -> list[Line]:
-    """What is rejected, where a class is called like a background, and the mass whose spectrum should stay."""
+def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:
+    """The class to reject, if one is called like a background, and the mass to watch."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
-    mass = next((name for name in MASS_NAMES if name in table), "")
-    if not background:
-        return [Line("background", "", "the class to reject, if there is one", 2), Line("efficiencies", {}, "", 2)]
+    mass = next((name for name in MASS_NAMES if name in table), None) if background else None
+    rejected = "scores say how much of it is rejected where half of another class is kept"
     return [
-        Line("background", background, "scores say how much of it is rejected where half of another class is kept", 2),
-        Line("efficiencies", {}, "other shares of a class, {NAME: 0.99}", 2),
-        *([Line("spectrum", mass, "the report shows how a cut changes this of the background", 2)] if mass else []),
+        Found("objective.kind", "discriminate"),
+        Found("objective.background", background, rejected if background else "the class to reject, if there is one"),
+        Found("objective.efficiencies", {}, "other shares of a class, {NAME: 0.99}"),
+        Found("objective.spectrum", mass, "the report shows how a cut changes this of the background"),
     ]
 
 
-def _file_lines(parts: dict[str, list[str]]) -> list[Line]:
-    return file_lines(parts) if len(parts) > 1 else [Line("files", parts["train"], RELATIVE_PATHS_NOTE, 2)]
-
-
-def _split_lines(parts: dict[str, list[str]], count: int) -> list[Line]:
-    """Shares for parts that have no files."""
-    shares = {"valid": (0.1, "to choose the best model"), "test": (0.1, "to judge it in the end")}
-    if count < 100:
-        shares["test"] = (0.0, "too few for one")
-    left = {part: share for part, share in shares.items() if part not in parts}
-    if not left:
-        return []
-    lines = [Line(part, *share, 3) for part, share in left.items()]
-    return [Line("split", None, f"of {count:,} jets", 2), *lines]
-
-
-def _feature_reason(seen: FoundJets) -> str:
-    return {
-        "kin": "7 that follow from momenta; there are no charge and type (part_charge, part_isPhoton, ...)",
-        "kinpid": "13: momenta, charge and type; there are no impact parameters (part_d0val, part_d0err, ...)",
-        "full": "17: momenta, charge, type and impact parameters; JetClass has these in mm",
-    }[seen.features]
-
-
-def _max_tokens_lines(seen: FoundJets) -> list[Line]:
-    column = seen.table[next(iter(seen.layout.parts.values()))]
-    assert isinstance(column, Lists)
-    longest, mean = int(column.lengths.max(initial=1)), float(column.lengths.mean())
-    most = min(128, max(8, -(-longest // 8) * 8))
-    return [Line("max_tokens", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}", 2)]
-
-
-def _model_lines(count: int) -> list[Line]:
-    if count >= 100_000:
-        return []
-    dim, depth, heads, widths = (32, 2, 4, [64]) if count < 5000 else (64, 4, 8, [64, 128])
-    return [
-        Line("widths", widths, f"small, for {count:,} jets", 2),
-        Line("pair_widths", [32] if count < 5000 else [64, 64], "", 2),
-        Line("model"),
-        Line("dim", dim, f"small, for {count:,} jets (128 in the paper)", 2),
-        Line("depth", depth, "blocks (8)", 2),
-        Line("heads", heads, "", 2),
-    ]
-
-
-def _train_lines(count: int) -> list[Line]:
-    batch = 512 if count >= 100_000 else 128 if count >= 5000 else 32
-    steps = int(np.clip(20 * count // batch, 100, 20_000))
-    return [
-        Line("train"),
-        Line("steps", steps, f"about {steps * batch / count:.0f} times through the data", 2),
-        Line("batch", batch, "", 2),
-        Line("warmup", max(1, steps // 20), "", 2),
-        Line("evaluate_every", max(10, steps // 10), "ten times in all", 2),
-    ]
-
-
-JETS = Guess(jets_recipe, tagged=True)
+JETS = guess.Guess(guess_jets, tagged=True)
 
 
 # What columns of events mean, by their names: momenta of particles, types, tracks, classes and weights
@@ -394,20 +304,18 @@ LABEL_NAMES: tuple[str, ...] = (
     "truth_label",
     "target",
     "class",
-    "jet_class",
 )
-LABEL_NAMES += ("category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
+LABEL_NAMES += ("jet_class", "category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
 CLASS_FLAG_PREFIXES = ("label_", "jet_is", "fj_is", "is_", "is")
 WEIGHT_NAMES = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")
 OBSERVER_PATTERN = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|run|luminosityblock)$", re.IGNORECASE)
-MAX_CLASSES = 1000  # at most
 
 ColumnKinds = Mapping[str, str]  # of columns: `list` or `value`
 
 
 @dataclass(frozen=True)
 class ParticleColumns:
-    """Particles as they lie in a file: where they are, and what could be added."""
+    """Columns of the particles of a file: momenta, and others by their endings."""
 
     name: str
     parts: dict[str, str]
@@ -428,7 +336,7 @@ class ParticleColumns:
 
 
 def find_particles(kinds: ColumnKinds) -> ParticleColumns:
-    """The particles in columns of these names; where there are several sets, the likeliest."""
+    """The likeliest set of particles in columns with these names."""
     lists = [name for name, kind in kinds.items() if kind == "list"]
     whole = {stem: parts for stem, parts in group_momenta(lists).items() if is_four_vector(parts)}
     if not any(map(_rank_prefix, whole)):
@@ -453,7 +361,7 @@ def find_particles(kinds: ColumnKinds) -> ParticleColumns:
 
 
 def group_momenta(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Parts of momenta by what stands before them: {"part_": {"px": "part_px", ...}}."""
+    """Parts of momenta by their prefix: {"part_": {"px": "part_px", ...}}."""
     made: dict[str, dict[str, str]] = {}
     for name in names:
         if match := MOMENTUM_PATTERN.fullmatch(name):
@@ -479,7 +387,7 @@ def _rank_prefix(stem: str) -> int:
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
-    """The set of features that the columns allow, and formulas for columns that have other names or none."""
+    """The set of features that the columns allow, and formulas for missing columns."""
     new = momentum_formulas(layout.parts)
     kinds, tracks = _type_formulas(layout.own), _track_formulas(table, layout.own)
     if kinds is None:
@@ -523,7 +431,7 @@ def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
 
 
 def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for impact parameters and their errors, zero where a particle has none; none without such columns."""
+    """Formulas for impact parameters and their errors, or None without their columns."""
     made = {}
     for wanted, names in TRACK_NAMES.items():
         name = next((own[one] for one in names if one in own), None)
@@ -553,7 +461,7 @@ def event_columns(kinds: ColumnKinds) -> list[str]:
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
-    """Columns with 1 for jets of a class, by the names of the classes, if there are such."""
+    """Columns with 1 for jets of a class, by class; empty without flags."""
     flat = {name: column for name, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
     for start in CLASS_FLAG_PREFIXES:
         names = [name for name in flat if re.match(rf"{start}\w", name) and _is_flag(flat[name])]
@@ -569,19 +477,12 @@ def _is_flag(column: Array) -> bool:
 def find_label(table: Table) -> str:
     """The column with the class, or nothing."""
     lower = {name.lower(): name for name in table}
-    return next((lower[name] for name in LABEL_NAMES if name in lower and _is_discrete(table[lower[name]])), "")
-
-
-def _is_discrete(column: Array | Lists) -> bool:
-    if isinstance(column, Lists) or column.ndim != 1 or column.dtype.kind not in "biufU":
-        return False
-    if column.dtype.kind == "f" and not (np.isfinite(column).all() and (column == np.round(column)).all()):
-        return False
-    return 1 <= len(np.unique(column)) <= MAX_CLASSES
+    found = (lower[name] for name in LABEL_NAMES if name in lower and guess.is_discrete(table[lower[name]]))
+    return next((name for name in found if 1 <= len(np.unique(np.asarray(table[name]))) <= guess.MAX_CLASSES), "")
 
 
 def find_weight(table: Table) -> tuple[str, str]:
-    """The column with a weight for each jet, if there is one that can be used; or why not."""
+    """The column with a weight for each jet, or the reason against it."""
     for name, column in table.items():
         if _is_weight_name(name) and not isinstance(column, Lists) and column.ndim == 1:
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
@@ -604,7 +505,7 @@ def find_observers(table: Table, but: Iterable[str]) -> list[str]:
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:
-    """The names with a tag for the class that each tells, where they tell two or more: HToBB:a/HToBB_000.root."""
+    """The names with the class in each as a tag, if there are two or more classes."""
     stems = {name: re.sub(r"[_.-]?\d+$", "", Path(name).name.partition(".")[0]) for name in names}
     told = all(re.fullmatch(r"[A-Za-z]\w*", stem) for stem in stems.values())
     return [f"{stem}:{name}" for name, stem in stems.items()] if told and len(set(stems.values())) > 1 else []

@@ -11,7 +11,7 @@ minus infinity, to the scores of masked and padded keys. Here hidden points are 
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from ...errors import UserError
-from ...interop.importing import Importer
-from ...interop.run_writer import Imported
-from ...interop.weight_map import WeightMap, from_theirs, join_names
-from ...recipe import Recipe
+from ...interop.config import Config
+from ...interop.importing import Imported, Importer, imported_recipe
+from ...interop.weight_map import Suffixes, WeightMap, block_links, from_theirs, join_names, layer
 
 ENCODER_PREFIX, HEAD_PREFIX = "layer_with_weights-0", "layer_with_weights-1"
 PUBLISHED_HEADS = 4  # of the published weights; nothing in a file tells how many there are
@@ -35,19 +34,12 @@ NOTES = (
 
 
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """The weights with their recipe: it reads light curves, one band at a time, and finds hidden magnitudes."""
+    """The weights with their recipe for light curves, one band at a time."""
     tensors = read_arrays(path)
-    sections = {
-        "about": {
-            "title": f"{path.stem}, imported",
-            "paper": "arXiv 2205.01677 (Donoso-Oliva et al.)",
-            "note": "Weights of ASTROMER 1.",
-        },
-        "data": {"kind": "series"},
-        **_sections(tensors, str(path)),
-    }
-    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
-    weights = from_theirs(_weight_links(recipe.model.depth), tensors, str(path), path)
+    about = {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}
+    sections = {"about": about, "data": {"kind": "series"}, **_sections(tensors, str(path))}
+    recipe = imported_recipe(path.stem, "Weights of ASTROMER 1.", sections, changes)
+    weights = from_theirs(_weight_links(recipe.model), tensors, Config({}, str(path), path))
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
     state: dict[str, Any] = {"tokens": {"tokens": {}}, "objective": {}}
     return Imported(path.stem, recipe, weights, state, {"model_type": "astromer"}, list(NOTES))
@@ -107,29 +99,27 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
     return {"tokens": tokens, "model": model, "objective": objective}
 
 
-def _weight_links(depth: int) -> list[WeightMap]:
+DENSE: Suffixes = {".weight": "/kernel", ".bias": "/bias"}
+NORM: Suffixes = {".weight": "/gamma", ".bias": "/beta"}
+BLOCK = {
+    "attention.qkv": ("mha/wq", "mha/wk", "mha/wv"),
+    "attention.out": ("mha/dense",),
+    "attention_norm": ("layernorm1",),
+    "mlp.up": ("ffn/layer_with_weights-0",),
+    "mlp.down": ("ffn/layer_with_weights-1",),
+    "mlp_norm": ("layernorm2",),
+}
+
+
+def _weight_links(model: Any) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
-    links = [*_dense_links("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform")]
-    for i in range(depth):
-        ours, theirs = f"trunk.blocks.{i}", f"{ENCODER_PREFIX}/enc_layers/{i}"
-        links += _dense_links(f"{ours}.attention.qkv", *(f"{theirs}/mha/w{part}" for part in "qkv"))
-        links += _dense_links(f"{ours}.attention.out", f"{theirs}/mha/dense")
-        links += _norm_links(f"{ours}.attention_norm", f"{theirs}/layernorm1")
-        links += _dense_links(f"{ours}.mlp.up", f"{theirs}/ffn/layer_with_weights-0")
-        links += _dense_links(f"{ours}.mlp.down", f"{theirs}/ffn/layer_with_weights-1")
-        links += _norm_links(f"{ours}.mlp_norm", f"{theirs}/layernorm2")
-    links += _norm_links("readout.norm", f"{HEAD_PREFIX}/bn_0")
-    return [*links, *_dense_links("readout.readout.mean", f"{HEAD_PREFIX}/reg_layer")]
-
-
-def _dense_links(ours: str, *theirs: str) -> Iterator[WeightMap]:
-    yield WeightMap(f"{ours}.weight", tuple(f"{name}/kernel" for name in theirs), transposed=True)
-    yield WeightMap(f"{ours}.bias", tuple(f"{name}/bias" for name in theirs))
-
-
-def _norm_links(ours: str, theirs: str) -> Iterator[WeightMap]:
-    yield WeightMap(f"{ours}.weight", (f"{theirs}/gamma",))
-    yield WeightMap(f"{ours}.bias", (f"{theirs}/beta",))
+    names: Any = {"suffixes": DENSE, "transposed": True}
+    return [
+        *layer("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform", **names),
+        *block_links(BLOCK, f"{ENCODER_PREFIX}/enc_layers/{{}}/", model, norm_suffixes=NORM, **names),
+        *layer("readout.norm", f"{HEAD_PREFIX}/bn_0", suffixes=NORM),
+        *layer("readout.readout.mean", f"{HEAD_PREFIX}/reg_layer", **names),
+    ]
 
 
 IMPORTER = Importer(

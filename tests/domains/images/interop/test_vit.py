@@ -11,10 +11,11 @@ from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
-from sciformer.train.weights import load_weights, save_weights
-from tests.domains.images.interop.their_images import NAMES, images, make, pixel_values, rewrite, save, transformers
+from sciformer.train.weights import load_weights
+from tests.domains.images.interop.their_images import NAMES, images, make, pixel_values, save, transformers
+from tests.domains.text.interop.theirs import rewrite
 from tests.errors import refuses
-from tests.nn.parity import shake
+from tests.interop.shaken import shaken_run
 
 MODELS = [
     ("ForImageClassification", NAMES),
@@ -139,17 +140,13 @@ RUN = {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2, "pool": "class_token
 
 def made(folder, tokens=(), **model):
     np.savez(folder / "a.npz", image=images(12, 8, 8), label=np.arange(12) % 3)
-    recipe = {
-        "data": {"kind": "images", "files": [str(folder / "a.npz")]},
-        "tokens": {"kind": "patches", "patch": 4, **dict(tokens)},
-        "model": {**RUN, **model},
-        "objective": {"kind": "classify"},
-        "train": {"steps": 1, "batch": 4, "device": "cpu"},
-    }
-    run = train(Recipe.from_dict(recipe), folder / "run", show=False, report=False)
-    shake(run.model)
-    save_weights(run.folder.model, dict(run.model.named_parameters()), {"step": 1, "scores": {}})
-    return run
+    return shaken_run(
+        folder,
+        data={"kind": "images", "files": [str(folder / "a.npz")]},
+        tokens={"kind": "patches", "patch": 4, **dict(tokens)},
+        model={**RUN, **model},
+        objective={"kind": "classify"},
+    )
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
@@ -193,8 +190,5 @@ def test_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert main(["predict", "runs/tiny-vit", "pictures.npy", "--out", "answers.csv"]) == 0
     assert Run("runs/tiny-vit").recipe.data.size == (12, 12)
     assert main(["export", "runs/tiny-vit", "--out", "back"]) == 0
-    assert sorted(path.name for path in (tmp_path / "back").iterdir()) == [
-        "config.json",
-        "model.safetensors",
-        "preprocessor_config.json",
-    ]
+    names = sorted(path.name for path in (tmp_path / "back").iterdir())
+    assert names == ["config.json", "model.safetensors", "preprocessor_config.json"]

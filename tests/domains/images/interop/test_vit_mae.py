@@ -10,7 +10,8 @@ from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
 from sciformer.train.weights import load_weights
-from tests.domains.images.interop.their_images import images, make, pixel_values, rewrite, save, transformers
+from tests.domains.images.interop.their_images import images, make, pixel_values, save, transformers
+from tests.domains.text.interop.theirs import rewrite
 from tests.errors import refuses
 
 PICTURES = images()

@@ -33,12 +33,6 @@ def save(folder, model, **changes):
     return folder
 
 
-def rewrite(path, **changes):
-    """A JSON file with other values; ... leaves a key out."""
-    values = json.loads(path.read_text()) | changes
-    path.write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
-
-
 def images(count=3, height=12, width=12, channels=3):
     """Pixels from 0 to 255."""
     return np.random.default_rng(0).integers(0, 256, (count, height, width, channels)).astype(np.uint8)

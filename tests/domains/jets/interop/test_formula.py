@@ -2,8 +2,8 @@
 
 import pytest
 
+from sciformer.domains.jets.interop.data_config import class_names
 from sciformer.domains.jets.interop.formula import column_names, expand_formula, translate_formula
-from sciformer.domains.jets.interop.options import class_names
 from tests.errors import refuses
 
 

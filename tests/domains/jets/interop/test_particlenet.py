@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from sciformer.data.batch import StreamView
 from sciformer.domains.jets.interop.particlenet import convert_particlenet
 from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, read_checkpoint
+from sciformer.interop.config import Config
 from sciformer.models.base import parameters
-from sciformer.recipe.registry import find
-from tests.domains.jets.interop.weaver_keys import layer, made, norm
+from tests.domains.jets.interop.weaver_keys import layer, logits, made, network, norm
 from tests.errors import refuses
 from tests.paths import SHARED
 
@@ -33,20 +33,8 @@ def shapes(inputs=7, widths=(8, 8, 12), hidden=(10,), classes=10):
     return found | layer(f"fc.{len(hidden)}", classes, [hidden[-1]])
 
 
-def network(found, neighbours=16):
-    """The network of a checkpoint, and how its classes stand in the order of weaver."""
-    sections = {key: find(key, section["kind"]).model_validate(section) for key, section in found.sections.items()}
-    sections["objective"].state.update(classes=found.classes, counts=[1] * len(found.classes))
-    model = sections["model"].model_copy(update={"neighbours": neighbours})
-    built = model.build({"tokens": sections["tokens"]}, sections["objective"])
-    built.load_state_dict(found.weights)
-    return built.eval(), [found.classes.index(name) for name in CLASSES]
-
-
-def logits(built, features, points, valid):
-    view = StreamView({"features": features, "at": points}, valid)
-    with torch.no_grad():
-        return built.heads["class"](built.pool(built.encode(view)))
+def answers(built, features, points, valid):
+    return logits(built, StreamView({"features": features, "at": points}, valid))
 
 
 def naive(tensors, x, at, neighbours):
@@ -77,15 +65,15 @@ def naive(tensors, x, at, neighbours):
 def test_names_shapes_and_jets_of_few_particles(hidden):
     theirs = made(shapes(hidden=hidden))
     found = convert_particlenet(
-        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), "a file", {}
+        canonical_names({f"mod.{name}": tensor for name, tensor in theirs.items()}), Config({}, "a file"), {}
     )
     assert "neighbours" in found.notes[0]
     assert found.classes == sorted(CLASSES)
-    built, order = network(found, neighbours=5)
+    built, order, _ = network(found, neighbours=5)
     built, tensors = built.double(), {name: tensor.double() for name, tensor in canonical_names(theirs).items()}
     lengths = torch.tensor([1, 2, 5, 6, 7, 20])
     x, at = torch.randn(6, 20, 7).double(), torch.randn(6, 20, 2).double()
-    y = logits(built, x, at, torch.arange(20) < lengths[:, None])[:, order]
+    y = answers(built, x, at, torch.arange(20) < lengths[:, None])[:, order]
     for i, length in enumerate(lengths):
         torch.testing.assert_close(y[i], naive(tensors, x[i, :length], at[i, :length], 5))
 
@@ -104,7 +92,7 @@ def test_other_models_are_refused(more, mention):
         name: tensor for name, tensor in {**canonical_names(made(shapes())), **more}.items() if tensor is not None
     }
     with refuses(mention, file="a file"):
-        convert_particlenet(tensors, "a file", {})
+        convert_particlenet(tensors, Config({}, "a file", "a file"), {})
 
 
 @real
@@ -112,13 +100,13 @@ def test_other_models_are_refused(more, mention):
 def test_the_weights_trained_on_jetclass(name, count):
     fixture = np.load(DATA / "part_parity.npz")
     found = read_checkpoint(DATA / "weights" / f"ParticleNet_{name}.pt")
-    built, order = network(found)
+    built, order, _ = network(found)
     assert parameters(built) == count
     features, points = (torch.from_numpy(fixture[key]).transpose(1, 2) for key in ("features", "points"))
     features = features[..., fixture["kin_index"]] if name == "kin" else features
     valid = torch.from_numpy(fixture["mask"][:, 0]).bool()
     expected = torch.from_numpy(fixture[f"logits_particlenet_{name}"])
-    single = logits(built, features, points, valid)[:, order]
+    single = answers(built, features, points, valid)[:, order]
     torch.testing.assert_close(single, expected, rtol=0, atol=1e-4)
-    double = logits(built.double(), features.double(), points.double(), valid)[:, order]
+    double = answers(built.double(), features.double(), points.double(), valid)[:, order]
     torch.testing.assert_close(double.float(), expected, rtol=0, atol=2e-5)

@@ -8,15 +8,15 @@ import torch
 
 from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, StreamView
-from sciformer.data.columns import Lists
 from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, convert_transformer, import_weaver
 from sciformer.interop import import_model
+from sciformer.interop.config import Config
+from sciformer.interop.importing import imported_recipe
 from sciformer.models.base import parameters
 from sciformer.nn import Ragged
 from sciformer.recipe import Recipe
-from sciformer.train.weights import load_into
-from tests.domains.jets.interop.weaver_keys import made, shapes
-from tests.domains.jets.jets_table import jets
+from tests.domains.jets.interop.weaver_keys import logits, made, network, sections, shapes
+from tests.domains.jets.jets_table import jets, write_root
 from tests.errors import refuses
 from tests.paths import SHARED
 
@@ -29,25 +29,12 @@ PARAMETERS = {
     "part_v2": 2_789_806,
     "part_v3": 2_770_278,
 }
-RECIPES = {"part": "part_full17", "part-kin": "part_kin7", "part-plain": "part_plain"}
-RECIPES |= {"part-v2": "part_v2", "part-v3": "part_v3"}
+RECIPES = {"part": "part_full17", "part-kin": "part_kin7", "part-plain": "part_plain", "part-v2": "part_v2"}
+RECIPES["part-v3"] = "part_v3"
 
 
-def network(tensors, **changes):
-    """A network with the weights of a checkpoint, and its classes."""
-    found = convert_transformer(canonical_names(tensors), "a test", {})
-    found.sections["model"].update(changes)
-    recipe = Recipe.from_dict({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
-    state = {"classes": found.classes, "counts": [1] * len(found.classes)}
-    assembly = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state})
-    built = assembly.network().eval()
-    load_into(built, found.weights, lambda theirs, ours: theirs, "a test")
-    return built, [found.classes.index(name) for name in CLASSES], assembly
-
-
-def logits(model, view):
-    with torch.no_grad():
-        return model.heads["class"](model.pool(model.encode(view)))
+def converted(tensors):
+    return convert_transformer(canonical_names(tensors), Config({}, "a test"), {})
 
 
 def fixture(*names):
@@ -66,7 +53,7 @@ def test_every_variant_is_reproduced(variant):
     assert shapes(*(config[key] for key in sizes), config.get("version", 1)) == keys  # what other tests build on
     exact = float(torch.finfo(torch.float64).eps)  # of their RMSNorm
     more = {"norm_epsilon": exact} if variant == "part_v3" else {}
-    model, order, _ = network(made(keys), **more)
+    model, order, _ = network(converted(made(keys)), **more)
     assert parameters(model) == PARAMETERS[variant]
     x = torch.from_numpy(features).transpose(1, 2)
     x = x[..., kin] if config["input_dim"] == 7 else x
@@ -80,25 +67,19 @@ def test_every_variant_is_reproduced(variant):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_recipes_have_the_size_of_the_original(name):
-    recipe = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
-    state = {"classes": list(CLASSES), "counts": [1] * 10}
-    with torch.device("meta"):
-        built = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state}).network()
-    assert parameters(built) == PARAMETERS[RECIPES[name]]
-
-
-@pytest.mark.parametrize("name", ["part", "part-v2", "part-v3", "part-plain", "part-kin"])
 def test_a_checkpoint_gives_the_model_of_the_recipe(name):
-    """What is told from names and shapes is what the recipe says."""
+    """What is told from names and shapes is what the recipe says, and has the size of the original."""
     options = {"part-v2": {"version": 2}, "part-v3": {"version": 3}, "part-plain": {"pair_widths": None}}
     size = {"widths": (128, 512, 128), "pair_widths": (64, 64, 64), "heads": 8, "depth": 8, "asking": 2}
     size |= {"inputs": 7 if name == "part-kin" else 17, **options.get(name, {})}
-    found = convert_transformer(
-        canonical_names({key: torch.empty(shape) for key, shape in shapes(**size).items()}), "a test", {}
-    )
+    tensors = {key: torch.empty(shape) for key, shape in shapes(**size).items()}
+    found = converted(tensors)
     ours = Recipe.load(f"jets/{name}").change({"data.kind": "arrays"})
-    theirs = Recipe.from_dict({"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections})
+    state = {"classes": list(CLASSES), "counts": [1] * 10}
+    with torch.device("meta"):
+        built = Assembly.from_state(ours, {"tokens": {"tokens": {}}, "objective": state}).network()
+    assert parameters(built) == PARAMETERS[RECIPES[name]]
+    theirs = imported_recipe("a test", "", sections(found), {})
     unused = {"pair_widths"} if name == "part-plain" else set()
     assert theirs.model.model_dump(exclude={"norm_epsilon"}) == ours.model.model_dump(exclude={"norm_epsilon"})
     assert theirs.tokens.model_dump(exclude=unused) == ours.tokens.model_dump(exclude=unused)
@@ -132,7 +113,7 @@ def test_a_checkpoint_becomes_a_run_that_predicts(tmp_path):
     answers = run.predict(table)
     assert answers["probabilities"].shape == (5, 10)
     assert np.isfinite(answers["probabilities"]).all()
-    model, order, assembly = network(made(shapes()))
+    model, order, assembly = network(converted(made(shapes())))
     stream = assembly.tokens["tokens"].normalise(assembly.tokens["tokens"].tokenize(table))
     plainly = logits(model, Batch({"tokens": stream}).inputs().stream).softmax(-1).numpy()
     np.testing.assert_allclose(answers["probabilities"], plainly, atol=1e-6)
@@ -142,16 +123,9 @@ def test_a_checkpoint_becomes_a_run_that_predicts(tmp_path):
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_it_reads_files_with_the_branches_of_jetclass(tmp_path, labelled):
-    uproot, awkward = pytest.importorskip("uproot"), pytest.importorskip("awkward")
-    table, branches = jets((6, 3, 9, 2, 14)), {}
-    for name, column in table.items():
-        jagged = isinstance(column, Lists)
-        branches[name] = awkward.unflatten(column.values, column.lengths) if jagged else column.astype(np.float32)
-    if labelled:
-        branches |= {f"label_{name}": np.arange(5) % 10 == place for place, name in enumerate(CLASSES)}
-    with uproot.recreate(tmp_path / "jets.root") as file:
-        kinds = {name: awkward.type(awkward.Array(branch)).content for name, branch in branches.items()}
-        file.mktree("tree", {name: str(kind) for name, kind in kinds.items()}).extend(branches)
+    table = jets((6, 3, 9, 2, 14))
+    labels = {f"label_{name}": np.arange(5) % 10 == place for place, name in enumerate(CLASSES)} if labelled else {}
+    write_root(tmp_path / "jets.root", table | labels)
     run = import_model(write(tmp_path / "ParT_full.pt"), tmp_path / "run")
     answers = run.predict(tmp_path / "jets.root")
     np.testing.assert_allclose(answers["probabilities"], run.predict(table)["probabilities"], atol=1e-5)

@@ -5,6 +5,30 @@ import zlib
 import numpy as np
 import torch
 
+from sciformer.assembly import Assembly
+from sciformer.domains.jets.interop.weaver import CLASSES
+from sciformer.interop.importing import imported_recipe
+from sciformer.train.weights import load_into
+
+
+def sections(found):
+    return {"data": {"kind": "arrays"}, "objective": {"kind": "classify"}, **found.sections}
+
+
+def network(found, **changes):
+    """The network of a checkpoint with other options, the order of its classes in weaver, and its assembly."""
+    recipe = imported_recipe("a test", "", sections(found), {f"model.{key}": value for key, value in changes.items()})
+    state = {"classes": found.classes, "counts": [1] * len(found.classes)}
+    assembly = Assembly.from_state(recipe, {"tokens": {"tokens": {}}, "objective": state})
+    built = assembly.network().eval()
+    load_into(built, found.weights, lambda theirs, ours: theirs, "a test")
+    return built, [found.classes.index(name) for name in CLASSES], assembly
+
+
+@torch.no_grad()
+def logits(model, view):
+    return model.heads["class"](model.pool(model.encode(view)))
+
 
 def made(shapes):
     """A state dict: each tensor's numbers depend on its name and shape alone."""

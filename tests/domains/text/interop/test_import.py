@@ -10,7 +10,7 @@ import torch
 from sciformer.interop import import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
-from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, make, save, transformers
+from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, make, rewrite, save, transformers
 from tests.errors import refuses
 
 BERT, GPT2, LLAMA = ("Bert", "ForMaskedLM"), ("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")
@@ -19,11 +19,6 @@ SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
 
 def folder(tmp_path, kind=GPT2, **changes):
     return save(tmp_path / "theirs", *make(*kind, **changes))
-
-
-def rewrite(path, **changes):
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps({key: value for key, value in (values | changes).items() if value is not ...}))
 
 
 def reweigh(path, change):

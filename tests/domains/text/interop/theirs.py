@@ -1,5 +1,7 @@
 """Small models of `transformers` with random weights, saved as folders, and what they compute."""
 
+import json
+
 import pytest
 import tokenizers
 import torch
@@ -84,6 +86,12 @@ def save(folder, model, tokenizer, names, **options):
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
     fast.save_pretrained(folder)
     return folder
+
+
+def rewrite(path, **changes):
+    """Give a JSON file other values; ... leaves a key out."""
+    values = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps({key: value for key, value in values.items() if value is not ...}))
 
 
 def inputs(run, texts=TEXTS):

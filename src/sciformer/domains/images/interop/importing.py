@@ -1,4 +1,4 @@
-"""From a model of images of others to a run: a folder of Hugging Face or timm, or a file of weights of timm."""
+"""Models of images of others as runs: Hugging Face and timm."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from ....assembly import Assembly
-from ....errors import UserError
 from ....interop.config import Config
-from ....interop.importing import Importer
-from ....interop.reading import read_json, read_pickled, read_tensors, read_weights
-from ....interop.run_writer import Imported
-from ....interop.weight_map import WeightMap, from_theirs
+from ....interop.importing import Imported, Importer, imported_recipe
+from ....interop.reading import read_config, read_json, read_pickled, read_tensors, read_weights
+from ....interop.weight_map import WeightMap, from_theirs, sort_classes
 from ....recipe import Recipe
 from ....train.weights import named_tensors
 from . import mae, timm, vit
-from .pixels import Scaling, class_names, class_order, pixel_scaling, read_scaling
+from .pixels import Scaling, class_names, pixel_scaling, read_scaling
 from .vit import HEAD, ImageGeometry, WeightNames
 
 MODEL_TYPES = ("vit", "vit_mae")
@@ -46,26 +44,18 @@ class ImageModel:
     names: WeightNames
     scaling: Scaling
     classes: list[str]
-    decoder: mae.DecoderSections | None = None
-
-    def __post_init__(self) -> None:
-        """Without the weights of a decoder there is none."""
-        if self.decoder is not None and not mae.has_decoder(self.tensors, self.decoder.names):
-            self.decoder = None
-        if self.decoder is not None:
-            mae.convert_decoder(self.tensors, self.decoder.names)
+    decoder: mae.Sections | None = None
 
     def sections(self) -> dict[str, dict[str, Any]]:
-        """Model, tokens and objective."""
         found = {"model": self.model, "tokens": self.picture.tokens(), "objective": {"kind": "classify"}}
         if self.decoder is not None:
-            return {name: section | self.decoder.sections[name] for name, section in found.items()}
+            return {name: section | self.decoder[name] for name, section in found.items()}
         return found if self.classes else found | {"objective": {"kind": "masked", "mask_ratio": 0.75}}
 
     def links(self, model: Any) -> list[WeightMap]:
         """Which weights of ours are which of theirs."""
         found = vit.weight_links(self.names, model, bool(self.classes))
-        return found if self.decoder is None else found + mae.decoder_links(self.names, self.decoder.names, model)
+        return found if self.decoder is None else found + mae.decoder_links(self.names, model)
 
 
 def recognises(source: Path) -> bool:
@@ -84,27 +74,21 @@ def is_image_model(folder: Path) -> bool:
 
 
 def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A model of images with its recipe: it reads files of images, and scales their pixels as it was trained to."""
+    """A model of images with its recipe, which scales pixels as in its training."""
     notes: list[str] = []
     found, config = _read_model(source, changes or {}, notes)
+    if found.decoder is not None:
+        mae.convert_decoder(found.tensors)
     picture, (mean, deviation) = found.picture, found.scaling
     data: dict[str, Any] = {"kind": "images", "size": [picture.height, picture.width]}
     if picture.channels in (1, 3):
         data["channels"] = picture.channels  # grey for colours and colours for grey
-    sections = {
-        "about": {"title": f"{source.stem}, imported", "note": f"A {found.kind} model of others."},
-        "data": data,
-        **found.sections(),
-    }
     notes.append(RESIZE_NOTE)
-    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
-    weights = from_theirs(found.links(recipe.model), found.tensors, str(source), source)
-    objective: dict[str, Any] = {}
-    if found.classes:
-        order = class_order(found.classes)
-        objective = {"classes": [found.classes[i] for i in order], "counts": [1] * len(order)}
-        for name in (f"{HEAD}.weight", f"{HEAD}.bias"):
-            weights[name] = weights[name][torch.tensor(order)].contiguous()
+    note = f"A {found.kind} model of others."
+    recipe = imported_recipe(source.stem, note, {"data": data, **found.sections()}, changes)
+    weights = from_theirs(found.links(recipe.model), found.tensors, Config({}, str(source), source))
+    classes = sort_classes(weights, HEAD, found.classes) if found.classes else []
+    objective = {"classes": classes, "counts": [1] * len(classes)} if classes else {}
     scaled = {"shape": picture.shape, "mean": mean, "deviation": deviation}
     state = {"tokens": {"tokens": scaled}, "objective": objective}
     if not found.classes and found.decoder is None:
@@ -117,11 +101,10 @@ def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> t
     """A model, and how others described it."""
     if not source.is_dir():
         return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
-    values = read_json(source / "config.json")
-    config, tensors = Config(values, "config.json", source / "config.json"), read_tensors(source)
-    if "architecture" in values and "model_type" not in values:
-        return _timm(tensors, config, changes, notes), values
-    return _huggingface(source, tensors, config, notes), values
+    config, tensors = read_config(source), read_tensors(source)
+    if "architecture" in config.values and "model_type" not in config.values:
+        return _timm(tensors, config, changes, notes), config.values
+    return _huggingface(source, tensors, config, notes), config.values
 
 
 def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> ImageModel:
@@ -129,27 +112,26 @@ def _huggingface(folder: Path, tensors: dict[str, Tensor], config: Config, notes
     kind, names = config.get("model_type", "", str), vit.HUGGINGFACE
     tensors, picture, model = vit.canonical_names(tensors, notes), vit.image_geometry(config), vit.model_section(config)
     config.only("problem_type", "single_label_classification")
-    vit.convert_weights(tensors, names, picture, config.where, config.file)
+    vit.convert_weights(tensors, names, picture, config)
     classes = class_names(config.get("id2label", {}, dict), tensors.get(f"{names.head}.weight"))
-    decoder = mae.decoder_from_config(config) if kind == "vit_mae" else None
+    decoder = mae.sections_from_config(config) if kind == "vit_mae" else None
     config.done()
     scaled = read_scaling(folder, picture.channels, notes)
+    decoder = decoder if mae.has_decoder(tensors) else None
     return ImageModel(kind, picture, model, tensors, names, scaled, classes, decoder)
 
 
 def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any], notes: list[str]) -> ImageModel:
-    """A vision transformer of timm, or a masked autoencoder with such names."""
+    """A vision transformer of timm, or a masked autoencoder with its names."""
     if not timm.is_timm(tensors):
         some = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-        raise UserError(
-            f"the weights of {config.where} are not those of a vision transformer of timm: {some}", file=config.file
-        )
+        raise config.error(f"the weights of {config.where} are not those of a vision transformer of timm: {some}")
     names, told = timm.TIMM, timm.model_arguments(config)
-    tensors = timm.fold_layer_scales(tensors, config.where, config.file)
+    tensors = timm.fold_layer_scales(tensors, config)
     about: dict[str, Any] = config.get("pretrained_cfg", {}, dict)
     size = told.get("img_size", None, int, list) or (about.get("input_size") or [])[1:] or None
-    picture = timm.image_geometry(tensors, [size, size] if isinstance(size, int) else size, config.where, config.file)
-    vit.convert_weights(tensors, names, picture, config.where, config.file)
+    picture = timm.image_geometry(tensors, [size, size] if isinstance(size, int) else size, config)
+    vit.convert_weights(tensors, names, picture, config)
     labels = config.get("label_names", about.get("label_names") or [], list)
     classes = class_names(dict(enumerate(labels)), tensors.get(f"{names.head}.weight"))
     model = timm.model_section(tensors, changes.get("model.heads", told.get("num_heads", None)), notes)
@@ -157,12 +139,13 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     config.done()
     if "mean" not in about:
         notes.append(timm.SCALING_NOTE)
-    scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config.where, file=config.file)
-    return ImageModel("timm", picture, model, tensors, names, scaled, classes, mae.decoder_from_weights(tensors, notes))
+    scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config)
+    decoder = mae.sections_from_weights(tensors, notes) if mae.has_decoder(tensors) else None
+    return ImageModel("timm", picture, model, tensors, names, scaled, classes, decoder)
 
 
 def _zero_weights(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Zeros for what a model without a head does not have."""
+    """Zeros for the weights of the readout of a model without a head."""
     with torch.device("meta"):
         own = named_tensors(Assembly.from_state(recipe, state).network())
     return {

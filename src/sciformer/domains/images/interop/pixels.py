@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ....errors import UserError
+from ....interop.config import Config
 from ....interop.reading import read_json
 
 PREPROCESSOR_FILE = "preprocessor_config.json"
@@ -19,9 +20,9 @@ Scaling = tuple[list[float], list[float]]
 
 
 def pixel_scaling(
-    mean: Any, deviation: Any, channels: int, where: str, brightest: float = MAX_PIXEL_VALUE, file: Path | None = None
+    mean: Any, deviation: Any, channels: int, config: Config, brightest: float = MAX_PIXEL_VALUE
 ) -> Scaling:
-    """Mean and deviation of the channels in units of pixels in files, from those of pixels over `brightest`."""
+    """Mean and deviation of the channels for pixels from 0 to `brightest`."""
     found = []
     for name, values in (("mean", mean), ("std", deviation)):
         values = [DEFAULT_MEAN_AND_STD] * channels if values is None else values
@@ -29,38 +30,30 @@ def pixel_scaling(
         numbers = isinstance(values, Sequence) and all(isinstance(one, (int, float)) for one in values)
         if not numbers or len(values) != channels or (name == "std" and not all(one > 0 for one in values)):
             above = " above 0" if name == "std" else ""
-            raise UserError(
-                f"{where} must have a {name}{above} for each of {channels} channels, not {values}", file=file
+            raise config.error(
+                f"{config.where} must have a {name}{above} for each of {channels} channels, not {values}"
             )
         found.append([one * brightest for one in values])
     return found[0], found[1]
 
 
 def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
-    """What the file of a folder says of the pixels."""
-    if not (folder / PREPROCESSOR_FILE).is_file():
+    """Mean and deviation of the channels in the preprocessor of a folder."""
+    file = folder / PREPROCESSOR_FILE
+    config = Config(read_json(file) if file.is_file() else {}, PREPROCESSOR_FILE, file)
+    if not file.is_file():
         notes.append(
             f"there is no {PREPROCESSOR_FILE}: pixels are taken from 0 to 255, and mean and deviation for "
             f"{DEFAULT_MEAN_AND_STD * MAX_PIXEL_VALUE}"
         )
-        return pixel_scaling(None, None, channels, PREPROCESSOR_FILE)
-    found = read_json(folder / PREPROCESSOR_FILE)
+    found = config.values
     factor = found.get("rescale_factor", 1 / MAX_PIXEL_VALUE) if found.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:
-        raise UserError(
-            f"`rescale_factor` in {folder / PREPROCESSOR_FILE} must be above 0, not {factor}",
-            file=folder / PREPROCESSOR_FILE,
-        )
-    if not found.get("do_normalize", True):
-        return pixel_scaling(0.0, 1.0, channels, PREPROCESSOR_FILE, 1 / factor, folder / PREPROCESSOR_FILE)
-    return pixel_scaling(
-        found.get("image_mean"),
-        found.get("image_std"),
-        channels,
-        PREPROCESSOR_FILE,
-        1 / factor,
-        folder / PREPROCESSOR_FILE,
+        raise config.error(f"`rescale_factor` in {file} must be above 0, not {factor}")
+    mean, deviation = (
+        (0.0, 1.0) if not found.get("do_normalize", True) else (found.get("image_mean"), found.get("image_std"))
     )
+    return pixel_scaling(mean, deviation, channels, config, 1 / factor)
 
 
 def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:
@@ -79,7 +72,7 @@ def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], heigh
 
 
 def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
-    """The names of the classes of a head, numbers where none are given, none without a head; no name twice."""
+    """Names of the classes of a head: unique, numbers by default, none without a head."""
     if head is None:
         return []
     if len(head) < 2:
@@ -87,9 +80,3 @@ def class_names(given: Mapping[Any, Any], head: Tensor | None) -> list[str]:
     names = [str(given.get(str(i), given.get(i, i))) for i in range(len(head))]
     times = Counter(names)
     return [f"{name} ({i})" if times[name] > 1 else name for i, name in enumerate(names)]
-
-
-def class_order(classes: Sequence[str]) -> list[int]:
-    """The order that a recipe gives to classes: by number where all are numbers, else by name."""
-    numbers = all(name.isdecimal() for name in classes)
-    return sorted(range(len(classes)), key=lambda i: int(classes[i]) if numbers else classes[i])

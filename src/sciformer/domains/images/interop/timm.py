@@ -1,4 +1,4 @@
-"""Vision transformers of timm: their names, and what only they have.
+"""Vision transformers of timm: names of weights, arguments, LayerScale.
 
 A file of weights tells neither the heads nor how pixels were scaled; a folder with the config.json of timm tells the
 scale. Scales of what a block adds (LayerScale) are multiplied into the layers before them.
@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ....errors import UserError
 from ....interop.config import Config
-from .vit import MODEL_DEFAULTS, ImageGeometry, WeightNames
+from .vit import MODEL_KEYS, ImageGeometry, WeightNames
 
 TIMM = WeightNames(
     token="cls_token",
     places="pos_embed",
     patches="patch_embed.proj",
-    blocks="blocks",
-    attention=("attn.qkv",),
-    out="attn.proj",
-    attention_norm="norm1",
-    mlp_norm="norm2",
-    up="mlp.fc1",
-    down="mlp.fc2",
+    blocks="blocks.{}.",
+    block={
+        "attention.qkv": ("attn.qkv",),
+        "attention.out": ("attn.proj",),
+        "attention_norm": ("norm1",),
+        "mlp.up": ("mlp.fc1",),
+        "mlp.down": ("mlp.fc2",),
+        "mlp_norm": ("norm2",),
+    },
     norm="norm",
     head="head",
 )
@@ -50,7 +51,7 @@ SCALING_NOTE = (
     "trained otherwise, import a folder whose config.json says `pretrained_cfg: {mean: ..., std: ...}`"
 )
 # Keys of `model_args` that the weights tell as well.
-ARGUMENTS_IN_WEIGHTS = (
+ARGUMENTS_IN_WEIGHTS = {
     "patch_size",
     "embed_dim",
     "depth",
@@ -59,23 +60,22 @@ ARGUMENTS_IN_WEIGHTS = (
     "init_values",
     "no_embed_class",
     "num_classes",
-)
+}
 
 
 def is_timm(tensors: Mapping[str, Tensor]) -> bool:
-    """Whether weights are called as timm calls those of a vision transformer."""
+    """Whether weights have the names of a vision transformer of timm."""
     return f"{TIMM.patches}.weight" in tensors and any(name.startswith("blocks.0.") for name in tensors)
 
 
-def fold_layer_scales(tensors: Mapping[str, Tensor], where: str, file: Path | None = None) -> dict[str, Tensor]:
-    """The weights, scales of blocks multiplied in; parts that cannot be represented are refused."""
+def fold_layer_scales(tensors: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:
+    """The weights with LayerScale multiplied in; refuse unsupported parts."""
     found = dict(tensors)
     for name, what in UNSUPPORTED_PARTS.items():
         if name in found:
-            raise UserError(
-                f"the vision transformer of {where} must be as published, read from its class token, but has {what} "
-                f"(`{name}`)",
-                file=file,
+            raise config.error(
+                f"the vision transformer of {config.where} must be as published, read from its class token, but has "
+                f"{what} (`{name}`)"
             )
     for name in [name for name in found if name.endswith(tuple(LAYER_SCALES))]:
         block, _, scale = name.partition(".ls")
@@ -86,7 +86,7 @@ def fold_layer_scales(tensors: Mapping[str, Tensor], where: str, file: Path | No
 
 
 def model_arguments(config: Config) -> Config:
-    """What a config.json of timm says of the network, refused where it is another than published."""
+    """The `model_args` of a config.json of timm; refuse unpublished networks."""
     name = config.get("architecture", "", str)
     config.only("global_pool", "token")
     for key in ("num_classes", "num_features"):
@@ -94,40 +94,33 @@ def model_arguments(config: Config) -> Config:
     for key in ("label_names", "label_descriptions", "pretrained_cfg"):
         config.get(key, {}, dict, list)
     made = Config(config.get("model_args", {}, dict), f"`model_args` in {config.where}", config.file)
-    made.asked |= {*ARGUMENTS_IN_WEIGHTS}
+    made.asked |= ARGUMENTS_IN_WEIGHTS
     made.only("global_pool", "token")
     made.only("class_token", True)
     if "quickgelu" in name:
-        raise UserError(
-            f"the network in {config.where} must have plain GELU, not `architecture: {name}`", file=config.file
-        )
+        raise config.error(f"the network in {config.where} must have plain GELU, not `architecture: {name}`")
     return made
 
 
-def image_geometry(
-    tensors: Mapping[str, Tensor], size: Sequence[int] | None, where: str, file: Path | None = None
-) -> ImageGeometry:
-    """The images that weights were made for: of this size, or square, as many as there are places."""
+def image_geometry(tensors: Mapping[str, Tensor], size: Sequence[int] | None, config: Config) -> ImageGeometry:
+    """Size of the images of a model: as given, or square with a patch for each place."""
     _, channels, *patch = tensors[f"{TIMM.patches}.weight"].shape
     places = tensors[TIMM.places].shape[-2] if TIMM.places in tensors else 0
     if size is None:
         side = math.isqrt(max(0, places - 1))
         side += places == (side + 1) ** 2  # no place for the class token
         if side * side not in (places, places - 1):
-            raise UserError(
-                f"`{TIMM.places}` of {where} must have the places of a square image, not {places}",
-                hint=SIZE_HINT,
-                file=file,
-            )
+            square = f"`{TIMM.places}` of {config.where} must have the places of a square image, not {places}"
+            raise config.error(square, SIZE_HINT)
         size = [side * patch[0], side * patch[1]]
     found = ImageGeometry(size[0], size[1], channels, (patch[0], patch[1]))
-    found.check(where, file)
+    found.check(config)
     return found
 
 
 def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[str]) -> dict[str, Any]:
-    """The section `model`, from shapes."""
-    dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors[f"blocks.0.{TIMM.up}.weight"])
+    """The section `model`, from the shapes of the weights."""
+    dim, hidden = tensors[f"{TIMM.patches}.weight"].shape[0], len(tensors["blocks.0.mlp.fc1.weight"])
     depth = len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
     if heads is None:
         heads = HEADS_BY_WIDTH.get(dim, dim // 64 if dim % 64 == 0 else 0)
@@ -139,7 +132,8 @@ def model_section(tensors: Mapping[str, Tensor], heads: int | None, notes: list[
             )
         notes.append(f"the weights do not tell how many heads there are; {heads} here, as published for this width")
     return {
-        **MODEL_DEFAULTS,
+        **MODEL_KEYS,
+        "hidden_dropout": 0.0,
         "dim": dim,
         "depth": depth,
         "heads": heads,

@@ -1,4 +1,4 @@
-"""Vision transformers (arXiv 2010.11929) of Hugging Face and timm: patches in, the class token out.
+"""Vision transformers (arXiv 2010.11929) of Hugging Face and timm.
 
 Their convolution over patches is our linear layer over the pixels of a patch, channels last. They have a vector for the
 place of the class token; ours stands where the first patch does, so that its own vector is cls + p_class - p_first.
@@ -7,39 +7,31 @@ place of the class token; ours stands where the first patch does, so that its ow
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import ACTIVATIONS, POSITION_WEIGHT, drop_weights, remove_prefix
-from ....interop.weight_map import WeightMap
+from ....interop.family import POSITION_WEIGHT, SizeKeys, drop_weights
+from ....interop.weight_map import WeightMap, block_links, layer
 
 EMBEDDING = "entrance.embedding.linear"
 CLASS_TOKEN = "pooling.token"
 HEAD = "heads.class.layer.1"
-OTHER_TASKS = ("pooler.",)
 
 
 @dataclass(frozen=True)
 class WeightNames:
-    """What others call the weights of a vision transformer, those of a block after its number."""
+    """Names of the weights of a vision transformer; `block` stands behind `blocks`."""
 
     token: str
     places: str
     patches: str
     blocks: str
-    attention: tuple[str, ...]
-    out: str
-    attention_norm: str
-    mlp_norm: str
-    up: str
-    down: str
+    block: Mapping[str, tuple[str, ...]]
     norm: str
     head: str
 
@@ -48,20 +40,24 @@ HUGGINGFACE = WeightNames(
     token="embeddings.cls_token",
     places="embeddings.position_embeddings",
     patches="embeddings.patch_embeddings.projection",
-    blocks="encoder.layer",
-    attention=tuple(f"attention.attention.{part}" for part in ("query", "key", "value")),
-    out="attention.output.dense",
-    attention_norm="layernorm_before",
-    mlp_norm="layernorm_after",
-    up="intermediate.dense",
-    down="output.dense",
+    blocks="encoder.layer.{}.",
+    block={
+        "attention.qkv": ("attention.attention.query", "attention.attention.key", "attention.attention.value"),
+        "attention.out": ("attention.output.dense",),
+        "attention_norm": ("layernorm_before",),
+        "mlp.up": ("intermediate.dense",),
+        "mlp.down": ("output.dense",),
+        "mlp_norm": ("layernorm_after",),
+    },
     norm="layernorm",
     head="classifier",
 )
-# Names of later versions of `transformers`, which still write the old ones.
+# The decoder of a masked autoencoder as in the paper's code, and names of later versions of `transformers`.
 RENAMED_WEIGHTS = {
-    r"\bdecoder_encoder\.layer\.": "encoder.layer.",
-    r"(^|\.)(?:decoder_)?layers\.(\d+)\.": r"\1encoder.layer.\2.",
+    r"^vit\.": "",
+    r"^decoder\.(?:decoder_)?(?:encoder\.layer|layers)\.": "decoder_blocks.",
+    r"^decoder\.": "",
+    r"^layers\.": "encoder.layer.",
     r"\.attention\.q_proj\.": ".attention.attention.query.",
     r"\.attention\.k_proj\.": ".attention.attention.key.",
     r"\.attention\.v_proj\.": ".attention.attention.value.",
@@ -82,32 +78,29 @@ class ImageGeometry:
 
     @property
     def places(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
         return self.height // self.patch[0], self.width // self.patch[1]
 
     @property
     def shape(self) -> list[int]:
-        """Height, width and channels."""
         return [self.height, self.width, self.channels]
 
     def tokens(self) -> dict[str, Any]:
-        """The section `tokens`."""
         rows, columns = self.patch
         return {"kind": "patches", "patch": rows if rows == columns else [rows, columns]}
 
-    def check(self, where: str, file: Path | None = None) -> None:
+    def check(self, config: Config) -> None:
         """Refuse images that patches do not fill."""
         if self.height % self.patch[0] or self.width % self.patch[1]:
             sides, patch = f"{self.height} x {self.width}", f"{self.patch[0]} x {self.patch[1]}"
-            raise UserError(f"images of {sides} in {where} are not filled by patches of {patch}", file=file)
+            raise config.error(f"images of {sides} in {config.where} are not filled by patches of {patch}")
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
     """The weights of Hugging Face under the names of HUGGINGFACE."""
-    found = remove_prefix(tensors, "vit.")
+    found = tensors
     for pattern, name in RENAMED_WEIGHTS.items():
         found = {re.sub(pattern, name, old): tensor for old, tensor in found.items()}
-    drop_weights(found, lambda name: name.startswith(OTHER_TASKS), notes, "layers of other tasks")
+    drop_weights(found, r"pooler\.", notes)
     return found
 
 
@@ -115,7 +108,7 @@ def image_geometry(config: Config) -> ImageGeometry:
     """The images of a configuration of Hugging Face."""
     height, width = _pair(config, "image_size", 224)
     found = ImageGeometry(height, width, config.size("num_channels", 3), _pair(config, "patch_size", 16))
-    found.check(config.where, config.file)
+    found.check(config)
     return found
 
 
@@ -124,91 +117,58 @@ def model_section(config: Config) -> dict[str, Any]:
     config.get("qkv_bias", True, bool)  # the weights tell
     for key, kind in (("encoder_stride", int), ("pooler_output_size", int), ("pooler_act", str)):
         config.get(key, kind(), kind)  # of heads that are left out or refused
-    dim, heads = config.size("hidden_size"), config.size("num_attention_heads")
-    config.only("head_dim", dim // heads)
-    return {
-        **MODEL_DEFAULTS,
-        "dim": dim,
-        "depth": config.size("num_hidden_layers"),
-        "heads": heads,
-        "mlp_ratio": config.size("intermediate_size") / dim,
-        "activation": config.choice("hidden_act", ACTIVATIONS, "gelu"),
-        "norm_epsilon": config.get("layer_norm_eps", 1e-12, float),
-        "dropout": config.get("hidden_dropout_prob", 0.0, float, int),
-        "attention_dropout": config.get("attention_probs_dropout_prob", 0.0, float, int),
-    }
+    model = {**MODEL_KEYS, **SIZE_KEYS.read(config)}
+    config.only("head_dim", model["dim"] // model["heads"])
+    return model
 
 
-MODEL_DEFAULTS = {"kind": "encoder", "position": "learned", "pool": "class_token", "hidden_dropout": 0.0}
+MODEL_KEYS = {"kind": "encoder", "position": "learned", "pool": "class_token"}
+SIZE_KEYS = SizeKeys(default_dropout=0.0)
 
 
-def convert_weights(
-    tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, where: str, file: Path | None = None
-) -> None:
-    """Class token, places and patches in our form; biases of queries, keys and values where there are none."""
+def convert_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry, config: Config) -> None:
+    """Class token, places, patches and missing biases of attention in our form."""
     for name in (names.token, names.places, f"{names.patches}.weight"):
         if name not in tensors:
-            raise UserError(
-                f"the weight {name} of a vision transformer is missing in {where}",
-                hint=f"There are {', '.join(sorted(tensors)[:6])}.",
-                file=file,
-            )
-    tensors[f"{names.patches}.weight"] = flatten_patch_kernel(tensors[f"{names.patches}.weight"], found, where, file)
+            there = f"There are {', '.join(sorted(tensors)[:6])}."
+            raise config.error(f"the weight {name} of a vision transformer is missing in {config.where}", there)
+    kernel, expected = tensors[f"{names.patches}.weight"], (found.channels, *found.patch)
+    if tuple(kernel.shape[1:]) != expected:
+        shapes = f"(channels, height, width) {expected}, as {config.where} says, not {tuple(kernel.shape[1:])}"
+        raise config.error(f"patches must be of {shapes}")
+    tensors[f"{names.patches}.weight"] = kernel.permute(0, 2, 3, 1).flatten(1)  # (D, pixels, channels last)
     places, token = tensors[names.places].flatten(0, -2), tensors[names.token].flatten()
     count = found.places[0] * found.places[1]
     if len(places) not in (count, count + 1):
-        raise UserError(
-            f"`{names.places}` must have {count} or {count + 1} places, as {where} says, not {len(places)}", file=file
-        )
+        fits = f"{count} or {count + 1} places, as {config.where} says"
+        raise config.error(f"`{names.places}` must have {fits}, not {len(places)}")
     own = places[0] if len(places) > count else torch.zeros_like(token)  # without a place of its own
     tensors[names.places] = places[-count:]
     tensors[names.token] = token + (own - places[-count])
-    parts = tuple(f".{part}.weight" for part in names.attention)
+    parts = tuple(f".{part}.weight" for part in names.block["attention.qkv"])
     for name in [name for name in tensors if name.endswith(parts)]:
         tensors.setdefault(name.removesuffix("weight") + "bias", torch.zeros(len(tensors[name])))
 
 
-def flatten_patch_kernel(weight: Tensor, found: ImageGeometry, where: str, file: Path | None = None) -> Tensor:
-    """(D, channels, height, width) -> (D, pixels, channels last)."""
-    expected = (found.channels, *found.patch)
-    if tuple(weight.shape[1:]) != expected:
-        raise UserError(
-            f"patches must be of (channels, height, width) {expected}, as {where} says, not {tuple(weight.shape[1:])}",
-            file=file,
-        )
-    return weight.permute(0, 2, 3, 1).flatten(1)
+def restore_weights(tensors: dict[str, Tensor], names: WeightNames, found: ImageGeometry) -> None:
+    """Invert `convert_weights`, with the class token at the place of the first patch."""
+    kernel, table = tensors[f"{names.patches}.weight"], tensors[names.places]
+    pixels = kernel.unflatten(1, (*found.patch, found.channels))
+    tensors[f"{names.patches}.weight"] = pixels.permute(0, 3, 1, 2).contiguous()
+    tensors[names.places] = torch.cat([table[:1], table])[None]
+    tensors[names.token] = tensors[names.token][None, None]
 
 
 def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
-    """Which weights of ours are which of theirs, once they went through `convert_weights`."""
-    found = [
+    """The weight map of weights in the form of `convert_weights`."""
+    return [
         WeightMap(CLASS_TOKEN, (names.token,)),
         WeightMap(POSITION_WEIGHT, (names.places,)),
-        *linear_links(EMBEDDING, (names.patches,), (model.dim,)),
-        *block_links(names, "trunk.blocks", names.blocks, model.depth, model.dim, round(model.mlp_ratio * model.dim)),
-        *linear_links("trunk.norm", (names.norm,), (model.dim,)),
+        *layer(EMBEDDING, names.patches, rows=(model.dim,)),
+        *block_links(names.block, names.blocks, model),
+        *layer("trunk.norm", names.norm, rows=(model.dim,)),
+        *(layer(HEAD, names.head) if head else []),
     ]
-    return found + (list(linear_links(HEAD, (names.head,))) if head else [])
-
-
-def block_links(names: WeightNames, ours: str, theirs: str, depth: int, dim: int, hidden: int) -> Iterator[WeightMap]:
-    """The blocks of a stack."""
-    rows = (dim,) * 3 if len(names.attention) > 1 else (3 * dim,)
-    for i in range(depth):
-        own, other = f"{ours}.{i}", f"{theirs}.{i}"
-        parts = tuple(f"{other}.{part}" for part in names.attention)
-        yield from linear_links(f"{own}.attention.qkv", parts, rows)
-        yield from linear_links(f"{own}.attention.out", (f"{other}.{names.out}",), (dim,))
-        yield from linear_links(f"{own}.attention_norm", (f"{other}.{names.attention_norm}",), (dim,))
-        yield from linear_links(f"{own}.mlp.up", (f"{other}.{names.up}",), (hidden,))
-        yield from linear_links(f"{own}.mlp.down", (f"{other}.{names.down}",), (dim,))
-        yield from linear_links(f"{own}.mlp_norm", (f"{other}.{names.mlp_norm}",), (dim,))
-
-
-def linear_links(ours: str, theirs: tuple[str, ...], rows: tuple[int, ...] = ()) -> Iterator[WeightMap]:
-    """A layer or a norm."""
-    yield WeightMap(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), rows)
-    yield WeightMap(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), rows, zeros=bool(rows))
 
 
 def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
@@ -216,7 +176,5 @@ def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
     value = config.get(key, default, int, list)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(one, int) and one > 0 for one in pair):
-        raise UserError(
-            f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}", file=config.file
-        )
+        raise config.error(f"`{key}` in {config.where} must be a number or two, each 1 or more, not {value}")
     return pair[0], pair[1]

@@ -8,26 +8,55 @@ Formulas are read as trees and written in our words; nothing is evaluated.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ....errors import UserError
-from ....recipe import Recipe
-from ....recipe.page import Line, line_of, write
-from .inputs import ModelInputs
-from .options import OptionReader, Translation
+from ....recipe.page import Found, check_new_recipe, write_page
+from ..features import FEATURE_SETS, Feature
+from .formula import column_names, expand_formula, translate_formula
 
 MAX_BYTES = 1 << 20  # bytes of a data file
+KNOWN_KEYS = {
+    *("treename", "branch_magic", "file_magic", "selection", "test_time_selection", "preprocess", "new_variables"),
+    *("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing"),
+}
+INPUT_ROLES = ("points", "features", "vectors", "mask")
+VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
+PLANE_COLUMNS = ("part_deta", "part_dphi")
+FeatureScaling = dict[str, Any]  # centre, scale, clip
+DATA_REASONS = {
+    "tree": "treename",
+    "select": "selection",
+    "select_new": "test_time_selection, of files that answers are asked for",
+    "new": "new_variables that are needed",
+    "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
+    "label": "labels",
+    "observers": "columns that are kept beside the answers",
+    "weight": "weights",
+    "reweight": "weights",
+}
+TOKEN_REASONS = {
+    "vector": "the four-vector of a particle",
+    "plane": "its place beside the axis of the jet",
+    "features": "what a particle enters with",
+    "max_tokens": "particles of a jet, the hardest ones",
+}
+OBJECTIVE_REASONS = {
+    "weight": "of each jet in the loss",
+    "balance": "classes count alike, as in weaver where it reweights",
+}
 
 
 @dataclass(frozen=True)
 class ImportedData:
-    """The recipe that was written, and what of the file has no equal in it."""
+    """The written recipe, and notes on options without an equal in it."""
 
     path: Path
     notes: list[str]
@@ -41,42 +70,18 @@ def import_data(
 ) -> ImportedData:
     """Write a recipe with the `data:` and `tokens:` of a data file of weaver.
 
-    out        a .yaml file; unless given, named after the source, in this folder
+    out        a .yaml file (default: named after the source, in this folder)
     changes    keys of `data` that the file cannot know: {"data.files": [...], "data.valid": [...], "data.test": [...]}
     """
     source = Path(source).expanduser()
     path = Path(out).expanduser() if out is not None else Path(f"{source.stem}-recipe.yaml")
-    if path.suffix not in (".yaml", ".yml"):
-        raise UserError(
-            f"a recipe must be named .yaml, not {path}",
-            hint=f"Call it {path.with_suffix('.yaml')}",
-            key="--out",
-            file=path,
-        )
-    if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists already",
-            hint="Name another file with --out, or replace it with --overwrite.",
-            file=path,
-        )
+    check_new_recipe(path, overwrite)
     options = read_data_config(source)
     try:
         made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
-    page = recipe_page(made, source.name, _files(changes or {}))
-    beside = path.with_name(f".{path.stem}.{os.getpid()}.yaml")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        beside.write_text(page, "utf-8")
-        Recipe.load(beside)
-        beside.replace(path)
-    except OSError as error:
-        raise UserError(
-            f"the recipe {path} cannot be written: {error.strerror}", hint="Name another place with --out.", file=path
-        ) from error
-    finally:
-        beside.unlink(missing_ok=True)
+    write_page(path, *recipe_page(made, source.name, _files(changes or {})))
     return ImportedData(path, made.notes)
 
 
@@ -108,9 +113,7 @@ def read_data_config(path: Path) -> dict[str, Any]:
 
 def translate_options(options: Mapping[str, Any]) -> Translation:
     """The sections of a recipe."""
-    reading = OptionReader(options)
-    ModelInputs(reading).translate()
-    return reading.translate()
+    return OptionReader(options).translate()
 
 
 def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -126,43 +129,392 @@ def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
     return found
 
 
-def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> str:
-    """The page of the recipe: every key with where it came from, and above all what has no equal."""
+def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
+    """Head and keys of the recipe, each key with its origin."""
     head = [
         f"The data of {name}, a file of weaver, written by `sciformer import`.",
         *(["", "Without an equal here:", *(f"  {note}" for note in made.notes)] if made.notes else []),
         "",
         *made.asides,
     ]
-    data, tokens = made.data, made.tokens
-    background = next((name for name in data.get("classes", {}) if name.lower() == "qcd"), "")
-    lines = [
-        Line("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
-        Line("about"),
-        Line("title", f"Particle Transformer on the data of {name}", "", 2),
-        Line("data"),
-        Line("kind", "events", "", 2),
-        Line("files", files.get("files", []), "names or globs, with a tag for a class where no column has it", 2),
-        *(Line(part, files[part], "", 2) for part in ("valid", "test") if part in files),
-        *line_of(data, "tree", "treename"),
-        *line_of(data, "select", "selection"),
-        *line_of(data, "select_new", "test_time_selection, of files that answers are asked for"),
-        *line_of(data, "new", "new_variables that are needed"),
-        *line_of(data, "classes", "labels: a column, or formula, that is 1 where the jet is of the class"),
-        *line_of(data, "label", "labels"),
-        *line_of(data, "observers", "columns that are kept beside the answers"),
-        *line_of(data, "weight", "weights"),
-        *line_of(data, "reweight", "weights"),
-        Line("tokens"),
-        Line("kind", "particles", "", 2),
-        *line_of(tokens, "vector", "the four-vector of a particle"),
-        *line_of(tokens, "features", "what a particle enters with"),
-        *line_of(tokens, "max_tokens", "particles of a jet, the hardest ones"),
-        Line("objective"),
-        Line("kind", "discriminate", "", 2),
-        Line("background", background, "the class to reject, if there is one", 2),
-        Line("efficiencies", {}, "shares of a class that are kept, {NAME: 0.99}; half of it unless given", 2),
-        *line_of(made.objective, "weight", "of each jet in the loss"),
-        *line_of(made.objective, "balance", "classes count alike, as in weaver where it reweights"),
+    background = next((name for name in made.data.get("classes", {}) if name.lower() == "qcd"), "")
+
+    def given(section: str, values: Mapping[str, Any], reasons: Mapping[str, str]) -> list[Found]:
+        return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in reasons.items()]
+
+    found = [
+        Found("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
+        Found("about.title", f"Particle Transformer on the data of {name}"),
+        Found("data.kind", "events"),
+        Found("data.files", files.get("files", []), "names or globs, with a tag for a class where no column has it"),
+        *(Found(f"data.{part}", files.get(part)) for part in ("valid", "test")),
+        *given("data", made.data, DATA_REASONS),
+        Found("tokens.kind", "particles"),
+        *given("tokens", made.tokens, TOKEN_REASONS),
+        Found("objective.kind", "discriminate"),
+        Found("objective.background", background, "the class to reject, if there is one"),
+        Found("objective.efficiencies", {}, "shares of a class that are kept, {NAME: 0.99} (default: half of it)"),
+        *given("objective", made.objective, OBJECTIVE_REASONS),
     ]
-    return write(head, lines)
+    return head, found
+
+
+@dataclass
+class Translation:
+    """Sections of a recipe, notes on options without an equal, and remarks."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    tokens: dict[str, Any] = field(default_factory=dict)
+    objective: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    asides: list[str] = field(default_factory=list)
+
+
+class OptionReader:
+    """One data file, from key to key."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options, self.made = options, Translation()
+        self.magic = {
+            str(old): str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()
+        }
+        new = as_mapping(options.get("new_variables"), "new_variables")
+        self.new = {str(name): text for name, text in new.items()}
+        self.wanted: dict[str, str] = {}
+        self.covered: set[str] = set()  # new variables that the recipe has in another form
+
+    def note(self, text: str) -> None:
+        if text not in self.made.notes:
+            self.made.notes.append(text)
+
+    def translate(self) -> Translation:
+        self._inputs()
+        for key in self.options:
+            if key not in KNOWN_KEYS:
+                self.note(f"`{key}`: not a key of weaver that is known here")
+        data = self.made.data
+        if "treename" in self.options:
+            data["tree"] = str(self.options["treename"])
+        self._selection()
+        self._labels()
+        observers = [str(name) for name in as_list(self.options.get("observers"))]
+        named = {name: self.column(name, "observers") for name in observers}
+        data["observers"] = [column for name, column in named.items() if self.is_translated(name)]
+        self._weights()
+        for name in as_list(self.options.get("monitor_variables")):
+            self.note(f"`monitor_variables: {name}`: put it among data.observers to have it beside the answers")
+        if "bucketing" in self.options:
+            self.made.asides.append("bucketing: samples of like length are put together anyway")
+        for name, patterns in as_mapping(self.options.get("file_magic"), "file_magic").items():
+            self.note(f"`file_magic: {name}` ({patterns}): give files a class by a tag, CLASS:path/*.root")
+        if self.magic:
+            self.made.asides.append(f"branch_magic: columns are called as in the files ({self.magic})")
+        if self.wanted:
+            data["new"] = self.wanted
+        self._unused()
+        return self.made
+
+    # Columns and formulas
+
+    def column(self, name: Any, where: str) -> str:
+        """The name of a column in the files, or of a formula in `data.new`."""
+        name = str(name)
+        if name not in self.new or self.new[name] == name:
+            return self.file_name(name)
+        if name not in self.wanted:
+            self.wanted[name] = ""
+            text = self.formula(self.new[name], f"new_variables: {name}", f"needed by {where}")
+            del self.wanted[name]
+            if text:
+                self.wanted[name] = text
+        return name
+
+    def is_translated(self, name: str) -> bool:
+        """Whether a name is a column of the files, or a variable that was translated."""
+        return name not in self.new or self.new[name] == name or name in self.wanted
+
+    def file_name(self, name: str) -> str:
+        for old, now in self.magic.items():
+            name = name.replace(old, now)
+        return name
+
+    def with_file_names(self, text: str) -> str:
+        """A formula with the names of columns that the files have."""
+        for name in column_names(text) if self.magic else ():
+            if name not in self.new:
+                text = re.sub(rf"\b{re.escape(name)}\b", self.file_name(name), text)
+        return text
+
+    def formula(self, text: Any, where: str, why: str = "") -> str:
+        """A formula in our words, and its columns; "" and a note where it has no equal."""
+        try:
+            made = translate_formula(text)
+            for name in column_names(text):
+                self.column(name, where)
+                if not self.is_translated(name):
+                    raise UserError(f"the variable `{name}` could not be translated")
+            return self.with_file_names(made)
+        except UserError as error:
+            self.note(f"`{where}: {text}`{f', {why}' if why else ''}: {error.message}")
+            return ""
+
+    def _unused(self) -> None:
+        """Note untranslatable new variables, also where nothing in the recipe needs them."""
+        for name, text in self.new.items():
+            if name in self.wanted or any(f"new_variables: {name}:" in note for note in self.made.notes):
+                continue
+            if name in self.covered:
+                continue
+            try:
+                translate_formula(text)
+            except UserError as error:
+                self.note(f"`new_variables: {name}: {text}`, which nothing in the recipe needs: {error.message}")
+
+    # What is asked
+
+    def _selection(self) -> None:
+        chosen, later = self.options.get("selection"), self.options.get("test_time_selection")
+        if chosen:
+            self.made.data["select"] = self.formula(chosen, "selection")
+        if later and later != chosen:
+            self.made.data["select_new"] = self.formula(later, "test_time_selection")
+            self.made.asides.append("test_time_selection: holds for files that predict is given, not for the part test")
+
+    def _labels(self) -> None:
+        labels = as_mapping(self.options["labels"], "labels")
+        kind, value = str(labels.get("type", "simple")), labels.get("value")
+        if kind == "simple":
+            if not isinstance(value, list) or not value:
+                raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
+            names = [str(name) for name in value]
+            columns = {title: self.column(name, "labels") for name, title in zip(names, class_names(names))}
+            classes = {
+                title: column for (title, column), name in zip(columns.items(), names) if self.is_translated(name)
+            }
+            self.made.data["classes"] = classes
+            return
+        targets = as_mapping(value, "labels: value")
+        name, text = next(iter(targets.items()), ("", None))
+        if not name:
+            raise UserError("`labels: value` must hold a name and its formula, but has no name")
+        made = self.formula(text, f"labels: {name}")
+        if made:
+            self.made.data["label"] = made if made.isidentifier() else str(name)
+            self.wanted |= {} if made.isidentifier() else {str(name): made}
+        self.made.asides.append(
+            f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress"
+        )
+        for other, formula in list(targets.items())[1:]:
+            self.note(f"`labels: {other}: {formula}`: a second target; the recipe asks for the first, {name}")
+
+    def _weights(self) -> None:
+        weights = as_mapping(self.options.get("weights"), "weights")
+        if not weights:
+            return
+        data = self.made.data
+        self.made.asides.append("weights: weaver draws samples by their weight, here their loss is weighted")
+        ready = bool(weights.get("use_precomputed_weights"))
+        keys = ("weight_branches",) if ready else ("reweight_basewgt", "reweight_basewgts")
+        factors = [f"({one})" for key in keys for one in as_list(weights.get(key))]
+        if weights.get("reweight_vars") and not ready:
+            factors += self._reweight(weights)
+        if factors:
+            data["weight"] = self.formula("*".join(factors), "weights")
+        if data.get("weight") or "reweight" in data:
+            self.made.objective["weight"] = "weight"
+
+    def _reweight(self, weights: dict[str, Any]) -> list[str]:
+        """Weights in bins of two variables; return the weights of classes as factors."""
+        edges = as_mapping(weights["reweight_vars"], "weights: reweight_vars")
+        if len(edges) != 2:
+            self.note(f"`weights: reweight_vars` ({', '.join(map(str, edges))}): two variables are reweighted here")
+            return []
+        (x, x_edges), (y, y_edges) = ((self.column(name, "weights"), as_list(some)) for name, some in edges.items())
+        classes = self.made.data.get("classes", {})
+        labels = as_mapping(self.options["labels"], "labels").get("value")
+        named = dict(zip(map(str, as_list(labels)), classes))
+        chosen = [str(name) for name in as_list(weights.get("reweight_classes"))] or list(named)
+        method = str(weights.get("reweight_method", "flat"))
+        to = named.get(chosen[0], "flat") if method == "ref" and chosen else "flat"
+        if method not in ("flat", "ref") or (method == "ref" and to == "flat"):
+            self.note(f"`weights: reweight_method: {method}`: flat is taken")
+        self.made.data["reweight"] = {"x": x, "y": y, "x_edges": x_edges, "y_edges": y_edges, "to": to}
+        self.made.objective["balance"] = True
+        if set(chosen) != set(named):
+            self.note(f"`weights: reweight_classes` ({', '.join(chosen)}): all classes are reweighted, each by itself")
+        if "reweight_threshold" in weights:
+            self.note(f"`weights: reweight_threshold: {weights['reweight_threshold']}`: see data.reweight.cap instead")
+        if weights.get("reweight_discard_under_overflow") is False:
+            self.note("`weights: reweight_discard_under_overflow: false`: outside the edges the weight is 0 here")
+        if "reweight_hists" in weights:
+            self.made.asides.append("reweight_hists: made anew from the data")
+        counts = dict(zip(chosen, as_list(weights.get("class_weights"))))
+        if len(set(map(str, counts.values()))) < 2:
+            return []
+        return ["(" + " + ".join(f"{value} * ({classes[named[name]]})" for name, value in counts.items()) + ")"]
+
+    def _inputs(self) -> None:
+        """The first set of particles as tokens; others are noted."""
+        inputs = {str(name): value for name, value in as_mapping(self.options["inputs"], "inputs").items()}
+        groups: dict[str, dict[str, Any]] = {}
+        for name, value in inputs.items():
+            prefix, _, role = name.rpartition("_")
+            if role not in INPUT_ROLES:
+                self.note(f"`inputs: {name}`: only sets called NAME_{', NAME_'.join(INPUT_ROLES)} are known")
+                continue
+            groups.setdefault(prefix, {})[role] = as_mapping(value, f"inputs: {name}")
+        ready = [prefix for prefix, group in groups.items() if "features" in group]
+        if not ready:
+            there = ", ".join(inputs) or "nothing"
+            raise UserError(f"`inputs` has no NAME_features, like `pf_features`; there is {there}")
+        main = next((prefix for prefix in ready if "vectors" in groups[prefix]), ready[0])
+        for prefix, group in groups.items():
+            if prefix != main:
+                names = ", ".join(f"{prefix}_{role}" for role in group)
+                self.note(f"`inputs: {names}`: a second set of particles; the recipe has the first, {main}")
+        self._particles(main, groups[main])
+
+    def _particles(self, prefix: str, group: dict[str, Any]) -> None:
+        tokens, where = self.made.tokens, f"inputs: {prefix}_"
+        vector = [name for name, _ in self._vars(group.get("vectors"), f"{where}vectors", plain=True)]
+        if len(vector) == 4:
+            tokens["vector"] = [self.column(name, f"{where}vectors") for name in vector]
+        else:
+            tokens["vector"] = list(VECTOR_COLUMNS)
+            found = ", ".join(vector) or "no such input"
+            self.note(f"`{where}vectors` ({found}): four columns were expected; {', '.join(VECTOR_COLUMNS)} are taken")
+        plane = [name for name, _ in self._vars(group.get("points"), f"{where}points", plain=True)]
+        if len(plane) not in (0, 2):
+            self.note(
+                f"`{where}points` ({', '.join(plane)}): two columns were expected; {', '.join(PLANE_COLUMNS)} are taken"
+            )
+        elif plane and (columns := [self.column(name, f"{where}points") for name in plane]) != list(PLANE_COLUMNS):
+            tokens["plane"] = columns
+        tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
+        lengths = {role: one.get("length") for role, one in group.items()}
+        if lengths["features"] is not None:
+            tokens["max_tokens"] = int(lengths["features"])
+        if len(set(lengths.values())) > 1:
+            self.note(f"`{where}*: length` differ ({lengths}): the recipe has one, that of the features")
+        for name, _ in self._vars(group.get("mask"), f"{where}mask"):
+            text, way = str(self.new.get(name, "a column")), "every particle of the file is taken"
+            self.covered.add(name)
+            if re.fullmatch(r"(ak|np)\.ones_like\(\s*\w+\s*\)", text.strip()):
+                self.made.asides.append(f"{name}: {way}")
+            else:
+                self.note(f"`{where}mask: {name}` ({text}): {way}")
+        modes = sorted({str(one.get("pad_mode", "constant")) for one in group.values()})
+        self.made.asides.append(f"pad_mode ({', '.join(modes)}), pad_value: results do not depend on padding")
+
+    def _vars(self, group: Any, where: str, plain: bool = False) -> list[tuple[str, FeatureScaling]]:
+        """Names and standardisations; `plain` ones should have none."""
+        found = []
+        for one in as_list((group or {}).get("vars")):
+            name, *rest = [str(one)] if not isinstance(one, list) else [str(one[0]), *one[1:]]
+            standard = self._standard(name, rest)
+            if plain and standard.get("scale", 1) is not None and standard:
+                self.note(f"`{where}: {name}`: standardised ({standard}), but the recipe takes it as it is")
+            found.append((name, standard))
+        return found
+
+    def _standard(self, name: str, rest: list[Any]) -> FeatureScaling:
+        """(x - centre) * scale, clipped; weaver does neither where the centre is null."""
+        process = as_mapping(self.options.get("preprocess"), "preprocess")
+        known = as_mapping(process.get("params"), "preprocess: params").get(name)
+        if isinstance(known, dict):
+            rest = [known.get(key) for key in ("center", "scale", "min", "max")]
+        auto = str(process.get("method", "manual")).lower().startswith("auto")
+        rest = rest or ["auto" if auto else None]
+        centre, scale, low, high = [*rest, *(None, 1.0, -5.0, 5.0)[len(rest) :]][:4]
+        if centre is None:
+            return {}
+        learned = centre == "auto"
+        return {
+            "centre": None if learned else float(centre),
+            "scale": None if learned else float(scale),
+            "clip": [float(low), float(high)],
+        }
+
+    def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
+        """The name of a set of ours where it is the same, and else a list."""
+        entries = []
+        for name, standard in found:
+            try:
+                entries.append({**self._feature(name), **standard})
+            except UserError as error:
+                text = f"{name}: {self.new[name]}" if name in self.new else name
+                self.note(f"`inputs: features: {text}`: {error.message}")
+        self.covered = needed_variables(self.new, [name for name, _ in found])
+        made = [Feature(**entry) for entry in entries]
+        if len(made) == len(found):
+            for name, wanted in FEATURE_SETS.items():
+                if [_feature_key(one) for one in made] == [_feature_key(one) for one in wanted]:
+                    self.made.asides.append(f"features: {', '.join(one for one, _ in found)} are the set `{name}`")
+                    return name
+        return entries
+
+    def _feature(self, name: str) -> dict[str, Any]:
+        """The definition of a feature: kinematic, a column, or a formula."""
+        tokens = self.made.tokens
+        text, px, py, energy, deta, dphi = (
+            self.with_file_names(expand_formula(one, self.new))
+            for one in (name, *tokens["vector"][:2], tokens["vector"][3], *tokens.get("plane", PLANE_COLUMNS))
+        )
+        moving = {
+            f"log(hypot({px}, {py}))": "log_pt",
+            f"log({energy})": "log_energy",
+            f"log(hypot({px}, {py}) / jet_pt)": "log_pt_rel",
+            f"log({energy} / jet_energy)": "log_energy_rel",
+            f"hypot({deta}, {dphi})": "delta_r",
+            deta: "deta",
+            dphi: "dphi",
+        }
+        if text in moving:
+            return {"name": moving[text]}
+        if text.isidentifier():
+            return {"name": name, "column": text}
+        if inner := re.fullmatch(r"tanh\((\w+)\)", text):
+            return {"name": name, "column": inner[1], "change": "tanh"}
+        return {"name": name, "formula": translate_formula(text)}
+
+
+def class_names(columns: list[str]) -> list[str]:
+    """Columns of classes without their common beginning: label_QCD is QCD."""
+    first, last = min(columns), max(columns)
+    common = first[: next((place for place, pair in enumerate(zip(first, last)) if len({*pair}) > 1), len(first))]
+    ends = [match.end() for match in re.finditer(r"_|is(?=[A-Z]|$)", common)]
+    short = [name[max(ends, default=0) :] for name in columns]
+    return short if len(columns) > 1 and all(short) else columns
+
+
+def needed_variables(new: Mapping[str, Any], names: Iterable[str]) -> set[str]:
+    """New variables that these are made of, themselves included."""
+    found: set[str] = set()
+    left = [name for name in names if name in new]
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            with suppress(UserError):  # one that cannot be read needs nothing
+                left += [other for other in column_names(new[name]) if other in new]
+    return found
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list of nothing, of one value, or of several."""
+    return [] if value is None else list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def as_mapping(value: Any, where: str) -> dict[str, Any]:
+    """Keys and values, where there are some."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise UserError(f"`{where}` must hold keys and their values, not {repr(value)[:80]}")
+    return value
+
+
+def _feature_key(feature: Feature) -> Any:
+    """A feature without its name, except for kinematic features."""
+    what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
+    return what, feature.centre, feature.scale, feature.clip

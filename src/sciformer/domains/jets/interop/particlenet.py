@@ -7,15 +7,15 @@ from typing import Any
 
 from torch import Tensor
 
-from ....errors import UserError
-from ....interop.weight_map import WeightMap, from_theirs
-from .weaver import NORM_WEIGHTS, Checkpoint, class_names, count_numbered, feature_set, sorted_classes, sorted_names
+from ....interop.config import Config
+from ....interop.weight_map import BATCH_NORM, WEIGHT, WeightMap, from_theirs, layer, sort_classes
+from .weaver import Checkpoint, class_names, count_numbered, feature_set
 
 LAYERS_PER_BLOCK = 3  # of one of our blocks
 
 
-def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
-    """A ParticleNet (arXiv 1902.08570) without its fusion block, as it was trained on JetClass."""
+def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
+    """A ParticleNet (arXiv 1902.08570) without its fusion block."""
     blocks = count_numbered(tensors, "edge_convs.")
     widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
     depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
@@ -27,11 +27,11 @@ def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping
         ("a layer before the last one", not hidden),
     ):
         if wrong:
-            raise UserError(f"the ParticleNet in {where} must have {key}", file=where)
+            raise config.error(f"the ParticleNet in {config.where} must have {key}")
     sections = {
         "tokens": {
             "kind": "particles",
-            "features": feature_set(len(tensors["bn_fts.weight"]), where, changes),
+            "features": feature_set(len(tensors["bn_fts.weight"]), config, changes),
             "embed": "features",
         },
         "model": {"kind": "encoder", "trunk": "edge_conv", "dim": widths[-1], "depth": blocks, "widths": widths}
@@ -40,41 +40,34 @@ def convert_particlenet(tensors: dict[str, Tensor], where: str, changes: Mapping
         | {"activation": "relu", "dropout": 0.1},
     }
     classes = class_names(len(tensors[f"fc.{len(hidden)}.weight"]))
-    weights = from_theirs(_weight_links(tensors, widths, len(hidden)), tensors, where, where)
+    weights = from_theirs(_weight_links(tensors, widths, len(hidden)), tensors, config)
     notes = []
     if "model.neighbours" not in changes:
         notes.append(
             "the weights do not tell how many neighbours a particle has; 16 here, as in the published models. If yours "
             "has others: --model.neighbours"
         )
-    named = sorted_classes(weights, classes, _head_layers(len(hidden)) + ".down")
-    return Checkpoint(sections, named, sorted_names(classes), notes)
+    classes = sort_classes(weights, _head_layers(len(hidden)) + ".down", classes)
+    return Checkpoint(sections, weights, classes, notes)
 
 
 def _weight_links(tensors: Mapping[str, Tensor], widths: list[int], hidden: int) -> list[WeightMap]:
-    links = _norm_links("trunk.input_norm", "bn_fts")
+    links = layer("trunk.input_norm", "bn_fts", suffixes=BATCH_NORM)
     for i in range(len(widths)):
-        ours, theirs = f"trunk.blocks.{i}", f"edge_convs.{i}"
-        for j in range(LAYERS_PER_BLOCK):
-            links.append(WeightMap(f"{ours}.layers.{j}.weight", (f"{theirs}.convs.{j}.weight",)))
-            links += _norm_links(f"{ours}.norms.{j}", f"{theirs}.bns.{j}")
-        if f"{theirs}.sc.weight" in tensors:  # where the width changes
-            links.append(WeightMap(f"{ours}.change.weight", (f"{theirs}.sc.weight",)))
-            links += _norm_links(f"{ours}.change_norm", f"{theirs}.sc_bn")
+        ours, theirs = f"trunk.blocks.{i}.", f"edge_convs.{i}."
+        pairs = {f"layers.{j}": f"convs.{j}" for j in range(LAYERS_PER_BLOCK)}
+        norms = {f"norms.{j}": f"bns.{j}" for j in range(LAYERS_PER_BLOCK)}
+        if f"{theirs}sc.weight" in tensors:  # where the width changes
+            pairs, norms = {**pairs, "change": "sc"}, {**norms, "change_norm": "sc_bn"}
+        for table, suffixes in ((pairs, WEIGHT), (norms, BATCH_NORM)):
+            for own, other in table.items():
+                links += layer(ours + own, theirs + other, suffixes=suffixes)
     for i in range(hidden):
         last = i + 1 == hidden
-        links += _layer_links(f"{_head_layers(hidden)}.up" if last else f"heads.class.layer.{3 * i}", f"fc.{i}.0")
-    return links + _layer_links(f"{_head_layers(hidden)}.down", f"fc.{hidden}")
+        links += layer(f"{_head_layers(hidden)}.up" if last else f"heads.class.layer.{3 * i}", f"fc.{i}.0")
+    return links + layer(f"{_head_layers(hidden)}.down", f"fc.{hidden}")
 
 
 def _head_layers(hidden: int) -> str:
-    """Where the last two layers of a head are: behind the others, each with activation and dropout."""
+    """Place of the last two layers of a head, behind the hidden ones."""
     return "heads.class.layer" if hidden == 1 else f"heads.class.layer.{3 * (hidden - 1)}"
-
-
-def _layer_links(ours: str, theirs: str) -> list[WeightMap]:
-    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in ("weight", "bias")]
-
-
-def _norm_links(ours: str, theirs: str) -> list[WeightMap]:
-    return [WeightMap(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in NORM_WEIGHTS]

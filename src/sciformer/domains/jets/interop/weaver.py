@@ -7,16 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ....errors import UserError
-from ....interop.importing import Importer
+from ....interop.config import Config
+from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_pickled
-from ....interop.run_writer import Imported
-from ....interop.weight_map import WeightMap, from_theirs
-from ....recipe import Recipe
+from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
 
 # The classes of JetClass in the order of the published models, and the branches that hold them.
 CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
@@ -28,30 +25,29 @@ PAIR_FEATURES_BY_COUNT = {
     4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"],
 }
 HEAD = "heads.class.layer.1"
-NORM_WEIGHTS = ("weight", "bias", "running_mean", "running_var")
 EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
-# What a block may have beside attention and MLP: their name, and that of our extra.
+BLOCK_LAYERS = {  # ours, and theirs, of which some models lack the `post` norms
+    "attention_norm": "pre_attn_norm",
+    "attention.qkv": "attn.in_proj",
+    "attention.out": "attn.out_proj",
+    "attention_out_norm": "post_attn_norm",
+    "mlp_norm": "pre_fc_norm",
+    "mlp.norm": "post_fc_norm",
+    "mlp.down": "fc2",
+}
+BLOCK_SCALES = {"output_scale": "c_attn", "residual_scale": "w_resid"}
+# Our extras of a block, by the weights that tell them.
 BLOCK_EXTRAS = {
     "c_attn": "output_scale",
     "post_attn_norm.weight": "attention_norm",
     "post_fc_norm.weight": "hidden_norm",
     "w_resid": "residual_scale",
 }
-BARE_SCALES = ("c_attn", "w_resid")  # those without a layer
-BLOCK_LAYERS = (
-    ("pre_attn_norm", "attention_norm"),
-    ("attn.in_proj", "attention.qkv"),
-    ("attn.out_proj", "attention.out"),
-    ("post_attn_norm", "attention_out_norm"),
-    ("pre_fc_norm", "mlp_norm"),
-    ("post_fc_norm", "mlp.norm"),
-    ("fc2", "mlp.down"),
-)
 
 
 @dataclass
 class Checkpoint:
-    """A model of weaver in our words: the sections of its recipe, its weights and classes, and what there is to say."""
+    """A model of weaver in our words: sections, weights, classes, notes."""
 
     sections: dict[str, dict[str, Any]]
     weights: dict[str, Tensor]
@@ -60,22 +56,20 @@ class Checkpoint:
 
 
 def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Checkpoint:
-    """The checkpoint in a .pt file; `changes` of the recipe decide what its weights do not tell."""
-    tensors, where = canonical_names(read_pickled(path)), str(path)
+    """The checkpoint in a .pt file; `changes` decide options that weights do not tell."""
+    tensors, config = canonical_names(read_pickled(path)), Config({}, str(path), path)
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
-        return convert_transformer(tensors, where, changes or {})
+        return convert_transformer(tensors, config, changes or {})
     if any(name.startswith("edge_convs.") for name in tensors):
         from .particlenet import convert_particlenet
 
-        return convert_particlenet(tensors, where, changes or {})
+        return convert_particlenet(tensors, config, changes or {})
     names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
-    raise UserError(
-        f"the weights in {where} are not those of a Particle Transformer or of ParticleNet: {names}", file=path
-    )
+    raise config.error(f"the weights in {path} are not those of a Particle Transformer or of ParticleNet: {names}")
 
 
 def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights under the names of today: without prefixes and counters, and with convolutions of width 1 as matrices."""
+    """Weights under the names of weaver-core 0.5, convolutions of width 1 as matrices."""
     found = {}
     for name, tensor in tensors.items():
         for prefix in ("module.", "mod."):
@@ -89,9 +83,9 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping[str, Any]) -> Checkpoint:
+def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
     """A Particle Transformer, its variant told by names and shapes."""
-    sections = _sections(tensors, where, changes)
+    sections = _sections(tensors, config, changes)
     notes = []
     if sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes:
         notes.append(
@@ -101,16 +95,13 @@ def convert_transformer(tensors: dict[str, Tensor], where: str, changes: Mapping
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = from_theirs(_weight_links(tensors, sections), tensors, where, where)
-    return Checkpoint(sections, sorted_classes(weights, classes), sorted_names(classes), notes)
+    weights = from_theirs(_weight_links(tensors, sections), tensors, config)
+    return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), notes)
 
 
-def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The sections `tokens` and `model`."""
-    dim, block = (
-        tensors["cls_token"].shape[-1],
-        {name.removeprefix("blocks.0."): tensor for name, tensor in tensors.items() if name.startswith("blocks.0.")},
-    )
+def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    dim, first = tensors["cls_token"].shape[-1], "blocks.0."
+    block = {name.removeprefix(first): tensor for name, tensor in tensors.items() if name.startswith(first)}
     pairs = sorted(
         (int(name.split(".")[2]), len(tensor))
         for name, tensor in tensors.items()
@@ -118,23 +109,22 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     )
     inputs = len(tensors["pair_embed.embed.0.weight"]) if pairs else 0
     if inputs not in PAIR_FEATURES_BY_COUNT or any(name.startswith("pair_embed.fts_embed") for name in tensors):
-        raise UserError(
-            f"the pair features in {where} must be {', '.join(PAIR_FEATURES_BY_COUNT[4])}, or the first of them, not "
-            f"{inputs} of them",
-            file=where,
+        known = ", ".join(PAIR_FEATURES_BY_COUNT[4])
+        raise config.error(
+            f"the pair features in {config.where} must be {known}, or the first of them, not {inputs} of them"
         )
     norm = "layer" if "pre_attn_norm.bias" in block else "rms"
     heads = len(block["c_attn"]) if "c_attn" in block else pairs[-1][1] if pairs else 8
     tokens = {
         "kind": "particles",
-        "features": feature_set(len(tensors["embed.input_bn.weight"]), where, changes),
+        "features": feature_set(len(tensors["embed.input_bn.weight"]), config, changes),
         "widths": [
             len(tensors[f"embed.embed.{i}.weight"]) for i in (1, 4, 7, 10) if f"embed.embed.{i + 3}.weight" in tensors
         ],
         "pair_features": PAIR_FEATURES_BY_COUNT[inputs],
-        "pair_widths": [width for _, width in pairs[:-1]],
-        "pair_bias": "pair_embed.embed.1.bias" in tensors or not pairs,
     }
+    if pairs:
+        tokens |= {"pair_widths": [width for _, width in pairs[:-1]], "pair_bias": "pair_embed.embed.1.bias" in tensors}
     model = {
         "kind": "encoder",
         "dim": dim,
@@ -159,18 +149,15 @@ def _sections(tensors: Mapping[str, Tensor], where: str, changes: Mapping[str, A
     return {"tokens": tokens, "model": model}
 
 
-def feature_set(count: int, where: str, changes: Mapping[str, Any]) -> Any:
-    """The name of the set of so many features, unless the user says which they are."""
+def feature_set(count: int, config: Config, changes: Mapping[str, Any]) -> Any:
+    """Name of the feature set with a number of features, or the choice of the user."""
     if "tokens.features" in changes:
         return changes["tokens.features"]
     if count not in FEATURE_SETS_BY_COUNT:
         sets = ", ".join(f"{size} ({name})" for size, name in FEATURE_SETS_BY_COUNT.items())
-        raise UserError(
-            f"{where} has {count} features, but the known sets have {sets}",
-            hint="Say which they are: --tokens.features [...]",
-            key="tokens.features",
-            file=where,
-        )
+        hint = "Say which they are: --tokens.features [...]"
+        message = f"{config.where} has {count} features, but the known sets have {sets}"
+        raise config.error(message, hint).with_fields(key="tokens.features")
     return FEATURE_SETS_BY_COUNT[count]
 
 
@@ -184,81 +171,50 @@ def class_names(number: int) -> list[str]:
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
-def sorted_names(classes: list[str]) -> list[str]:
-    """Classes as a recipe orders them: by name; numbers as they are."""
-    return classes if classes[:1] == ["0"] else sorted(classes)
-
-
-def sorted_classes(weights: dict[str, Tensor], classes: list[str], head: str = HEAD) -> dict[str, Tensor]:
-    """The weights with the rows of the head in the order of `sorted_names`."""
-    order = torch.as_tensor(np.array([classes.index(name) for name in sorted_names(classes)], np.int64))
-    for name in (f"{head}.weight", f"{head}.bias"):
-        weights[name] = weights[name][order].contiguous()
-    return weights
-
-
 def _weight_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
     """Which weights of ours are which of theirs."""
-    links = [_link("pooling.token", "cls_token")]
-    links += _norm_links("entrance.embedding.norm", "embed.input_bn")
-    for i in range(len(sections["tokens"]["widths"]) + 1):
-        links += _layer_links(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors)
-        links += _layer_links(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors)
-    if sections["tokens"]["pair_features"]:
-        links += _norm_links("entrance.pairs.embedding.norm", "pair_embed.embed.0")
-        for i in range(len(sections["tokens"]["pair_widths"]) + 1):
-            links += _layer_links(f"entrance.pairs.embedding.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors)
-            links += _norm_links(f"entrance.pairs.embedding.norms.{i}", f"pair_embed.embed.{3 * i + 2}")
-    for i in range(sections["model"]["depth"]):
+    tokens, model = sections["tokens"], sections["model"]
+    links = [WeightMap("pooling.token", ("cls_token",))]
+    links += layer("entrance.embedding.norm", "embed.input_bn", suffixes=BATCH_NORM)
+    for i in range(len(tokens["widths"]) + 1):
+        links += _layer(f"entrance.embedding.norms.{i}", f"embed.embed.{3 * i}", tensors=tensors)
+        links += _layer(f"entrance.embedding.layers.{i}", f"embed.embed.{3 * i + 1}", tensors=tensors)
+    if tokens["pair_features"]:
+        pairs = "entrance.pairs.embedding"
+        links += layer(f"{pairs}.norm", "pair_embed.embed.0", suffixes=BATCH_NORM)
+        for i in range(len(tokens["pair_widths"]) + 1):
+            links += _layer(f"{pairs}.layers.{i}", f"pair_embed.embed.{3 * i + 1}", tensors=tensors)
+            links += layer(f"{pairs}.norms.{i}", f"pair_embed.embed.{3 * i + 2}", suffixes=BATCH_NORM)
+    for i in range(model["depth"]):
         links += _block_links(f"trunk.blocks.{i}", f"blocks.{i}", tensors)
-    for i in range(sections["model"]["class_depth"]):
+    for i in range(model["class_depth"]):
         links += _block_links(f"pooling.blocks.{i}.block", f"cls_blocks.{i}", tensors)
-    return links + _layer_links("pooling.norm", "norm", tensors) + _layer_links(HEAD, "fc.0", tensors)
+    return [*links, *_layer("pooling.norm", "norm", tensors=tensors), *_layer(HEAD, "fc.0", tensors=tensors)]
 
 
 def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
-    links = []
-    for name, own in BLOCK_LAYERS:
-        if f"{theirs}.{name}.weight" in tensors or name in ("attn.in_proj", "attn.out_proj", "fc2"):
-            links += _layer_links(f"{ours}.{own}", f"{theirs}.{name}", tensors)
-    for name in ("weight", "bias"):
-        parts = [f"{theirs}.{part}.{name}" for part in ("fc1_g", "fc1")]
-        there = tuple(part for part in parts if part in tensors)
-        if there or name == "weight":
-            links.append(
-                WeightMap(f"{ours}.mlp.up.{name}", there or tuple(parts[1:]), tuple(len(tensors[p]) for p in there))
-            )
-    scales = [name for name in BARE_SCALES if f"{theirs}.{name}" in tensors]
-    return links + [_link(f"{ours}.{BLOCK_EXTRAS[name]}", f"{theirs}.{name}") for name in scales]
+    up = [f"{theirs}.{name}" for name in ("fc1_g", "fc1") if f"{theirs}.{name}.weight" in tensors or name == "fc1"]
+    links = _layer(f"{ours}.mlp.up", *up, tensors=tensors)
+    for own, name in BLOCK_LAYERS.items():
+        if f"{theirs}.{name}.weight" in tensors or not name.startswith("post_"):
+            links += _layer(f"{ours}.{own}", f"{theirs}.{name}", tensors=tensors)
+    scales = {own: f"{theirs}.{name}" for own, name in BLOCK_SCALES.items() if f"{theirs}.{name}" in tensors}
+    return links + [WeightMap(f"{ours}.{own}", (name,)) for own, name in scales.items()]
 
 
-def _link(ours: str, theirs: str) -> WeightMap:
-    return WeightMap(ours, (theirs,))
-
-
-def _layer_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
+def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     """A matrix or a norm, with a bias where theirs has one."""
-    names = ("weight", "bias") if f"{theirs}.bias" in tensors else ("weight",)
-    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in names]
-
-
-def _norm_links(ours: str, theirs: str) -> list[WeightMap]:
-    return [_link(f"{ours}.{name}", f"{theirs}.{name}") for name in NORM_WEIGHTS]
+    return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A checkpoint with its recipe: it reads files with the branches of JetClass, unless changes say otherwise."""
+    """A checkpoint with its recipe for files with the branches of JetClass."""
     found = read_checkpoint(path, changes)
     data: dict[str, Any] = {"kind": "events"}
     if set(found.classes) == set(CLASSES):
         data["classes"] = {name: f"label_{name}" for name in CLASSES}
-    sections = {
-        "about": {"title": f"{path.stem}, imported", "note": "A model of weaver."},
-        "data": data,
-        "objective": {"kind": "classify"},
-        **found.sections,
-    }
-    recipe = Recipe.from_dict(sections, changes, where="in changes of the imported recipe")
+    sections = {"data": data, "objective": {"kind": "classify"}, **found.sections}
+    recipe = imported_recipe(path.stem, "A model of weaver.", sections, changes)
     objective = {"classes": found.classes, "counts": [1] * len(found.classes)}
     state = {"tokens": {"tokens": {}}, "objective": objective}
     return Imported(path.stem, recipe, found.weights, state, {"model_type": "weaver"}, found.notes)

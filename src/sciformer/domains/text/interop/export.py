@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ....errors import UserError
-from ....interop.export import Exporter, to_json, write_model
-from ....interop.family import Family, Written, refuse_recipe
+from ....interop.export import Exporter, has_tokens, to_json, write_model
+from ....interop.family import Written
 from ....run import Run
 from ....train.folder import Folder
 from ....train.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
 from .bert import BERT
+from .family import Family
 from .gpt2 import GPT2
 from .llama import LLAMA
 
@@ -24,13 +25,8 @@ ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
 DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
 
 
-def accepts(run: Run) -> bool:
-    """Whether the only tokens are text."""
-    return [isinstance(tokens, Text) for tokens in run.assembly.tokens.values()] == [True]
-
-
 def write(run: Run, folder: Folder) -> list[str]:
-    """Write the files of a run, and return what there is to say."""
+    """Write the files of a run, and return notes about it."""
     weights, _ = load_weights(run.folder.model)
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
@@ -42,9 +38,8 @@ def write(run: Run, folder: Folder) -> list[str]:
 
 
 def nearest_family(run: Run) -> Family:
-    """The family that is nearest: its own check then names what stands in the way."""
+    """The nearest family, whose check then names the keys in the way."""
     model = run.recipe.model
-    refuse_recipe(run.recipe, "a model of Hugging Face", {"model.trunk": "transformer"})
     if model.kind == "encoder":
         return BERT
     if model.kind != "decoder":
@@ -57,7 +52,6 @@ def nearest_family(run: Run) -> Family:
 
 
 def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
-    """Model and tokenizer."""
     ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
     kept = ("pad_token_id", "bos_token_id", "eos_token_id")
     write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
@@ -70,4 +64,4 @@ def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str
     folder.write("tokenizer_config.json", to_json(beside))
 
 
-EXPORTER = Exporter("huggingface", "text", accepts, EXPORTED_FILES, write)
+EXPORTER = Exporter("huggingface", "text", has_tokens(Text), EXPORTED_FILES, write)

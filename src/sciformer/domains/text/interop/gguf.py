@@ -1,4 +1,4 @@
-"""A .gguf file of the architecture llama: weights in few bits are made whole again, its vocabulary a tokenizer.json.
+"""GGUF files of the architecture llama: dequantised weights and tokenizer.json.
 
 Such a file holds the rows of queries and keys in the order of neighbours; they are put back into that of Hugging Face,
 and all else is as if its folder were read.
@@ -59,7 +59,7 @@ def read_gguf(path: Path) -> ForeignModel:
     quantised = sorted({tensor.tensor_type.name for tensor in reader.tensors})
     notes = [f"weights were stored as {', '.join(quantised)}"]
     tokenizer = _tokenizer(fields, special, path)
-    return ForeignModel(name, config, tensors, tokenizer, special, notes=notes, where=path.name, file=path)
+    return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
 
 
 def _open_gguf(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""From a folder of Hugging Face (or a .gguf file) to a run: its configuration becomes a recipe, its weights ours."""
+"""Folders of Hugging Face and GGUF files as runs."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from torch import Tensor
 from ....assembly import Assembly
 from ....errors import UserError
 from ....interop.config import Config
-from ....interop.family import EMBEDDING_WEIGHT, POSITION_WEIGHT, Family
-from ....interop.importing import Importer, refuse_type
-from ....interop.reading import read_json, read_pooling, read_tensors
-from ....interop.run_writer import Imported
+from ....interop.family import POSITION_WEIGHT
+from ....interop.importing import Imported, Importer, imported_recipe, refuse_type
+from ....interop.reading import read_config, read_json, read_pooling, read_tensors
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
-from ..subwords import TOKENIZER_FILE
+from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
 from .bert import BERT, ROBERTA
+from .family import EMBEDDING_WEIGHT, Family
 from .gpt2 import GPT2
 from .llama import LLAMA
-from .tokenizer import read_names, read_tokenizer, token_keys
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
@@ -35,20 +34,21 @@ FAMILIES: dict[str, Family] = {
     "qwen2": LLAMA,
 }
 
+UNITS_BY_MODEL = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
+TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
+
 
 @dataclass
 class ForeignModel:
     """A model of others, read but not yet understood."""
 
     name: str
-    config: dict[str, Any]
+    config: Config
     tensors: dict[str, Tensor]
     tokenizer: str
     special: dict[str, str]
     pool: str = ""
     notes: list[str] = field(default_factory=list)
-    where: str = "config.json"
-    file: Path | None = None
 
 
 def recognises(source: Path) -> bool:
@@ -61,7 +61,7 @@ def recognises(source: Path) -> bool:
 
 
 def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
-    """A model of text with its recipe; its vocabulary will lie in the folder of the run."""
+    """A language model with its recipe and, in the run folder, its vocabulary."""
     foreign = _read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
     recipe, weights = convert_model(foreign, str(run.resolve() / "model" / TOKENIZER_FILE), changes)
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
@@ -70,36 +70,26 @@ def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None
         recipe,
         weights,
         state,
-        foreign.config,
+        foreign.config.values,
         foreign.notes,
         {TOKENIZER_FILE: foreign.tokenizer},
-        lambda assembly: _check_size(weights, assembly, foreign),
+        lambda assembly: _check_size(weights, assembly, foreign.config),
     )
 
 
 def read_folder(folder: Path) -> ForeignModel:
-    """The files of a folder."""
-    file, notes = folder / "config.json", list[str]()
-    config = read_json(file)
-    _find_family(Config(config, "config.json", file))
-    pool = read_pooling(folder, notes)
-    return ForeignModel(
-        folder.resolve().name,
-        config,
-        read_tensors(folder),
-        read_tokenizer(folder),
-        read_names(folder),
-        pool,
-        notes,
-        file=file,
-    )
+    """The model in a folder."""
+    config, notes = read_config(folder), list[str]()
+    _find_family(config)
+    pool, tensors = read_pooling(folder, notes), read_tensors(folder)
+    return ForeignModel(folder.resolve().name, config, tensors, read_tokenizer(folder), read_names(folder), pool, notes)
 
 
 def convert_model(
     foreign: ForeignModel, tokenizer: str, changes: Mapping[str, Any] | None = None
 ) -> tuple[Recipe, dict[str, Tensor]]:
-    """The recipe and the weights of a model of others; `tokenizer` is where its vocabulary will lie."""
-    config = Config(foreign.config, foreign.where, foreign.file)
+    """Recipe and weights of a model; `tokenizer` is the path of its vocabulary."""
+    config = foreign.config
     family, kind = _find_family(config), config.get("model_type", "", str)
     tensors = family.canonical_names(foreign.tensors, config, foreign.notes)
     sections = family.sections(tensors, config)
@@ -107,21 +97,12 @@ def convert_model(
     sections["tokens"] |= {"kind": "text", "tokenizer": tokenizer, "vocabulary": config.size("vocab_size"), **tokens}
     if foreign.pool:
         if sections["model"]["kind"] != "encoder":
-            raise UserError(
-                f"the pooling in modules.json needs an encoder, not `model_type: {kind}`", file=foreign.file
-            )
+            raise config.error(f"the pooling in modules.json needs an encoder, not `model_type: {kind}`")
         sections["model"]["pool"] = foreign.pool
     config.done()
-    recipe = Recipe.from_dict(
-        {
-            "about": {"title": f"{foreign.name}, imported", "note": f"A {kind} model of others."},
-            "data": {"kind": "text", "documents": "line"},
-            **sections,
-        },
-        changes,
-        where="in changes of the imported recipe",
-    )
-    weights = from_theirs(family.links(recipe), tensors, foreign.where, foreign.file)
+    data = {"kind": "text", "documents": "line"}
+    recipe = imported_recipe(foreign.name, f"A {kind} model of others.", {"data": data, **sections}, changes)
+    weights = from_theirs(family.links(recipe), tensors, config)
     if POSITION_WEIGHT in weights:
         places, context = len(weights[POSITION_WEIGHT]), recipe.tokens.context
         if context > places:
@@ -141,21 +122,73 @@ def _find_family(config: Config) -> Family:
     return FAMILIES[kind]
 
 
-def _check_size(weights: dict[str, Tensor], assembly: Assembly, foreign: ForeignModel) -> None:
+def _check_size(weights: dict[str, Tensor], assembly: Assembly, config: Config) -> None:
     (tokens,) = assembly.tokens.values()
     size: int = tokens.size  # type: ignore[attr-defined]
     if len(weights[EMBEDDING_WEIGHT]) != size:
-        raise UserError(
-            f"there must be vectors for {size} tokens, as `vocab_size` in {foreign.where} says, not for "
-            f"{len(weights[EMBEDDING_WEIGHT])}",
-            file=foreign.file,
-        )
+        told = f"as `vocab_size` in {config.where} says, not for {len(weights[EMBEDDING_WEIGHT])}"
+        raise config.error(f"there must be vectors for {size} tokens, {told}")
 
 
 def _read_gguf(path: Path) -> ForeignModel:
     from .gguf import read_gguf
 
     return read_gguf(path)
+
+
+# Tokenizers
+
+
+def read_tokenizer(folder: Path) -> str:
+    """The text of tokenizer.json."""
+    path = folder / TOKENIZER_FILE
+    if not path.is_file():
+        others = [name for name in ("tokenizer.model", "vocab.txt", "vocab.json") if (folder / name).is_file()]
+        raise UserError(
+            f"{folder} has no {TOKENIZER_FILE}" + (f", only {', '.join(others)}" if others else ""),
+            hint="AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER) of the package transformers writes it.",
+            file=folder,
+        )
+    return read_tokenizer_text(path)
+
+
+def read_names(folder: Path) -> dict[str, str]:
+    """The names of special tokens (`pad_token`, ...) in the files beside a tokenizer."""
+    found: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        values = read_json(folder / name) if (folder / name).is_file() else {}
+        for key, value in values.items():
+            value = value.get("content") if isinstance(value, dict) else value
+            if key.endswith("_token") and isinstance(value, str):
+                found[key] = value
+    return found
+
+
+def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
+    """Keys of `tokens:` for a tokenizer.json: unit, special tokens, begin, end."""
+    coder = load_subwords(text, (), False)
+    tokenizer, known = coder.tokenizer, coder.numbers
+    special = {role: names[key] for role, key in TOKEN_ROLES.items() if names.get(key) in known}
+    first, last = _added_tokens(tokenizer)
+    ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
+    special |= {role: name for role, name in ends.items() if name in known}
+    unit = UNITS_BY_MODEL.get(type(tokenizer.model).__name__)
+    if unit is None:
+        found = type(tokenizer.model).__name__
+        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {found}")
+    return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
+
+
+def _added_tokens(tokenizer: Any) -> tuple[str, str]:
+    """Special tokens before and after each text; "" for none."""
+    bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
+    for first in (0, 1):
+        for last in (0, 1):
+            if framed[first : len(framed) - last] == bare:
+                return "".join(framed[:first]), framed[-1] if last else ""
+    raise UserError(
+        f"the tokenizer may put at most one token before and after each text, but makes {' '.join(framed)} of a"
+    )
 
 
 IMPORTER = Importer(recognises, read_model, tuple(FAMILIES))
