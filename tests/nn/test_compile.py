@@ -31,6 +31,7 @@ TRUNKS = {
         16, 2, 4, position=UnpairedSinusoidal(16), norm_position="post", residual=False
     ),
     "modulated": lambda: Encoder(16, 2, 4, position=Modulation(16)),
+    "linformer": lambda: Encoder(16, 2, 4, position=Learned(16, 20), compress=3, places=20),
     "conformer": lambda: Conformer(16, 2, 4, position=Rotary(4, share=0.5)),
 }
 

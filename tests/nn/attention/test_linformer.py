@@ -61,13 +61,6 @@ def test_a_finer_grid_gives_mixtures_of_the_same_scale():
     torch.testing.assert_close(few, many)
 
 
-def test_one_graph():
-    trunk = Encoder(8, 2, 2, position=Learned(8, 6), compress=3, places=6).eval()
-    fast = torch.compile(trunk, backend="eager", fullgraph=True)
-    x = torch.randn(2, 6, 8)
-    torch.testing.assert_close(fast(x), trunk(x))
-
-
 def test_mistakes_are_answered():
     with refuses("places"):
         Attention(8, 2, compress=3)
