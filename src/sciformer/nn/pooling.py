@@ -30,26 +30,26 @@ class MeanPool(nn.Module):
     """y = sum over real tokens of x_i / their number; zeros where there is none."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        check_layout(x, valid)
-        y = x.to(torch.promote_types(x.dtype, torch.float32))  # long sums overflow in half precision
-        if isinstance(valid, Ragged):
-            sums = y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
-            return (sums / valid.lengths.clamp(min=1)[:, None]).to(x.dtype)
+        sums = _sum(x, valid)
         if valid is None:
-            return (y.sum(1) / max(1, x.shape[1])).to(x.dtype)
-        sums = y.masked_fill(~valid[..., None], 0).sum(1)
-        return (sums / valid.sum(1, keepdim=True).clamp(min=1)).to(x.dtype)
+            return (sums / max(1, x.shape[1])).to(x.dtype)
+        count = valid.lengths[:, None] if isinstance(valid, Ragged) else valid.sum(1, keepdim=True)
+        return (sums / count.clamp(min=1)).to(x.dtype)
 
 
 class SumPool(nn.Module):
     """y = sum over real tokens of x_i (arXiv 1703.06114); zeros where there is none."""
 
     def forward(self, x: Tensor, valid: Valid = None, *, watch: Watch | None = None) -> Tensor:
-        check_layout(x, valid)
-        y = x.to(torch.promote_types(x.dtype, torch.float32))
-        if isinstance(valid, Ragged):
-            return y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
-        return zero_padding(y, valid).sum(1)
+        return _sum(x, valid)
+
+
+def _sum(x: Tensor, valid: Valid) -> Tensor:
+    check_layout(x, valid)
+    y = x.to(torch.promote_types(x.dtype, torch.float32))  # long sums overflow in half precision
+    if isinstance(valid, Ragged):
+        return y.new_zeros(len(valid) + 1, x.shape[1]).index_add(0, valid.sample, y)[:-1]
+    return zero_padding(y, valid).sum(1)
 
 
 class MaxPool(nn.Module):

@@ -1,7 +1,7 @@
 """How attention is computed: one definition, several kernels, all in agreement.
 
 Each kernel is a module with `supports(request)`, the reason why it cannot take a request or None, and `run(request)`.
-`choose` asks them from top to bottom and takes the first that supports the request and, where it says so, `saves`:
+`choose` asks from top to bottom and takes the first that supports the request and, where it is in SAVES, saves time:
 
     decode_step   Triton: a query of each sequence against a cache of fixed capacity, on CUDA
     packed_bias   Triton: many small packed sets, with a bias of their pairs, on CUDA
@@ -51,7 +51,7 @@ KERNELS: dict[str, Kernel] = {  # in the order of the choice
     "sdpa": sdpa,
     "reference": reference,
 }
-# The same where a query sees all keys or all before it: there nothing is to be left out.
+# Those to ask where a query sees all keys, or all before it, and no pair can be skipped.
 DENSE_KERNELS = ("decode_step", "sdpa", "reference")
 # Whether a kernel that supports a request is faster than those below it; the other kernels always are.
 SAVES: dict[str, Callable[[Request], bool]] = {
@@ -74,13 +74,10 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
     """The heads (B, H, N, E) by the fastest kernel, or by the one that is named; `watch` gets the weights beside it."""
     if request.q.shape[2] == 0 or request.k.shape[2] == 0:
         return _empty(request)
-    watched = watch is not None and watch.wants_attention
-    if watched:
-        request = request.prepare()
-    name = choose(request) if kernel == "auto" else _check_supported(kernel, request)
-    if not watched:
-        return KERNELS[name].run(request)
-    assert watch is not None
+    if watch is None or not watch.wants_attention:
+        return KERNELS[_name(kernel, request)].run(request)
+    request = request.prepare()
+    name = _name(kernel, request)
     weights = reference.weigh(request.q, request.k, request.sight, request.score)
     watch.saw_attention(weights, name)
     if name == "reference":  # the weights shown are the weights used
@@ -88,12 +85,15 @@ def compute(request: Request, kernel: str = "auto", watch: Watch | None = None) 
     return KERNELS[name].run(request)
 
 
-def _check_supported(name: str, request: Request) -> str:
-    one_of("the kernel", name, ["auto", *KERNELS])
-    if (why := KERNELS[name].supports(request)) is not None:
+def _name(kernel: str, request: Request) -> str:
+    """The kernel to run: the fastest for `auto`, else the one that is named, refused if it does not support this."""
+    if kernel == "auto":
+        return choose(request)
+    one_of("the kernel", kernel, ["auto", *KERNELS])
+    if (why := KERNELS[kernel].supports(request)) is not None:
         pattern = request.sight.pattern
-        raise UserError(f"the kernel {name!r} cannot be used with {pattern}: {why}", hint="Use kernel='auto'.")
-    return name
+        raise UserError(f"the kernel {kernel!r} cannot be used with {pattern}: {why}", hint="Use kernel='auto'.")
+    return kernel
 
 
 def _empty(request: Request) -> Tensor:

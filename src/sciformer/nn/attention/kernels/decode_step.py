@@ -26,7 +26,7 @@ def supports(request: Request) -> str | None:
     if sight.bias is not None or sight.valid is None or not isinstance(sight.start, Tensor):
         return "it takes no bias, and needs validity and position on the device, as a decoder's cache has them"
     if reach(sight.pattern) is None:
-        return "it sees the past or the near past"
+        return "it takes Causal(), alone or with a Window"
     return no_triton(request.qkv)
 
 
