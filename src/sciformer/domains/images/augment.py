@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...data.random import SampleRandom
 from ...errors import UserError
-from .cutting import PatchGrid, Shape
+from ...tokens.cutting import PatchGrid, Shape
 from .scaling import stretch_values, unstretch_values
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from ...data.columns import Table
 from ...data.random import SampleRandom
 from ...errors import UserError
 from ...tokens.base import Array, Readout, Tokens
+from ...tokens.cutting import PatchGrid
 from .augment import Augmentation
-from .cutting import ImageColumn, PatchGrid, group_equal_rows
+from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
 from .scaling import TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
@@ -91,9 +92,14 @@ class Patches(Tokens):
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
 
     @property
+    def sides(self) -> tuple[int, int]:
+        """Height and width of a patch."""
+        return (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
+
+    @property
     def cutting(self) -> PatchGrid:
         """How images are cut."""
-        sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
+        sides = self.sides
         if self.step is not None and self.step > min(sides):
             raise UserError(
                 f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
@@ -134,13 +140,12 @@ class Patches(Tokens):
                 f"but they overlap with tokens.step: {self.step}",
                 key="tokens.step",
             )
-        return (*cutting.sides, self.shape[2])
+        return (*self.sides, self.shape[2])
 
     @property
     def pixels(self) -> int:
         """Numbers in a patch."""
-        sides = self.cutting.sides
-        return sides[0] * sides[1] * self.shape[2]
+        return self.sides[0] * self.sides[1] * self.shape[2]
 
     @property
     def axes(self) -> int:

@@ -53,7 +53,7 @@ def write_vit(run: Run, tokens: Patches, weights: dict[str, Tensor]) -> tuple[Wr
 def image_geometry(tokens: Patches) -> ImageGeometry:
     """The images of a run."""
     height, width, channels = tokens.shape
-    found = ImageGeometry(height, width, channels, tokens.cutting.sides)
+    found = ImageGeometry(height, width, channels, tokens.sides)
     found.check("the run")
     return found
 
