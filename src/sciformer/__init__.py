@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .recipe.registry import register as register
     from .run import Run as Run
     from .testing import check_tokens as check_tokens
-    from .tokens.base import Readout as Readout
     from .tokens.base import Tokens as Tokens
+    from .tokens.protocols import Readout as Readout
 
 __all__ = [
     "Readout",
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 PLACES = {
-    "Readout": "tokens.base:Readout",
+    "Readout": "tokens.protocols:Readout",
     "Recipe": "recipe:Recipe",
     "Run": "run:Run",
     "Stopped": "errors:Stopped",

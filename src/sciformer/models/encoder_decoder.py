@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..nn import LastPool, RecurrentDecoder, Watch
 from ..nn.watch import look
 from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, Textual, Windowed
 from .base import Entrance, Model
 from .encoder import Encoded
 from .trunks import RECURRENT_TRUNKS
@@ -59,9 +60,10 @@ class EncoderDecoder(Model):
         """Refuse sizes that would fail in the middle of a training."""
         if not self.depth:
             raise UserError(f"model.depth must be 1 or more for `model.trunk: {self.trunk}`, not 0", key="model.depth")
-        if self.score == "location" and (source.window or 0) > self.longest:
+        places = source.window if isinstance(source, Windowed) and isinstance(source.window, int) else 0
+        if self.score == "location" and places > self.longest:
             raise UserError(
-                f"model.longest is {self.longest}, but `model.score: location` needs {source.window} or more, "
+                f"model.longest is {self.longest}, but `model.score: location` needs {places} or more, "
                 "the context of the source",
                 key="model.longest",
             )
@@ -99,7 +101,7 @@ class EncoderDecoderNetwork(nn.Module):
         self.source = Entrance(source, section.dim, section.heads, section.entering, pairs=False, hides=False)
         self.target = Entrance(target, section.dim, section.heads, section.entering, pairs=False, hides=False)
         if section.share:
-            if not source.same_vocabulary(target):
+            if not isinstance(source, Textual) or not source.same_vocabulary(target):
                 raise UserError(
                     "`model.share` needs the same vocabulary for source and target, but they have two",
                     hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
@@ -112,7 +114,8 @@ class EncoderDecoderNetwork(nn.Module):
         self.last = LastPool(both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
         self.dim = section.dim
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))
-        self.readout = target.readout(self.dim, self.target.embedding)
+        written = Maskable.require(target, f"`objective.kind: {objective.kind}`")
+        self.readout = written.readout(self.dim, self.target.embedding)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """The source, every token informed by all others."""

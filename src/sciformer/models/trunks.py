@@ -23,6 +23,7 @@ from ..nn import (
     UnpairedSinusoidal,
 )
 from ..recipe.field import load, places
+from ..tokens.protocols import Gridded
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
@@ -97,8 +98,8 @@ def make_cloud(model: Model, inputs: int) -> nn.Module:
 
 def make_raster(model: Model, tokens: Tokens) -> nn.Module:
     """A trunk that puts tokens together as an image."""
-    raster, grid = tokens.raster, tokens.grid_shape
-    if raster is None or not isinstance(grid, tuple) or len(grid) != 2:
+    raster, grid = tokens.raster if isinstance(tokens, Gridded) else (), tokens.grid_shape
+    if len(raster) != 3 or not isinstance(grid, tuple) or len(grid) != 2:
         raise UserError(
             f"`model.trunk: {model.trunk}` needs tokens that are parts of an image, not `tokens.kind: {tokens.kind}`",
             key="model.trunk",

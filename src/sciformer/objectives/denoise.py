@@ -11,12 +11,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.dataset import START, Dataset
+from ..data.dataset import Dataset
 from ..data.random import SampleRandom
+from ..data.windows import START
 from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, Windowed
 from .base import ANSWER, Array, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
@@ -109,11 +111,12 @@ class Denoise(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Scale what is to be found as values are; nothing is hidden."""
         ((name, stream),) = batch.streams.items()
-        domain, value = tokens[name], stream.columns[tokens[name].hides[0]]
+        domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
+        value, prefix = stream.columns[domain.hides[0]], domain.prefix_tokens if isinstance(domain, Windowed) else 0
         centre, scale = (
             np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
         )
-        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= domain.prefix_tokens}
+        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)

@@ -11,8 +11,9 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.dataset import ITEMS, Dataset
+from ..data.dataset import Dataset
 from ..data.random import SampleRandom
+from ..data.token_labels import ITEMS
 from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead

@@ -9,7 +9,8 @@ from ...data.batch import Valid
 from ...errors import UserError
 from ...nn.grids import Grid
 from ...nn.ragged import Ragged
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 MIN_STEM_CHANNELS = 24  # channels after the first convolution, at least
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from ...data.batch import Batch, Stream
 from ...data.columns import Table
 from ...data.random import SampleRandom
 from ...errors import UserError
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.base import Array
 from ...tokens.cutting import PatchGrid
+from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Mask, Maskable, Readout, Windowed
 from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
@@ -26,7 +27,7 @@ Side = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Patches(Tokens):
+class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Patches of images (height, width) or (height, width, channels), of one shape or of several.
 
     Sides that patches do not fill are padded at the right and bottom with the mean of the channel. Images of another
@@ -37,6 +38,7 @@ class Patches(Tokens):
     hides: ClassVar[tuple[str, ...]] = ("patch",)
     host_columns: ClassVar[tuple[str, ...]] = ("size",)
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
+        "window",
         "periodic",
         "augment",
         "crop",
@@ -46,10 +48,16 @@ class Patches(Tokens):
         "target",
     )
 
+    changeable_columns: ClassVar[tuple[str, ...]] = ("patch",)
+    coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
+
     patch: Side | tuple[Side, Side] = 4
     """Pixels on a side of a patch, or its height and width."""
     step: int | None = Field(default=None, ge=1)
     """Pixels from one patch to the next, fewer than a side where patches overlap; unset: side by side."""
+    window: Side | tuple[Side, Side] | None = None
+    """Patches on a side of the part that a model sees at once, or rows and columns; larger images are cut into windows
+    of that shape: anywhere in training, evenly where they are judged (default: images stay whole)."""
     embed: Literal["linear", "convolution", "none"] = "linear"
     """How a patch enters: by a matrix (ViT), by convolutions of stride 2 over the whole image down to the patches, or
     as its pixels are, for trunks that put the image together again."""
@@ -79,6 +87,12 @@ class Patches(Tokens):
     noise_std: float = Field(default=0.1, ge=0)
     """Of `augment: noise`: standard deviation of the noise, in standard deviations of the channel (default: 0.1)."""
 
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.window is not None and self.periodic:
+            raise ValueError("tokens.window cuts images, so that opposite edges do not touch; tokens.periodic is true")
+        return self
+
     # What is a token, and where is it?
 
     @property
@@ -86,9 +100,9 @@ class Patches(Tokens):
         """Height and width, where images have different ones."""
         return ("image_shape",)
 
-    def count_tokens(self, told: Callable[..., Array | None]) -> Array | None:
+    def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """By height and width."""
-        shapes = told("image_shape")
+        shapes = known("image_shape")
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
 
     @property
@@ -114,11 +128,41 @@ class Patches(Tokens):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that were learned from; of several, the largest."""
+        """Height, width and channels of the images that were learned from (of several, the largest), or of a window."""
         if "shape" not in self.state:
             raise UserError("the tokens have not been fitted on images yet", hint="Call fit, or load a run.")
         height, width, channels = self.state["shape"]
+        if self.window_shape is not None:
+            down, aside = self.cutting.covered(self.window_shape)
+            height, width = min(height, down), min(width, aside)
         return height, width, channels
+
+    @property
+    def window_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of a window, no more than the largest image has that was learned from."""
+        if self.window is None:
+            return None
+        rows, columns = (self.window, self.window) if isinstance(self.window, int) else self.window
+        if "shape" in self.state:
+            down, aside = self.cutting.grid(self.state["shape"][:2]).tolist()
+            rows, columns = min(rows, down), min(columns, aside)
+        return rows, columns
+
+    @property
+    def random_windows(self) -> bool:
+        """Windows may be anywhere."""
+        return True
+
+    def sample_shapes(self, stream: Stream) -> Array:
+        """Rows and columns of each image."""
+        return np.asarray(self.cutting.grid(stream.columns["size"][stream.starts]))
+
+    def shift_windows(self, stream: Stream, starts: Array) -> Stream:
+        """Windows are images of their own."""
+        starts, columns = np.repeat(starts, stream.lengths, 0), stream.columns
+        assert self.window_shape is not None
+        size = np.minimum(columns["size"] - starts * self.cutting.steps, self.cutting.covered(self.window_shape))
+        return stream.with_columns(at=(columns["at"] - starts).astype(np.int32), size=size.astype(np.int32))
 
     @property
     def varies(self) -> bool:
@@ -167,7 +211,8 @@ class Patches(Tokens):
         """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
 
         Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
-        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image.
+        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image. With windows
+        `at` is the row and column, beside `size`.
         """
         pictures, shape = ImageColumn(table), self.shape
         if pictures.channels != shape[2]:
@@ -176,7 +221,7 @@ class Patches(Tokens):
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        if pictures.one_shape and not self.varies and pictures.largest == shape[:2]:
+        if pictures.one_shape and not self.varies and self.window is None and pictures.largest == shape[:2]:
             flat = self.cutting.cut(pictures.values, self._fill)
             (rows, columns), count = self.grid_shape, len(pictures)
             places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
@@ -195,9 +240,11 @@ class Patches(Tokens):
         each = np.repeat(grids, lengths, 0)
         place = np.arange(total) - np.repeat(starts, lengths)
         cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
+        cell, size = cell.astype(np.int32), np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
+        if self.window is not None:
+            return Stream({"patch": patches, "at": cell, "size": size}, lengths)
         at = (cell + 0.5) * (np.asarray(self.grid_shape) / each) - 0.5
-        columns = {"patch": patches, "at": at.astype(np.float32), "cell": cell.astype(np.int32)}
-        return Stream({**columns, "size": np.repeat(pictures.shapes, lengths, 0).astype(np.int32)}, lengths)
+        return Stream({"patch": patches, "at": at.astype(np.float32), "cell": cell, "size": size}, lengths)
 
     @property
     def _fill(self) -> Array:
@@ -248,7 +295,7 @@ class Patches(Tokens):
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
-        if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
+        if not np.array_equal(stream.columns["at"], other.columns["at"]) or "cell" in stream.columns:
             raise UserError("two images can be mixed only if all images have one shape, but these have several")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
         return stream.with_columns(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
@@ -277,6 +324,36 @@ class Patches(Tokens):
                 key="tokens.step",
             )
         return PatchReadout(self.pixels, dim)
+
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """Also `centre`, the patches around the middle of each image: a hole to be filled (inpainting)."""
+        return {**super().masks, "centre": self._mask_centre}
+
+    def _mask_centre(self, stream: Stream, share: float) -> Array:
+        cell = stream.columns.get("cell", stream.columns["at"])
+        last = np.zeros((len(stream), 2))
+        np.maximum.at(last, stream.sample, cell)
+        away = np.abs(cell / np.maximum(1, last[stream.sample]) - 0.5).max(1)
+        found, count = np.zeros(len(cell), bool), np.maximum(1, np.round(share * stream.lengths))
+        found[np.lexsort((away, stream.sample))] = stream.position < count[stream.sample]
+        return found
+
+    # How does a person edit it?
+
+    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
+        """Row and column."""
+        return tuple(stream.columns.get("cell", stream.columns["at"])[token].tolist())
+
+    def move(self, stream: Stream, token: int, *to: float) -> Stream:
+        """The pixels of two patches change places."""
+        self.check_token(stream, token, *to)
+        there = np.flatnonzero((stream.columns.get("cell", stream.columns["at"]) == to).all(1))
+        if not len(there):
+            raise UserError(f"the image has no patch at row {to[0]:g} and column {to[1]:g}")
+        order = np.arange(len(stream.columns["patch"]))
+        order[[token, there[0]]] = order[[there[0], token]]
+        return stream.with_columns(patch=stream.columns["patch"][order])
 
     # How do others make it?
 

@@ -194,6 +194,15 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
     return np.stack([log, deta, dphi], -1).astype(np.float32)
 
 
+def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
+    """(4,) a particle of the same pT and mass at these angles to its jet (4,) of pT, eta, phi and E."""
+    px, py, pz, energy = vector.astype(np.float64)
+    pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
+    eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi
+    momentum = np.array([pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)])
+    return np.append(momentum, np.sqrt(max(0.0, mass2 + float(momentum @ momentum)))).astype(np.float32)
+
+
 def hidden_targets(vector: Array, jet: Array) -> Array:
     """(T, 3) what is asked of hidden particles: ln(pT / jet pT) scaled as that feature is, deta and dphi times 4."""
     found = relative_kinematics(vector, jet)

@@ -16,7 +16,8 @@ from ...nn.attention.pair_bias import PairBias, PairEmbedding, Triangle, square
 from ...nn.heads import Gaussian
 from ...nn.norms import BatchNorm
 from ...nn.ragged import Ragged
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 PairName = Literal["ln_kt", "ln_z", "ln_delta", "ln_m2"]
 PAIR_FEATURES: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -14,7 +14,8 @@ from ...data.batch import Batch, Stream
 from ...data.columns import Lists, Table
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.base import Array
+from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readout
 from .draw import draw_particles
 from .features import (
     FEATURE_SETS,
@@ -26,6 +27,7 @@ from .features import (
     stack_columns,
     standardise_features,
     sum_jet_momenta,
+    turn_particle,
 )
 from .layers import (
     PAIR_FEATURES,
@@ -42,7 +44,7 @@ TYPE_SYMBOLS = {"isChargedHadron": "π±", "isNeutralHadron": "h⁰", "isPhoton"
 MAX_FITTED_PARTICLES = 1_000_000  # particles from which centres and scales are learned
 
 
-class Particles(Tokens):
+class Particles(Pairwise, Maskable, Exportable, Editable):
     """The particles of jets, the hardest first; features, and what is known of pairs, follow from their momenta.
 
     Columns of particles are lists, of jets plain numbers. Where `plane` or `jet` are not in the data they are made from
@@ -55,6 +57,8 @@ class Particles(Tokens):
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
     host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
+    changeable_columns: ClassVar[tuple[str, ...]] = ("vector", "type", "raw")
+    coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = ("part_px", "part_py", "part_pz", "part_energy")
     """Columns of the momentum and the energy of particles, in GeV."""
@@ -115,10 +119,10 @@ class Particles(Tokens):
         """The energy."""
         return (self.vector[3],)
 
-    @property
-    def counted_column(self) -> tuple[str, int]:
+    def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """A token for each entry of the momentum, up to `max_tokens`."""
-        return self.vector[0], self.max_tokens
+        found = known(self.vector[0], lists=True)
+        return None if found is None else np.minimum(found, self.max_tokens).astype(np.int64)
 
     @property
     def axes(self) -> int:
@@ -271,10 +275,32 @@ class Particles(Tokens):
         columns = {name: stream.columns[name].copy() for name in ("vector", "type", "raw")}
         for column in columns.values():
             column[tokens] = 0
-        jet = sum_jet_momenta(columns["vector"], stream.lengths)[stream.sample]
-        plane = relative_kinematics(columns["vector"], jet)[:, 1:]
-        plane[tokens] = 0
-        return {**columns, "jet": jet, "plane": plane}
+        columns |= self._about_jet(columns["vector"], stream)
+        columns["plane"][tokens] = 0
+        return columns
+
+    def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
+        """The jet as the sum of its particles, and their angles to its axis."""
+        jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
+        return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
+
+    # How does a person edit it?
+
+    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
+        """Angles to the axis of the jet."""
+        return tuple(stream.columns["plane"][token].tolist())
+
+    def move(self, stream: Stream, token: int, *to: float) -> Stream:
+        """A particle in another direction, at these angles to the axis of the jet; pT and mass stay."""
+        self.check_token(stream, token, *to)
+        turned = turn_particle(stream.columns["vector"][token], stream.columns["jet"][token], *to)
+        return self.change(stream, token, "vector", turned)
+
+    def refresh(self, stream: Stream) -> Stream:
+        """The jet becomes the sum of its particles, the hardest of which come first."""
+        made = stream.with_columns(**self._about_jet(stream.columns["vector"], stream))
+        self._hardest(made)
+        return made
 
     # How do others make it?
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from ...errors import UserError
 from ...nn.heads import Gaussian
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):

@@ -13,7 +13,8 @@ from torch import nn
 from ...data.batch import Batch, Stream
 from ...data.columns import Table
 from ...data.random import SampleRandom
-from ...tokens.base import Array, Drawing, Readout, Tokens
+from ...tokens.base import Array, Drawing
+from ...tokens.protocols import Augmentable, Editable, Exportable, Maskable, Readout, Windowed
 from . import points
 from .draw import draw_hidden_values, draw_series
 from .features import TARGET_PREFIX, hidden_targets, observation_features
@@ -22,7 +23,7 @@ from .periods import PERIOD_COLUMNS, add_phases, feature_names, refuse_hidden_va
 from .scaling import Level, compute_level, draw_replacements
 
 
-class Observations(Tokens):
+class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """The measurements of series at any times: columns `time`, `value`, and where there are such `error`, `band` and
     `limit`, each a list for every sample.
 
@@ -42,8 +43,12 @@ class Observations(Tokens):
         "drop_points",
     )
 
-    window: int = Field(default=200, ge=1)
-    """The most tokens the model sees at once; longer series are cut into windows of that length."""
+    changeable_columns: ClassVar[tuple[str, ...]] = ("value", "error", "band")
+    coordinates: ClassVar[tuple[str, ...]] = ("time",)
+
+    window: int | None = Field(default=200, ge=1)
+    """The most tokens the model sees at once; longer series are cut into windows of that length (null: they stay
+    whole)."""
     stride: int | None = Field(default=None, ge=1)
     """How many tokens apart the windows of the training begin. Unset: one window of each series in every epoch,
     anywhere in it."""
@@ -260,11 +265,35 @@ class Observations(Tokens):
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
+    # How does a person edit it?
+
+    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
+        """The time."""
+        return (float(stream.columns["at"][token]),)
+
+    def move(self, stream: Stream, token: int, *to: float) -> Stream:
+        """A measurement at another time, in the order of times."""
+        self.check_token(stream, token, *to)
+        at = stream.columns["at"].copy()
+        at[token] = to[0]
+        return self.refresh(stream.with_columns(at=at))
+
+    def refresh(self, stream: Stream) -> Stream:
+        """The order of times, and the periods of these values."""
+        order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
+        made = Stream({name: column[order] for name, column in stream.columns.items()}, stream.lengths)
+        return add_phases(made, self) if self.periods else made
+
     # How do others make it?
 
     def example(self) -> Table:
         """Three random series, with every column that was learned."""
         return points.example_table(self)
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Those of a window."""
+        return self.window
 
     def preprocessing(self) -> dict[str, Any]:
         """The features in their order, and all that was learned."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ...nn.losses import IGNORE_INDEX, linear_cross_entropy, total_cross_entropy
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 LOGITS_AT_ONCE = 16384  # tokens whose logits are held at once, where a vocabulary is large
 

@@ -15,7 +15,8 @@ from ...data.batch import Batch, Stream
 from ...data.columns import Lists, Table
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.base import Array, Tokens
+from ...tokens.protocols import Editable, Exportable, Maskable, Readout, Textual
 from . import vocabulary
 from .layers import TextEmbedding, TextReadout
 from .vocabulary import SPECIAL_TOKENS, Coder, Encoded, TokenNames
@@ -24,7 +25,7 @@ DEFAULT_VOCABULARY = 10_000  # subwords, unless a number is given
 SUBWORD_UNITS = ("bpe", "wordpiece", "unigram")
 
 
-class Text(Tokens):
+class Text(Textual, Maskable, Exportable, Editable):
     """Characters, bytes, words or subwords of text."""
 
     hides: ClassVar[tuple[str, ...]] = ("ids",)
@@ -41,7 +42,7 @@ class Text(Tokens):
         "join",
     )
     has_mask_vector: ClassVar[bool] = False
-    writes_text: ClassVar[bool] = True
+    changeable_columns: ClassVar[tuple[str, ...]] = ("ids",)
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
     """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
@@ -216,6 +217,21 @@ class Text(Tokens):
         return dict(self.coder.specials)
 
     @property
+    def end_id(self) -> int | None:
+        """That of `end`, or of a tokenizer from a file, which was trained with it.
+
+        Other vocabularies may have an end that no text of the training had.
+        """
+        return self.specials.get("end") if self.end or self.tokenizer else None
+
+    @property
+    def letters(self) -> Literal["characters", "bytes", ""]:
+        """The unit, if it is one letter."""
+        if self.unit == "bytes" and not self.tokenizer:
+            return "bytes"
+        return "characters" if self.unit == "characters" else ""
+
+    @property
     def writable(self) -> Array:
         """(size,) which ids stand for text."""
         return np.pad(self.coder.writable, (0, self.size - self.coder.size))
@@ -340,6 +356,17 @@ class Text(Tokens):
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True
         return may[stream.columns["ids"]]
+
+    def change(self, stream: Stream, token: int, column: str, value: Any) -> Stream:
+        """The token of another id, or of a text that is one token."""
+        if isinstance(value, str):
+            ids = self.encode(value)
+            if len(ids) != 1:
+                raise UserError(f"{value!r} is {len(ids)} tokens, not one")
+            value = int(ids[0])
+        if not 0 <= int(value) < self.size:
+            raise UserError(f"the ids of tokens are from 0 to {self.size - 1}, not {value}")
+        return super().change(stream, token, column, value)
 
     # Into the model and back
 

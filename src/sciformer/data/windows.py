@@ -1,0 +1,145 @@
+"""Windows: the parts of long samples that a model sees at once, on any number of axes.
+
+A sample is a grid of places along A axes, filled by its tokens in row-major order (a text has one axis, an image two).
+How many windows there are, and where number k begins, are pure functions of the shape of the sample.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .batch import Stream
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+WINDOW = "window of"  # the column of samples with the number of the whole sample that a window was cut from
+START = "window from"  # the column of samples with the place (A,) where a window begins, a number if there is one axis
+
+
+class Windows(NamedTuple):
+    """How samples are cut into windows.
+
+    size     (A,) places of a window along each axis
+    stride   (A,) places from one window to the next, at most `size`
+    rule     full    windows that fit, at least one; the rest at the end of an axis is not seen
+             tail    a shorter window for the rest
+             even    as few windows as cover the axis, overlapping evenly from its beginning to its end
+             loose   one window, anywhere
+    prefix   tokens at the beginning of a sample that every window begins with, before those of its places
+    """
+
+    size: Shape
+    stride: Shape
+    rule: Literal["full", "tail", "even", "loose"] = "tail"
+    prefix: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """Most tokens of a window."""
+        return self.prefix + prod(self.size)
+
+    def counts(self, shapes: Array) -> Array:
+        """Windows (n, A) along each axis of samples of these shapes (n, A)."""
+        size, stride = np.asarray(self.size), np.asarray(self.stride)
+        if self.rule == "loose":
+            return np.ones_like(shapes)
+        if self.rule == "even":
+            return np.maximum(1, -(-shapes // size))
+        if self.rule == "tail":  # the last window may be shorter, but none repeats only what others hold
+            return np.maximum(1, -(-np.maximum(0, shapes - (size - stride)) // stride))
+        return 1 + np.maximum(0, shapes - size) // stride
+
+    def starts(self, shapes: Array, number: Array, where: Array | float = 0.5) -> Array:
+        """First places (n, A) of the windows of these numbers (n,) in samples of these shapes (n, A).
+
+        where  (n, A) in [0, 1): how far along its sample a loose window begins
+        """
+        spare = np.maximum(0, shapes - np.asarray(self.size))
+        if self.rule == "loose":
+            return (where * (spare + 1)).astype(np.int64)
+        counts = self.counts(shapes)
+        turn = np.stack(unravel(number, counts), 1)
+        return turn * spare // np.maximum(1, counts - 1) if self.rule == "even" else turn * np.asarray(self.stride)
+
+    def place(self, shapes: Array, starts: Array) -> Places:
+        """The windows that begin at these places (n, A) of samples of these shapes (n, A)."""
+        return Places(shapes, starts, np.minimum(self.size, shapes - starts), self.prefix)
+
+
+class Places(NamedTuple):
+    """Where windows are: shapes of their samples, first places and sizes, each (n, A); and their prefix tokens."""
+
+    shapes: Array
+    starts: Array
+    sizes: Array
+    prefix: int
+
+    @property
+    def lengths(self) -> Array:
+        """Tokens (n,) of each window."""
+        return np.asarray(self.prefix + self.sizes.prod(1))
+
+    def cut(self, stream: Stream, sample: Array) -> Stream:
+        """The windows of these samples (n,) of a stream."""
+        first = stream.starts[sample]
+        if self.sizes.shape[1] == 1 and not self.prefix:
+            return stream.cut(first + self.starts[:, 0], self.lengths)
+        # A window is a run of tokens for each of its lines along the last axis, after a run of prefix tokens.
+        lines = self.sizes[:, :-1].prod(1)
+        window, ahead = np.repeat(np.arange(len(sample)), lines), lines.cumsum() - lines
+        place = np.zeros(len(window), np.int64)
+        for axis, turn in enumerate(unravel(np.arange(len(window)) - ahead[window], self.sizes[window, :-1])):
+            place = (place + self.starts[window, axis] + turn) * self.shapes[window, axis + 1]
+        begins, runs = (first + self.prefix + self.starts[:, -1])[window] + place, self.sizes[window, -1]
+        if self.prefix:
+            begins, runs = np.insert(begins, ahead, first), np.insert(runs, ahead, self.prefix)
+        return Stream(stream.cut(begins, runs).columns, self.lengths)
+
+
+class WindowIndex:
+    """All windows of samples of these shapes (n, A), numbered from sample to sample."""
+
+    def __init__(self, windows: Windows, shapes: Array) -> None:
+        self.windows, self.shapes = windows, shapes
+        self.firsts = np.concatenate([[0], windows.counts(shapes).prod(1).cumsum()])
+        """(n + 1,) number of the first window of each sample, and of all windows."""
+
+    def __len__(self) -> int:
+        return int(self.firsts[-1])
+
+    @property
+    def whole_lengths(self) -> Array:
+        """Tokens (n,) of the whole samples."""
+        return np.asarray(self.windows.prefix + self.shapes.prod(1))
+
+    def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Places]:
+        """The sample (n,) of each of these windows, and its place in it; `where` is that of `Windows.starts`."""
+        sample = np.searchsorted(self.firsts, numbers, side="right") - 1
+        shapes = self.shapes[sample]
+        return sample, self.windows.place(shapes, self.windows.starts(shapes, numbers - self.firsts[sample], where))
+
+
+def unravel(number: Array, shapes: Array) -> list[Array]:
+    """Indices along each axis of row-major numbers (n,) in grids of these shapes (n, A)."""
+    found: list[Array] = []
+    for axis in reversed(range(shapes.shape[1])):
+        number, index = np.divmod(number, shapes[:, axis])
+        found.insert(0, index)
+    return found
+
+
+def truncate(stream: Stream, far: float, prefix: int = 0) -> Stream:
+    """The tokens at most `far` after the first of their sample: by `at` on a single axis, otherwise by their places.
+
+    prefix   tokens at the beginning of each sample that stay
+    """
+    at, own = stream.columns.get("at"), stream.position >= prefix
+    if at is None or at.ndim > 1:
+        at = stream.position - prefix
+    first = np.full(len(stream), np.inf)
+    np.minimum.at(first, stream.sample[own], at[own])
+    return stream.keep(~own | (at - first[stream.sample] <= far))
