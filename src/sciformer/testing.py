@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
@@ -38,7 +37,6 @@ from .tokens.base import Tokens, embedded
 from .tokens.protocols import overrides
 from .train.folder import assert_plain
 
-Array = NDArray[Any]
 Problems = Iterator[str]
 SEED = 7
 MAX_ROWS = 16  # samples of the table that are looked at one by one, at most

@@ -12,13 +12,12 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
 from ..tokens.base import Tokens
 from ..tokens.protocols import Windowed
 from .batch import Batch, Stream, join
-from .columns import Lists, rows_of
+from .columns import Array, Lists, rows_of
 from .source import Source, known_column
 from .token_labels import ITEMS, labelled
 from .windows import START, WINDOW, WindowIndex, Windows, truncate
@@ -26,7 +25,6 @@ from .windows import START, WINDOW, WindowIndex, Windows, truncate
 if TYPE_CHECKING:
     from .random import SampleRandom
 
-Array = NDArray[Any]
 ADDED_COLUMNS = (WINDOW, START, ITEMS)  # columns of samples that are not of the source
 PIECES_AHEAD = 2  # pieces made ahead of the time when they are wanted
 LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not

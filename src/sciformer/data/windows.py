@@ -7,14 +7,13 @@ How many windows there are, and where number k begins, are pure functions of the
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .batch import Stream
+from .columns import Array
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 WINDOW = "window of"  # the column of samples with the number of the whole sample that a window was cut from
 START = "window from"  # the column of samples with the place (A,) where a window begins, a number if there is one axis

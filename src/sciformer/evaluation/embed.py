@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..assembly import data_with_columns
 from ..data.batch import StreamView
-from ..data.columns import Table
+from ..data.columns import Array, Table
 from ..data.dataset import ADDED_COLUMNS, Dataset
 from ..data.source import Memory
 from ..data.windows import WINDOW
@@ -29,7 +28,6 @@ from ..tokens.protocols import Windowed
 if TYPE_CHECKING:
     from ..run import Run
 
-Array = NDArray[Any]
 POOLS = ("model", "mean", "max", "last", "class_token")
 BATCH = 64
 

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from ..assembly import Assembly
 from ..data.batch import Batch, ModelInputs
 from ..data.collate import AsyncTensors
+from ..data.columns import Array
 from ..data.dataset import ADDED_COLUMNS, Dataset
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
@@ -22,7 +22,6 @@ from ..data.windows import WINDOW
 from ..errors import UserError
 from ..objectives.base import CARRIED
 
-Array = NDArray[Any]
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
 # Samples at once over those of a step that keeps what its gradient needs; 1 elsewhere.

@@ -73,7 +73,6 @@ class Letters:
         return piece
 
     def rest(self) -> str:
-        """What was never completed."""
         return str(self.text[self.shown :])
 
 
@@ -88,7 +87,6 @@ class ByteLetters:
         return self.reader.decode(bytes(tokens))
 
     def rest(self) -> str:
-        """Nothing."""
         return ""
 
 

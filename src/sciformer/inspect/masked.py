@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ..assembly import Assembly
 from ..data.batch import Batch
+from ..data.columns import Array
 from ..data.random import SampleRandom
 from ..tokens.protocols import Maskable, overrides
 from .attention import escape_mathtext, even_steps
@@ -26,7 +26,6 @@ from .report.page import Page
 if TYPE_CHECKING:
     from .report.report import ReportData
 
-Array = NDArray[Any]
 PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
 
 

@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
+from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..data.windows import START
@@ -19,7 +20,7 @@ from ..nn import Gaussian, TagHead, ValueHead
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable, Windowed
-from .base import ANSWER, Array, Objective, Outputs, Widths
+from .base import ANSWER, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # columns of tokens: values are scaled (value - centre) / scale
@@ -76,7 +77,6 @@ class Denoise(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """What is recovered, and the classes."""
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
@@ -128,7 +128,6 @@ class Denoise(Objective):
         return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
-        """Samples."""
         if ASKED_TOKENS not in batch.stream.columns:
             raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
         if self.question is not None:

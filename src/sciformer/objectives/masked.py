@@ -11,12 +11,13 @@ from pydantic import Field
 from torch import Tensor
 
 from ..data.batch import Batch, ModelInputs, Stream, StreamView, sorted_rows
+from ..data.columns import Array
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
 from ..tokens.protocols import Maskable
-from .base import PREFIX, Array, Objective, Outputs
+from .base import PREFIX, Objective, Outputs
 
 PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
@@ -48,7 +49,6 @@ class Masked(Objective):
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """The places that are asked for."""
         return (PLACES,)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -116,7 +116,6 @@ class Masked(Objective):
         return asked
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

@@ -34,7 +34,6 @@ class NextToken(Objective):
         return batch.with_columns(shifted(stream, hides))
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

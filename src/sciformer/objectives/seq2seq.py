@@ -82,7 +82,6 @@ class PromptedTranslation(Seq2Seq, NextToken):
         return batch.with_columns(after.with_columns(asked=part == max(1, int(part.max(initial=1)))))
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
 
@@ -115,7 +114,6 @@ class Translate(Seq2Seq):
         return replace(batch, streams={**batch.streams, TARGET: target})
 
     def count(self, batch: Batch) -> float:
-        """Target tokens asked for."""
         return float(batch.streams[TARGET].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

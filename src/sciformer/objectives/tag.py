@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
+from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..data.token_labels import ITEMS
@@ -20,7 +21,7 @@ from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs
+from .base import ANSWER, Objective, Outputs
 
 OUTSIDE = "O"
 
@@ -42,7 +43,6 @@ class Tag(Objective):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tags."""
         return (self.label,)
 
     def chosen(self) -> list[str]:
@@ -68,7 +68,6 @@ class Tag(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """The tags, in the order of the head's outputs."""
         return list(self.state["tags"])
 
     @property

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 from pydantic import ConfigDict
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Stream, Valid
-from ..data.columns import Table
+from ..data.columns import Array, Table
 from ..recipe.registry import Section
 
-Array = NDArray[Any]
 Columns = dict[str, Tensor]
 Drawing = Callable[[Batch, Array | None, Axes], None]
 

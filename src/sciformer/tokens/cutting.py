@@ -7,9 +7,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ..data.columns import Array
+
 Shape = tuple[int, ...]
 
 

@@ -24,11 +24,11 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from ..data.batch import Batch, Stream
-from ..data.columns import Table
+from ..data.columns import Array, Table
 from ..data.random import SampleRandom
 from ..data.windows import Windows, truncate
 from ..errors import UserError, one_of
-from .base import Array, Columns, Tokens, overridable
+from .base import Columns, Tokens, overridable
 
 Mask = Callable[[Stream, float], Array]
 
@@ -72,16 +72,18 @@ class Pairwise(Ability):
 class Readout(nn.Module):
     """The way back from hidden vectors to tokens; it owns their likelihood."""
 
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
-        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D).
-
-        smoothing  share of the target that is spread over all tokens of a vocabulary
-        """
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
+        """The negative log likelihood (n,) of tokens, given their hidden vectors (n, D)."""
         raise NotImplementedError
 
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
-        """The sum of the loss, over the tokens where `wanted` (n,) is True."""
-        loss = self.loss(hidden, target, smoothing) if smoothing else self.loss(hidden, target)
+        """The sum of the loss, over the tokens where `wanted` (n,) is True.
+
+        smoothing  share of the target that is spread over all tokens of a vocabulary, where there is one
+        """
+        if smoothing:
+            raise UserError("objective.smoothing needs tokens with a vocabulary", key="objective.smoothing")
+        loss = self.loss(hidden, target)
         return loss.sum() if wanted is None else loss.masked_fill(~wanted, 0).sum()
 
     def predict(self, hidden: Tensor) -> Columns:
@@ -319,7 +321,7 @@ class Editable(Ability):
         self.check_token(stream, token, *to)
         order = np.delete(np.arange(int(stream.lengths[0])), token)
         order = np.insert(order, int(np.clip(to[0], 0, len(order))), token)
-        return self.refresh(Stream({name: column[order] for name, column in stream.columns.items()}, stream.lengths))
+        return self.refresh(stream.reorder(order))
 
     def refresh(self, stream: Stream) -> Stream:
         """An edited sample with the columns made anew that depend on several tokens (default: unchanged)."""

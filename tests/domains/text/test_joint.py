@@ -115,7 +115,7 @@ def test_smoothing_of_readouts():
     wanted = torch.arange(6) % 2 == 0
     torch.testing.assert_close(readout.total(hidden, target, wanted, 0.1), expected[wanted].sum())
     patches = PatchReadout(4, 8)
-    with refuses("patches", key="objective.smoothing"):
+    with refuses(key="objective.smoothing"):
         patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted, smoothing=0.1)
     assert patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted) > 0
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...data.columns import Lists, Table
+from ...data.columns import Array, Lists, Table
 from ...errors import UserError
-
-Array = NDArray[Any]
 
 
 class ImageColumn:

@@ -105,15 +105,8 @@ class PatchReadout(Readout):
         super().__init__()
         self.linear = nn.Linear(dim, pixels)
 
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
-        """Mean squared error (n,)."""
-        if smoothing:
-            raise UserError(
-                "objective.smoothing needs tokens with a vocabulary, which `patches` do not have",
-                key="objective.smoothing",
-            )
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The expected pixels."""
         return {"patch": self.linear(hidden)}

@@ -6,17 +6,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data.batch import Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...errors import UserError
 from .column import ImageColumn
 
 if TYPE_CHECKING:
     from .tokens import Patches
 
-Array = NDArray[Any]
 TARGET_PREFIX = "target "
 EPSILON = 1e-6  # beside the variance of a patch
 PIXELS_AT_ONCE = 1 << 22  # pixels whose moments are taken at once
@@ -80,7 +78,6 @@ class ChannelMoments:
 
     @property
     def deviation(self) -> Array:
-        """Of each channel."""
         found: Array = np.sqrt(self.squares / self.count)
         return found
 

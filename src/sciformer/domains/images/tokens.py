@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import prod
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,10 +12,9 @@ from pydantic import Field, model_validator
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...data.random import SampleRandom
 from ...errors import UserError
-from ...tokens.base import Array
 from ...tokens.cutting import PatchGrid
 from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Mask, Maskable, Readout, Windowed
 from .augment import Augmentation
@@ -101,13 +101,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return ("image_shape",)
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
-        """By height and width."""
         shapes = known("image_shape")
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
 
     @property
     def sides(self) -> tuple[int, int]:
-        """Height and width of a patch."""
         return (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
 
     @property
@@ -150,11 +148,9 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def random_windows(self) -> bool:
-        """Windows may be anywhere."""
         return True
 
     def sample_shapes(self, stream: Stream) -> Array:
-        """Rows and columns of each image."""
         return np.asarray(self.cutting.grid(stream.columns["size"][stream.starts]))
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
@@ -166,7 +162,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def varies(self) -> bool:
-        """Whether the images have different shapes."""
         return bool(self.state.get("varies", False))
 
     @property
@@ -188,17 +183,14 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def pixels(self) -> int:
-        """Numbers in a patch."""
         return self.sides[0] * self.sides[1] * self.shape[2]
 
     @property
     def axes(self) -> int:
-        """Row and column."""
         return 2
 
     @property
     def grid_shape(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
         rows, columns = self.cutting.grid(self.shape[:2]).tolist()
         return rows, columns
 
@@ -253,11 +245,9 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
         """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
-        size = size or self.shape[:2]
-        flat = patches.reshape(-1, *patches.shape[-2:]) if patches.size else patches.reshape(0, 1, self.pixels)
-        if not len(flat):
-            return np.zeros((*patches.shape[:-2], *size, self.shape[2]), patches.dtype)
-        return self.cutting.assemble(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
+        size, many = size or self.shape[:2], patches.shape[:-2]
+        flat = patches.reshape(prod(many), *patches.shape[-2:])
+        return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
         """Samples of one size, and their images (n, height, width, channels), for each size."""
@@ -275,7 +265,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return found
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each training image as `augment` says."""
         if not self.augment or not len(stream):
             return stream
         patches: Array | None = None
@@ -303,7 +292,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How does it enter the model, and how does it come back?
 
     def normalise(self, stream: Stream) -> Stream:
-        """Stretched and scaled patches, and those asked for."""
         return stream.with_columns(**normalise_patches(self, stream))
 
     def width(self, dim: int) -> int:
@@ -342,7 +330,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How does a person edit it?
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """Row and column."""
         return tuple(stream.columns.get("cell", stream.columns["at"])[token].tolist())
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
@@ -358,13 +345,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How do others make it?
 
     def example(self) -> Table:
-        """Images of noise."""
         rng = np.random.default_rng(0)
         noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
         return {"image": unstretch_values(noise, self.stretch, self.softening).astype(np.float32)}
 
     def preprocessing(self) -> dict[str, Any]:
-        """How patches are cut and scaled."""
         words = {
             "channel": "(x - mean) / deviation of the channel",
             "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
@@ -389,7 +374,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How does a person look at it?
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Row and column."""
         return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
@@ -440,7 +424,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def distance_unit(self) -> str:
-        """Pixels."""
         return "pixels"
 
 

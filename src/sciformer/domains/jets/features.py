@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
-Array = NDArray[Any]
+from ...data.columns import Array
+
 FeatureSetName = Literal["kin", "kinpid", "full"]
 MIN_MOMENTUM = 1e-8  # momenta below it count as this
 ROWS_AT_ONCE = 4096  # rows that stay in a cache

@@ -11,10 +11,9 @@ from pydantic import Field, field_validator
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Lists, Table
+from ...data.columns import Array, Lists, Table
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
-from ...tokens.base import Array
 from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readout
 from .draw import draw_particles
 from .features import (
@@ -95,7 +94,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     @property
     def feature_list(self) -> list[Feature]:
-        """The features, one by one."""
         return FEATURE_SETS[self.features] if isinstance(self.features, str) else self.features
 
     @property
@@ -105,18 +103,15 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that must be there."""
         own = (name for feature in self.column_features for name in feature.needs)
         return tuple(dict.fromkeys([*self.vector, *own]))
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Columns that are used where they are there."""
         return (*self.plane, *self.jet, *self.types)
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """The energy."""
         return (self.vector[3],)
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
@@ -176,9 +171,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         )
         check_finite(raw, ", ".join(feature.name for feature in self.column_features))
         columns["raw"] = raw
-        stream = Stream(columns, lengths)
-        starts, kept = self._hardest(stream)
-        return stream if (kept == lengths).all() else stream.cut(starts, kept)
+        stream = self._hardest_first(Stream(columns, lengths))
+        kept = np.minimum(lengths, self.max_tokens)
+        return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
@@ -203,17 +198,12 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
             found[place] = kinematics.feature(feature.name) if feature.is_kinematic else next(own)
         return found.T
 
-    def _hardest(self, stream: Stream) -> tuple[Array, Array]:
-        """Sort the particles of each jet by falling pT in place, and say where those to keep begin, and how many."""
+    def _hardest_first(self, stream: Stream) -> Stream:
         px, py = stream.columns["vector"][:, 0], stream.columns["vector"][:, 1]
         pt2 = px.astype(np.float64) ** 2 + py.astype(np.float64) ** 2
         rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # more than the rounding of a file that is sorted already
         rises[stream.starts[stream.lengths > 0]] = False
-        if rises.any():
-            order = np.lexsort((-pt2, stream.sample))
-            for name, column in stream.columns.items():
-                stream.columns[name] = column[order]
-        return stream.starts, np.minimum(stream.lengths, self.max_tokens)
+        return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _jets(self, table: Table, vector: Array, lengths: Array) -> Array:
         """(B, 4) pT, eta, phi and E."""
@@ -244,7 +234,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return LinearEmbedding(len(self.feature_list), dim if self.embed == "linear" else None)
 
     def pairs(self, heads: int) -> nn.Module | None:
-        """A bias of attention from the `pair_features`."""
         if not self.pair_features:
             return None
         return ParticlePairs(self.pair_features, self.pair_widths, heads, self.pair_last, self.pair_bias)
@@ -287,7 +276,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # How does a person edit it?
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """Angles to the axis of the jet."""
         return tuple(stream.columns["plane"][token].tolist())
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
@@ -298,9 +286,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     def refresh(self, stream: Stream) -> Stream:
         """The jet becomes the sum of its particles, the hardest of which come first."""
-        made = stream.with_columns(**self._about_jet(stream.columns["vector"], stream))
-        self._hardest(made)
-        return made
+        return self._hardest_first(stream.with_columns(**self._about_jet(stream.columns["vector"], stream)))
 
     # How do others make it?
 

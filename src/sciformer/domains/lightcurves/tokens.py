@@ -11,9 +11,9 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...data.random import SampleRandom
-from ...tokens.base import Array, Drawing
+from ...tokens.base import Drawing
 from ...tokens.protocols import Augmentable, Editable, Exportable, Maskable, Readout, Windowed
 from . import points
 from .draw import draw_hidden_values, draw_series
@@ -101,7 +101,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that must be there."""
         return (*self.source_columns, *self.extra)
 
     @property
@@ -116,7 +115,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def random_windows(self) -> bool:
-        """Windows may begin anywhere."""
         return True
 
     @property
@@ -159,7 +157,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def spacing(self) -> float:
-        """The time between two values of a patch."""
         return self.cadence or float(self.state.get("cadence", 1.0))
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -179,7 +176,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return add_phases(kept, self) if self.periods else kept
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each series as `augment` says."""
         return points.augment_series(stream, self, rng) if self.augment else stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
@@ -253,7 +249,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return np.asarray(may & (np.bincount(stream.sample[may], minlength=len(stream)) > 1)[stream.sample])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """No value and no error."""
         refuse_hidden_values(self.periods)
         found = {name: stream.columns[name].copy() for name in self.hides}
         for column in found.values():
@@ -268,7 +263,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # How does a person edit it?
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """The time."""
         return (float(stream.columns["at"][token]),)
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
@@ -281,8 +275,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     def refresh(self, stream: Stream) -> Stream:
         """The order of times, and the periods of these values."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
-        made = Stream({name: column[order] for name, column in stream.columns.items()}, stream.lengths)
-        return add_phases(made, self) if self.periods else made
+        return add_phases(stream.reorder(order), self) if self.periods else stream.reorder(order)
 
     # How do others make it?
 
@@ -292,7 +285,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def max_tokens(self) -> int | None:
-        """Those of a window."""
         return self.window
 
     def preprocessing(self) -> dict[str, Any]:

@@ -56,5 +56,4 @@ class TextReadout(Readout):
         return total_cross_entropy(hidden, self.linear.weight, ids, chunk, smoothing, self.linear.bias)
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The likeliest id."""
         return {"ids": self.linear(hidden).argmax(-1)}

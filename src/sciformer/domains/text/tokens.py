@@ -12,10 +12,10 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Lists, Table
+from ...data.columns import Array, Lists, Table
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
-from ...tokens.base import Array, Tokens
+from ...tokens.base import Tokens
 from ...tokens.protocols import Editable, Exportable, Maskable, Readout, Textual
 from . import vocabulary
 from .layers import TextEmbedding, TextReadout
@@ -88,13 +88,11 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def source_columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The column or columns."""
         return (self.column,) if isinstance(self.column, str) else tuple(self.column)
 
     # The vocabulary
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn the vocabulary."""
         if self.tokenizer:
             self._read()
         elif self.unit in SUBWORD_UNITS:
@@ -148,13 +146,11 @@ class Text(Textual, Maskable, Exportable, Editable):
             )
 
     def absolute_paths(self) -> Self:
-        """The same with an absolute name of its file."""
         if not self.tokenizer:
             return self
         return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether both learn the same vocabulary from the same columns."""
         return isinstance(other, Text) and self._lesson == other._lesson
 
     @property
@@ -179,7 +175,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def coder(self) -> Coder:
-        """The vocabulary at work."""
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             from .subwords import load_subwords
 
@@ -213,7 +208,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def specials(self) -> dict[str, int]:
-        """The ids of special tokens by their role; only those that there are."""
         return dict(self.coder.specials)
 
     @property
@@ -243,7 +237,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def mask(self) -> int:
-        """The id of a hidden token."""
         return self._special("mask")
 
     def _special(self, role: str) -> int:
@@ -262,7 +255,6 @@ class Text(Textual, Maskable, Exportable, Editable):
         Path(path).write_text(self._exported(path), "utf-8")
 
     def export_files(self) -> dict[str, str]:
-        """The vocabulary as a tokenizer.json."""
         from .subwords import TOKENIZER_FILE
 
         return {TOKENIZER_FILE: self._exported()}
@@ -281,21 +273,17 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def concatenates(self) -> bool:
-        """Whether windows reach over the ends of texts."""
         return self.join
 
     def has_marker(self, role: str) -> bool:
-        """Whether `begin` or `end` is set."""
         return {"begin": self.begin, "end": self.end}.get(role, True)
 
     @property
     def window(self) -> int:
-        """The context."""
         return self.context
 
     @property
     def stride(self) -> int | None:
-        """How far apart windows begin."""
         return self.step
 
     def _sound(self, text: str) -> str:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ...assembly import Assembly
 from ...data.batch import describe
@@ -41,7 +40,6 @@ from .plot_against import AnswersAgainst, answers_against, draw_answers_against
 if TYPE_CHECKING:
     from ...run import Run
 
-Array = NDArray[Any]
 
 MAX_JUDGED_SAMPLES, MAX_JUDGED_TRAIN_SAMPLES = (
     20_000,

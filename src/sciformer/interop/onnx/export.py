@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._version import __version__
 from ...data.batch import ModelInputs, StreamView
+from ...data.columns import Array
 from ...errors import UserError
 from ...nn import Attention
 from ...nn.norms import BatchNorm
@@ -48,8 +48,6 @@ from .inputs import (
     make_inputs,
     view_of,
 )
-
-Array = NDArray[Any]
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
 MAX_FILE_BYTES = 1 << 31  # bytes of a file of this kind
