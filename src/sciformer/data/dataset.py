@@ -112,13 +112,7 @@ class Dataset:
         """(n,) tokens of every sample or window, in its longest stream."""
         if self.windows is None:
             return self._counted(1) if self.sizes else np.zeros(0, np.int64)
-        found = [self._window_widths(piece) for piece in range(len(self.sizes))]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
-
-    def _window_widths(self, piece: int) -> Array:
-        sample, place = self._index(piece).find(np.arange(self.sizes[piece]))
-        others = [stream.lengths for name, stream in self._load(piece).streams.items() if name != self.windowed]
-        return np.max([place.lengths, *(lengths[sample] for lengths in others)], 0)
+        return np.concatenate([np.zeros(0, np.int64), *(index.widths for index in self.indices.values())])
 
     @property
     def bucket_lengths(self) -> Array | None:
@@ -132,7 +126,7 @@ class Dataset:
         """Tokens of every whole sample, in the stream that is cut into windows, or in the longest one."""
         if self.windows is None:
             return self.widths
-        return np.concatenate([self._index(piece).whole_lengths for piece in range(len(self.sizes))])
+        return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _counted(self, which: int) -> Array:
         """Tokens of every sample, of all streams (0) or of the longest (1)."""
@@ -208,8 +202,10 @@ class Dataset:
     def _index(self, piece: int) -> WindowIndex:
         if piece not in self.indices:
             assert self.windows is not None
-            shapes = self._windowed_tokens.sample_shapes(self._load(piece).streams[self.windowed])
-            self.indices[piece] = WindowIndex(self.windows, shapes)
+            whole = self._load(piece)
+            shapes = self._windowed_tokens.sample_shapes(whole.streams[self.windowed])
+            others = [stream.lengths for name, stream in whole.streams.items() if name != self.windowed]
+            self.indices[piece] = WindowIndex(self.windows, shapes, np.max([0 * shapes[:, 0], *others], 0))
         return self.indices[piece]
 
     # Pieces

@@ -100,10 +100,13 @@ class Places(NamedTuple):
 
 
 class WindowIndex:
-    """All windows of samples of these shapes (n, A), numbered from sample to sample."""
+    """All windows of samples of these shapes (n, A), numbered from sample to sample.
 
-    def __init__(self, windows: Windows, shapes: Array) -> None:
-        self.windows, self.shapes = windows, shapes
+    beside   (n,) tokens of each sample in its longest other stream, whole in every window
+    """
+
+    def __init__(self, windows: Windows, shapes: Array, beside: Array | int = 0) -> None:
+        self.windows, self.shapes, self.beside = windows, shapes, np.broadcast_to(beside, len(shapes))
         self.firsts = np.concatenate([[0], windows.counts(shapes).prod(1).cumsum()])
         """(n + 1,) number of the first window of each sample, and of all windows."""
 
@@ -114,6 +117,12 @@ class WindowIndex:
     def whole_lengths(self) -> Array:
         """Tokens (n,) of the whole samples."""
         return np.asarray(self.windows.prefix + self.shapes.prod(1))
+
+    @property
+    def widths(self) -> Array:
+        """Tokens of every window, in its longest stream."""
+        sample, place = self.find(np.arange(len(self)))
+        return np.maximum(place.lengths, self.beside[sample])
 
     def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Places]:
         """The sample (n,) of each of these windows, and its place in it; `where` is that of `Windows.starts`."""
