@@ -95,9 +95,9 @@ class Case:
         """The samples, or the first window of each."""
         if not self.is_windowed:
             return self.stream
-        shapes = self.tokens.sample_shapes(self.stream)
-        first = self.tokens.make_windows().place(shapes, np.zeros_like(shapes))
-        return self.tokens.shift_windows(first.cut(self.stream, np.arange(self.rows)), first.starts)
+        index = WindowIndex(self.tokens.make_windows(), self.tokens.sample_shapes(self.stream))
+        starts = np.zeros_like(index.shapes)
+        return self.tokens.shift_windows(index.cut(self.stream, np.arange(self.rows), starts), starts)
 
     @property
     def is_windowed(self) -> bool:
@@ -413,9 +413,9 @@ def _windows(case: Case) -> Problems:
         yield "sample_shapes must give the places of each sample along each axis of a window, a token on each place"
         return
     index = WindowIndex(windows, shapes)
-    sample, place = index.find(np.arange(len(index)))
-    numbered = place.cut(stream.with_columns(number=np.arange(int(stream.lengths.sum()))), sample)
-    shifted = tokens.shift_windows(numbered, place.starts)
+    sample, starts = index.find(np.arange(len(index)))
+    numbered = index.cut(stream.with_columns(number=np.arange(int(stream.lengths.sum()))), sample, starts)
+    shifted = tokens.shift_windows(numbered, starts)
     if not np.array_equal(shifted.lengths, numbered.lengths):
         yield "shift_windows must keep the tokens of each window"
         return

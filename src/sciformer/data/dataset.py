@@ -180,17 +180,15 @@ class Dataset:
         if self.windows is None:
             taken = whole.take(local)
         else:
-            sample, place = self._index(piece).find(local, where)
-            streams = {
-                name: self._windowed_tokens.shift_windows(place.cut(stream, sample), place.starts)
-                if name == self.windowed
-                else stream.take(sample)
-                for name, stream in whole.streams.items()
-            }
+            index = self._index(piece)
+            sample, starts = index.find(local, where)
+            streams = {name: stream.take(sample) for name, stream in whole.streams.items() if name != self.windowed}
+            cut = index.cut(whole.streams[self.windowed], sample, starts)
+            streams[self.windowed] = self._windowed_tokens.shift_windows(cut, starts)
             samples = {key: column[sample] for key, column in whole.samples.items()}
             samples[WINDOW] = sample + sum(self.source.sizes[:piece])
-            samples[START] = place.starts[:, 0] if place.starts.shape[1] == 1 else place.starts
-            taken = Batch(streams, samples)
+            samples[START] = starts[:, 0] if starts.shape[1] == 1 else starts
+            taken = Batch({name: streams[name] for name in whole.streams}, samples)
         return Batch(taken.streams, taken.samples, ids)
 
     @property

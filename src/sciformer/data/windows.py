@@ -64,40 +64,6 @@ class Windows(NamedTuple):
         turn = np.stack(unravel(number, counts), 1)
         return turn * spare // np.maximum(1, counts - 1) if self.rule == "even" else turn * np.asarray(self.stride)
 
-    def place(self, shapes: Array, starts: Array) -> Places:
-        """The windows that begin at these places (n, A) of samples of these shapes (n, A)."""
-        return Places(shapes, starts, np.minimum(self.size, shapes - starts), self.prefix)
-
-
-class Places(NamedTuple):
-    """Where windows are: shapes of their samples, first places and sizes, each (n, A); and their prefix tokens."""
-
-    shapes: Array
-    starts: Array
-    sizes: Array
-    prefix: int
-
-    @property
-    def lengths(self) -> Array:
-        """Tokens (n,) of each window."""
-        return np.asarray(self.prefix + self.sizes.prod(1))
-
-    def cut(self, stream: Stream, sample: Array) -> Stream:
-        """The windows of these samples (n,) of a stream."""
-        first = stream.starts[sample]
-        if self.sizes.shape[1] == 1 and not self.prefix:
-            return stream.cut(first + self.starts[:, 0], self.lengths)
-        # A window is a run of tokens for each of its lines along the last axis, after a run of prefix tokens.
-        lines = self.sizes[:, :-1].prod(1)
-        window, ahead = np.repeat(np.arange(len(sample)), lines), lines.cumsum() - lines
-        place = np.zeros(len(window), np.int64)
-        for axis, turn in enumerate(unravel(np.arange(len(window)) - ahead[window], self.sizes[window, :-1])):
-            place = (place + self.starts[window, axis] + turn) * self.shapes[window, axis + 1]
-        begins, runs = (first + self.prefix + self.starts[:, -1])[window] + place, self.sizes[window, -1]
-        if self.prefix:
-            begins, runs = np.insert(begins, ahead, first), np.insert(runs, ahead, self.prefix)
-        return Stream(stream.cut(begins, runs).columns, self.lengths)
-
 
 class WindowIndex:
     """All windows of samples of these shapes (n, A), numbered from sample to sample.
@@ -121,14 +87,32 @@ class WindowIndex:
     @property
     def widths(self) -> Array:
         """Tokens of every window, in its longest stream."""
-        sample, place = self.find(np.arange(len(self)))
-        return np.maximum(place.lengths, self.beside[sample])
+        sample, starts = self.find(np.arange(len(self)))
+        return np.maximum(self.windows.prefix + self._sizes(sample, starts).prod(1), self.beside[sample])
 
-    def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Places]:
-        """The sample (n,) of each of these windows, and its place in it; `where` is that of `Windows.starts`."""
+    def find(self, numbers: Array, where: Array | float = 0.5) -> tuple[Array, Array]:
+        """The sample (n,) and the first place (n, A) of windows; `where` is that of `Windows.starts`."""
         sample = np.searchsorted(self.firsts, numbers, side="right") - 1
-        shapes = self.shapes[sample]
-        return sample, self.windows.place(shapes, self.windows.starts(shapes, numbers - self.firsts[sample], where))
+        return sample, self.windows.starts(self.shapes[sample], numbers - self.firsts[sample], where)
+
+    def cut(self, stream: Stream, sample: Array, starts: Array) -> Stream:
+        """The windows that begin at these places (n, A) of samples (n,) of a stream."""
+        first, sizes, prefix = stream.starts[sample], self._sizes(sample, starts), self.windows.prefix
+        if sizes.shape[1] == 1 and not prefix:
+            return stream.cut(first + starts[:, 0], sizes[:, 0])
+        # A window is a run of tokens for each of its lines along the last axis, after a run of prefix tokens.
+        lines, shapes = sizes[:, :-1].prod(1), self.shapes[sample]
+        window, ahead = np.repeat(np.arange(len(sample)), lines), lines.cumsum() - lines
+        place = np.zeros(len(window), np.int64)
+        for axis, turn in enumerate(unravel(np.arange(len(window)) - ahead[window], sizes[window, :-1])):
+            place = (place + starts[window, axis] + turn) * shapes[window, axis + 1]
+        begins, runs = (first + prefix + starts[:, -1])[window] + place, sizes[window, -1]
+        if prefix:
+            begins, runs = np.insert(begins, ahead, first), np.insert(runs, ahead, prefix)
+        return Stream(stream.cut(begins, runs).columns, prefix + sizes.prod(1))
+
+    def _sizes(self, sample: Array, starts: Array) -> Array:
+        return np.minimum(self.windows.size, self.shapes[sample] - starts)
 
 
 def unravel(number: Array, shapes: Array) -> list[Array]:
