@@ -511,7 +511,7 @@ def _edits(case: Case) -> Problems:
     """One token dropped, changed to its own value, moved to its own place: as a refreshed sample, nothing else."""
     tokens, stream = case.tokens, case.longest
     n = int(stream.lengths[0])
-    first = tokens.prefix_tokens if isinstance(tokens, protocols.Windowed) else 0
+    first = protocols.prefix_length(tokens)
     kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
     fresh = tokens.refresh(stream)
     for token in sorted({first, n // 2, n - 1} - {*range(first), n}):

@@ -19,7 +19,7 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
-from ..tokens.protocols import Gridded, Maskable, Windowed
+from ..tokens.protocols import Gridded, Maskable, prefix_length
 from .attention import Panel, attention_maps, draw_samples, even_steps, sample_name, weights_on
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
@@ -225,7 +225,7 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
     Some tokens cannot be hidden, because others know of them; left out they can be all the same.
     """
-    may = stream.position >= (tokens.prefix_tokens if isinstance(tokens, Windowed) else 0)
+    may = stream.position >= prefix_length(tokens)
     try:
         maskable = tokens.maskable(stream) if isinstance(tokens, Maskable) else None
     except UserError:

@@ -19,7 +19,7 @@ from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from ..tokens.protocols import Maskable, Windowed
+from ..tokens.protocols import Maskable, prefix_length
 from .base import ANSWER, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
@@ -112,11 +112,11 @@ class Denoise(Objective):
         """Scale what is to be found as values are; nothing is hidden."""
         ((name, stream),) = batch.streams.items()
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
-        value, prefix = stream.columns[domain.hides[0]], domain.prefix_tokens if isinstance(domain, Windowed) else 0
+        value = stream.columns[domain.hides[0]]
         centre, scale = (
             np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
         )
-        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix}
+        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix_length(domain)}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)

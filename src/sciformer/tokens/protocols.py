@@ -51,6 +51,11 @@ class Ability(Tokens):
         )
 
 
+def prefix_length(tokens: Tokens) -> int:
+    """Tokens at the beginning of each sample that are no part of what is cut into windows; 0 for most kinds."""
+    return tokens.prefix_tokens if isinstance(tokens, Windowed) else 0
+
+
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
     """Whether a kind has an answer of its own where a protocol has a default: `overrides(tokens, Maskable.mix)`."""
     return getattr(type(tokens), method.__name__) is not method
@@ -251,12 +256,12 @@ class Gridded(Ability):
     def raster(self) -> tuple[int, ...]:
         """Sides of a patch along each axis, and channels: for trunks that assemble the array again."""
 
-    @overridable
+    @property
     def varies(self) -> bool:
         """Whether samples differ in their number of places along an axis, so that `grid_shape` holds the largest."""
         return False
 
-    @overridable
+    @property
     def mixes_tokens(self) -> bool:
         """Whether the embedding of a token reads its neighbours, as in a convolution: then none may be left out."""
         return False
@@ -330,7 +335,7 @@ class Editable(Ability):
     def check_token(self, stream: Stream, token: int, *to: float) -> None:
         """Refuse a token that is not there or a prefix of its sample, and another number of coordinates."""
         assert len(stream) == 1, "one sample is edited at a time"
-        first, last = self.prefix_tokens if isinstance(self, Windowed) else 0, int(stream.lengths[0]) - 1
+        first, last = prefix_length(self), int(stream.lengths[0]) - 1
         if not first <= token <= last:
             raise UserError(f"tokens {first} to {last} of the sample can be edited, not token {token}")
         if to and len(to) != len(self.coordinates):

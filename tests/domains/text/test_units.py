@@ -138,7 +138,6 @@ def test_special_tokens_around_a_text(unit):
     assert tokens.maskable(stream).tolist() == [False, *[True] * len(inside), False, False, False]
     assert {"begin", "end", "mask", "unknown", "separator"} <= set(tokens.specials)
     assert not tokens.writable[list(tokens.specials.values())].any()
-    assert tokens.writable.sum() == tokens.writable_count
     assert tokens.token_labels(stream.take(np.array([1]))) == ["<s>", "</s>"]
 
 

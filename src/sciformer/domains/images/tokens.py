@@ -213,13 +213,17 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        if pictures.one_shape and not self.varies and self.window is None and pictures.largest == shape[:2]:
-            flat = self.cutting.cut(pictures.values, self._fill)
-            (rows, columns), count = self.grid_shape, len(pictures)
-            places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
-            lengths = np.full(count, rows * columns, np.int64)
-            return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (count, 1))}, lengths)
-        return self._several(pictures)
+        as_learned = not self.varies and pictures.largest == shape[:2]
+        if not pictures.one_shape or not (as_learned or self.window is not None):
+            return self._several(pictures)
+        rows, columns = self.cutting.grid(pictures.largest)
+        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
+        lengths = np.full(len(pictures), rows * columns, np.int64)
+        patch = self.cutting.cut(pictures.values, self._fill)
+        found = {"patch": patch, "at": np.tile(places.astype(np.int32), (len(pictures), 1))}
+        if self.window is not None:
+            found["size"] = np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
+        return Stream(found, lengths)
 
     def _several(self, pictures: ImageColumn) -> Stream:
         grids = self.cutting.grid(pictures.shapes)

@@ -231,11 +231,6 @@ class Text(Textual, Maskable, Exportable, Editable):
         return np.pad(self.coder.writable, (0, self.size - self.coder.size))
 
     @property
-    def writable_count(self) -> int:
-        """The number of ids that stand for text; of characters and bytes they come first."""
-        return int(self.coder.writable.sum())
-
-    @property
     def mask(self) -> int:
         return self._special("mask")
 
