@@ -38,8 +38,8 @@ class Masked(Objective):
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in every sample (default: 0.15)."""
     mask: str = ""
-    """Named mask of the tokens instead of random ones, `mask_ratio` of them: last (the end of each sample: a forecast),
-    centre (of images: inpainting), or a name that your own tokens have (default: random tokens)."""
+    """Named mask instead of random tokens, `mask_ratio` of all: last (the end of each sample: a forecast), or another
+    that the tokens have, as patches have centre: inpainting (default: random tokens)."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of those that are replaced by random tokens (BERT: 0.1)."""
     same: float = Field(default=0.0, ge=0, le=1)

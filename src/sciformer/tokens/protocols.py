@@ -57,7 +57,7 @@ def prefix_length(tokens: Tokens) -> int:
 
 
 def overrides(tokens: Tokens, method: Callable[..., Any]) -> bool:
-    """Whether a kind has an answer of its own where a protocol has a default: `overrides(tokens, Maskable.mix)`."""
+    """Whether a kind has an answer of its own where a protocol has a default: `overrides(tokens, Augmentable.mix)`."""
     return getattr(type(tokens), method.__name__) is not method
 
 
@@ -84,7 +84,7 @@ class Readout(nn.Module):
     def total(self, hidden: Tensor, target: Columns, wanted: Tensor | None = None, smoothing: float = 0.0) -> Tensor:
         """The sum of the loss, over the tokens where `wanted` (n,) is True.
 
-        smoothing  share of the target that is spread over all tokens of a vocabulary, where there is one
+        smoothing  share of the target that is spread over all tokens of a vocabulary; a readout with one overrides this
         """
         if smoothing:
             raise UserError("objective.smoothing needs tokens with a vocabulary", key="objective.smoothing")
@@ -249,7 +249,7 @@ class Augmentable(Ability):
 class Gridded(Ability):
     """Tokens that are patches of an array, side by side on a grid of two axes or more."""
 
-    meaning: ClassVar[str] = "are patches of an image or another array"
+    meaning: ClassVar[str] = "are patches of an array"
 
     @property
     @abstractmethod
@@ -296,12 +296,14 @@ class Editable(Ability):
     meaning: ClassVar[str] = "can be edited one by one"
     changeable_columns: ClassVar[tuple[str, ...]] = ()
     """Columns of raw tokens whose values a person may change."""
+    movable_column: ClassVar[str] = ""
+    """Column of raw tokens with the coordinates that `move` changes; none: the place of a token in the order."""
     coordinates: ClassVar[tuple[str, ...]] = ("place",)
-    """Names of the numbers that say where `move` puts a token (default: its place in the order)."""
+    """Names of these coordinates."""
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        """The coordinates of a token, as `move` takes them (default: its place in the order)."""
-        return (token,)
+        """The coordinates of a token, as `move` takes them."""
+        return tuple(np.atleast_1d(stream.columns[self.movable_column][token])) if self.movable_column else (token,)
 
     def drop(self, stream: Stream, token: int) -> Stream:
         """The sample without a token."""
@@ -322,8 +324,12 @@ class Editable(Ability):
         return self.refresh(stream.with_columns(**{column: changed}))
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """The sample with a token at other `coordinates` (default: at another place in the order)."""
+        """The sample with a token at other `coordinates`."""
         self.check_token(stream, token, *to)
+        if self.movable_column:
+            here = np.arange(int(stream.lengths[0])) == token
+            moved = _with_value(stream.columns[self.movable_column], here, to)
+            return self.refresh(stream.with_columns(**{self.movable_column: moved}))
         order = np.delete(np.arange(int(stream.lengths[0])), token)
         order = np.insert(order, int(np.clip(to[0], 0, len(order))), token)
         return self.refresh(stream.reorder(order))

@@ -57,6 +57,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
     changeable_columns: ClassVar[tuple[str, ...]] = ("vector", "type", "raw")
+    movable_column: ClassVar[str] = "plane"
     coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = ("part_px", "part_py", "part_pz", "part_energy")
@@ -274,9 +275,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
 
     # How does a person edit it?
-
-    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        return tuple(stream.columns["plane"][token].tolist())
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
         """A particle in another direction, at these angles to the axis of the jet; pT and mass stay."""

@@ -44,6 +44,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     )
 
     changeable_columns: ClassVar[tuple[str, ...]] = ("value", "error", "band")
+    movable_column: ClassVar[str] = "at"
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
 
     window: int | None = Field(default=200, ge=1)
@@ -261,16 +262,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
     # How does a person edit it?
-
-    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        return (float(stream.columns["at"][token]),)
-
-    def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """A measurement at another time, in the order of times."""
-        self.check_token(stream, token, *to)
-        at = stream.columns["at"].copy()
-        at[token] = to[0]
-        return self.refresh(stream.with_columns(at=at))
 
     def refresh(self, stream: Stream) -> Stream:
         """The order of times, and the periods of these values."""
