@@ -30,6 +30,7 @@ from pool import Result, Task, seeds_row, side_by_side
 from sciformer.data.batch import StreamView
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
+from sciformer.tokens.protocols import Textual
 
 TRIED: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt-384": ("gpt", {}),
@@ -88,7 +89,7 @@ def slid(run: Run, ids: Any, stride: float, batch: int) -> Any:
     """-ln p (n - 1,) from windows of the model's context, each asked only for what the one before was not."""
     model: Any = run.model
     (tokens,) = run.assembly.tokens.values()
-    long = min(int(tokens.window or 0), len(ids) - 1)
+    long = min(Textual.require(tokens, "a perplexity").window, len(ids) - 1)
     step = max(1, round(stride * long))
     starts = np.unique(np.minimum(np.arange(0, len(ids) - 1, step), len(ids) - 1 - long))
     losses, done = np.full(len(ids) - 1, np.nan), 0

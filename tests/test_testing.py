@@ -9,10 +9,22 @@ from torch import nn
 
 from sciformer.data.batch import Stream
 from sciformer.data.columns import Lists
-from sciformer.domains.text.tokens import as_table
+from sciformer.domains.images.tokens import Patches
+from sciformer.domains.text.tokens import Text, as_table
 from sciformer.recipe.registry import built_in, find
-from sciformer.testing import check_tokens
-from sciformer.tokens.base import Readout, Tokens
+from sciformer.testing import PROTOCOL_CHECKS, check_tokens
+from sciformer.tokens.base import Tokens
+from sciformer.tokens.protocols import (
+    Augmentable,
+    Editable,
+    Exportable,
+    Gridded,
+    Maskable,
+    Pairwise,
+    Readout,
+    Textual,
+    Windowed,
+)
 from tests.domains.jets.jets_table import jets
 from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
@@ -30,29 +42,44 @@ CASES = [
         {"patch": 2, "scale": "none", "periodic": True, "augment": ("roll", "flip", "turn", "negate")},
         COLOURS,
     ),
+    ("patches", {"patch": 2, "window": (3, 2), "scale": "image", "augment": ("flip", "crop")}, COLOURS),
     ("particles", {}, jets()),
     ("observations", {"window": 16, "errors": "both", "times": "both"}, curves(bands=("g", "r"), limits=True)),
 ]
 MISSING = {"observations": ("value", "error")}
 
 
+ABILITIES = {
+    "text": {Textual, Windowed, Maskable, Exportable, Editable},
+    "patches": {Gridded, Windowed, Maskable, Augmentable, Exportable, Editable},
+    "particles": {Pairwise, Maskable, Exportable, Editable},
+    "observations": {Windowed, Maskable, Augmentable, Exportable, Editable},
+}
+
+
 def test_every_kind_of_tokens_that_comes_with_the_library_keeps_all_promises():
     seen = []
     for kind, keys, table in CASES:
-        assert check_tokens(find("tokens", kind)(kind=kind, **keys), table, missing=MISSING.get(kind, ())) == []
+        section = find("tokens", kind)(kind=kind, **keys)
+        assert check_tokens(section, table, missing=MISSING.get(kind, ())) == []
+        assert {one for one in PROTOCOL_CHECKS if isinstance(section, one)} == ABILITIES[kind]
         seen.append(kind)
-    assert sorted(set(seen)) == sorted(built_in("tokens"))
+    assert sorted(set(seen)) == sorted(built_in("tokens")) == sorted(ABILITIES)
     assert len(set(seen)) == 4
+    assert len(PROTOCOL_CHECKS) == 8 == len(set().union(*ABILITIES.values()))
 
 
 # Tokens of a user, and what may go wrong with them
 
 
-class Beads(Tokens):
+class Beads(Pairwise, Maskable, Windowed, Augmentable, Exportable, Editable):
     """A bead has a weight and stands where it stands on its string."""
 
     source_columns: ClassVar[tuple[str, ...]] = ("bead",)
     hides: ClassVar[tuple[str, ...]] = ("weight",)
+    changeable_columns: ClassVar[tuple[str, ...]] = ("weight",)
+
+    window: int = 4
 
     def fit(self, tables):
         values = np.concatenate([table["bead"].values for table in tables])
@@ -184,7 +211,11 @@ def remembers(self, tables):
     object.__setattr__(self, "secret", 2.0)
 
 
-BROKEN = {
+def varied(change):
+    return {"augment_stream": lambda self, stream, rng: stream.with_columns(weight=change(stream, rng))}
+
+
+CORE = {
     "fit and tokenize cannot be done": {"tokenize": lambda self, table: table["cubes"]},
     "must return a Stream": {"tokenize": lambda self, table: {"weight": table["bead"].values}},
     "the lengths must be a NumPy array of whole numbers": {
@@ -196,7 +227,6 @@ BROKEN = {
     "one column or more": {"tokenize": lambda self, table: Stream({}, table["bead"].lengths)},
     "must be a NumPy array of numbers": {"tokenize": columns(name=lambda weight: weight.astype(str))},
     "holds NaN or infinity where": {"tokenize": columns(log=lambda weight: np.where(weight > 1, np.nan, weight))},
-    "`hides` names `mass`": {"hides": ("mass",)},
     "`source_columns` names `cube`": {"source_columns": ("cube",)},
     "tokenize twice gives different tokens": {"tokenize": random_tokens},
     "`axes` says 1": {"tokenize": columns(at=lambda weight: np.zeros((len(weight), 3)))},
@@ -204,8 +234,7 @@ BROKEN = {
     "tokenize of the rows [0] alone differs": {"tokenize": columns(share=lambda weight: weight / weight.sum())},
     "normalise of the rows [0] alone differs": {"normalise": by_batch},
     "a table of no samples failed": {
-        "tokenize": columns(top=lambda weight: weight * 0 + weight[0:1].dtype.itemsize),
-        "augment_stream": lambda self, stream, rng: stream.with_columns(top=stream.columns["top"].max()),
+        "normalise": lambda self, stream: stream.with_columns(top=stream.columns["weight"] * 0 + stream.lengths.max())
     },
     "must be plain JSON": {"fit": lambda self, tables: self.state.update(mean=np.float32(2))},
     "restored from its state": {
@@ -221,73 +250,156 @@ BROKEN = {
     "lazy parameters": {"embedding": lambda self, dim: nn.LazyLinear(dim)},
     "`spare` of the embedding has no gradient": {"embedding": lambda self, dim: Unused(dim)},
     "laid end to end": {"embedding": layer(over_tokens)},
-    "the bias of pairs must be (B, H, N, N)": {"pairs": lambda self, heads: Pairs(heads + 1)},
-    "the bias of pairs holds NaN": {
-        "pairs": lambda self, heads: made("Odd", Pairs, forward=lambda self, c, v: Pairs.forward(self, c).log())(heads)
-    },
     "changes the result of an encoder": {"embedding": layer(over_tokens)},
-    "augment_stream changes the column": {"augment_stream": in_place},
-    "augment_stream must keep the samples": {"augment_stream": lambda self, stream, rng: stream.take(np.arange(2))},
-    "augment_stream twice differs": {
-        "augment_stream": lambda self, stream, rng: stream.with_columns(
-            weight=stream.columns["weight"] + np.random.default_rng().normal()
-        )
-    },
-    "augment_stream of some samples differs": {
-        "augment_stream": lambda self, stream, rng: stream.with_columns(
-            weight=stream.columns["weight"] + rng.uniform("first")[:1].sum()
-        )
-    },
-    "mask_out changes `weight`": {"mask_out": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}},
-    "hidden values leak": {"normalise": leaky},
-    "random_replacement must replace only": {
-        "random_replacement": lambda self, stream, tokens, rng: {"weight": rng.normal("noise", stream.lengths)}
-    },
-    "`hides` names no column": {"hides": ()},
-    "loss must be one number for each token": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t).mean())},
-    "loss holds NaN": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t) / 0)},
-    "total is not the sum": {"readout": back(total=lambda s, h, t, wanted=None: s.loss(h, t).sum())},
-    "no gradient": {"readout": back(loss=lambda s, h, t: Back.loss(s, h.detach(), t))},
-    "answer must have the column `weight`": {"readout": back(predict=lambda s, h: {})},
     "a copy for another process failed": {
         "fit": lambda self, tables: (Beads.fit(self, tables), object.__setattr__(self, "open", lambda: 0))[0]
     },
     "token_labels must give one text": {"token_labels": lambda self, stream: ["bead"]},
-    "distance must be finite": {"distance": lambda self, stream: -np.ones((5, 5))},
+    "distance must be finite": {"distance": lambda self, stream: -np.ones((4, 4))},
     "draw leaves the axes empty": {"draw": lambda self, sample, weights, axes: None},
     "draw failed: ZeroDivisionError": {"draw": lambda self, sample, weights, axes: 1 / 0},
     "was changed in place": {"tokenize": scaled_table},
 }
+BROKEN = {
+    None: CORE,
+    Pairwise: {
+        "the bias of pairs must be (B, H, N, N)": {"pairs": lambda self, heads: Pairs(heads + 1)},
+        "the bias of pairs holds NaN": {
+            "pairs": lambda self, heads: made("Odd", Pairs, forward=lambda s, c, v: Pairs.forward(s, c).log())(heads)
+        },
+    },
+    Maskable: {
+        "`hides` names `mass`": {"hides": ("mass",)},
+        "`hides` names no column": {"hides": ()},
+        "mask_out changes `weight`": {
+            "mask_out": lambda self, stream, tokens: {"weight": stream.columns["weight"] * 0}
+        },
+        "hidden values leak": {"normalise": leaky},
+        "random_replacement must replace only": {
+            "random_replacement": lambda self, stream, tokens, rng: {"weight": rng.normal("noise", stream.lengths)}
+        },
+        "the mask `odd` must be True or False": {"masks": property(lambda self: {"odd": lambda s, share: s.lengths})},
+        "the mask `none` leaves out a sample": {
+            "masks": property(lambda self: {"none": lambda stream, share: stream.position < 0})
+        },
+        "loss must be one number for each token": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t).mean())},
+        "loss holds NaN": {"readout": back(loss=lambda s, h, t: Back.loss(s, h, t) / 0)},
+        "total is not the sum": {"readout": back(total=lambda s, h, t, wanted=None: s.loss(h, t).sum())},
+        "no gradient": {"readout": back(loss=lambda s, h, t: Back.loss(s, h.detach(), t))},
+        "answer must have the column `weight`": {"readout": back(predict=lambda s, h: {})},
+    },
+    Windowed: {
+        "sample_shapes must give the places": {"sample_shapes": lambda self, stream: stream.lengths[:, None] + 1},
+        "shift_windows must keep the tokens": {
+            "shift_windows": lambda self, stream, starts: stream.keep(stream.position > 0)
+        },
+        "must hold every token": {
+            "shift_windows": lambda self, stream, starts: stream.with_columns(
+                **({"number": stream.columns["number"] * 0} if "number" in stream.columns else {})
+            )
+        },
+        "windows failed": {"prefix_tokens": property(lambda self: 9)},
+        "truncate at infinity must keep": {"truncate": lambda self, stream, far: stream.keep(stream.position < 2)},
+        "truncate must keep the first token": {
+            "truncate": lambda self, stream, far: stream.keep(stream.position < far)
+        },
+    },
+    Augmentable: {
+        "augment_stream changes the column": {"augment_stream": in_place},
+        "augment_stream must keep the samples": {"augment_stream": lambda self, stream, rng: stream.take(np.arange(2))},
+        "augment_stream twice differs": varied(
+            lambda stream, rng: stream.columns["weight"] + np.random.default_rng().normal()
+        ),
+        "augment_stream of some samples differs": varied(
+            lambda stream, rng: stream.columns["weight"] + rng.uniform("first")[:1].sum()
+        ),
+        "augment_stream failed": varied(lambda stream, rng: stream.columns["weight"] + stream.lengths.max()),
+        "a sample mixed with itself": {
+            "mix": lambda self, one, other, share: one.with_columns(
+                weight=one.columns["weight"] + other.columns["weight"]
+            )
+        },
+    },
+    Exportable: {
+        "example must give samples": {"example": lambda self: {"bead": Lists(np.zeros(0), np.array([0]))}},
+        "preprocessing must be plain JSON": {"preprocessing": lambda self: {"mean": np.float32(1)}},
+        "export_files must give texts": {"export_files": lambda self: {"beads.bin": b"1"}},
+    },
+    Editable: {
+        "drop must leave one token out": {"drop": lambda self, stream, token: stream},
+        "where must give the 1 coordinates": {"where": lambda self, stream, token: (0, 1)},
+        "move to its own place": {"where": lambda self, stream, token: (0,)},
+        "change of `weight` to its own value": {
+            "change": lambda self, stream, token, column, value: stream.with_columns(
+                weight=stream.columns["weight"] + 1
+            )
+        },
+        "an edit changes the sample in place": {"refresh": lambda self, stream: in_place(self, stream, None)},
+        "must be refused with a UserError": {"check_token": lambda self, *given: None},
+    },
+    Gridded: {
+        "`raster` must have a side": {"raster": property(lambda self: (2, 2))},
+        "Gridded tokens need a column `at`": {"axes": property(lambda self: 3)},
+    },
+    Textual: {
+        "Textual tokens need a column `ids`": {
+            "window": property(lambda self: (16,)),
+            "grid_shape": property(lambda self: 16),
+        },
+        "must come back when it is encoded": {"decode": lambda self, ids: Text.decode(self, ids) + "!"},
+        "`writable` must say of each id": {"writable": property(lambda self: np.ones(2, bool))},
+        "`specials` must be ids": {"specials": property(lambda self: {"end": 0})},
+    },
+}
+OTHERS = {Gridded: (Patches, {"patch": 2}, IMAGES), Textual: (Text, {"unit": "bytes", "context": 16}, TEXTS)}
+EXAMPLES = [(protocol, problem) for protocol, found in BROKEN.items() for problem in found]
 
 
 def test_tokens_of_a_user_pass():
     assert check_tokens(Beads(kind="beads"), strings()) == []
 
 
-@pytest.mark.parametrize("problem", BROKEN)
-def test_a_broken_promise_is_told(problem):
-    odd = made("Odd", **BROKEN[problem])
+@pytest.mark.parametrize(("protocol", "problem"), EXAMPLES, ids=[problem for _, problem in EXAMPLES])
+def test_a_broken_promise_is_told(protocol, problem):
+    base, keys, table = OTHERS.get(protocol, (Beads, {}, None))
+    odd = made("Odd", base, **BROKEN[protocol][problem])
     globals()["Odd"] = odd  # pickle looks a class up by its name
     with np.errstate(all="ignore"):
-        found = check_tokens(odd(kind="odd"), strings(), draw="draw" in problem)
+        found = check_tokens(odd(kind="odd", **keys), strings() if table is None else table, draw="draw" in problem)
     assert any(problem in sentence for sentence in found), found
     assert all(sentence.startswith("odd: ") for sentence in found)
 
 
+def test_every_protocol_has_a_broken_example():
+    assert set(BROKEN) == {None, *PROTOCOL_CHECKS}
+
+
+def test_a_kind_has_only_the_abilities_that_it_declares():
+    class Plain(Tokens):
+        tokenize, embedding = Beads.tokenize, Beads.embedding
+
+    plain = Plain(kind="plain")
+    for protocol in PROTOCOL_CHECKS:
+        assert not isinstance(plain, protocol)
+        with refuses("masked", protocol.__name__, "plain", key="tokens.kind"):
+            protocol.require(plain, "`objective.kind: masked`")
+    assert Maskable.require(Beads(kind="beads"), "masked").hides == ("weight",)
+    globals()["Plain"], Plain.__qualname__ = Plain, "Plain"
+    assert check_tokens(plain, strings()) == []
+    with pytest.raises(TypeError):
+        type("Empty", (Tokens,), {})(kind="empty")  # what a token is has no default
+
+
 def test_missing_values_are_allowed_where_they_are_named():
-    class Holes(Beads):
+    class Holes(Tokens):
+        tokenize, source_columns = Beads.tokenize, Beads.source_columns
+
         def embedding(self, dim):
             return made("Odd", Layer, forward=lambda s, c: s.linear(c["weight"].nan_to_num()[..., None]))(dim)
 
-        pairs = readout = lambda self, *_: None
-        hides: ClassVar[tuple[str, ...]] = ()
-
-    globals()["Holes"] = Holes
-    Holes.__qualname__ = "Holes"
-    Holes.readout = Tokens.readout
+    globals()["Holes"], Holes.__qualname__ = Holes, "Holes"
     table = strings()
     table["bead"].values[3] = np.nan
-    Holes.fit = lambda self, tables: self.state.update(mean=1.0)
     assert any("NaN or infinity" in sentence for sentence in check_tokens(Holes(kind="holes"), table))
     assert check_tokens(Holes(kind="holes"), table, missing=("weight",)) == []
 

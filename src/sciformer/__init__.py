@@ -5,7 +5,8 @@
     UserError        a mistake that can be mended: what was expected, what was found, what to do next
     Stopped          a training was asked to stop by a signal, and did so after saving
 
-    Tokens, Readout  the ground of a domain of your own, and of its way back from vectors to tokens
+    Tokens, Readout  the ground of a domain of your own, and of its way back from vectors to tokens; what else tokens
+                     can do is declared with the classes of `sciformer.tokens.protocols`
     Stream           tokens of many samples, end to end
     register         makes a class of your own known to recipes
     load_plugin      imports the file it stands in
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from .recipe.registry import register as register
     from .run import Run as Run
     from .testing import check_tokens as check_tokens
-    from .tokens.base import Readout as Readout
     from .tokens.base import Tokens as Tokens
+    from .tokens.protocols import Readout as Readout
 
 __all__ = [
     "Readout",
@@ -49,7 +50,7 @@ __all__ = [
 ]
 
 PLACES = {
-    "Readout": "tokens.base:Readout",
+    "Readout": "tokens.protocols:Readout",
     "Recipe": "recipe:Recipe",
     "Run": "run:Run",
     "Stopped": "errors:Stopped",

@@ -13,10 +13,12 @@ from torch import nn
 from .data.columns import Table
 from .data.dataset import Dataset
 from .data.source import Data, Memory, Source, Splits, pieces
+from .data.windows import Windows
 from .errors import UserError, one_of
 from .objectives.base import Carried, Objective
 from .recipe import Recipe
 from .tokens.base import Tokens
+from .tokens.protocols import Textual, Windowed
 
 if TYPE_CHECKING:
     from .train.finetune import Pretrained
@@ -89,7 +91,9 @@ class Assembly:
         """Each stream learns for itself, but those that learn the same do so once."""
         fitted: list[Tokens] = []
         for tokens in self.tokens.values():
-            twin = next((other for other in fitted if tokens.same_vocabulary(other)), None)
+            twin = None
+            if isinstance(tokens, Textual):
+                twin = next((other for other in fitted if tokens.same_vocabulary(other)), None)
             if twin is None:
                 tokens.fit(pieces(source))
             else:
@@ -121,12 +125,18 @@ class Assembly:
             tokens.state.update(copy.deepcopy(state["tokens"][name]))
 
     @property
-    def window(self) -> int | None:
-        """Tokens of a window, with those that an objective wants beyond it."""
-        if len(self.tokens) > 1:
-            return None
-        (only,) = self.tokens.values()
-        return None if only.window is None else only.window + self.objective.lookahead
+    def windowed(self) -> dict[str, Windowed]:
+        """The stream that is cut into windows, if any: the only one, or of several the one with random windows."""
+        kinds = {name: tokens for name, tokens in self.tokens.items() if isinstance(tokens, Windowed)}
+        alone = len(self.tokens) == 1
+        found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
+        if len(found) > 1:
+            raise UserError(
+                f"only one stream of tokens can be cut into windows, not {', '.join(found)}",
+                hint="Set window: null for the others.",
+                key=f"tokens.{list(found)[-1]}.window",
+            )
+        return found
 
     def dataset(self, part: str) -> Dataset:
         """The samples of a part of the data; windows of the training may overlap, others follow each other."""
@@ -141,21 +151,21 @@ class Assembly:
         `until` after the first token of each."""
         if isinstance(source, Mapping):
             source = Memory(source)
-        window, labels = self.window, self.objective.labels
-        if window is None:
-            return Dataset(source, self.tokens, labels=labels, until=until)
-        (only,) = self.tokens.values()
-        apart = window - self.objective.lookahead
-        if training and only.random_windows:
-            loose, stride = only.stride is None, only.stride or apart
-            return Dataset(source, self.tokens, window=window, stride=stride, tail=True, loose=loose, labels=labels)
+        windows = {name: self._windows(one, training, len(source.sizes)) for name, one in self.windowed.items()}
+        return Dataset(source, self.tokens, windows=windows, labels=self.objective.labels, until=until)
+
+    def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
+        lookahead, stride = self.objective.lookahead, tokens.stride_shape
+        if training and tokens.random_windows:
+            return tokens.make_windows(lookahead, stride, "tail" if stride else "loose")
         if not training or self.objective.unit != "tokens":  # each token once
-            return Dataset(source, self.tokens, window=window, stride=apart, tail=True, labels=labels, until=until)
+            return tokens.make_windows(lookahead)
         # Windows anywhere make an epoch as long as the text. Data in many pieces are read piece by piece, and
         # would not be seen whole: there windows follow each other.
-        stride = only.stride or (1 if len(source.sizes) == 1 else apart)
-        tail = stride == apart == window  # end to end and nothing shifted: what is left of a text is not lost
-        return Dataset(source, self.tokens, window=window, stride=stride, tail=tail)
+        assert tokens.window_shape is not None
+        stride = stride or (tokens.window_shape if pieces > 1 else (1,) * len(tokens.window_shape))
+        whole = stride == tokens.window_shape and not lookahead  # end to end: what is left of a text is not lost
+        return tokens.make_windows(lookahead, stride, "tail" if whole else "full")
 
     def parts(self) -> list[str]:
         """The names of the parts of the data."""

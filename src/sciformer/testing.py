@@ -1,12 +1,12 @@
-"""The conformance suite: what every kind of tokens must keep to, those of users too.
+"""The conformance suite: the promises that every kind of tokens keeps, those of users too.
 
     from sciformer.testing import check_tokens
 
     def test_my_tokens():
         assert check_tokens(Beads(kind="beads", size=3), {"bead": beads}) == []
 
-Nothing here knows a domain. Each check below is one promise on which the rest of the library relies; what breaks it is
-a sentence in the answer, never an exception.
+Nothing here knows a domain. Each check below is one promise on which the rest of the library relies: those of the core,
+then a group for each protocol that the kind declares. A broken promise is a sentence in the answer, never an exception.
 """
 
 from __future__ import annotations
@@ -15,24 +15,31 @@ import json
 import pickle
 import traceback
 from collections.abc import Callable, Collection, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from .data.batch import Batch, Stream
 from .data.columns import Lists, Table, rows_of, select
 from .data.random import SampleRandom
+from .data.windows import WindowIndex
 from .errors import UserError
 from .models.encoder import Encoder
 from .objectives.base import PREFIX, Objective
 from .objectives.masked import Masked
-from .tokens.base import Readout, Tokens, embedded
+from .tokens import protocols
+from .tokens.base import Tokens, embedded
+from .tokens.protocols import overrides
 from .train.folder import assert_plain
+
+Problems = Iterator[str]
+SEED = 7
+MAX_ROWS = 16  # samples of the table that are looked at one by one, at most
 
 
 def check_tokens(
@@ -43,7 +50,7 @@ def check_tokens(
     missing: Collection[str] = (),
     draw: bool = True,
 ) -> list[str]:
-    """What is wrong with a `tokens:` section, shown on a small table of a few different samples; empty: nothing.
+    """Broken promises of a `tokens:` section, shown on a small table of a few different samples; empty: none.
 
     dim      width of the vectors that are tried, an even number
     missing  columns of tokens in which NaN means that a value is not there; the embedding must bear it
@@ -52,30 +59,17 @@ def check_tokens(
     kind = tokens.kind or type(tokens).__name__
     if rows_of(table) < 2:
         raise UserError(f"tokens are checked on a table of two samples or more, not {rows_of(table)}")
-    before = _copy(table)
+    before = select(table, np.arange(rows_of(table)))
     try:
         case = Case(tokens, table, dim, missing)
     except Exception as error:
         return [f"{kind}: fit and tokenize cannot be done with this table: {_error(error)}"]
     problems = list(_tokenize(case))
     if not problems:  # the others take the form of a stream for granted
-        checks: list[tuple[str, Callable[[Case], Problems]]] = [
-            ("the subset of a table", _company),
-            ("a table of no samples", _empty),
-            ("the state", _state),
-            ("the embedding", check_embedding),
-            ("the bias of pairs", check_pairs),
-            ("an encoder of these tokens", check_padding),
-            ("augment_stream", _augment),
-            ("hiding tokens", _check_hiding),
-            ("the readout", check_readout),
-            ("a copy for another process", _pickled),
-            ("token_labels and distance", _check_token_labels),
-        ]
-        if draw:
-            checks.append(("draw", _draw))
+        groups = [checks for protocol, checks in PROTOCOL_CHECKS.items() if isinstance(case.tokens, protocol)]
+        checks = [*CORE_CHECKS.items(), *(one for group in groups for one in group.items())]
         with torch.random.fork_rng(devices=[]):
-            for what, check in checks:
+            for what, check in [*checks, *([("draw", _draw)] if draw else [])]:
                 try:
                     problems += check(case)
                 except Exception as error:
@@ -83,6 +77,45 @@ def check_tokens(
     if odd := _describe_change(before, table):
         problems.append(f"the table's column `{odd}` was changed in place: copy it first")
     return [f"{kind}: {problem}" for problem in dict.fromkeys(problems)]
+
+
+class Case:
+    """Tokens fitted on a table, and their stream."""
+
+    def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
+        fitted: Any = section.fresh()  # each check knows the protocol that it asks
+        fitted.fit(iter([table]))
+        self.section, self.tokens = section, fitted
+        self.table, self.dim, self.missing = table, dim, missing
+        self.rows = rows_of(table)
+        self.stream = self.tokens.tokenize(table)
+
+    @cached_property
+    def seen(self) -> Stream:
+        """The samples, or the first window of each."""
+        if not self.is_windowed:
+            return self.stream
+        index = WindowIndex(self.tokens.make_windows(), self.tokens.sample_shapes(self.stream))
+        starts = np.zeros_like(index.shapes)
+        return self.tokens.shift_windows(index.cut(self.stream, np.arange(self.rows), starts), starts)
+
+    @property
+    def is_windowed(self) -> bool:
+        """Whether samples are cut into windows."""
+        return isinstance(self.tokens, protocols.Windowed) and self.tokens.window is not None
+
+    @property
+    def longest(self) -> Stream:
+        """The longest sample that a model sees."""
+        return self.seen.take(np.array([int(self.seen.lengths.argmax())]))
+
+    def fixed(self) -> Any:
+        """The tokens, with the generator of random weights at its start."""
+        torch.manual_seed(SEED)
+        return self.tokens
+
+
+# The core
 
 
 def _tokenize(case: Case) -> Problems:
@@ -104,21 +137,17 @@ def _tokenize(case: Case) -> Problems:
             yield f"the column `{name}` must be a NumPy array of numbers, not {found}"
         elif column.dtype.kind == "f" and name not in case.missing and not np.isfinite(column).all():
             yield f"the column `{name}` holds NaN or infinity where the table may not; name it in `missing` if it may"
-    for name in tokens.hides:
-        if name not in stream.columns:
-            yield f"`hides` names `{name}`, but tokenize makes no such column"
     for name in tokens.source_columns:
         if name not in case.table:
             yield f"`source_columns` names `{name}`, but the table has no such column"
     if stream.columns and (odd := describe_difference(stream, tokens.tokenize(case.table))):
         yield f"tokenize twice gives different tokens, in {odd}: it must not depend on chance or on what came before"
-    yield from _places(case)
 
 
-def _places(case: Case) -> Problems:
-    axes, places = case.tokens.axes, case.tokens.grid_shape
-    at = case.seen.columns.get("at", case.seen.position)
-    if "at" in case.seen.columns and (1 if at.ndim == 1 else at.shape[-1]) != axes:
+def _places(case: Case, stream: Stream | None = None) -> Problems:
+    axes, places, stream = case.tokens.axes, case.tokens.grid_shape, case.seen if stream is None else stream
+    at = stream.columns.get("at", stream.position)
+    if "at" in stream.columns and (1 if at.ndim == 1 else at.shape[-1]) != axes:
         yield f"the column `at` has {1 if at.ndim == 1 else at.shape[-1]} coordinates, but `axes` says {axes}"
     elif places is not None and len(at):
         ends = np.atleast_1d(at.max(0))
@@ -150,7 +179,7 @@ def _empty(case: Case) -> Problems:
     none = case.tokens.tokenize(select(case.table, np.zeros(0, np.int64)))
     if len(none) or (odd := describe_difference(case.stream.take(np.zeros(0, np.int64)), none)):
         yield f"a table of 0 samples must give 0 samples with the same columns; it differs in {odd or 'lengths'}"
-    case.tokens.normalise(case.tokens.augment_stream(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
+    case.tokens.normalise(none)
 
 
 def _state(case: Case) -> Problems:
@@ -167,141 +196,7 @@ def _state(case: Case) -> Problems:
         yield f"restored from its state it makes other tokens, in {odd}: keep all that fit learns in `state`"
 
 
-def _augment(case: Case) -> Problems:
-    tokens, stream, ids = case.tokens, case.seen, np.arange(len(case.seen)) + 100
-    kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
-    first, again = (tokens.augment_stream(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
-    if odd := describe_difference(kept, stream):
-        yield f"augment_stream changes the column {odd} in place, so that the next epoch begins from a varied sample"
-    if len(first) != len(stream) or set(first.columns) < set(stream.columns):
-        yield "augment_stream must keep the samples and their columns"
-    elif odd := describe_difference(first, again):
-        yield f"augment_stream twice differs in {odd}: all that is random must come from `rng`"
-    else:
-        rows = np.arange(len(stream))[::-2]
-        if odd := describe_difference(
-            first.take(rows), tokens.augment_stream(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))
-        ):
-            yield f"augment_stream of some samples differs in {odd} from the same among others: ask `rng` by sample"
-
-
-def _check_hiding(case: Case) -> Problems:
-    """Poison what is hidden: nothing that the model sees may change."""
-    if not case.tokens.hides or not int(case.seen.lengths.sum()):
-        return
-    batch, poisoned = hidden_tokens(case), hidden_tokens(case, poison=True)
-    raw = case.seen.columns
-    for name in case.tokens.hides:
-        left = ~batch.columns["hidden"].astype(bool)
-        if not np.array_equal(batch.columns[name][left], raw[name][left], equal_nan=raw[name].dtype.kind == "f"):
-            yield f"mask_out changes `{name}` of tokens that are not to be hidden"
-    seen, other = (_inputs(case.tokens.normalise(stream)) for stream in (batch, poisoned))
-    if odd := describe_difference(seen, other):
-        yield f"hidden values leak: other values under the mask change {odd} of what the model sees"
-    if type(case.tokens).random_replacement is not Tokens.random_replacement:
-        mask, rng = batch.columns["hidden"].astype(bool), SampleRandom(SEED, 0, np.arange(len(case.seen)))
-        noisy, again = (
-            case.seen.with_columns(**case.tokens.random_replacement(case.seen, mask, rng)) for _ in range(2)
-        )
-        known = Stream({name: noisy.columns[name] for name in raw}, noisy.lengths)
-        if (odd := describe_difference(noisy, again)) or (
-            odd := describe_difference(case.seen.keep(~mask), known.keep(~mask))
-        ):
-            yield f"random_replacement must replace only the tokens asked for, by what `rng` draws; it differs in {odd}"
-
-
-def _inputs(stream: Stream) -> Stream:
-    return Stream({key: value for key, value in stream.columns.items() if not key.startswith(PREFIX)}, stream.lengths)
-
-
-def _pickled(case: Case) -> Problems:
-    twin = pickle.loads(pickle.dumps(case.tokens))
-    if odd := describe_difference(case.stream, twin.tokenize(case.table)):
-        yield f"a copy made by pickle, as data workers get it, makes other tokens, in {odd}"
-
-
-def _check_token_labels(case: Case) -> Problems:
-    one = case.seen.take(np.array([int(case.seen.lengths.argmax())]))
-    n = int(one.lengths[0])
-    words = case.tokens.token_labels(one)
-    if len(words) != n or not all(isinstance(word, str) for word in words):
-        yield f"token_labels must give one text for each of the {n} tokens of a sample; it gives {len(words)}"
-    distance = case.tokens.distance(one)
-    if distance is not None:
-        distance = np.asarray(distance)
-        if distance.shape != (n, n) or not np.isfinite(distance).all() or (distance < 0).any():
-            yield f"distance must be finite, not negative, and of shape {(n, n)}, not {distance.shape}"
-
-
-def _draw(case: Case) -> Problems:
-    one = Batch({"tokens": case.seen.take(np.array([int(case.seen.lengths.argmax())]))}, ids=np.zeros(1, np.int64))
-    n = int(one.stream.lengths[0])
-    for weights in (None, np.full(n, 1 / max(1, n))):
-        figure = Figure(figsize=(3, 3))
-        axes = figure.add_subplot()
-        case.tokens.draw(one, weights, axes)
-        figure.draw_without_rendering()
-        if not axes.has_data() and not axes.texts:
-            yield "draw leaves the axes empty: draw on the axes that are given, not on pyplot's"
-            return
-
-
-def _copy(table: Table) -> dict[str, Array | Lists]:
-    return select(table, np.arange(rows_of(table)))
-
-
-def _describe_change(before: Table, after: Table) -> str:
-    for name, column in before.items():
-        now: Any = after[name]
-        if isinstance(column, Lists):
-            column, now = column.values, now.values
-        nan = column.dtype.kind == "f"
-        if not np.array_equal(column, now, equal_nan=nan):
-            return name
-    return ""
-
-
-def _error(error: Exception) -> str:
-    """An error in a line, with the place in the file where it was raised."""
-    if isinstance(error, UserError):
-        return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f" ({frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
-    return f"{type(error).__name__}: {error}{where}"
-
-
-# What every kind of tokens must keep to on its way into a model and back; `testing` has the other promises
-
-
-Array = NDArray[Any]
-Problems = Iterator[str]
-SEED = 7
-MAX_ROWS = 16  # samples of the table that are looked at one by one, at most
-
-
-class Case:
-    """Tokens fitted on a table, their stream, and the same cut to the tokens a model sees at once."""
-
-    def __init__(self, section: Tokens, table: Table, dim: int, missing: Collection[str]) -> None:
-        self.section, self.tokens = section, section.fresh()
-        self.tokens.fit(iter([table]))
-        self.table, self.dim, self.missing = table, dim, missing
-        self.rows = rows_of(table)
-        self.stream = self.tokens.tokenize(table)
-        most = self.tokens.window
-        if isinstance(self.stream, Stream) and most is not None:
-            short = np.minimum(self.stream.lengths, most)
-            self.seen = self.stream.cut(self.stream.starts, short)
-        else:
-            self.seen = self.stream
-
-    def fixed(self) -> Tokens:
-        """The tokens, with the generator of random weights at its start."""
-        torch.manual_seed(SEED)
-        return self.tokens
-
-
-def check_embedding(case: Case) -> Problems:
+def _embedding(case: Case) -> Problems:
     """(B, N, D), finite, with gradients to all parameters, padded or packed."""
     batch = Batch({"tokens": case.tokens.normalise(case.seen)})
     for asked in (case.dim, 2 * case.dim):
@@ -324,30 +219,12 @@ def check_embedding(case: Case) -> Problems:
     yield from _gradients(module, "the embedding")
     ends = batch.inputs(packed=True).stream
     packed = embedded(module, ends.columns, ends.valid)
-    if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(
-        packed, x.reshape(-1, dim)[_real_places(case.seen)]
-    ):
+    places = case.seen.sample * int(case.seen.lengths.max(initial=0)) + case.seen.position  # of tokens among padded
+    if packed.shape != (int(case.seen.lengths.sum()), dim) or not _close(packed, x.reshape(-1, dim)[places]):
         yield "the embedding of tokens laid end to end (T, ...) differs from the padded one: write it for (..., N, ...)"
 
 
-def check_pairs(case: Case) -> Problems:
-    """(B, H, N, N), finite, with gradients."""
-    module = case.fixed().pairs(2)
-    if module is None:
-        return
-    view = Batch({"tokens": case.tokens.normalise(case.seen)}).inputs().stream
-    bias = module(view.columns, view.valid)
-    b, n = next(iter(view.columns.values())).shape[:2]
-    if tuple(bias.shape) != (b, 2, n, n):
-        yield f"the bias of pairs must be (B, H, N, N) = {(b, 2, n, n)}, not {tuple(bias.shape)}"
-    elif not torch.isfinite(bias).all():
-        yield "the bias of pairs holds NaN or infinity, maybe of a token with itself or with padding"
-    elif bias.requires_grad:
-        bias.square().sum().backward()
-        yield from _gradients(module, "the bias of pairs")
-
-
-def check_padding(case: Case) -> Problems:
+def _padding(case: Case) -> Problems:
     """Through a tiny encoder; samples of no tokens and of one are legal."""
     embedded = case.fixed().width(case.dim) == case.dim
     options: dict[str, Any] = {"trunk": "transformer", "heads": 2} if embedded else {"trunk": "deep_sets"}
@@ -381,15 +258,107 @@ def check_padding(case: Case) -> Problems:
                     return
 
 
-def check_readout(case: Case) -> Problems:
+def _pickled(case: Case) -> Problems:
+    twin = pickle.loads(pickle.dumps(case.tokens))
+    if odd := describe_difference(case.stream, twin.tokenize(case.table)):
+        yield f"a copy made by pickle, as data workers get it, makes other tokens, in {odd}"
+
+
+def _labels(case: Case) -> Problems:
+    one = case.longest
+    n = int(one.lengths[0])
+    words = case.tokens.token_labels(one)
+    if len(words) != n or not all(isinstance(word, str) for word in words):
+        yield f"token_labels must give one text for each of the {n} tokens of a sample; it gives {len(words)}"
+    distance = case.tokens.distance(one)
+    if distance is not None:
+        distance = np.asarray(distance)
+        if distance.shape != (n, n) or not np.isfinite(distance).all() or (distance < 0).any():
+            yield f"distance must be finite, not negative, and of shape {(n, n)}, not {distance.shape}"
+
+
+def _draw(case: Case) -> Problems:
+    one = Batch({"tokens": case.longest}, ids=np.zeros(1, np.int64))
+    n = int(one.stream.lengths[0])
+    for weights in (None, np.full(n, 1 / max(1, n))):
+        figure = Figure(figsize=(3, 3))
+        axes = figure.add_subplot()
+        case.tokens.draw(one, weights, axes)
+        figure.draw_without_rendering()
+        if not axes.has_data() and not axes.texts:
+            yield "draw leaves the axes empty: draw on the axes that are given, not on pyplot's"
+            return
+
+
+# Pairwise
+
+
+def _pairs(case: Case) -> Problems:
+    """(B, H, N, N), finite, with gradients."""
+    module = case.fixed().pairs(2)
+    if module is None:
+        return
+    view = Batch({"tokens": case.tokens.normalise(case.seen)}).inputs().stream
+    bias = module(view.columns, view.valid)
+    b, n = next(iter(view.columns.values())).shape[:2]
+    if tuple(bias.shape) != (b, 2, n, n):
+        yield f"the bias of pairs must be (B, H, N, N) = {(b, 2, n, n)}, not {tuple(bias.shape)}"
+    elif not torch.isfinite(bias).all():
+        yield "the bias of pairs holds NaN or infinity, maybe of a token with itself or with padding"
+    elif bias.requires_grad:
+        bias.square().sum().backward()
+        yield from _gradients(module, "the bias of pairs")
+
+
+# Maskable
+
+
+def _hiding(case: Case) -> Problems:
+    """Poison hidden values: nothing that the model sees may change."""
+    tokens, raw = case.tokens, case.seen.columns
+    if not tokens.hides:
+        yield "the tokens are Maskable, but `hides` names no column to hide and ask for"
+    for name in tokens.hides:
+        if name not in raw:
+            yield f"`hides` names `{name}`, but tokenize makes no such column"
+            return
+    if not tokens.hides or not int(case.seen.lengths.sum()):
+        return
+    batch, poisoned = hidden_tokens(case), hidden_tokens(case, poison=True)
+    for name in tokens.hides:
+        left = ~batch.columns["hidden"].astype(bool)
+        if not np.array_equal(batch.columns[name][left], raw[name][left], equal_nan=raw[name].dtype.kind == "f"):
+            yield f"mask_out changes `{name}` of tokens that are not to be hidden"
+    seen, other = (_inputs(tokens.normalise(stream)) for stream in (batch, poisoned))
+    if odd := describe_difference(seen, other):
+        yield f"hidden values leak: other values under the mask change {odd} of what the model sees"
+    if overrides(tokens, protocols.Maskable.random_replacement):
+        mask, rng = batch.columns["hidden"].astype(bool), SampleRandom(SEED, 0, np.arange(len(case.seen)))
+        noisy, again = (case.seen.with_columns(**tokens.random_replacement(case.seen, mask, rng)) for _ in range(2))
+        known = Stream({name: noisy.columns[name] for name in raw}, noisy.lengths)
+        if (odd := describe_difference(noisy, again)) or (
+            odd := describe_difference(case.seen.keep(~mask), known.keep(~mask))
+        ):
+            yield f"random_replacement must replace only the tokens asked for, by what `rng` draws; it differs in {odd}"
+
+
+def _masks(case: Case) -> Problems:
+    for name, mask in case.tokens.masks.items():
+        for share in (0.01, 0.5):
+            found = mask(case.seen, share)
+            if found.dtype != bool or found.shape != (int(case.seen.lengths.sum()),):
+                yield f"the mask `{name}` must be True or False for each token, not {found.dtype} {found.shape}"
+                return
+            count = np.bincount(case.seen.sample[found], minlength=len(case.seen))
+            if (count < np.minimum(1, case.seen.lengths)).any():
+                yield f"the mask `{name}` leaves out a sample: it must hide one token or more of each"
+                return
+
+
+def _readout(case: Case) -> Problems:
     """Loss, total and answer of tokens that were hidden."""
     tokens = case.tokens
-    if type(tokens).readout is Tokens.readout:
-        return
-    if not tokens.hides:
-        yield "there is a readout, but `hides` names no column to ask for"
-        return
-    readout: Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
+    readout: protocols.Readout = case.fixed().readout(case.dim, tokens.embedding(case.dim))
     view = Batch({"tokens": tokens.normalise(hidden_tokens(case))}).inputs(packed=True).stream
     target = {name: view.columns[PREFIX + name] for name in tokens.hides}
     count = int(case.seen.lengths.sum())
@@ -428,12 +397,187 @@ def hidden_tokens(case: Case, poison: bool = False) -> Stream:
     return objective.corrupt(Batch({"tokens": stream}), names, rng).stream
 
 
-def _gradients(module: nn.Module, what: str) -> Problems:
-    for name, weight in module.named_parameters():
-        if weight.grad is None:
-            yield f"the parameter `{name}` of {what} has no gradient: nothing depends on it, and training would stop"
-        elif not torch.isfinite(weight.grad).all():
-            yield f"the gradient of the parameter `{name}` of {what} is not finite"
+def _inputs(stream: Stream) -> Stream:
+    return Stream({key: value for key, value in stream.columns.items() if not key.startswith(PREFIX)}, stream.lengths)
+
+
+# Windowed
+
+
+def _windows(case: Case) -> Problems:
+    """All windows of an evaluation: they hold every token, and no more than a model has places for."""
+    if not case.is_windowed:
+        return
+    tokens, stream = case.tokens, case.stream
+    windows, shapes = tokens.make_windows(), tokens.sample_shapes(stream)
+    if shapes.shape != (len(stream), len(windows.size)) or (windows.prefix + shapes.prod(1) != stream.lengths).any():
+        yield "sample_shapes must give the places of each sample along each axis of a window, a token on each place"
+        return
+    index = WindowIndex(windows, shapes)
+    sample, starts = index.find(np.arange(len(index)))
+    numbered = index.cut(stream.with_columns(number=np.arange(int(stream.lengths.sum()))), sample, starts)
+    shifted = tokens.shift_windows(numbered, starts)
+    if not np.array_equal(shifted.lengths, numbered.lengths):
+        yield "shift_windows must keep the tokens of each window"
+        return
+    if set(shifted.columns.get("number", ())) != set(range(int(stream.lengths.sum()))):
+        yield "the windows of an evaluation must hold every token"
+    yield from _places(case, shifted)
+    tokens.normalise(Stream({name: shifted.columns[name] for name in stream.columns}, shifted.lengths))
+
+
+def _truncate(case: Case) -> Problems:
+    tokens, stream = case.tokens, case.stream
+    if odd := describe_difference(stream, tokens.truncate(stream, np.inf)):
+        yield f"truncate at infinity must keep all tokens; it differs in {odd}"
+    least = np.minimum(stream.lengths, tokens.prefix_tokens + 1)
+    if (tokens.truncate(stream, 0.0).lengths < least).any():
+        yield "truncate must keep the first token of each sample, and the prefix before it"
+
+
+# Augmentable
+
+
+def _augment(case: Case) -> Problems:
+    tokens, stream, ids = case.tokens, case.seen, np.arange(len(case.seen)) + 100
+    kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
+    first, again = (tokens.augment_stream(stream, SampleRandom(SEED, 3, ids)) for _ in range(2))
+    if odd := describe_difference(kept, stream):
+        yield f"augment_stream changes the column {odd} in place, so that the next epoch begins from a varied sample"
+    if len(first) != len(stream) or set(first.columns) < set(stream.columns):
+        yield "augment_stream must keep the samples and their columns"
+    elif odd := describe_difference(first, again):
+        yield f"augment_stream twice differs in {odd}: all that is random must come from `rng`"
+    else:
+        rows = np.arange(len(stream))[::-2]
+        if odd := describe_difference(
+            first.take(rows), tokens.augment_stream(stream.take(rows), SampleRandom(SEED, 3, ids[rows]))
+        ):
+            yield f"augment_stream of some samples differs in {odd} from the same among others: ask `rng` by sample"
+    none = stream.take(np.zeros(0, np.int64))
+    tokens.normalise(tokens.augment_stream(none, SampleRandom(SEED, 0, np.zeros(0, np.int64))))
+
+
+def _mix(case: Case) -> Problems:
+    if not overrides(case.tokens, protocols.Augmentable.mix):
+        return
+    try:
+        mixed = case.tokens.mix(case.seen, case.seen, np.full(len(case.seen), 0.3))
+    except UserError:  # options may forbid it
+        return
+    for name, column in case.seen.columns.items():
+        if mixed.columns[name].shape != column.shape or not np.allclose(mixed.columns[name], column, 1e-5, 1e-6, True):
+            yield f"a sample mixed with itself must be the sample; it differs in `{name}`"
+
+
+# Gridded
+
+
+def _raster(case: Case) -> Problems:
+    tokens = case.tokens
+    grid, axes = tokens.grid_shape, tokens.axes
+    if not isinstance(grid, tuple) or len(grid) != axes or "at" not in case.seen.columns:
+        yield f"Gridded tokens need a column `at`, and a place in `grid_shape` for each of the {axes} axes, not {grid}"
+    try:
+        raster = tokens.raster
+    except UserError:  # options may forbid it
+        return
+    if len(raster) != axes + 1 or min(raster) < 1:
+        yield f"`raster` must have a side for each of the {axes} axes, and the channels, not {raster}"
+
+
+# Exportable
+
+
+def _example(case: Case) -> Problems:
+    table = case.tokens.example()
+    if table is not None and not int(case.tokens.tokenize(table).lengths.sum()):
+        yield "example must give samples with tokens, or None"
+
+
+def _preprocessing(case: Case) -> Problems:
+    try:
+        json.dumps(case.tokens.preprocessing(), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        yield f"preprocessing must be plain JSON: {error}"
+    files = case.tokens.export_files()
+    if not all(isinstance(part, str) for pair in files.items() for part in pair):
+        yield "export_files must give texts by their names"
+
+
+# Editable
+
+
+def _edits(case: Case) -> Problems:
+    """One token dropped, changed to its own value, moved to its own place: as a refreshed sample, nothing else."""
+    tokens, stream = case.tokens, case.longest
+    n = int(stream.lengths[0])
+    first = protocols.prefix_length(tokens)
+    kept = stream.with_columns(**{name: column.copy() for name, column in stream.columns.items()})
+    fresh = tokens.refresh(stream)
+    for token in sorted({first, n // 2, n - 1} - {*range(first), n}):
+        less = tokens.drop(stream, token)
+        if less.lengths.tolist() != [n - 1] or set(less.columns) != set(stream.columns):
+            yield "drop must leave one token out, and keep the columns"
+            return
+        if len(where := tokens.where(stream, token)) != len(tokens.coordinates):
+            yield f"where must give the {len(tokens.coordinates)} coordinates of a token, not {len(where)} numbers"
+            return
+        if odd := describe_difference(fresh, tokens.move(stream, token, *where), close=True):
+            yield f"move to its own place changes a token, in {odd}"
+        for name in tokens.changeable_columns:
+            if name in stream.columns:
+                same = tokens.change(stream, token, name, stream.columns[name][token])
+                if odd := describe_difference(fresh, same):
+                    yield f"change of `{name}` to its own value changes the sample, in {odd}"
+        tokens.normalise(less)
+    if odd := describe_difference(kept, stream):
+        yield f"an edit changes the sample in place, in {odd}"
+    try:
+        tokens.drop(stream, n)
+        yield f"drop of token {n} of {n} must be refused with a UserError"
+    except UserError:
+        pass
+
+
+# Textual
+
+
+def _text(case: Case) -> Problems:
+    tokens, ids = case.tokens, case.longest.columns.get("ids")
+    if ids is None or ids.dtype.kind not in "iu" or not isinstance(tokens.window, int):
+        yield "Textual tokens need a column `ids` of whole numbers, and a window of one axis"
+        return
+    text = tokens.decode(ids)
+    if tokens.decode(tokens.encode(text)) != text:
+        yield "a text that was decoded must come back when it is encoded and decoded again"
+    writable = np.asarray(tokens.writable)
+    if writable.dtype != bool or int(ids.max(initial=0)) >= len(writable):
+        yield "`writable` must say of each id of the vocabulary whether it stands for text"
+    elif any(not 0 <= number < len(writable) or writable[number] for number in tokens.specials.values()):
+        yield "`specials` must be ids of the vocabulary that do not stand for text"
+
+
+CORE_CHECKS: dict[str, Callable[[Case], Problems]] = {
+    "places of tokens": _places,
+    "the subset of a table": _company,
+    "a table of no samples": _empty,
+    "the state": _state,
+    "the embedding": _embedding,
+    "an encoder of these tokens": _padding,
+    "a copy for another process": _pickled,
+    "token_labels and distance": _labels,
+}
+PROTOCOL_CHECKS: dict[Any, dict[str, Callable[[Case], Problems]]] = {
+    protocols.Pairwise: {"the bias of pairs": _pairs},
+    protocols.Maskable: {"hiding tokens": _hiding, "named masks": _masks, "the readout": _readout},
+    protocols.Windowed: {"windows": _windows, "truncate": _truncate},
+    protocols.Augmentable: {"augment_stream": _augment, "mix": _mix},
+    protocols.Gridded: {"the raster": _raster},
+    protocols.Exportable: {"example": _example, "preprocessing": _preprocessing},
+    protocols.Editable: {"edits": _edits},
+    protocols.Textual: {"encode and decode": _text},
+}
 
 
 def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
@@ -453,10 +597,33 @@ def describe_difference(one: Stream, other: Stream, close: bool = False) -> str:
     return ""
 
 
+def _describe_change(before: Table, after: Table) -> str:
+    for name, column in before.items():
+        now: Any = after[name]
+        if isinstance(column, Lists):
+            column, now = column.values, now.values
+        nan = column.dtype.kind == "f"
+        if not np.array_equal(column, now, equal_nan=nan):
+            return name
+    return ""
+
+
+def _gradients(module: nn.Module, what: str) -> Problems:
+    for name, weight in module.named_parameters():
+        if weight.grad is None:
+            yield f"the parameter `{name}` of {what} has no gradient: nothing depends on it, and training would stop"
+        elif not torch.isfinite(weight.grad).all():
+            yield f"the gradient of the parameter `{name}` of {what} is not finite"
+
+
 def _close(a: Tensor, b: Tensor) -> bool:
     return torch.allclose(a, b, rtol=1e-3, atol=1e-4)
 
 
-def _real_places(stream: Stream) -> Array:
-    """Places of the real tokens in the flattened padded layout."""
-    return stream.sample * int(stream.lengths.max(initial=0)) + stream.position
+def _error(error: Exception) -> str:
+    """An error in a line, with the place in the file where it was raised."""
+    if isinstance(error, UserError):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({frames[-1].name}, line {frames[-1].lineno} of {frames[-1].filename})" if frames else ""
+    return f"{type(error).__name__}: {error}{where}"

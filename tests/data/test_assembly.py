@@ -48,9 +48,9 @@ def images(tmp_path):
 
 def test_windows_of_training_overlap_and_others_follow_each_other(text):
     made = Assembly.open(text)
-    assert made.window == 11
     cut = int(0.9 * len(TEXT))
     train, valid = made.dataset("train"), made.dataset("valid")
+    assert train.windows.size == valid.windows.size == (11,)
     assert made.parts() == ["train", "valid"]
     assert len(train) == 1 + (cut - 11) // 3
     assert (train.all().stream.lengths == 11).all()

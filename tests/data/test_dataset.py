@@ -8,6 +8,7 @@ from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
 from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Chosen, Memory, pieces
+from sciformer.data.windows import Windows
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.objectives.next_token import NextToken
 from tests.errors import refuses
@@ -38,32 +39,10 @@ def table_of(texts):
     return {**as_table(texts), "label": np.arange(len(texts)), "image": np.ones((len(texts), 2, 2))}
 
 
-@settings(max_examples=100, deadline=None)
-@given(texts_of, st.integers(1, 12), st.integers(1, 12), st.booleans())
-def test_windows_against_a_loop(texts, window, stride, tail):
-    stride = min(stride, window)
-    dataset = Dataset(Memory(table_of(texts)), {"t": TEXT}, window=window, stride=stride, tail=tail)
-    expected, labels = [], []
-    for label, text in enumerate(texts):
-        starts = [s for s in range(0, max(1, len(text)), stride) if s + window <= len(text)] or [0]
-        if tail:
-            starts, reached = [0], min(window, len(text))
-            while reached < len(text):
-                starts.append(starts[-1] + stride)
-                reached = min(starts[-1] + window, len(text))
-        expected += [text[s : s + window] for s in starts]
-        labels += [label] * len(starts)
-        if tail:
-            assert len(set().union(*(range(s, min(s + window, len(text))) for s in starts))) == len(text)
-    assert words(dataset) == expected
-    assert len(dataset) == len(expected)
-    assert dataset.sample_column("label").tolist() == labels == dataset.all().samples["label"].tolist()
-
-
 @settings(max_examples=60, deadline=None)
 @given(texts_of, st.integers(1, 9))
 def test_every_token_but_the_first_is_a_target_once(texts, context):
-    dataset = Dataset(Memory(as_table(texts)), {"t": TEXT}, window=context + 1, stride=context, tail=True)
+    dataset = Dataset(Memory(as_table(texts)), {"t": TEXT}, windows={"t": Windows((context + 1,), (context,))})
     batch = NextToken().corrupt(dataset.all(), {"t": TEXT}, SampleRandom(0, 0, np.arange(len(dataset))))
     assert TEXT.decode(batch.stream.columns["target ids"]) == "".join(text[1:] for text in texts)
     assert TEXT.decode(batch.stream.columns["ids"]) == "".join(text[:-1] for text in texts)
@@ -75,7 +54,7 @@ def test_every_token_but_the_first_is_a_target_once(texts, context):
 def test_pieces_give_the_same_samples(texts, data, windows, near):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(texts)), max_size=3)))
     sizes = np.diff([0, *cuts, len(texts)])  # some are empty
-    options = {"window": 5, "stride": 2, "tail": True} if windows else {}
+    options = {"windows": {"t": Windows((5,), (2,))}} if windows else {}
     whole = Dataset(Memory(table_of(texts)), {"t": TEXT}, **options)
     source = Cut(table_of(texts), sizes)
     cut = Dataset(source, {"t": TEXT}, near=near, **options)
@@ -111,7 +90,8 @@ def test_no_samples_asked_for_and_none_there():
     assert len(nothing) == 0
     assert nothing.samples["label"].shape == (0,)
     assert len(Dataset(Memory(as_table([])), {"t": TEXT})) == 0
-    assert len(Dataset(Memory(as_table([])), {"t": TEXT}, window=4)) == 0
+    assert len(empty := Dataset(Memory(as_table([])), {"t": TEXT}, windows={"t": Windows((4,), (4,))})) == 0
+    assert empty.widths.shape == (0,)
     assert len(dataset.all(limit=1)) == 1
     with pytest.raises(IndexError):
         dataset.batch(np.array([2]))
@@ -123,8 +103,8 @@ def test_mistakes():
     dataset = Dataset(Memory(table_of(["ab"])), {"t": TEXT})
     with refuses("label, image", "lable", hint="'label'"):
         dataset.sample_column("lable")
-    with refuses(2):
-        Dataset(Memory(table_of(["ab"])), {"a": TEXT, "b": TEXT}, window=3)
+    with refuses("a, b"):
+        Dataset(Memory(table_of(["ab"])), {"a": TEXT, "b": TEXT}, windows=dict.fromkeys("ab", Windows((3,), (3,))))
     with refuses("`text`", "`label`", 1, 2):
         Memory({"text": np.array(["a"]), "label": np.arange(2)})
 
@@ -166,23 +146,11 @@ def test_several_streams_are_cut_to_their_windows(left, right, few, more, data):
         assert dataset.lengths.tolist() == [min(len(a), few) + min(len(b), more) for a, b in zip(left, right)]
 
 
-@given(texts_of, st.integers(1, 12), st.integers(1, 12), st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_widths_of_windows(texts, window, stride, tail):
-    source = Cut(as_table(texts), [len(texts) // 2, len(texts) - len(texts) // 2])
-    dataset = Dataset(source, {"t": TEXT}, window=window, stride=min(stride, window), tail=tail, near=1)
-    assert dataset.widths.tolist() == dataset.all().stream.lengths.tolist()
-    assert dataset.shortened == 0
-    whole = Dataset(Memory(as_table(texts)), {"t": TEXT})
-    assert whole.widths.tolist() == [len(text) for text in texts]
-    assert Dataset(Memory(as_table([])), {"t": TEXT}, window=4).widths.shape == (0,)
-
-
 def test_short_windows_come_together():
     texts = ["x" * (1 + i * 37 % 60) for i in range(120)]
     tokens = Text(kind="text")
     tokens.fit([as_table(texts)])
-    dataset = Dataset(Memory(as_table(texts)), {"tokens": tokens}, window=64, stride=64, tail=True)
+    dataset = Dataset(Memory(as_table(texts)), {"tokens": tokens}, windows={"tokens": Windows((64,), (64,))})
     assert dataset.width is None
     padding = {}
     for bucket in (True, False):

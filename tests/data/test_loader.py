@@ -19,20 +19,21 @@ from sciformer.data.source import Memory
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.errors import UserError
 from sciformer.objectives.masked import Masked
+from sciformer.tokens.protocols import Augmentable
 from tests.errors import refuses
 
 TEXTS = ["".join(chr(97 + (i * j) % 7) for j in range(3 + i % 9)) for i in range(23)]
 MAIN = os.getpid()
 
 
-class Trouble(Text):
+class Trouble(Text, Augmentable):
     """Text whose preparation in training does something bad, once a marked sample comes by."""
 
     def augment_stream(self, stream, rng):
         trouble = self.state.get("trouble")
         if trouble and trouble(stream):
             raise AssertionError
-        return super().augment_stream(stream, rng)
+        return stream
 
 
 def fetch_of(trouble=None, rank=0, world=1, batch=4, budget=None):

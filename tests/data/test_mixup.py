@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import Batch
+from sciformer.data.batch import Batch, Stream
 from sciformer.data.dataset import Dataset
 from sciformer.data.loader import Fetch, load
 from sciformer.data.mixup import partners, shares
+from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.data.sampler import BatchSampler
 from sciformer.data.source import Memory
 from sciformer.domains.images.tokens import Patches
+from sciformer.domains.lightcurves.tokens import Observations
 from sciformer.domains.text.tokens import Text
 from sciformer.objectives.classify import PARTNER, SHARE, Classify
 from tests.errors import refuses
@@ -117,6 +119,8 @@ def test_shares_have_the_density_of_beta(alpha):
     np.testing.assert_allclose(((found - 0.5) ** 4).mean(), 3 / (16 * (2 * alpha + 1) * (2 * alpha + 3)), rtol=0.05)
 
 
-def test_tokens_that_cannot_be_mixed():
-    with refuses("text", key="tokens.kind"):
-        Text(kind="text").mix(Batch({}), Batch({}), np.ones(1))
+@pytest.mark.parametrize("tokens", [Text(kind="text"), Observations(kind="observations")], ids=["text", "series"])
+def test_tokens_that_cannot_be_mixed(tokens):
+    batch, rng = Batch({"t": Stream({}, np.zeros(1, np.int64))}), SampleRandom(0, 0, np.arange(1))
+    with refuses(tokens.kind, key="tokens.kind"):
+        prepare(batch, {"t": tokens}, Classify(kind="classify", mixup=0.5), rng, training=False, other=(batch, rng))

@@ -1,15 +1,22 @@
-"""Windows of series: in training one of each at random, elsewhere evenly; what stands in front is in all of them."""
+"""Windows on any number of axes against plain loops, and of the samples of a data set."""
+
+from itertools import product
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciformer.assembly import Assembly
+from sciformer.data.batch import Stream
 from sciformer.data.columns import Lists, select
-from sciformer.data.dataset import WINDOW, Dataset
+from sciformer.data.dataset import Dataset
 from sciformer.data.random import SampleRandom
 from sciformer.data.sampler import make_sampler
 from sciformer.data.source import Data, Memory, Splits
+from sciformer.data.windows import START, WINDOW, WindowIndex, Windows
 from sciformer.domains.lightcurves.tokens import Observations
+from sciformer.domains.text.tokens import as_table
 from sciformer.recipe import Recipe
 from sciformer.recipe.registry import REGISTERED, register
 from sciformer.run import train
@@ -17,38 +24,86 @@ from tests.domains.lightcurves.curves_table import curves
 from tests.errors import refuses
 
 
-def dataset(lengths, window=10, extra=(), **more):
+def starts_along(places, size, stride, rule, where):
+    """Where windows begin along one axis."""
+    if rule == "loose":
+        return [int(where * (max(0, places - size) + 1))]
+    if rule == "full":
+        return [s for s in range(0, max(1, places), stride) if s + size <= places] or [0]
+    if rule == "even":
+        count = max(1, -(-places // size))
+        return [k * max(0, places - size) // max(1, count - 1) for k in range(count)]
+    starts = [0]
+    while starts[-1] + size < places:
+        starts.append(starts[-1] + stride)
+    return starts
+
+
+@st.composite
+def cuts(draw):
+    axes, rule = draw(st.integers(1, 4)), draw(st.sampled_from(["full", "tail", "even", "loose"]))
+    size = tuple(draw(st.integers(1, 5)) for _ in range(axes))
+    stride = tuple(draw(st.integers(1, one)) for one in size)
+    shapes = draw(st.lists(st.tuples(*[st.integers(0 if axes == 1 else 1, 7)] * axes), min_size=1, max_size=3))
+    return Windows(size, stride, rule, draw(st.integers(0, 2))), np.array(shapes, np.int64)
+
+
+@settings(max_examples=200, deadline=None)
+@given(cuts(), st.floats(0, 0.999))
+def test_windows_against_a_loop(case, where):
+    windows, shapes = case
+    lengths, index = windows.prefix + shapes.prod(1), WindowIndex(windows, shapes)
+    stream = Stream({"number": np.arange(lengths.sum())}, lengths)
+    sample, starts = index.find(np.arange(len(index)), where)
+    found = index.cut(stream, sample, starts)
+    expected, owner = [], []
+    for row, shape in enumerate(shapes.tolist()):
+        numbers = stream.take(np.array([row])).columns["number"]
+        grid = numbers[windows.prefix :].reshape(shape)
+        every = [starts_along(*one, windows.rule, where) for one in zip(shape, windows.size, windows.stride)]
+        for place in product(*every):
+            inside = grid[tuple(slice(start, start + size) for start, size in zip(place, windows.size))]
+            expected.append([*numbers[: windows.prefix], *inside.ravel()])
+            owner.append((row, *place))
+        if windows.rule in ("tail", "even"):
+            mine = {number for (own, *_), window in zip(owner, expected) if own == row for number in window}
+            assert mine == set(numbers.tolist())
+    assert [part.tolist() for part in np.split(found.columns["number"], found.starts[1:])] == expected
+    assert [(row, *start) for row, start in zip(sample.tolist(), starts.tolist())] == owner
+    if windows.rule != "loose":
+        assert index.widths.tolist() == found.lengths.tolist()
+    assert (found.lengths <= windows.tokens).all()
+    assert index.whole_lengths.tolist() == lengths.tolist()
+
+
+def dataset(lengths, window=10, extra=(), stride=None, rule="tail"):
     table = curves(lengths, extra=True)
     tokens = Observations(kind="observations", window=window, extra=extra)
     tokens.fit([table])
-    return Dataset(Memory(table), {"tokens": tokens}, window=window, **{"tail": True, "stride": window, **more}), table
+    windows = {"tokens": tokens.make_windows(0, stride, rule)}
+    return Dataset(Memory({**table, "label": np.arange(len(lengths))}), {"tokens": tokens}, windows=windows), table
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 45), min_size=1, max_size=5), st.integers(3, 12), st.booleans())
-def test_windows_cover_a_series_evenly_and_are_full(lengths, window, beside):
-    extra = ("redshift", "field") if beside else ()
-    if not sum(lengths):
-        return
-    data, table = dataset(lengths, window, extra)
-    batch, room = data.all(), window - len(extra)
-    time, starts = table["time"].values, np.cumsum(lengths) - lengths
-    for row, long in enumerate(lengths):
-        mine = batch.take(np.flatnonzero(batch.samples[WINDOW] == row)).stream
-        assert len(mine) == max(1, -(-long // room))
-        assert (mine.lengths == len(extra) + min(long, room)).all()
-        own = np.ones(len(mine.columns["at"]), bool)
-        if beside:
-            own = mine.columns["entry"] == 0
-            assert (~own).reshape(-1)[mine.starts].all()
-            assert (mine.columns["entry"][mine.starts] > 0).all()
-            assert (~own).sum() == 2 * len(mine)
-        assert set(mine.columns["at"][own]) == set(time[starts[row] : starts[row] + long])
-    np.testing.assert_array_equal(data.widths, batch.stream.lengths)
+@pytest.mark.parametrize("extra", [(), ("redshift", "field")])
+def test_windows_of_series_are_even_and_all_begin_with_what_is_given_beside(extra):
+    lengths, room = [45, 0, 12, 3], 12 - len(extra)
+    data, table = dataset(lengths, 12, extra)
+    batch = data.all()
+    counts = [max(1, -(-long // room)) for long in lengths]
+    assert batch.samples[WINDOW].tolist() == np.repeat(np.arange(4), counts).tolist() == batch.samples["label"].tolist()
+    assert data.sample_column("label").tolist() == batch.samples["label"].tolist()
+    assert batch.stream.lengths.tolist() == data.widths.tolist()
+    assert data.widths.tolist() == np.repeat(np.minimum(lengths, room) + len(extra), counts).tolist()
+    assert data.whole_lengths.tolist() == [long + len(extra) for long in lengths]
+    if extra:
+        beside = batch.stream.columns["entry"] > 0
+        assert np.flatnonzero(beside).tolist() == np.flatnonzero(batch.stream.position < 2).tolist()
+        batch = batch.with_columns(batch.stream.keep(~beside))
+    assert set(batch.stream.columns["at"]) == set(table["time"].values)
 
 
 def test_loose_windows_are_drawn_anew_in_every_epoch():
-    data, table = dataset((60, 5, 33), extra=("redshift",), loose=True)
+    data, table = dataset((60, 5, 33), extra=("redshift",), rule="loose")
     assert len(data) == 3
     ids, places = np.arange(3), set()
     for epoch in range(80):
@@ -64,52 +119,86 @@ def test_loose_windows_are_drawn_anew_in_every_epoch():
 
 
 def test_strided_windows_overlap_and_lose_nothing():
-    data, _ = dataset((25, 4, 10), stride=5)
+    data, _ = dataset((25, 4, 10), stride=(5,))
     batch = data.all()
     assert batch.samples[WINDOW].tolist() == [0, 0, 0, 0, 1, 2]
     assert batch.stream.lengths.tolist() == [10, 10, 10, 10, 4, 10]
-    with refuses(2):
+    with refuses(2, key="tokens.window"):
         dataset((5,), 2, ("redshift", "field"))
 
 
 def test_batches_hold_windows_of_similar_length():
-    lengths = np.tile([4, 9, 30], 20)
-    data, _ = dataset(lengths, loose=True)
+    data, _ = dataset(np.tile([4, 9, 30], 20), rule="loose")
     order = make_sampler(data, 10, None, 0, bucket=True, multiple=None, packed=False, shift=0)
     spreads = [np.ptp(data.widths[order(0, step)]) for step in range(order.batches)]
     assert np.mean(spreads) < 3
 
 
-def test_a_long_series_has_one_answer(tmp_path):
+class LongSeries(Data):
+    """Series of 4, 25 and 40 points, with a class and a text."""
+
+    def open(self, log=None):
+        table = {**curves(np.tile([4, 25, 40], 4)), "label": np.array(["a", "b", "b"] * 4)}
+        table |= as_table(["short", "a text of many letters", "x"] * 4)
+        return Splits({"train": Memory(select(table, np.arange(6))), "valid": Memory(select(table, np.arange(6, 12)))})
+
+
+@pytest.fixture
+def series():
+    register("data", "long-series")(LongSeries)
+    yield {
+        "data": {"kind": "long-series"},
+        "tokens": {"kind": "observations", "window": 10},
+        "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
+        "objective": {"kind": "classify"},
+        "train": {"steps": 3, "batch": 4, "warmup": 1, "learning_rate": 0.05, "device": "cpu", "packed": True},
+    }
+    del REGISTERED["data"]["long-series"]
+
+
+def test_a_long_series_has_one_answer(series, tmp_path):
     """The mean of those of its windows."""
-
-    class Made(Data):
-        def open(self, log=None):
-            table = {**curves(np.tile([4, 25, 40], 4)), "label": np.array(["a", "b", "b"] * 4)}
-            return Splits(
-                {"train": Memory(select(table, np.arange(6))), "valid": Memory(select(table, np.arange(6, 12)))}
-            )
-
-    register("data", "long-series")(Made)
-    try:
-        sections = {
-            "data": {"kind": "long-series"},
-            "tokens": {"kind": "observations", "window": 10},
-            "model": {"kind": "encoder", "dim": 8, "depth": 1, "heads": 2},
-            "objective": {"kind": "classify"},
-            "train": {"steps": 3, "batch": 4, "warmup": 1, "learning_rate": 0.05, "device": "cpu", "packed": True},
-        }
-        run = train(Recipe.from_dict(sections), tmp_path / "run", show=False, report=False)
-        table = curves((33, 7), seed=9)
-        found = run.predict(table)["probabilities"]
-        (tokens,) = run.assembly.tokens.values()
-        starts = [0, 7, 15, 23]  # four windows of ten, from the beginning to the end
-        whole = tokens.tokenize(table)
-        cut = whole.cut(np.array(starts), np.full(4, 10))
-        time, value, error = (Lists(cut.columns[name], cut.lengths) for name in ("at", "value", "error"))
-        apart = run.predict({"time": time, "value": value, "error": error})["probabilities"]
-    finally:
-        del REGISTERED["data"]["long-series"]
+    run = train(Recipe.from_dict(series), tmp_path / "run", show=False, report=False)
+    table = curves((33, 7), seed=9)
+    found = run.predict(table)["probabilities"]
+    (tokens,) = run.assembly.tokens.values()
+    starts = [0, 7, 15, 23]  # four windows of ten, from the beginning to the end
+    cut = tokens.tokenize(table).cut(np.array(starts), np.full(4, 10))
+    time, value, error = (Lists(cut.columns[name], cut.lengths) for name in ("at", "value", "error"))
+    apart = run.predict({"time": time, "value": value, "error": error})["probabilities"]
     assert len(found) == 2
     np.testing.assert_allclose(found[0], apart.mean(0), atol=1e-5)
     assert np.ptp(apart, axis=0).max() > 1e-4
+
+
+def test_one_of_several_streams_is_cut_into_windows(series):
+    """The others are whole in each window; texts too long for the model are cut off, as without windows."""
+    texts = {"kind": "text", "unit": "bytes", "context": 8}
+    made = Assembly.open(Recipe.from_dict({**series, "tokens": {"curve": series["tokens"], "note": texts}}))
+    data = made.dataset("valid")
+    batch = data.all()
+    assert batch.samples[WINDOW].tolist() == [0, 1, 1, 1, 2, 2, 2, 2, 3, 4, 4, 4, 5, 5, 5, 5]
+    assert batch.samples[START].tolist()[:8] == [0, 0, 7, 15, 0, 10, 20, 30]
+    whole = [b"short", b"a text o", b"x", b"short", b"a text o", b"x"]
+    note = batch.streams["note"]
+    parts = np.split(note.columns["ids"], note.starts[1:])
+    assert [bytes(part.tolist()) for part in parts] == [whole[row] for row in batch.samples[WINDOW]]
+    assert data.widths.tolist() == np.maximum(batch.streams["curve"].lengths, note.lengths).tolist()
+    assert data.shortened == 2
+    assert data.width is None
+    training = made.dataset("train")
+    assert len(training) == 6  # one window of each, anywhere
+    ids = np.arange(6)
+    drawn = [training.batch(ids, SampleRandom(0, epoch, ids)).streams for epoch in range(2)]
+    assert not np.array_equal(*(streams["curve"].columns["at"] for streams in drawn))
+    np.testing.assert_array_equal(*(streams["note"].columns["ids"] for streams in drawn))
+
+
+def test_two_streams_cannot_both_be_cut_into_windows(series):
+    curve = series["tokens"]
+    with refuses("one, two", key="tokens.two.window"):
+        Assembly.open(Recipe.from_dict({**series, "tokens": {"one": curve, "two": curve}})).dataset("train")
+    made = Assembly.open(Recipe.from_dict({**series, "tokens": {"one": curve, "two": {**curve, "window": None}}}))
+    batch = made.dataset("valid").all()
+    assert batch.streams["one"].lengths.max() == 10
+    assert batch.streams["two"].lengths.max() == 40

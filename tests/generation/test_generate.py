@@ -60,7 +60,7 @@ def without_cache(run, prompt, length):
             start = len(ids) - CONTEXT // 2  # full: begin anew with the second half
         with torch.no_grad():
             hidden = run.model.decode(StreamView({"ids": torch.tensor([ids[start:]])}, None))
-            logits = run.model.readout(hidden[0, -1])[: tokens.writable_count]
+            logits = run.model.readout(hidden[0, -1])[: int(tokens.writable.sum())]
         ids.append(int(logits.argmax()))
     return tokens.decode(ids[-length:])
 

@@ -118,8 +118,8 @@ def test_labels_that_were_never_seen_and_none_at_all():
     for name in ("classify", "regress"):
         parts = make("text", name)
         assembly, step = assembly_of(parts), step_of(parts)
-        assert assembly.window == 16
         dataset = assembly.samples(blind)
+        assert dataset.windows.tokens == 16
         assert len(next(iter(predict(step, assembly, dataset).outputs.values()))) == COUNT
         with refuses("`label`" if name == "classify" else "`target, other`"):
             evaluate(step, assembly, dataset)

@@ -199,6 +199,12 @@ def test_slots_without_a_place_point_at_the_sample_in_turn(layout):
             assert torch.bincount(free).max() <= -(-len(free) // length)
 
 
+class Beads(Tokens):
+    """Tokens that cannot be hidden."""
+
+    tokenize = embedding = lambda self, given: given
+
+
 def test_mistakes():
     tokens, _, dataset = make("patches", "masked")
     rng = SampleRandom(0, 0, np.arange(len(dataset)))
@@ -207,7 +213,7 @@ def test_mistakes():
     with refuses("patches", key="tokens.kind"):
         Masked(kind="masked", random=0.1).corrupt(dataset.all(), tokens, rng)
     with refuses("beads", key="tokens.kind"):
-        Masked(kind="masked").corrupt(dataset.all(), {"tokens": Tokens(kind="beads")}, rng)
+        Masked(kind="masked").corrupt(dataset.all(), {"tokens": Beads(kind="beads")}, rng)
     for objective in (Masked(kind="masked"), NextToken(kind="next_token")):
         with refuses(objective.kind, key="objective.kind"):
             objective.predict(None, None)

@@ -16,7 +16,7 @@ from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.encoder import Encoder
 from sciformer.objectives.base import Step
 from sciformer.objectives.masked import PLACES, Masked, first_of
-from sciformer.tokens.base import Readout
+from sciformer.tokens.protocols import Readout
 from tests.errors import refuses
 from tests.objectives.examples import make, ready, shaken
 

@@ -14,6 +14,7 @@ from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.data.sampler import PackedSampler, TokenBudgetSampler, make_sampler
 from sciformer.data.source import Memory
+from sciformer.data.windows import Windows
 from sciformer.domains.text.tokens import Text, as_table
 from sciformer.models.decoder import Decoder
 from sciformer.models.encoder import Encoder
@@ -204,20 +205,12 @@ def test_many_shapes_are_told(tmp_path, monkeypatch):
         assert sum("shapes, and a step is compiled for each: train.pad_to_multiple" in line for line in said) == told
 
 
-class Joined(Text):
-    """Texts that follow each other as one."""
-
-    @property
-    def concatenates(self):
-        return True
-
-
 def test_joined_texts_are_one_run_cut_anywhere():
     texts = ["abc.", "de.", "", "fghij.", "k."]
-    tokens = Joined(kind="text", context=5)
+    tokens = Text(kind="text", context=5, join=True)
     tokens.fit([as_table(texts)])
     source = Memory({**as_table(texts), "label": np.arange(5)})
-    dataset = Dataset(source, {"tokens": tokens}, window=6, stride=5, tail=True)
+    dataset = Dataset(source, {"tokens": tokens}, windows={"tokens": Windows((6,), (5,))})
     batch = dataset.all()
     assert [tokens.decode(ids) for ids in np.split(batch.stream.columns["ids"], batch.stream.starts[1:])] == [
         "abc.de",
@@ -225,7 +218,7 @@ def test_joined_texts_are_one_run_cut_anywhere():
         "ij.k.",
     ]
     assert set(batch.samples) == {"window of", "window from"}  # a window belongs to no text
-    training = Dataset(source, {"tokens": tokens}, window=6, stride=1)
+    training = Dataset(source, {"tokens": tokens}, windows={"tokens": Windows((6,), (1,), "full")})
     assert len(training) == 15 - 6 + 1
     assert training.width == 6
 

@@ -23,7 +23,7 @@ from rich.text import Text
 from ..assembly import Assembly, log_nothing
 from ..data.batch import Batch, describe
 from ..data.columns import Lists, Table, rows_of, select
-from ..data.dataset import ITEMS, START, WINDOW
+from ..data.dataset import ADDED_COLUMNS
 from ..errors import UserError
 from ..recipe import Recipe
 from ..recipe.document import RecipeError
@@ -136,7 +136,7 @@ def _data(checked: Checked, assembly: Assembly, deep: bool) -> None:
             words += f" of {low:,} tokens" if low == high else f" of {low:,} to {high:,} tokens"
         checked.fact("Data", part, words)
         if part == "train":
-            known = {name: column for name, column in first.samples.items() if name not in (WINDOW, START, ITEMS)}
+            known = {name: column for name, column in first.samples.items() if name not in ADDED_COLUMNS}
             for name, text in describe(known).items():
                 checked.fact("Data", f"column {name}", text)
         if count and int(np.min(lengths)) == 0:

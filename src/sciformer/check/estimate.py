@@ -20,7 +20,7 @@ from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..evaluation.evaluate import autocast, evaluate
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
-from ..tokens.base import Readout
+from ..tokens.protocols import Readout
 from ..train.distributed import Ranks
 from ..train.engine import Engine
 from ..train.folder import Folder
@@ -163,9 +163,9 @@ def _time(checked: Checked, engine: Engine, most: int, log: Callable[[str], None
     }
     train = engine.assembly.dataset("train")
     passes = engine.total / engine.order.batches
-    if train.window is not None:  # windows may overlap, and show each token several times
+    if train.windows is not None:  # windows may overlap, and show each token several times
         shown = len(train) * train.width if train.width is not None else int(train.widths.sum())
-        passes *= shown / max(1, sum(int(some.sum()) for some in train.totals.values()))
+        passes *= shown / max(1, int(train.whole_lengths.sum()))
     held = f"{engine.order.batch}" if settings.tokens is None else f"about {len(train) / engine.order.batches:.0f}"
     checked.fact("Time", "a step", f"{_format_seconds(step)} for {held} samples")
     checked.fact("Time", "an evaluation", f"{_format_seconds(evaluation)} on {count:,} samples of {part}")

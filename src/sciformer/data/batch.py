@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..errors import UserError
 from .collate import ModelInputs, StreamView, Valid, filled, numeric, packed_view, padded_view, tensor_of
+from .columns import Array
 
 __all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", "join"]
 
-Array = NDArray[Any]
 Column = Array
 MAX_SHOWN_LETTERS = 32  # of a text that are shown
 MAX_PLACES_PER_VALUE = 8  # places of a table for each value in it, up to which it is worth its room
@@ -73,6 +71,10 @@ class Stream:
         """The tokens where the mask (T,) is True."""
         lengths = np.bincount(self.sample[tokens], minlength=len(self)).astype(np.int64)
         return Stream({name: column[tokens] for name, column in self.columns.items()}, lengths)
+
+    def reorder(self, order: Array) -> Stream:
+        """The same tokens in another order (T,), each sample with as many as before."""
+        return Stream({name: column[order] for name, column in self.columns.items()}, self.lengths)
 
     def as_one_sample(self) -> Stream:
         """All samples as one, end to end."""

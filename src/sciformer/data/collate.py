@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..nn.gather import gather_rows
 from ..nn.ragged import Ragged
+from .columns import Array
 from .sampler import rounded
 
 if TYPE_CHECKING:
     from .batch import Stream
 
-Array = NDArray[Any]
 Valid = Tensor | Ragged | None
 DTYPES: dict[str, Any] = {"f": np.float32, "i": np.int64, "u": np.int64}  # of numbers in a model's hands, by kind
 

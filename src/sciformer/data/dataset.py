@@ -12,24 +12,20 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UserError, one_of
+from ..tokens.base import Tokens
+from ..tokens.protocols import Windowed
 from .batch import Batch, Stream, join
-from .columns import Lists, rows_of
+from .columns import Array, Lists, rows_of
 from .source import Source, known_column
-from .token_labels import ITEMS as ITEMS
-from .token_labels import labelled
+from .token_labels import ITEMS, labelled
+from .windows import START, WINDOW, WindowIndex, Windows, truncate
 
 if TYPE_CHECKING:
-    from ..tokens.base import Tokens
     from .random import SampleRandom
 
-Array = NDArray[Any]
-
-
-WINDOW = "window of"  # the column of samples that says which sample of the source a window was cut from
-START = "window from"  # the column of samples that says at which of its tokens, but for those given beside, it begins
+ADDED_COLUMNS = (WINDOW, START, ITEMS)  # columns of samples that are not of the source
 PIECES_AHEAD = 2  # pieces made ahead of the time when they are wanted
 LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait for a thread that it has not
 
@@ -37,16 +33,15 @@ LOCKS: dict[int, Lock] = {}  # of each process: one that is forked must not wait
 class Dataset:
     """The samples of a source, tokenised: `dataset.batch(ids)`.
 
-    window, stride   cut every sample into windows of so many tokens, so many apart; with `tail` what is left at the
-                     end becomes a shorter window; but windows of a series that would stand end to end overlap
-                     instead, evenly. Without a window samples stay whole; but of several streams, one that is longer
-                     than its tokens' own window is cut there, and `shortened` counts such samples.
-    loose            one window of each sample, where `chance` puts it: `dataset.batch(ids, chance)`; else in the middle
-    near             pieces kept in memory at a time; while `reading`, up to two more are made ahead
-    labels           columns of lists with a label for each word (or each token where tokens are no parts of words):
-                     they stay with the samples, and the first token of a word has the number of its label in the
-                     column `item`, others -1
-    until            only the beginning of each sample: tokens at most so far after its first
+    windows   how a stream is cut into windows, by its name, at most one; a window has the other streams whole. Where
+              none is cut, samples stay whole; but of several streams, one that is longer than its tokens' own window
+              is cut off there, and `shortened` counts such samples. Loose windows are where `rng` puts them,
+              `dataset.batch(ids, rng)`, otherwise in the middle.
+    near      pieces kept in memory at a time; while `reading`, up to two more are made ahead
+    labels    columns of lists with a label for each word (or each token where tokens are no parts of words):
+              they stay with the samples, and the first token of a word has the number of its label in the
+              column `item`, others -1
+    until     only the beginning of each sample: tokens at most so far after its first
     """
 
     def __init__(
@@ -54,10 +49,7 @@ class Dataset:
         source: Source,
         tokens: Mapping[str, Tokens],
         *,
-        window: int | None = None,
-        stride: int = 1,
-        tail: bool = False,
-        loose: bool = False,
+        windows: Mapping[str, Windows] | None = None,
         near: int = 8,
         labels: tuple[str, ...] = (),
         until: float | None = None,
@@ -69,25 +61,19 @@ class Dataset:
                 f"the beginnings of samples cannot be judged because each sample has a list of {labels[0]}, "
                 "not a single answer"
             )
-        self.window, self.stride, self.tail, self.loose = window, stride, tail, loose
-        self.lead, self.even = 0, False
-        if window is not None:
-            if len(self.tokens) > 1:
-                raise UserError(f"only a single stream of tokens can be cut into windows, not {len(self.tokens)}")
-            (only,) = self.tokens.values()
-            self.lead = only.prefix_tokens
-            if self.lead >= window:
-                raise UserError(f"a window must be longer than the {self.lead} tokens it begins with, not {window}")
-            self.stride = min(stride, window - self.lead)  # nothing is skipped
-            self.even = only.random_windows and tail and self.stride == window - self.lead
+        if windows and len(windows) > 1:
+            raise UserError(f"only one stream of tokens can be cut into windows, not {', '.join(windows)}")
+        self.windowed: str = next(iter(windows), "") if windows else ""
+        self.windows = windows[self.windowed] if windows else None
+        if until is not None and self.windows is not None and len(self.windows.size) > 1:
+            raise UserError("the beginnings of samples cannot be judged where windows are cut on several axes")
         self.kept: OrderedDict[int, Batch] = OrderedDict()
         self.found: dict[int, tuple[Array, Array]] = {}  # lengths and widths of the samples of a piece
-        self.firsts: dict[int, Array] = {}  # the first window of each whole sample in a piece
-        self.totals: dict[int, Array] = {}  # tokens of each whole sample in a piece
+        self.indices: dict[int, WindowIndex] = {}  # the windows of a piece
         self.short: dict[int, int] = {}  # samples of a piece that were cut
         self.pool: ThreadPoolExecutor | None = None
         self.coming: dict[int, Future[Batch]] = {}  # pieces that are made by a thread, ahead of time
-        plain = window is None and until is None and len(self.tokens) == 1 and not labels
+        plain = self.windows is None and until is None and len(self.tokens) == 1 and not labels
         self.waits = plain and len(source.sizes) > 1 and hasattr(source, "known_column") and not self._joins
         """Whether no piece is loaded before it is needed."""
         self.sizes = list(source.sizes)
@@ -105,12 +91,13 @@ class Dataset:
 
     @property
     def _joins(self) -> bool:
-        return len(self.tokens) == 1 and next(iter(self.tokens.values())).concatenates
+        only = next(iter(self.tokens.values())) if len(self.tokens) == 1 else None
+        return isinstance(only, Windowed) and only.concatenates
 
     def _size(self, piece: int) -> int:
         """Samples or windows of a piece; how long they are is noted."""
-        if self.window is not None:
-            return int(self._first(piece)[-1])
+        if self.windows is not None:
+            return len(self._index(piece))
         whole = self._load(piece)
         self.found[piece] = _lengths(whole), _widths(whole)
         return len(whole)
@@ -118,15 +105,28 @@ class Dataset:
     @cached_property
     def lengths(self) -> Array | None:
         """Tokens of every sample, of all streams together; None where windows make them alike."""
-        return None if self.window is not None or not self.sizes else self._counted(0)
+        return None if self.windows is not None or not self.sizes else self._counted(0)
 
     @cached_property
     def widths(self) -> Array:
         """(n,) tokens of every sample or window, in its longest stream."""
-        if self.window is None:
+        if self.windows is None:
             return self._counted(1) if self.sizes else np.zeros(0, np.int64)
-        found = [self._windows(piece, np.arange(size))[2] for piece, size in enumerate(self.sizes)]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        return np.concatenate([np.zeros(0, np.int64), *(index.widths for index in self.indices.values())])
+
+    @property
+    def bucket_lengths(self) -> Array | None:
+        """Tokens of every sample or window, for batches of similar length; None where windows are alike."""
+        if self.windows is None:
+            return self.lengths
+        return self.widths if self.windows.rule != "full" and self.width is None else None
+
+    @property
+    def whole_lengths(self) -> Array:
+        """Tokens of every whole sample, in the stream that is cut into windows, or in the longest one."""
+        if self.windows is None:
+            return self.widths
+        return np.concatenate([index.whole_lengths for index in self.indices.values()])
 
     def _counted(self, which: int) -> Array:
         """Tokens of every sample, of all streams (0) or of the longest (1)."""
@@ -142,12 +142,10 @@ class Dataset:
     @cached_property
     def width(self) -> int | None:
         """Tokens of every sample or window, in its longest stream, where all have as many; else None."""
-        if (
-            self.window is not None
-            and not self.tail
-            and all((some >= self.window).all() for some in self.totals.values())
-        ):
-            return self.window  # known without a number for each of many windows
+        windows = self.windows if len(self.tokens) == 1 else None
+        shapes = [index.shapes for index in self.indices.values()]
+        if windows is not None and windows.rule == "full" and all((some >= windows.size).all() for some in shapes):
+            return windows.tokens  # known without a number for each of many windows
         return int(self.widths[0]) if len(self) and np.ptp(self.widths) == 0 else None
 
     def batch(self, ids: Array, rng: SampleRandom | None = None) -> Batch:
@@ -156,7 +154,7 @@ class Dataset:
         if len(ids) and not (ids.min() >= 0 and ids.max() < len(self)):
             raise IndexError(f"samples {ids.min()} to {ids.max()} of {len(self)}")
         piece = np.searchsorted(self.stops, ids, side="right")
-        where = np.full(len(ids), 0.5) if rng is None or not self.loose else rng.uniform("window")
+        where = self._draw_places(len(ids), rng)
         used = np.unique(piece)
         if len(used) <= 1:
             return self._piece_batch(int(used[0]) if len(used) else 0, ids, where)
@@ -169,63 +167,44 @@ class Dataset:
         back = np.argsort(np.concatenate(rows), kind="stable")
         return join(parts).take(back)
 
+    def _draw_places(self, count: int, rng: SampleRandom | None) -> Array:
+        """(n, A) how far along their samples loose windows begin."""
+        axes = 0 if self.windows is None else len(self.windows.size)
+        if rng is None or self.windows is None or self.windows.rule != "loose":
+            return np.full((count, axes), 0.5)
+        return np.stack([rng.uniform(f"window {axis}" if axis else "window") for axis in range(axes)], 1)
+
     def _piece_batch(self, piece: int, ids: Array, where: Array) -> Batch:
         local = ids - (int(self.stops[piece]) - self.sizes[piece])
         whole = self._load(piece)
-        if self.window is None:
+        if self.windows is None:
             taken = whole.take(local)
         else:
-            sample, start, lengths = self._windows(piece, local, where)
-            (name,) = whole.streams
-            cut = self._cut_windows(whole.streams[name], sample, start, lengths)
+            index = self._index(piece)
+            sample, starts = index.find(local, where)
+            streams = {name: stream.take(sample) for name, stream in whole.streams.items() if name != self.windowed}
+            cut = index.cut(whole.streams[self.windowed], sample, starts)
+            streams[self.windowed] = self._windowed_tokens.shift_windows(cut, starts)
             samples = {key: column[sample] for key, column in whole.samples.items()}
-            samples[WINDOW], samples[START] = sample + sum(self.source.sizes[:piece]), start
-            taken = Batch({name: cut}, samples)
+            samples[WINDOW] = sample + sum(self.source.sizes[:piece])
+            samples[START] = starts[:, 0] if starts.shape[1] == 1 else starts
+            taken = Batch({name: streams[name] for name in whole.streams}, samples)
         return Batch(taken.streams, taken.samples, ids)
 
-    def _first(self, piece: int) -> Array:
-        """The number of the first window of each whole sample of a piece, and in the end the number of windows."""
-        if piece not in self.firsts:
-            assert self.window is not None
-            total = self.totals[piece] = _lengths(self._load(piece))
-            own, room = np.maximum(0, total - self.lead), self.window - self.lead
-            if self.loose:
-                counts = np.ones(len(total), np.int64)
-            elif self.even:
-                counts = np.maximum(1, -(-own // room))
-            elif self.tail:  # the last window may be shorter, but none repeats only what others hold
-                counts = np.maximum(1, -(-np.maximum(0, own - (room - self.stride)) // self.stride))
-            else:
-                counts = 1 + np.maximum(0, own - room) // self.stride
-            self.firsts[piece] = np.concatenate([[0], counts.cumsum()])
-        return self.firsts[piece]
+    @property
+    def _windowed_tokens(self) -> Windowed:
+        found = self.tokens[self.windowed]
+        assert isinstance(found, Windowed)
+        return found
 
-    def _windows(self, piece: int, local: Array, where: Array | float = 0.5) -> tuple[Array, Array, Array]:
-        """(sample, start, length) of the windows of a piece that are numbered `local`, in the flat sample.
-
-        where  in [0, 1): how far along a sample a loose window begins
-        """
-        assert self.window is not None
-        firsts = self._first(piece)
-        sample = np.searchsorted(firsts, local, side="right") - 1
-        own, room = np.maximum(0, self.totals[piece][sample] - self.lead), self.window - self.lead
-        spare, turn = np.maximum(0, own - room), local - firsts[sample]
-        if self.loose:
-            start = (where * (spare + 1)).astype(np.int64)
-        elif self.even:
-            start = turn * spare // np.maximum(1, np.diff(firsts)[sample] - 1)
-        else:
-            start = turn * self.stride
-        return sample, start, self.lead + np.minimum(room, own - start)
-
-    def _cut_windows(self, stream: Stream, sample: Array, start: Array, lengths: Array) -> Stream:
-        """Windows, each of which begins with what every window of its sample begins with."""
-        first = stream.starts[sample]
-        if not self.lead:
-            return stream.cut(first + start, lengths)
-        runs = np.stack([np.full(len(sample), self.lead), lengths - self.lead], 1)
-        cut = stream.cut(np.stack([first, first + self.lead + start], 1).ravel(), runs.ravel())
-        return Stream(cut.columns, lengths)
+    def _index(self, piece: int) -> WindowIndex:
+        if piece not in self.indices:
+            assert self.windows is not None
+            whole = self._load(piece)
+            shapes = self._windowed_tokens.sample_shapes(whole.streams[self.windowed])
+            others = [stream.lengths for name, stream in whole.streams.items() if name != self.windowed]
+            self.indices[piece] = WindowIndex(self.windows, shapes, np.max([0 * shapes[:, 0], *others], 0))
+        return self.indices[piece]
 
     # Pieces
 
@@ -280,7 +259,7 @@ class Dataset:
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
-            streams = {name: self.tokens[name].truncate(stream, self.until) for name, stream in streams.items()}
+            streams = {name: self._beginning(self.tokens[name], stream) for name, stream in streams.items()}
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
@@ -297,14 +276,18 @@ class Dataset:
             batch = labelled(batch, table, only, self.labels)
         return batch
 
+    def _beginning(self, tokens: Tokens, stream: Stream) -> Stream:
+        assert self.until is not None
+        return tokens.truncate(stream, self.until) if isinstance(tokens, Windowed) else truncate(stream, self.until)
+
     def _cut(self, piece: int, streams: dict[str, Stream]) -> dict[str, Stream]:
-        """The streams as long as their tokens allow."""
+        """The streams as long as their tokens allow, but for the one that is cut into windows."""
         made, long = {}, np.zeros((len(streams), len(next(iter(streams.values())))), bool)
         for number, (name, stream) in enumerate(streams.items()):
-            most = self.tokens[name].window
-            if most is not None:
-                long[number] = stream.lengths > most
-                stream = stream.cut(stream.starts, np.minimum(stream.lengths, most))
+            tokens = self.tokens[name]
+            if name != self.windowed and isinstance(tokens, Windowed) and isinstance(tokens.window, int):
+                long[number] = stream.lengths > tokens.window
+                stream = stream.cut(stream.starts, np.minimum(stream.lengths, tokens.window))
             made[name] = stream
         self.short[piece] = int(long.any(0).sum())
         return made
@@ -328,7 +311,9 @@ class Dataset:
             if name not in whole.samples:
                 one_of("a column of samples", name, whole.samples)
             column = whole.samples[name]
-            parts.append(column if self.window is None else np.repeat(column, np.diff(self._first(piece)), axis=0))
+            parts.append(
+                column if self.windows is None else np.repeat(column, np.diff(self._index(piece).firsts), axis=0)
+            )
         return np.concatenate(parts)
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
+from .columns import Array
 from .dataset import Dataset
 from .random import SampleRandom, key
 
-Array = NDArray[Any]
 MAX_ROUNDS = 200  # after which the few that still have no share get a half
 
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..tokens.base import Tokens
+from ..tokens.protocols import Augmentable
 from .batch import Batch
 from .mixup import shares
 from .random import SampleRandom
 
 if TYPE_CHECKING:
     from ..objectives.base import Objective
-    from ..tokens.base import Tokens
 
 
 def prepare(
@@ -34,7 +35,10 @@ def prepare(
         batch = _varied(batch, tokens, rng)
     if other is not None:
         partner, share = _varied(other[0], tokens, other[1]), shares(objective.mixing, rng)
-        streams = {name: tokens[name].mix(one, partner.streams[name], share) for name, one in batch.streams.items()}
+        streams = {
+            name: Augmentable.require(tokens[name], "objective.mixup").mix(one, partner.streams[name], share)
+            for name, one in batch.streams.items()
+        }
         batch = objective.mixed(replace(batch, streams=streams), partner, share)
     batch = objective.corrupt(batch, tokens, rng)
     streams = {name: tokens[name].normalise(stream) for name, stream in batch.streams.items()}
@@ -46,4 +50,6 @@ def prepare(
 
 
 def _varied(batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
-    return replace(batch, streams={name: tokens[name].augment_stream(one, rng) for name, one in batch.streams.items()})
+    kinds = {name: kind for name, kind in tokens.items() if isinstance(kind, Augmentable)}
+    varied = {name: kinds[name].augment_stream(one, rng) for name, one in batch.streams.items() if name in kinds}
+    return replace(batch, streams={**batch.streams, **varied})

@@ -287,9 +287,7 @@ def make_sampler(
     """
     chunks = dataset.sizes if len(dataset.sizes) > 1 else None
     if tokens is None:
-        lengths = None
-        if bucket and not packed:
-            lengths = dataset.widths if dataset.tail and dataset.width is None else dataset.lengths
+        lengths = dataset.bucket_lengths if bucket and not packed else None
         return BatchSampler(len(dataset), batch, seed, lengths=lengths, chunks=chunks)
     shift = shift if len(dataset.tokens) == 1 else 0
     if (width := dataset.width) is not None:

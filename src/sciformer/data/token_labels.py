@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import UserError
 from .batch import Batch
-from .columns import Lists, Table
+from .columns import Array, Lists, Table
 
 if TYPE_CHECKING:
     from ..tokens.base import Tokens
 
-Array = NDArray[Any]
 ITEMS = "items of"  # the column of samples that says how many labels a whole sample has
 
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..assembly import data_with_columns
 from ..data.batch import StreamView
-from ..data.columns import Table
-from ..data.dataset import ITEMS, START, WINDOW, Dataset
+from ..data.columns import Array, Table
+from ..data.dataset import ADDED_COLUMNS, Dataset
 from ..data.source import Memory
+from ..data.windows import WINDOW
 from ..errors import UserError, one_of
 from ..files.atomic import atomic_write, check_name, make_folder
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
+from ..tokens.protocols import Windowed
 
 if TYPE_CHECKING:
     from ..run import Run
 
-Array = NDArray[Any]
 POOLS = ("model", "mean", "max", "last", "class_token")
 BATCH = 64
 
@@ -67,8 +67,8 @@ def embed(
     else:
         files = [what] if isinstance(what, (str, Path)) else what
         source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
-    window = tokens.window
-    dataset = Dataset(source, {name: tokens}, window=window, stride=window or 1, tail=True)
+    windowed = tokens if isinstance(tokens, Windowed) and tokens.window is not None else None
+    dataset = Dataset(source, {name: tokens}, windows={name: windowed.make_windows()} if windowed else {})
     pooling, kept = _pooling(model, pool), []
     for start in range(0, len(dataset), batch):
         ids = np.arange(start, min(start + batch, len(dataset)))
@@ -80,7 +80,7 @@ def embed(
     vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
     lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
     names = kept[0][2] if kept else {}
-    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names if key not in (ITEMS, START)}
+    samples = {key: np.concatenate([part[2][key] for part in kept]) for key in names}
     vectors, samples = _merge_windows(vectors, lengths, samples, pooling)
     if unit:
         vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -115,7 +115,8 @@ def _merge_windows(
     vectors: Array, lengths: Array, samples: dict[str, Array], pooling: nn.Module
 ) -> tuple[Array, dict[str, Array]]:
     """One vector for each sample, from those of its windows."""
-    windows = samples.pop(WINDOW, None)
+    windows = samples.get(WINDOW)
+    samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or not len(windows):
         return vectors, samples
     _, first = np.unique(windows, return_index=True)

@@ -8,20 +8,20 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from ..assembly import Assembly
 from ..data.batch import Batch, ModelInputs
 from ..data.collate import AsyncTensors
-from ..data.dataset import ITEMS, START, WINDOW, Dataset
+from ..data.columns import Array
+from ..data.dataset import ADDED_COLUMNS, Dataset
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..data.sampler import share
+from ..data.windows import WINDOW
 from ..errors import UserError
 from ..objectives.base import CARRIED
 
-Array = NDArray[Any]
 Item = TypeVar("Item")
 Part = tuple[dict[str, Array], dict[str, Array], Array]  # outputs, columns of samples, ids
 # Samples at once over those of a step that keeps what its gradient needs; 1 elsewhere.
@@ -224,9 +224,8 @@ def _merge_windows(
     outputs: dict[str, Array], samples: dict[str, Array], assembly: Assembly
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """One answer for each sample, from those of its windows; objectives that ask for tokens keep every window."""
-    windows = samples.pop(WINDOW, None)
-    for name in (START, ITEMS):
-        samples.pop(name, None)
+    windows = samples.get(WINDOW)
+    samples = {name: column for name, column in samples.items() if name not in ADDED_COLUMNS}
     if windows is None or assembly.objective.unit == "tokens":
         return outputs, samples
     _, first, which = np.unique(windows, return_index=True, return_inverse=True)

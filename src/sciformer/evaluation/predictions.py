@@ -16,10 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..cli.terminal import ProgressMeter, log
-from ..data.columns import rows_of
+from ..data.columns import Array, rows_of
 from ..data.source import pieces
 from ..errors import UserError
 from ..files.atomic import check_name, make_folder
@@ -38,8 +37,6 @@ __all__ = [
     "write_answers",
     "write_predictions",
 ]
-
-Array = NDArray[Any]
 
 
 def write_predictions(

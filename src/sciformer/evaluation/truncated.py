@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from ..errors import UserError
@@ -59,8 +58,7 @@ def truncated_scores(
     for one in [*distances, None]:
         dataset = whole if one is None else run.assembly.samples(whole.source, until=one)
         made = evaluate(run.step, run.assembly, dataset, device=run.device, batch=batch)
-        each = np.concatenate(list(dataset.totals.values())) if dataset.window else dataset.widths
-        found.append(TruncatedScores(one, float(each.mean()), made.scores))
+        found.append(TruncatedScores(one, float(dataset.whole_lengths.mean()), made.scores))
     return found
 
 

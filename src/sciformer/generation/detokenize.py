@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..tokens.protocols import Textual
 
 REPLACEMENT_CHARACTER = "\ufffd"
 
@@ -12,8 +15,8 @@ REPLACEMENT_CHARACTER = "\ufffd"
 class Line:
     """One text in the making: what of it may be shown, and whether it is over."""
 
-    def __init__(self, tokens: Any, before: list[int], stops: list[str], end: int | None) -> None:
-        self.letters = ByteLetters() if _bytes(tokens) else Letters(tokens, before)
+    def __init__(self, tokens: Textual, before: list[int], stops: list[str], end: int | None) -> None:
+        self.letters = ByteLetters() if tokens.letters == "bytes" else Letters(tokens, before)
         self.stops, self.end = stops, end
         self.held, self.over = "", False
 
@@ -52,7 +55,7 @@ class Letters:
     A token may stand for half a character, or for a blank and a word; so it is read together with those before it.
     """
 
-    def __init__(self, tokens: Any, before: list[int]) -> None:
+    def __init__(self, tokens: Textual, before: list[int]) -> None:
         self.tokens, self.ids = tokens, before[-8:]
         self.text = tokens.decode(self.ids)
         self.shown = len(self.text)
@@ -70,7 +73,6 @@ class Letters:
         return piece
 
     def rest(self) -> str:
-        """What was never completed."""
         return str(self.text[self.shown :])
 
 
@@ -85,12 +87,7 @@ class ByteLetters:
         return self.reader.decode(bytes(tokens))
 
     def rest(self) -> str:
-        """Nothing."""
         return ""
-
-
-def _bytes(tokens: Any) -> bool:
-    return bool(tokens.unit == "bytes" and not tokens.tokenizer)
 
 
 def _stop_overlap(text: str, stop: str) -> int:

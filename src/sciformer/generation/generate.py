@@ -21,6 +21,7 @@ from ..assembly import log_nothing
 from ..errors import UserError, one_of
 from ..nn import Transformer
 from ..run import Run
+from ..tokens.protocols import Textual
 from ..train.step import working_precision
 from .decode import Beams, RecordedSteps, write
 from .detokenize import Line
@@ -128,11 +129,9 @@ class Author:
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
         self.tokens = tokens = _text(run)
         self.model: Any = run.model
-        self.window = int(tokens.window)
+        self.window = tokens.window
         self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
-        # A vocabulary may have an end that no text of the training had; one that came with a file was trained with it.
-        specials = tokens.specials if tokens.end or tokens.tokenizer else {}
-        self.end: int | None = specials.get("end")
+        self.end = tokens.end_id
         allowed = np.array(tokens.writable)
         if self.end is not None:
             allowed[self.end] = True
@@ -145,7 +144,7 @@ class Author:
     def encode(self, prompt: str | None) -> list[int]:
         """The ids of a prompt, with what stands before and after it in training."""
         tokens, specials = self.tokens, self.tokens.specials
-        first = [specials["begin"]] if tokens.begin else []
+        first = [specials["begin"]] if tokens.has_marker("begin") else []
         last = [specials["separator"]] if len(tokens.source_columns) > 1 else []
         if prompt is None or (not prompt and (first or self.end is not None)):
             if not first and self.end is not None:
@@ -168,7 +167,7 @@ class Author:
 
     def _unknown(self, prompt: str, number: int) -> None:
         """Letters that were never seen are refused; of words there are always some, so that is only said."""
-        letters = self.tokens.unit == "characters"
+        letters = self.tokens.letters == "characters"
         parts = sorted(set(prompt)) if letters else dict.fromkeys(prompt.split())
         strange = [part for part in parts if number in self.tokens.encode(part)]
         if letters:
@@ -259,11 +258,10 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
     return working_precision(settings, run.device)
 
 
-def _text(run: Run) -> Any:
+def _text(run: Run) -> Textual:
     """The tokens of a run that can write text."""
-    tokens, *others = run.assembly.tokens.values()
-    if not tokens.writes_text:
-        raise UserError(f"the tokens of the run are not text: `tokens.kind: {tokens.kind}`", key="tokens.kind")
+    first, *others = run.assembly.tokens.values()
+    tokens = Textual.require(first, "`sciformer generate`")
     if others or not hasattr(run.model, "decode"):
         advice = "Use `sciformer translate`." if others else ""
         raise UserError(

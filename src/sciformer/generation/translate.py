@@ -23,6 +23,8 @@ from ..errors import UserError
 from ..metrics.translation import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
+from ..tokens.base import Tokens
+from ..tokens.protocols import Textual
 from .beam_search import Hypothesis, beam_search
 
 MAX_BATCH_TOKENS = 8192  # of sources at once, padding included
@@ -111,9 +113,10 @@ def _search(writer: Writer, sources: list[Any], beam: int, penalty: float, more:
 class Writer:
     """What both ways to translate share."""
 
-    def __init__(self, model: Any, assembly: Assembly, device: torch.device, tokens: Any) -> None:
-        self.model, self.device, self.tokens, self.assembly = model, device, tokens, assembly
-        self.end = int(_special(tokens, "end"))
+    def __init__(self, model: Any, assembly: Assembly, device: torch.device, tokens: Tokens) -> None:
+        self.model, self.device, self.assembly = model, device, assembly
+        self.tokens = Textual.require(tokens, "a translation")
+        self.end = _special(self.tokens, "end")
 
     def encode(self, line: str) -> Any:
         """The ids of a source, as the model wants them."""
@@ -179,7 +182,7 @@ class PromptWriter(Writer):
         super().__init__(model, assembly, device, tokens)
 
     def encode(self, line: str) -> Any:
-        begin = [_special(self.tokens, "begin")] if self.tokens.begin else []
+        begin = [_special(self.tokens, "begin")] if self.tokens.has_marker("begin") else []
         ids = self.tokens.encode(line)[: max(1, self.tokens.window // 2 - 2)]  # leave room to write
         return np.concatenate([begin, ids, [_special(self.tokens, "separator")]]).astype(np.int64)
 
@@ -240,8 +243,7 @@ def score_translations(
     source, reference = texts
     translation = translate_with(model, assembly, device, source, **options)
     objective: Any = assembly.objective
-    tokens: Any = assembly.tokens.get(TARGET, next(iter(assembly.tokens.values())))
-    if tokens.lower:
+    if Textual.require(assembly.tokens.get(TARGET, next(iter(assembly.tokens.values()))), "a translation").lower:
         reference = [text.lower() for text in reference]
     scores = {"bleu": bleu(translation, reference, objective.bleu), "chrf": chrf(translation, reference)}
     return Translated(source, translation, reference, scores)
@@ -262,7 +264,7 @@ def _lists(column: Lists) -> Iterator[list[str]]:
         start += length
 
 
-def _special(tokens: Any, role: str) -> int:
+def _special(tokens: Textual, role: str) -> int:
     if role not in tokens.specials:
         raise UserError(
             f"the tokens have no special token «{role}»; there are {', '.join(tokens.specials) or 'no special tokens'}"

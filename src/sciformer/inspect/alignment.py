@@ -75,7 +75,7 @@ def align(run: Run, line: str, translation: str | None = None) -> Alignment:
         model.decode(inputs.stream, record)
         words, part = only.token_labels(whole), whole.columns["part"]
         if not part.any():
-            raise UserError(f"the sentence leaves no room for its translation in {only.window} tokens")
+            raise UserError(f"the sentence leaves no room for its translation in {only.grid_shape} tokens")
         first = int(np.flatnonzero(part > 0)[0])  # of the translation
         names = [words[:first], words[first:]]
         maps = {name: a[0, :, first - 1 :, :first] for name, a in record.attention.items()}

@@ -21,13 +21,13 @@ from torch import Tensor
 
 from ..assembly import Assembly
 from ..data.batch import Batch
+from ..data.columns import Array
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import ClassToken, FirstPool, LastPool, Watch
 from .plots.attention import FONT_SIZE, draw_heads
 from .plots.panels import join_legends, shrink, thin_ticks
 
-Array = NDArray[Any]
 Floats = NDArray[np.float64]
 Panel = tuple[str, Batch, Floats | None]
 MAX_COLUMN_VALUES = 40  # places along a column, above which neighbouring samples are put together

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
+from ..data.columns import Array
 from ..errors import UserError, one_of
 from ..files.atomic import check_name, make_folder
 from .plots import style
@@ -21,7 +21,6 @@ from .report.page import save_figure
 if TYPE_CHECKING:
     from ..evaluation.embed import Embedded
 
-Array = NDArray[Any]
 IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 MAX_COLOURED_CLASSES = 12  # that have a colour of their own; the rarest others are grey
 CLASS_COLOURS = [

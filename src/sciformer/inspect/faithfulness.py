@@ -19,6 +19,7 @@ from ..data.batch import Batch, Stream
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
+from ..tokens.protocols import Gridded, Maskable, prefix_length
 from .attention import Panel, attention_maps, draw_samples, even_steps, sample_name, weights_on
 from .attribution import attribute, has_single_answer, model_answers, prepare_inputs
 from .plots import style
@@ -76,7 +77,9 @@ def reason_figures(
             caption = f"{name}: what the answer {said[row]} comes from, by several ways to look at the model."
             yield f"reasons-{row + 1}", partial(draw_reasons, data, shown, ways, int(row)), caption
     batch = dataset.batch(even_steps(len(dataset), most))
-    if int((batch.stream.lengths > 1).sum()) >= min(2, most):
+    (tokens,) = data.tokens.values()
+    possible = takes_any(data, tokens) or isinstance(tokens, Maskable)
+    if possible and int((batch.stream.lengths > 1).sum()) >= min(2, most):
         found = faithfulness(run.step, data, batch)
         numbers["faithfulness"] = to_json(found)
         yield "faithfulness", partial(draw_faithfulness, found), summarize_ratios(found)
@@ -214,7 +217,7 @@ def takes_any(assembly: Assembly, tokens: Tokens) -> bool:
     model = assembly.recipe.model
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
-    return bool(model.trunk == "transformer" and not tokens.mixes_tokens)
+    return bool(model.trunk == "transformer" and not (isinstance(tokens, Gridded) and tokens.mixes_tokens))
 
 
 def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
@@ -222,9 +225,9 @@ def removable_tokens(tokens: Tokens, stream: Stream) -> Flags:
 
     Some tokens cannot be hidden, because others know of them; left out they can be all the same.
     """
-    may = stream.position >= tokens.prefix_tokens
+    may = stream.position >= prefix_length(tokens)
     try:
-        maskable = tokens.maskable(stream)
+        maskable = tokens.maskable(stream) if isinstance(tokens, Maskable) else None
     except UserError:
         maskable = None
     may = may if maskable is None else may & maskable
@@ -245,9 +248,10 @@ def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> F
 def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
     """Samples without the tokens where the mask (T,) is True, or with nothing left of them."""
     stream = batch.stream
-    return batch.with_columns(
-        stream.keep(~out) if removed else stream.with_columns(**tokens.mask_out(stream, out), hidden=out)
-    )
+    if removed:
+        return batch.with_columns(stream.keep(~out))
+    blank = Maskable.require(tokens, "leaving out tokens that a model needs where they stand").mask_out(stream, out)
+    return batch.with_columns(stream.with_columns(**blank, hidden=out))
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ..assembly import Assembly
 from ..data.batch import Batch
+from ..data.columns import Array
 from ..data.random import SampleRandom
-from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, overrides
 from .attention import escape_mathtext, even_steps
 from .plots.attention import FONT_SIZE
 from .plots.panels import join_legends
@@ -26,7 +26,6 @@ from .report.page import Page
 if TYPE_CHECKING:
     from .report.report import ReportData
 
-Array = NDArray[Any]
 PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
 
 
@@ -64,7 +63,7 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
     if not (objective.hides and objective.reads_out and len(batch)) or len(assembly.tokens) > 1:
         return None
     (tokens,) = assembly.tokens.values()
-    if type(tokens).draw_hidden is Tokens.draw_hidden:
+    if not isinstance(tokens, Maskable) or not overrides(tokens, Maskable.draw_hidden):
         return None
     seen, answers = predict_masked(step, assembly, batch)
     figure = Figure(figsize=(PANEL_WIDTH, PANEL_HEIGHT * len(batch) + 0.3), layout="constrained")

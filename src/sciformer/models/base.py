@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..nn.options import TokenForm, TrunkOptions
 from ..recipe.registry import Section, find, names, with_choices
 from ..tokens.base import Tokens
+from ..tokens.protocols import Gridded
 from .network import Entrance, Network, ReadoutLayer, parameters
 
 __all__ = ["Entrance", "Model", "Network", "ReadoutLayer", "parameters", "single"]
@@ -104,9 +105,8 @@ class Model(TrunkChoice, Section):
                 hint=f"Give them an embedding, or use one of the trunks {', '.join(_trunks_of_any_width())}.",
                 key="model.trunk",
             )
-        return TokenForm(
-            tokens.kind, width, tokens.axes, tokens.grid_shape, lambda: tokens.raster, tokens.initial_std, leading
-        )
+        raster = (lambda: tokens.raster) if isinstance(tokens, Gridded) else tuple
+        return TokenForm(tokens.kind, width, tokens.axes, tokens.grid_shape, raster, tokens.initial_std, leading)
 
 
 def _trunks_of_any_width() -> list[str]:

@@ -15,6 +15,7 @@ from ..nn.trunks.recurrent_decoder import RecurrentDecoderOptions
 from ..nn.watch import look
 from ..recipe.registry import Options
 from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, Textual, Windowed
 from .base import Entrance, Model
 from .encoder import Encoded
 
@@ -59,7 +60,7 @@ class EncoderDecoderNetwork(nn.Module):
         self.source = Entrance(source, reads, hides=False, pairs=False)
         self.target = Entrance(target, writes, hides=False, pairs=False)
         if section.share:
-            if not source.same_vocabulary(target):
+            if not isinstance(source, Textual) or not source.same_vocabulary(target):
                 raise UserError(
                     "`model.share` needs the same vocabulary for source and target, but they have two",
                     hint="Let both learn from the same columns: tokens.source.learn and tokens.target.learn.",
@@ -73,11 +74,13 @@ class EncoderDecoderNetwork(nn.Module):
                 f"not `model.trunk: {writes.trunk}`",
                 key="model.trunk",
             )
-        self.decoder = writes.build_decoder(writes.token_form(target), self.encoder.dim, source.window)  # type: ignore[arg-type]
+        places = source.window if isinstance(source, Windowed) and isinstance(source.window, int) else None
+        self.decoder = writes.build_decoder(writes.token_form(target), self.encoder.dim, places)  # type: ignore[arg-type]
         self.last = LastPool(reads.reads_both_ways) if isinstance(self.decoder, RecurrentDecoder) else None
         self.dim = writes.dim
         self.heads = nn.ModuleDict(objective.heads(self.dim, target))
-        self.readout = target.readout(self.dim, self.target.embedding)
+        written = Maskable.require(target, f"`objective.kind: {objective.kind}`")
+        self.readout = written.readout(self.dim, self.target.embedding)
 
     def encode(self, view: StreamView, watch: Watch | None = None) -> Encoded:
         """The source, every token informed by all others."""

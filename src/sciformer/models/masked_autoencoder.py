@@ -16,6 +16,7 @@ from ..nn import ClassToken, Ragged, Watch
 from ..nn.pooling import dropped, prepended
 from ..nn.transformer import TransformerOptions
 from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, overrides
 from .encoder import Encoded, Encoder, EncoderNetwork
 
 
@@ -79,7 +80,7 @@ class MaskDecoder(nn.Module):
         nn.init.xavier_uniform_(self.adapt.weight)
         nn.init.zeros_(self.adapt.bias)
         self.hidden = nn.Parameter(torch.empty(wide).normal_(std=0.02))
-        self.trace = tokens.visible_part(wide)
+        self.trace = tokens.visible_part(wide) if isinstance(tokens, Maskable) else None
         self.first = nn.Parameter(torch.zeros(wide)) if section.pool == "class_token" else None
         self.trunk = small.make_trunk(tokens)
 
@@ -117,10 +118,8 @@ class MaskedAutoencoderNetwork(EncoderNetwork):
                 key="model.decoder_dim",
             )
         self.mask_decoder = MaskDecoder(section, tokens, self.dim)
-        always = type(tokens).maskable is Tokens.maskable
-        mixed = (
-            getattr(objective, "random", 0) or getattr(objective, "same", 0) or getattr(objective, "whole_words", False)
-        )
+        always = not overrides(tokens, Maskable.maskable)
+        mixed = any(getattr(objective, key, None) for key in ("random", "same", "whole_words", "mask"))
         self.mask_ratio: float | None = getattr(objective, "mask_ratio", None) if always and not mixed else None
         """Share of the tokens of every sample that is hidden, where that is always so."""
 

@@ -15,7 +15,8 @@ from ..nn.blocks import ACTIVATIONS
 from ..nn.dropout import Dropout
 from ..nn.norms import make_norm
 from ..nn.transformer import AttentionTrunkOptions, TransformerOptions
-from ..tokens.base import Readout, Tokens, embedded
+from ..tokens.base import Tokens, embedded
+from ..tokens.protocols import Maskable, Pairwise, Readout
 
 if TYPE_CHECKING:
     from .base import Model
@@ -26,13 +27,15 @@ class Entrance(nn.Module):
 
     def __init__(self, tokens: Tokens, section: Model, hides: bool, pairs: bool = True) -> None:
         super().__init__()
-        hides = hides and tokens.has_mask_vector
+        hidden = tokens if hides and isinstance(tokens, Maskable) and tokens.has_mask_vector else None
         self.embedding = tokens.embedding(section.dim)
         dim = tokens.width(section.dim)
-        self.hidden = nn.Parameter(torch.empty(dim).normal_(std=0.02)) if hides else None
-        self.trace = tokens.visible_part(dim) if hides else None
+        self.hidden = None if hidden is None else nn.Parameter(torch.empty(dim).normal_(std=0.02))
+        self.trace = None if hidden is None else hidden.visible_part(dim)
         self.dropout = Dropout(section.entering)
-        self.pairs = tokens.pairs(section.heads) if pairs and isinstance(section, AttentionTrunkOptions) else None
+        self.pairs = None
+        if pairs and isinstance(tokens, Pairwise) and isinstance(section, AttentionTrunkOptions):
+            self.pairs = tokens.pairs(section.heads)
 
     def forward(self, view: StreamView) -> Tensor:
         """(B, N, D) or packed (T, D)."""
@@ -112,7 +115,8 @@ class Network(nn.Module):
         self.readout: Readout | None = None
         if objective.reads_out:
             read_dim = read_dim or self.dim
-            readout = tokens.readout(read_dim, self.entrance.embedding)
+            asked = Maskable.require(tokens, f"`objective.kind: {objective.kind}`")
+            readout = asked.readout(read_dim, self.entrance.embedding)
             before = section.readout_layer or section.readout_norm
             self.readout = ReadoutLayer(readout, read_dim, section) if before else readout
 

@@ -29,7 +29,7 @@ class TokenForm(NamedTuple):
     width        numbers of an embedded token
     axes         coordinates of a token
     grid_shape   places for tokens, on a line or a grid; None where they are not counted
-    raster       height, width and channels of a token that is a part of an image; asked only where a trunk needs it
+    raster       sides and channels of a token that is a part of an image, else none; asked only where a trunk needs it
     initial_std  standard deviation of embedded tokens before training
     leading      tokens in front of those with places: a class token
     """
@@ -38,7 +38,7 @@ class TokenForm(NamedTuple):
     width: int
     axes: int = 1
     grid_shape: int | tuple[int, ...] | None = None
-    raster: Callable[[], tuple[int, int, int] | None] = lambda: None
+    raster: Callable[[], tuple[int, ...]] = tuple
     initial_std: float = 0.02
     leading: int = 0
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs
+from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
@@ -21,7 +21,6 @@ from ..tokens.base import Tokens
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[Any]
 Outputs = dict[str, Tensor]
 Width = Annotated[int, Field(ge=1)]
 Widths = Width | Annotated[list[Width], Field(min_length=1)]  # of one inner layer, or of several

@@ -12,13 +12,14 @@ from pydantic import BeforeValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs
+from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..metrics import temperature
 from ..nn import ClassHead
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, Widths, required_sample_column
+from .base import ANSWER, Objective, Outputs, Widths, required_sample_column
 
 Balance = Annotated[
     Literal["none", "classes"],
@@ -62,7 +63,6 @@ class Classify(Objective):
 
     @property
     def mixing(self) -> float:
-        """As the section says."""
         return self.mixup
 
     def mixed(self, batch: Batch, other: Batch, share: Array) -> Batch:
@@ -71,7 +71,6 @@ class Classify(Objective):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """The class and the weight."""
         return (*super().required_columns, *(name for name in (self.label, self.weight) if name))
 
     def fit(self, train: Dataset) -> None:
@@ -122,7 +121,6 @@ class Classify(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """The classes."""
         return self.classes
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -174,7 +172,6 @@ class Classify(Objective):
         return {"class": ClassHead(dim, len(self.classes), self.hidden, self.dropout, self.activation)}
 
     def calibrate(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Any]:
-        """The temperature."""
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def _logits(self, model: Any, inputs: ModelInputs) -> Tensor:

@@ -11,13 +11,16 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.dataset import START, Dataset
+from ..data.columns import Array
+from ..data.dataset import Dataset
 from ..data.random import SampleRandom
+from ..data.windows import START
 from ..errors import UserError
 from ..nn import Gaussian, TagHead, ValueHead
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, Widths
+from ..tokens.protocols import Maskable, prefix_length
+from .base import ANSWER, Objective, Outputs, Widths
 from .classify import Balance, Classify
 
 CENTRE, SCALE = "centre of values", "scale of values"  # columns of tokens: values are scaled (value - centre) / scale
@@ -74,7 +77,6 @@ class Denoise(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """What is recovered, and the classes."""
         return [self.target, *self.classes]
 
     def chosen(self) -> list[str]:
@@ -109,11 +111,12 @@ class Denoise(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Scale what is to be found as values are; nothing is hidden."""
         ((name, stream),) = batch.streams.items()
-        domain, value = tokens[name], stream.columns[tokens[name].hides[0]]
+        domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
+        value = stream.columns[domain.hides[0]]
         centre, scale = (
             np.broadcast_to(part, value.reshape(len(value), -1).shape) for part in domain.centre_and_scale(stream)
         )
-        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= domain.prefix_tokens}
+        made = {CENTRE: centre, SCALE: scale, OWN_TOKENS: stream.position >= prefix_length(domain)}
         truth, more = stream.columns.get(self.target), dict[str, Array]()
         if truth is not None:
             truth = truth.reshape(centre.shape).astype(np.float64)
@@ -125,7 +128,6 @@ class Denoise(Objective):
         return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
-        """Samples."""
         if ASKED_TOKENS not in batch.stream.columns:
             raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
         if self.question is not None:

@@ -11,11 +11,13 @@ from pydantic import Field
 from torch import Tensor
 
 from ..data.batch import Batch, ModelInputs, Stream, StreamView, sorted_rows
+from ..data.columns import Array
 from ..data.random import SampleRandom
-from ..errors import UserError
+from ..errors import UserError, one_of
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from .base import PREFIX, Array, Objective, Outputs
+from ..tokens.protocols import Maskable
+from .base import PREFIX, Objective, Outputs
 
 PLACES = "asked places"  # the column of samples (B, K) with the places that are asked for, from 1; 0: none
 PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees few shapes
@@ -35,6 +37,9 @@ class Masked(Objective):
 
     mask_ratio: float = Field(default=0.15, gt=0, le=1)
     """Share of the tokens that are masked and predicted, at least one in every sample (default: 0.15)."""
+    mask: str = ""
+    """Named mask instead of random tokens, `mask_ratio` of all: last (the end of each sample: a forecast), or another
+    that the tokens have, as patches have centre: inpainting (default: random tokens)."""
     random: float = Field(default=0.0, ge=0, le=1)
     """Share of those that are replaced by random tokens (BERT: 0.1)."""
     same: float = Field(default=0.0, ge=0, le=1)
@@ -44,7 +49,6 @@ class Masked(Objective):
 
     @property
     def sends(self) -> tuple[str, ...]:
-        """The places that are asked for."""
         return (PLACES,)
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
@@ -55,9 +59,7 @@ class Masked(Objective):
                 key="objective.random",
             )
         ((name, stream),) = batch.streams.items()
-        domain = tokens[name]
-        if not domain.hides:
-            raise UserError(f"`tokens.kind: {domain.kind}` has nothing that can be hidden", key="tokens.kind")
+        domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         if self.whole_words and "word" not in stream.columns:
             raise UserError(
                 "objective.whole_words needs tokens that are parts of words, "
@@ -67,7 +69,7 @@ class Masked(Objective):
             )
         first = first_of(stream) if self.whole_words else np.arange(int(stream.lengths.sum()))
         may = domain.maskable(stream)
-        asked = self._asked(stream, first, may, rng)
+        asked = self._named(domain, stream, may) if self.mask else self._asked(stream, first, may, rng)
         fate = rng.uniform("fate", stream.lengths)[first]
         hidden = asked & (fate >= self.random + self.same)
         targets = {PREFIX + column: stream.columns[column] for column in domain.hides}
@@ -77,6 +79,15 @@ class Masked(Objective):
         return batch.with_columns(
             stream.with_columns(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)}
         )
+
+    def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
+        """(T,) which tokens are asked for, by the named mask."""
+        one_of("objective.mask", self.mask, tokens.masks)
+        if self.whole_words:
+            raise UserError("objective.whole_words is for random tokens, not for objective.mask", key="objective.mask")
+        asked = np.ones(int(stream.lengths.sum()), bool) if may is None else may.copy()
+        asked[asked] = tokens.masks[self.mask](stream.keep(asked), self.mask_ratio)
+        return asked
 
     def _asked(self, stream: Stream, first: Array, may: Array | None, rng: SampleRandom) -> Array:
         """(T,) which tokens are asked for: words in random order, as many as come nearest to the share, at least one.
@@ -105,7 +116,6 @@ class Masked(Objective):
         return asked
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

@@ -13,7 +13,8 @@ from ..data.batch import Batch, ModelInputs, Stream, StreamView
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn.ragged import Ragged
-from ..tokens.base import Readout, Tokens
+from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, Readout
 from .base import PREFIX, Objective, Outputs
 
 
@@ -29,10 +30,10 @@ class NextToken(Objective):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input, each but the first a target."""
         ((name, stream),) = batch.streams.items()
-        return batch.with_columns(shifted(stream, tokens[name].hides))
+        hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
+        return batch.with_columns(shifted(stream, hides))
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

@@ -12,13 +12,14 @@ from pydantic import AfterValidator, Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs
+from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..metrics import METRICS, spread, stretch
 from ..nn import Gaussian, QuantileHead, ValueHead, pinball
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs, Widths, required_sample_column
+from .base import ANSWER, Objective, Outputs, Widths, required_sample_column
 
 INTERVAL_PERCENTS = (68, 95)  # per cent of the targets that intervals should hold
 
@@ -55,7 +56,6 @@ class Regress(Objective):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """The values."""
         return (*super().required_columns, *self.targets)
 
     def fit(self, train: Dataset) -> None:
@@ -91,7 +91,6 @@ class Regress(Objective):
         return batch.with_columns(None, **{ANSWER: scaled})
 
     def count(self, batch: Batch) -> float:
-        """Samples."""
         truth = batch.samples.get(ANSWER)
         if truth is not None and not np.isfinite(truth).all():
             first = int(np.flatnonzero(~np.isfinite(truth).all(1))[0])
@@ -101,7 +100,6 @@ class Regress(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """The values."""
         return self.targets
 
     def chosen(self) -> list[str]:

@@ -17,6 +17,7 @@ from ..errors import UserError
 from ..nn.losses import disagreement
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
+from ..tokens.protocols import Maskable, Textual
 from .base import PREFIX, Objective, Outputs
 from .next_token import NextToken, ask_tokens, shifted
 
@@ -41,7 +42,7 @@ class Seq2Seq(Objective):
     def heads(self, dim: int, tokens: Tokens) -> dict[str, nn.Module]:
         """None; but of tokens to write, their frame must have been there in training."""
         for role in self.frame:
-            if not tokens.has_marker(role):
+            if isinstance(tokens, Textual) and not tokens.has_marker(role):
                 raise UserError(
                     f"`objective.kind: {self.kind}` needs a token for the {role} of what is written, "
                     f"but these tokens have `{role}: false`",
@@ -75,12 +76,12 @@ class PromptedTranslation(Seq2Seq, NextToken):
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input; asked for are those that belong to the last text."""
         ((name, stream),) = batch.streams.items()
-        after = shifted(stream, (*tokens[name].hides, PART))
+        hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
+        after = shifted(stream, (*hides, PART))
         part = after.columns.pop(PREFIX + PART)
         return batch.with_columns(after.with_columns(asked=part == max(1, int(part.max(initial=1)))))
 
     def count(self, batch: Batch) -> float:
-        """Tokens asked for."""
         return float(batch.stream.columns["asked"].sum())
 
 
@@ -108,11 +109,11 @@ class Translate(Seq2Seq):
         """Of the target, each token but the last is an input, each but the first is asked for."""
         if TARGET not in batch.streams:
             return batch
-        target = shifted(batch.streams[TARGET], tokens[TARGET].hides)
+        hides = Maskable.require(tokens[TARGET], f"`objective.kind: {self.kind}`").hides
+        target = shifted(batch.streams[TARGET], hides)
         return replace(batch, streams={**batch.streams, TARGET: target})
 
     def count(self, batch: Batch) -> float:
-        """Target tokens asked for."""
         return float(batch.streams[TARGET].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

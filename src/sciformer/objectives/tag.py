@@ -11,15 +11,17 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from ..data.batch import Batch, ModelInputs, StreamView
-from ..data.dataset import ITEMS, Dataset
+from ..data.columns import Array
+from ..data.dataset import Dataset
 from ..data.random import SampleRandom
+from ..data.token_labels import ITEMS
 from ..errors import UserError
 from ..metrics import entities
 from ..nn import TagHead
 from ..nn.losses import IGNORE_INDEX
 from ..nn.ragged import Ragged
 from ..tokens.base import Tokens
-from .base import ANSWER, Array, Objective, Outputs
+from .base import ANSWER, Objective, Outputs
 
 OUTSIDE = "O"
 
@@ -41,7 +43,6 @@ class Tag(Objective):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The tags."""
         return (self.label,)
 
     def chosen(self) -> list[str]:
@@ -67,7 +68,6 @@ class Tag(Objective):
 
     @property
     def answers(self) -> list[str]:
-        """The tags, in the order of the head's outputs."""
         return list(self.state["tags"])
 
     @property

@@ -223,10 +223,12 @@ def register(point: str, name: str) -> Callable[[Registered], Registered]:
     one_of("the extension point", point, EXTENSION_POINTS)
 
     def keep(found: Registered) -> Registered:
+        what = f"{getattr(found, '__name__', type(found).__name__)} cannot be registered as {name!r} because"
         if name in built_in(point):
-            what = getattr(found, "__name__", type(found).__name__)
-            message = f"{what} cannot be registered as {name!r} because Sciformer has a {point} of that name"
+            message = f"{what} Sciformer has a {point} of that name"
             raise UserError(message, hint="Choose another name.", key=f"{point}.kind")
+        if missing := sorted(getattr(found, "__abstractmethods__", ())):
+            raise UserError(f"{what} it does not define {', '.join(missing)}", key=f"{point}.kind")
         REGISTERED[point][name] = found
         return found
 

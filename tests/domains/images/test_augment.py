@@ -1,8 +1,5 @@
 """Crop, free rotation, shift and noise, scaling by image, targets of hidden patches, and their drawing."""
 
-import matplotlib
-
-matplotlib.use("Agg")
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

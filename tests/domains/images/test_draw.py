@@ -32,7 +32,9 @@ def test_what_is_not_there_is_empty(channels):
     np.testing.assert_array_equal(found[:2], np.broadcast_to(MISSING_COLOUR, (2, 6, 3)))
     assert np.isfinite(found).all()
     assert np.ptp(found[2:]) == 1
-    assert np.isfinite(display_limits(np.full((2, 2, channels), np.nan))).all()
+    for flat in (np.nan, 0.0):
+        (shown,), _ = drawn(np.full((2, 2, channels), flat))
+        assert np.isfinite(shown).all()
 
 
 def test_hidden_patches_are_drawn_empty():

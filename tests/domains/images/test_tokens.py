@@ -1,15 +1,6 @@
-import io
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sciformer.data.batch import Batch
 from sciformer.data.random import SampleRandom
 from sciformer.domains.images.tokens import Patches
 from tests.errors import refuses
@@ -25,23 +16,6 @@ def fitted(images, **options):
 
 def images_of(stream, tokens):
     return tokens.image(stream.columns["patch"].reshape(len(stream), -1, stream.columns["patch"].shape[-1]))
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(0, 3), st.integers(1, 3))
-def test_tokenize_and_image_are_inverse(rows, columns, side, channels, count):
-    shape = (count, rows * side, columns * side, *([channels] if channels else []))
-    images = RNG.normal(size=shape)
-    tokens = fitted(images, patch=side)
-    stream = tokens.tokenize({"image": images})
-    full = images if channels else images[..., None]
-    np.testing.assert_array_equal(images_of(stream, tokens), full)
-    assert stream.lengths.tolist() == [rows * columns] * count
-    assert tokens.grid_shape == (rows, columns)
-    for i, (row, column) in enumerate(stream.columns["at"]):
-        piece = full[i // (rows * columns), row * side : (row + 1) * side, column * side : (column + 1) * side]
-        np.testing.assert_array_equal(stream.columns["patch"][i], piece.reshape(-1))
-    assert tokens.token_labels(stream.take(np.array([0])))[-1] == f"{rows - 1},{columns - 1}"
 
 
 def test_nothing_is_legal():
@@ -165,17 +139,3 @@ def test_mistakes():
         fitted(np.ones((1, 4, 8)), step=2, embed="convolution").embedding(8)
     with refuses("tokens.embed: convolution", "3 x 3", key="tokens.patch"):
         fitted(np.ones((1, 6, 6)), patch=3, embed="convolution").embedding(8)
-
-
-@pytest.mark.parametrize("channels", [0, 1, 3, 5])
-def test_draw(channels):
-    images = RNG.normal(size=(1, 8, 12, *([channels] if channels else [])))
-    for given_ in (images, np.zeros_like(images)):
-        tokens = fitted(given_)
-        stream = tokens.tokenize({"image": given_})
-        for weights in (None, np.linspace(0, 1, 6), np.zeros(6)):
-            figure, axes = plt.subplots(figsize=(2, 2))
-            tokens.draw(Batch({"t": stream}), weights, axes)
-            figure.savefig(file := io.BytesIO(), format="png")
-            plt.close(figure)
-            assert file.getvalue()[1:4] == b"PNG"

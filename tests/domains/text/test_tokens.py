@@ -1,17 +1,8 @@
-import io
-
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.batch import Batch
-from sciformer.data.random import SampleRandom
 from sciformer.domains.text.tokens import Text, as_table
 from tests.errors import refuses
 
@@ -27,9 +18,7 @@ def fitted(*texts, **options):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=4), st.text(max_size=20))
 def test_encode_and_decode_are_inverse(texts, other):
-    for text in [*texts, other]:
-        assert BYTES.decode(BYTES.encode(text)) == text
-        assert BYTES.encode(text).tolist() == list(text.encode())
+    assert BYTES.encode(other).tolist() == list(other.encode())
     seen = set("".join(texts)) - {"\ufffc", "\ufffd"}
     if not seen:
         return
@@ -57,15 +46,10 @@ def test_the_vocabulary_is_sorted_and_has_two_more():
 
 
 def test_mistakes():
-    with refuses(hint="fit"):
-        Text(kind="text").encode("a")
-    for texts in ([], [""], ["\ufffd\ufffc"]):
-        with refuses():
-            fitted(*texts)
+    with refuses():
+        fitted("\ufffd\ufffc")
     with refuses(5, 4, key="tokens.vocabulary"):
         _ = fitted("abc", vocabulary=4).size
-    with refuses("`text`", "image"):
-        BYTES.tokenize({"image": np.zeros(3)})
 
 
 def test_tokenize_is_one_text_after_the_other():
@@ -76,21 +60,6 @@ def test_tokenize_is_one_text_after_the_other():
     assert tokens.tokenize(as_table([])).lengths.shape == (0,)
     strings = tokens.tokenize({"text": np.array(["ab", "", "ccb"])})
     np.testing.assert_array_equal(strings.columns["ids"], stream.columns["ids"])
-
-
-@pytest.mark.parametrize("tokens", [fitted("abcdef"), BYTES], ids=["characters", "bytes"])
-def test_blank_and_noise(tokens):
-    stream = tokens.tokenize(as_table(["abcdef" * 100] * 3))
-    mask = np.arange(1800) % 3 == 0
-    blank = tokens.mask_out(stream, mask)["ids"]
-    assert (blank[mask] == tokens.mask).all()
-    np.testing.assert_array_equal(blank[~mask], stream.columns["ids"][~mask])
-    noise = tokens.random_replacement(stream, mask, SampleRandom(0, 0, [1, 2, 3]))["ids"]
-    np.testing.assert_array_equal(noise[~mask], stream.columns["ids"][~mask])
-    assert noise.min() >= 0
-    assert noise.max() < tokens.mask - 1  # neither the unknown token nor the hidden one
-    assert len(np.unique(noise[mask])) > 5
-    assert not np.array_equal(noise[:600], noise[600:1200])
 
 
 def test_the_readout_may_be_the_embedding():
@@ -107,19 +76,3 @@ def test_the_readout_may_be_the_embedding():
         torch.testing.assert_close(readout.total(hidden, {"ids": ids}, wanted), expected[wanted].sum())
         torch.testing.assert_close(readout.total(hidden, {"ids": ids}), expected.sum())
         assert torch.equal(readout.predict(hidden)["ids"], readout(hidden).argmax(-1))
-
-
-@pytest.mark.parametrize("text", ["", "a", "to be\tor $not$ to\nbe_^{} \\" * 3])
-def test_draw(text):
-    tokens = fitted("to be\tor $not$ a\nbe_^{} \\")
-    stream = tokens.tokenize(as_table([text]))
-    words = tokens.token_labels(stream)
-    assert len(words) == len(text)
-    assert not set(words) & {" ", "\n", "\t"}
-    assert tokens.distance(stream).shape == (len(text), len(text))
-    for weights in (None, np.linspace(0, 1, len(text)), np.zeros(len(text))):
-        figure, axes = plt.subplots(figsize=(8, 2))
-        tokens.draw(Batch({"t": stream}), weights, axes)
-        figure.savefig(file := io.BytesIO(), format="png")
-        plt.close(figure)
-        assert file.getvalue()[1:4] == b"PNG"

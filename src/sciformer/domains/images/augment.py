@@ -6,17 +6,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...data.columns import Array
 from ...data.random import SampleRandom
 from ...errors import UserError
-from .cutting import PatchGrid, Shape
+from ...tokens.cutting import PatchGrid, Shape
 from .scaling import stretch_values, unstretch_values
 
 if TYPE_CHECKING:
     from .tokens import Patches
 
-Array = NDArray[Any]
 PIXELS_AT_ONCE = 1 << 16  # pixels at a time, which a processor keeps near
 RESAMPLING_AUGMENTATIONS = ("crop", "rotate", "shift")  # variations that move pixels between pixels
 

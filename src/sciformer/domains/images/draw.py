@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...data.columns import Array
+
 CLIP_PERCENTILES = (0.5, 99.5)  # per cent of the pixels between black and white
 MAX_DISCRETE_VALUES = 4  # different values that are shown as they are
 MAX_SHADE_ALPHA = 0.75  # how much of an image the largest weight covers

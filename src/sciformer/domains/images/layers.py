@@ -9,7 +9,8 @@ from ...data.batch import Valid
 from ...errors import UserError
 from ...nn.grids import Grid
 from ...nn.ragged import Ragged
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 MIN_STEM_CHANNELS = 24  # channels after the first convolution, at least
 
@@ -104,15 +105,8 @@ class PatchReadout(Readout):
         super().__init__()
         self.linear = nn.Linear(dim, pixels)
 
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
-        """Mean squared error (n,)."""
-        if smoothing:
-            raise UserError(
-                "objective.smoothing needs tokens with a vocabulary, which `patches` do not have",
-                key="objective.smoothing",
-            )
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         return ((self.linear(hidden).float() - target["patch"]) ** 2).mean(-1)
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The expected pixels."""
         return {"patch": self.linear(hidden)}

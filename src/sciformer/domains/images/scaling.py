@@ -6,19 +6,18 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data.batch import Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...errors import UserError
-from .cutting import ChannelMoments, ImageColumn
+from .column import ImageColumn
 
 if TYPE_CHECKING:
     from .tokens import Patches
 
-Array = NDArray[Any]
 TARGET_PREFIX = "target "
 EPSILON = 1e-6  # beside the variance of a patch
+PIXELS_AT_ONCE = 1 << 22  # pixels whose moments are taken at once
 
 
 def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
@@ -57,6 +56,30 @@ def learn_scaling(section: Patches, tables: Iterable[Table]) -> dict[str, Any]:
     shape = [height, width, len(moments.mean)]
     found = {"shape": shape, "mean": moments.mean.tolist(), "deviation": moments.deviation.tolist()}
     return found | ({"varies": True} if varies or len(shapes) > 1 else {})
+
+
+class ChannelMoments:
+    """Mean and deviation of each channel, over many tables."""
+
+    def __init__(self, channels: int) -> None:
+        self.count, self.mean, self.squares = 0, np.zeros(channels), np.zeros(channels)
+
+    def add(self, values: Array) -> None:
+        """More values (n, channels), joined about their means: squares of large numbers would drown a small
+        deviation."""
+        for start in range(0, len(values), PIXELS_AT_ONCE):
+            some = values[start : start + PIXELS_AT_ONCE].astype(np.float64)
+            more = some.mean(0)
+            apart, share = more - self.mean, len(some) / (self.count + len(some))
+            some -= more
+            some *= some
+            self.squares = self.squares + some.sum(0) + apart**2 * self.count * share
+            self.count, self.mean = self.count + len(some), self.mean + apart * share
+
+    @property
+    def deviation(self) -> Array:
+        found: Array = np.sqrt(self.squares / self.count)
+        return found
 
 
 def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from math import prod
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from matplotlib.axes import Axes
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...data.random import SampleRandom
 from ...errors import UserError
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.cutting import PatchGrid
+from ...tokens.protocols import Augmentable, Editable, Exportable, Gridded, Mask, Maskable, Readout, Windowed
 from .augment import Augmentation
-from .cutting import ImageColumn, PatchGrid, group_equal_rows
+from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
 from .scaling import TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
@@ -25,7 +27,7 @@ Side = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
 
-class Patches(Tokens):
+class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     """Patches of images (height, width) or (height, width, channels), of one shape or of several.
 
     Sides that patches do not fill are padded at the right and bottom with the mean of the channel. Images of another
@@ -36,6 +38,7 @@ class Patches(Tokens):
     hides: ClassVar[tuple[str, ...]] = ("patch",)
     host_columns: ClassVar[tuple[str, ...]] = ("size",)
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
+        "window",
         "periodic",
         "augment",
         "crop",
@@ -45,10 +48,16 @@ class Patches(Tokens):
         "target",
     )
 
+    changeable_columns: ClassVar[tuple[str, ...]] = ("patch",)
+    coordinates: ClassVar[tuple[str, ...]] = ("row", "column")
+
     patch: Side | tuple[Side, Side] = 4
     """Pixels on a side of a patch, or its height and width."""
     step: int | None = Field(default=None, ge=1)
     """Pixels from one patch to the next, fewer than a side where patches overlap; unset: side by side."""
+    window: Side | tuple[Side, Side] | None = None
+    """Patches on a side of the part that a model sees at once, or rows and columns; larger images are cut into windows
+    of that shape: anywhere in training, evenly where they are judged (default: images stay whole)."""
     embed: Literal["linear", "convolution", "none"] = "linear"
     """How a patch enters: by a matrix (ViT), by convolutions of stride 2 over the whole image down to the patches, or
     as its pixels are, for trunks that put the image together again."""
@@ -78,6 +87,12 @@ class Patches(Tokens):
     noise_std: float = Field(default=0.1, ge=0)
     """Of `augment: noise`: standard deviation of the noise, in standard deviations of the channel (default: 0.1)."""
 
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        if self.window is not None and self.periodic:
+            raise ValueError("tokens.window cuts images, so that opposite edges do not touch; tokens.periodic is true")
+        return self
+
     # What is a token, and where is it?
 
     @property
@@ -85,15 +100,18 @@ class Patches(Tokens):
         """Height and width, where images have different ones."""
         return ("image_shape",)
 
-    def count_tokens(self, told: Callable[..., Array | None]) -> Array | None:
-        """By height and width."""
-        shapes = told("image_shape")
+    def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
+        shapes = known("image_shape")
         return None if shapes is None else np.asarray(self.cutting.grid(shapes).prod(1), np.int64)
+
+    @property
+    def sides(self) -> tuple[int, int]:
+        return (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
 
     @property
     def cutting(self) -> PatchGrid:
         """How images are cut."""
-        sides = (self.patch, self.patch) if isinstance(self.patch, int) else self.patch
+        sides = self.sides
         if self.step is not None and self.step > min(sides):
             raise UserError(
                 f"tokens.step must be at most the side of a patch, {min(sides)}, not {self.step}", key="tokens.step"
@@ -108,15 +126,42 @@ class Patches(Tokens):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that were learned from; of several, the largest."""
+        """Height, width and channels of the images that were learned from (of several, the largest), or of a window."""
         if "shape" not in self.state:
             raise UserError("the tokens have not been fitted on images yet", hint="Call fit, or load a run.")
         height, width, channels = self.state["shape"]
+        if self.window_shape is not None:
+            down, aside = self.cutting.covered(self.window_shape)
+            height, width = min(height, down), min(width, aside)
         return height, width, channels
 
     @property
+    def window_shape(self) -> tuple[int, int] | None:
+        """Rows and columns of a window, no more than the largest image has that was learned from."""
+        if self.window is None:
+            return None
+        rows, columns = (self.window, self.window) if isinstance(self.window, int) else self.window
+        if "shape" in self.state:
+            down, aside = self.cutting.grid(self.state["shape"][:2]).tolist()
+            rows, columns = min(rows, down), min(columns, aside)
+        return rows, columns
+
+    @property
+    def random_windows(self) -> bool:
+        return True
+
+    def sample_shapes(self, stream: Stream) -> Array:
+        return np.asarray(self.cutting.grid(stream.columns["size"][stream.starts]))
+
+    def shift_windows(self, stream: Stream, starts: Array) -> Stream:
+        """Windows are images of their own."""
+        starts, columns = np.repeat(starts, stream.lengths, 0), stream.columns
+        assert self.window_shape is not None
+        size = np.minimum(columns["size"] - starts * self.cutting.steps, self.cutting.covered(self.window_shape))
+        return stream.with_columns(at=(columns["at"] - starts).astype(np.int32), size=size.astype(np.int32))
+
+    @property
     def varies(self) -> bool:
-        """Whether the images have different shapes."""
         return bool(self.state.get("varies", False))
 
     @property
@@ -134,22 +179,18 @@ class Patches(Tokens):
                 f"but they overlap with tokens.step: {self.step}",
                 key="tokens.step",
             )
-        return (*cutting.sides, self.shape[2])
+        return (*self.sides, self.shape[2])
 
     @property
     def pixels(self) -> int:
-        """Numbers in a patch."""
-        sides = self.cutting.sides
-        return sides[0] * sides[1] * self.shape[2]
+        return self.sides[0] * self.sides[1] * self.shape[2]
 
     @property
     def axes(self) -> int:
-        """Row and column."""
         return 2
 
     @property
     def grid_shape(self) -> tuple[int, int]:
-        """Rows and columns of patches."""
         rows, columns = self.cutting.grid(self.shape[:2]).tolist()
         return rows, columns
 
@@ -162,7 +203,8 @@ class Patches(Tokens):
         """Columns `patch` (T, pixels times channels) and `at` (T, 2), row by row.
 
         Where shapes vary or are not those that were learned from, `at` spreads each image over the places that were
-        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image.
+        learned; `cell` (T, 2) has the true row and column, `size` (T, 2) height and width of the image. With windows
+        `at` is the row and column, beside `size`.
         """
         pictures, shape = ImageColumn(table), self.shape
         if pictures.channels != shape[2]:
@@ -171,13 +213,17 @@ class Patches(Tokens):
                 f"images must have {shape[2]} channels, as in training, not {pictures.channels}{where}",
                 hint="The axes are (n, height, width, channels), or (n, height, width).",
             )
-        if pictures.one_shape and not self.varies and pictures.largest == shape[:2]:
-            flat = self.cutting.cut(pictures.values, self._fill)
-            (rows, columns), count = self.grid_shape, len(pictures)
-            places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
-            lengths = np.full(count, rows * columns, np.int64)
-            return Stream({"patch": flat, "at": np.tile(places.astype(np.int32), (count, 1))}, lengths)
-        return self._several(pictures)
+        as_learned = not self.varies and pictures.largest == shape[:2]
+        if not pictures.one_shape or not (as_learned or self.window is not None):
+            return self._several(pictures)
+        rows, columns = self.cutting.grid(pictures.largest)
+        places = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
+        lengths = np.full(len(pictures), rows * columns, np.int64)
+        patch = self.cutting.cut(pictures.values, self._fill)
+        found = {"patch": patch, "at": np.tile(places.astype(np.int32), (len(pictures), 1))}
+        if self.window is not None:
+            found["size"] = np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
+        return Stream(found, lengths)
 
     def _several(self, pictures: ImageColumn) -> Stream:
         grids = self.cutting.grid(pictures.shapes)
@@ -190,9 +236,11 @@ class Patches(Tokens):
         each = np.repeat(grids, lengths, 0)
         place = np.arange(total) - np.repeat(starts, lengths)
         cell = np.stack([place // each[:, 1], place % each[:, 1]], 1)
+        cell, size = cell.astype(np.int32), np.repeat(pictures.shapes, lengths, 0).astype(np.int32)
+        if self.window is not None:
+            return Stream({"patch": patches, "at": cell, "size": size}, lengths)
         at = (cell + 0.5) * (np.asarray(self.grid_shape) / each) - 0.5
-        columns = {"patch": patches, "at": at.astype(np.float32), "cell": cell.astype(np.int32)}
-        return Stream({**columns, "size": np.repeat(pictures.shapes, lengths, 0).astype(np.int32)}, lengths)
+        return Stream({"patch": patches, "at": at.astype(np.float32), "cell": cell, "size": size}, lengths)
 
     @property
     def _fill(self) -> Array:
@@ -201,11 +249,9 @@ class Patches(Tokens):
 
     def image(self, patches: Array, size: tuple[int, int] | None = None) -> Array:
         """(..., N, pixels) -> (..., height, width, channels): the way back from `tokenize`."""
-        size = size or self.shape[:2]
-        flat = patches.reshape(-1, *patches.shape[-2:]) if patches.size else patches.reshape(0, 1, self.pixels)
-        if not len(flat):
-            return np.zeros((*patches.shape[:-2], *size, self.shape[2]), patches.dtype)
-        return self.cutting.assemble(flat, size).reshape(*patches.shape[:-2], *size, self.shape[2])
+        size, many = size or self.shape[:2], patches.shape[:-2]
+        flat = patches.reshape(prod(many), *patches.shape[-2:])
+        return self.cutting.assemble(flat, size).reshape(*many, *size, self.shape[2])
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
         """Samples of one size, and their images (n, height, width, channels), for each size."""
@@ -223,7 +269,6 @@ class Patches(Tokens):
         return found
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each training image as `augment` says."""
         if not self.augment or not len(stream):
             return stream
         patches: Array | None = None
@@ -243,7 +288,7 @@ class Patches(Tokens):
 
     def mix(self, stream: Stream, other: Stream, share: Array) -> Stream:
         """share x + (1 - share) y, pixel by pixel, for the images y of other samples of the same size."""
-        if not np.array_equal(stream.lengths, other.lengths) or "cell" in stream.columns:
+        if not np.array_equal(stream.columns["at"], other.columns["at"]) or "cell" in stream.columns:
             raise UserError("two images can be mixed only if all images have one shape, but these have several")
         each = np.repeat(share, stream.lengths)[:, None].astype(np.float32)
         return stream.with_columns(patch=each * stream.columns["patch"] + (1 - each) * other.columns["patch"])
@@ -251,7 +296,6 @@ class Patches(Tokens):
     # How does it enter the model, and how does it come back?
 
     def normalise(self, stream: Stream) -> Stream:
-        """Stretched and scaled patches, and those asked for."""
         return stream.with_columns(**normalise_patches(self, stream))
 
     def width(self, dim: int) -> int:
@@ -273,16 +317,43 @@ class Patches(Tokens):
             )
         return PatchReadout(self.pixels, dim)
 
+    @property
+    def masks(self) -> dict[str, Mask]:
+        """Also `centre`, the patches around the middle of each image: a hole to be filled (inpainting)."""
+        return {**super().masks, "centre": self._mask_centre}
+
+    def _mask_centre(self, stream: Stream, share: float) -> Array:
+        cell = stream.columns.get("cell", stream.columns["at"])
+        last = np.zeros((len(stream), 2))
+        np.maximum.at(last, stream.sample, cell)
+        away = np.abs(cell / np.maximum(1, last[stream.sample]) - 0.5).max(1)
+        found, count = np.zeros(len(cell), bool), np.maximum(1, np.round(share * stream.lengths))
+        found[np.lexsort((away, stream.sample))] = stream.position < count[stream.sample]
+        return found
+
+    # How does a person edit it?
+
+    def where(self, stream: Stream, token: int) -> tuple[float, ...]:
+        return tuple(stream.columns.get("cell", stream.columns["at"])[token].tolist())
+
+    def move(self, stream: Stream, token: int, *to: float) -> Stream:
+        """The pixels of two patches change places."""
+        self.check_token(stream, token, *to)
+        there = np.flatnonzero((stream.columns.get("cell", stream.columns["at"]) == to).all(1))
+        if not len(there):
+            raise UserError(f"the image has no patch at row {to[0]:g} and column {to[1]:g}")
+        order = np.arange(len(stream.columns["patch"]))
+        order[[token, there[0]]] = order[[there[0], token]]
+        return stream.with_columns(patch=stream.columns["patch"][order])
+
     # How do others make it?
 
     def example(self) -> Table:
-        """Images of noise."""
         rng = np.random.default_rng(0)
         noise = rng.normal(self.state["mean"], np.maximum(self.state["deviation"], 1e-6), (2, *self.shape))
         return {"image": unstretch_values(noise, self.stretch, self.softening).astype(np.float32)}
 
     def preprocessing(self) -> dict[str, Any]:
-        """How patches are cut and scaled."""
         words = {
             "channel": "(x - mean) / deviation of the channel",
             "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
@@ -307,7 +378,6 @@ class Patches(Tokens):
     # How does a person look at it?
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Row and column."""
         return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
@@ -358,7 +428,6 @@ class Patches(Tokens):
 
     @property
     def distance_unit(self) -> str:
-        """Pixels."""
         return "pixels"
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import Field
 
+from ...data.columns import Array
 from ...data.dataset import Dataset
 from ...errors import UserError, nearest, one_of
 from ...metrics import AtLeast
-from ...objectives.base import Array, ScoreGroup
+from ...objectives.base import ScoreGroup
 from ...objectives.classify import Classify
 from .rejection import Rejection, Sculpting, log_odds, rejection, sculpting
 
@@ -36,12 +37,10 @@ class Discriminate(Classify):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """The class, the weight and the spectrum."""
         return (*super().required_columns, *([self.spectrum] if self.spectrum else []))
 
     @property
     def head_kind(self) -> str:
-        """A classifier's."""
         return "classify"
 
     def fit(self, train: Dataset) -> None:
@@ -154,7 +153,6 @@ class Discriminate(Classify):
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        """The rejections."""
         found = {
             name: name.removeprefix(REJECTION_PREFIX).replace("_", " % of ", 1) for name in names if _is_rejection(name)
         }

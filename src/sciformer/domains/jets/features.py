@@ -8,10 +8,10 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 
-Array = NDArray[Any]
+from ...data.columns import Array
+
 FeatureSetName = Literal["kin", "kinpid", "full"]
 MIN_MOMENTUM = 1e-8  # momenta below it count as this
 ROWS_AT_ONCE = 4096  # rows that stay in a cache
@@ -192,6 +192,15 @@ def relative_kinematics(vector: Array, jet: Array) -> Array:
     deta = (np.arcsinh(pz / np.maximum(pt, MIN_MOMENTUM)) - eta) * np.where(eta < 0, -1, 1)
     dphi = (np.arctan2(py, px) - jet[:, 2] + np.pi) % (2 * np.pi) - np.pi
     return np.stack([log, deta, dphi], -1).astype(np.float32)
+
+
+def turn_particle(vector: Array, jet: Array, deta: float, dphi: float) -> Array:
+    """(4,) a particle of the same pT and mass at these angles to its jet (4,) of pT, eta, phi and E."""
+    px, py, pz, energy = vector.astype(np.float64)
+    pt, mass2 = np.hypot(px, py), energy**2 - px**2 - py**2 - pz**2
+    eta, phi = jet[1] + deta * (-1 if jet[1] < 0 else 1), jet[2] + dphi
+    momentum = np.array([pt * np.cos(phi), pt * np.sin(phi), pt * np.sinh(eta)])
+    return np.append(momentum, np.sqrt(max(0.0, mass2 + float(momentum @ momentum)))).astype(np.float32)
 
 
 def hidden_targets(vector: Array, jet: Array) -> Array:

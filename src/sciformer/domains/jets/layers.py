@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...data.batch import Valid
-from ...errors import UserError
 from ...nn.attention.pair_bias import PairBias, PairEmbedding, Triangle, square
 from ...nn.heads import Gaussian
 from ...nn.norms import BatchNorm
 from ...nn.ragged import Ragged
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 PairName = Literal["ln_kt", "ln_z", "ln_delta", "ln_m2"]
 PAIR_FEATURES: tuple[PairName, ...] = ("ln_kt", "ln_z", "ln_delta", "ln_m2")
@@ -216,13 +216,8 @@ class ParticleReadout(Readout):
         mean, raw = self.values(hidden).float().chunk(2, -1)
         return Gaussian(mean, F.softplus(raw) + self.FLOOR)
 
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """The negative log likelihood (n,)."""
-        if smoothing:
-            raise UserError(
-                "objective.smoothing needs tokens with a vocabulary, which `particles` do not have",
-                key="objective.smoothing",
-            )
         values = self.gaussian(hidden).loss(target["vector"].float()).sum(-1)
         return values + F.cross_entropy(self.kinds(hidden).float(), target["type"], reduction="none")
 

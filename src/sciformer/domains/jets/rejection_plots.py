@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, MaxNLocator, NullFormatter
-from numpy.typing import NDArray
 
+from ...data.columns import Array
 from ...errors import UserError
 from ...inspect.plots import style
 from ...inspect.plots.attention import FONT_SIZE
@@ -21,7 +21,6 @@ from .rejection import Rejection, Sculpting, rejection, tradeoff
 if TYPE_CHECKING:
     from .discriminate import Discriminate
 
-Array = NDArray[Any]
 CURVE_POINTS = 401  # efficiencies of a curve
 EFFICIENCIES = (0.99, 0.95, 0.9, 0.8, 0.5, 0.3)  # of a class; spectra are drawn at the three least that leave enough
 PANELS_PER_ROW = 3  # panels of spectra in a line

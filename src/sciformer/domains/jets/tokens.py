@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,10 +11,10 @@ from pydantic import Field, field_validator
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Lists, Table
+from ...data.columns import Array, Lists, Table
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readout
 from .draw import draw_particles
 from .features import (
     FEATURE_SETS,
@@ -26,6 +26,7 @@ from .features import (
     stack_columns,
     standardise_features,
     sum_jet_momenta,
+    turn_particle,
 )
 from .layers import (
     PAIR_FEATURES,
@@ -42,7 +43,7 @@ TYPE_SYMBOLS = {"isChargedHadron": "π±", "isNeutralHadron": "h⁰", "isPhoton"
 MAX_FITTED_PARTICLES = 1_000_000  # particles from which centres and scales are learned
 
 
-class Particles(Tokens):
+class Particles(Pairwise, Maskable, Exportable, Editable):
     """The particles of jets, the hardest first; features, and what is known of pairs, follow from their momenta.
 
     Columns of particles are lists, of jets plain numbers. Where `plane` or `jet` are not in the data they are made from
@@ -55,6 +56,9 @@ class Particles(Tokens):
     hides: ClassVar[tuple[str, ...]] = ("vector", "type")
     host_columns: ClassVar[tuple[str, ...]] = ("raw", "plane", "jet", "type")
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = ("vector", "plane", "jet", "types", "max_tokens")
+    changeable_columns: ClassVar[tuple[str, ...]] = ("vector", "type", "raw")
+    movable_column: ClassVar[str] = "plane"
+    coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
     vector: tuple[str, str, str, str] = ("part_px", "part_py", "part_pz", "part_energy")
     """Columns of the momentum and the energy of particles, in GeV."""
@@ -91,7 +95,6 @@ class Particles(Tokens):
 
     @property
     def feature_list(self) -> list[Feature]:
-        """The features, one by one."""
         return FEATURE_SETS[self.features] if isinstance(self.features, str) else self.features
 
     @property
@@ -101,24 +104,21 @@ class Particles(Tokens):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that must be there."""
         own = (name for feature in self.column_features for name in feature.needs)
         return tuple(dict.fromkeys([*self.vector, *own]))
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Columns that are used where they are there."""
         return (*self.plane, *self.jet, *self.types)
 
     @property
     def nonnegative_columns(self) -> tuple[str, ...]:
-        """The energy."""
         return (self.vector[3],)
 
-    @property
-    def counted_column(self) -> tuple[str, int]:
+    def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
         """A token for each entry of the momentum, up to `max_tokens`."""
-        return self.vector[0], self.max_tokens
+        found = known(self.vector[0], lists=True)
+        return None if found is None else np.minimum(found, self.max_tokens).astype(np.int64)
 
     @property
     def axes(self) -> int:
@@ -172,9 +172,9 @@ class Particles(Tokens):
         )
         check_finite(raw, ", ".join(feature.name for feature in self.column_features))
         columns["raw"] = raw
-        stream = Stream(columns, lengths)
-        starts, kept = self._hardest(stream)
-        return stream if (kept == lengths).all() else stream.cut(starts, kept)
+        stream = self._hardest_first(Stream(columns, lengths))
+        kept = np.minimum(lengths, self.max_tokens)
+        return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
 
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F), and where each particle is, `at`; zeros for a hidden one."""
@@ -199,17 +199,12 @@ class Particles(Tokens):
             found[place] = kinematics.feature(feature.name) if feature.is_kinematic else next(own)
         return found.T
 
-    def _hardest(self, stream: Stream) -> tuple[Array, Array]:
-        """Sort the particles of each jet by falling pT in place, and say where those to keep begin, and how many."""
+    def _hardest_first(self, stream: Stream) -> Stream:
         px, py = stream.columns["vector"][:, 0], stream.columns["vector"][:, 1]
         pt2 = px.astype(np.float64) ** 2 + py.astype(np.float64) ** 2
         rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # more than the rounding of a file that is sorted already
         rises[stream.starts[stream.lengths > 0]] = False
-        if rises.any():
-            order = np.lexsort((-pt2, stream.sample))
-            for name, column in stream.columns.items():
-                stream.columns[name] = column[order]
-        return stream.starts, np.minimum(stream.lengths, self.max_tokens)
+        return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
 
     def _jets(self, table: Table, vector: Array, lengths: Array) -> Array:
         """(B, 4) pT, eta, phi and E."""
@@ -240,7 +235,6 @@ class Particles(Tokens):
         return LinearEmbedding(len(self.feature_list), dim if self.embed == "linear" else None)
 
     def pairs(self, heads: int) -> nn.Module | None:
-        """A bias of attention from the `pair_features`."""
         if not self.pair_features:
             return None
         return ParticlePairs(self.pair_features, self.pair_widths, heads, self.pair_last, self.pair_bias)
@@ -271,10 +265,26 @@ class Particles(Tokens):
         columns = {name: stream.columns[name].copy() for name in ("vector", "type", "raw")}
         for column in columns.values():
             column[tokens] = 0
-        jet = sum_jet_momenta(columns["vector"], stream.lengths)[stream.sample]
-        plane = relative_kinematics(columns["vector"], jet)[:, 1:]
-        plane[tokens] = 0
-        return {**columns, "jet": jet, "plane": plane}
+        columns |= self._about_jet(columns["vector"], stream)
+        columns["plane"][tokens] = 0
+        return columns
+
+    def _about_jet(self, vector: Array, stream: Stream) -> dict[str, Array]:
+        """The jet as the sum of its particles, and their angles to its axis."""
+        jet = sum_jet_momenta(vector, stream.lengths)[stream.sample]
+        return {"jet": jet, "plane": relative_kinematics(vector, jet)[:, 1:]}
+
+    # How does a person edit it?
+
+    def move(self, stream: Stream, token: int, *to: float) -> Stream:
+        """A particle in another direction, at these angles to the axis of the jet; pT and mass stay."""
+        self.check_token(stream, token, *to)
+        turned = turn_particle(stream.columns["vector"][token], stream.columns["jet"][token], *to)
+        return self.change(stream, token, "vector", turned)
+
+    def refresh(self, stream: Stream) -> Stream:
+        """The jet becomes the sum of its particles, the hardest of which come first."""
+        return self._hardest_first(stream.with_columns(**self._about_jet(stream.columns["vector"], stream)))
 
     # How do others make it?
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...data.columns import Array
+
 MARKERS = ("o", "s", "D", "^", "v", "X")
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa7711", "#774499", "#444444")
 BAND_COLOURS = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...data.batch import Stream
-from ...tokens.base import Array
+from ...data.columns import Array
 from .periods import period_features
 from .scaling import Level, error_weights
 

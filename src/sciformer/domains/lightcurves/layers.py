@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ...errors import UserError
 from ...nn.heads import Gaussian
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 
 class ObservationEmbedding(nn.Module):
@@ -81,13 +81,8 @@ class ObservationReadout(Readout):
             return Gaussian(mean, torch.zeros_like(mean))
         return Gaussian(mean, F.softplus(self.spread(hidden).float()) + self.FLOOR)
 
-    def loss(self, hidden: Tensor, target: Columns, smoothing: float = 0.0) -> Tensor:
+    def loss(self, hidden: Tensor, target: Columns) -> Tensor:
         """The loss (n,), a mean over the values of a token."""
-        if smoothing:
-            raise UserError(
-                "objective.smoothing needs tokens with a vocabulary, which `observations` do not have",
-                key="objective.smoothing",
-            )
         mean, std = self.gaussian(hidden)
         value = target["value"].float().view_as(mean)
         if self.spread is None:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ...data.batch import Stream
+from ...data.columns import Array
 from ...errors import UserError
-from ...tokens.base import Array
 
 if TYPE_CHECKING:
     from .points import Points

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...data.batch import Stream
-from ...data.columns import Lists, Table, rows_of
+from ...data.columns import Array, Lists, Table, rows_of
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
-from ...tokens.base import Array
 from .draw import SeriesView
 from .periods import add_phases, describe_features, learn_period, period_search
 from .scaling import compute_level, cut_patches

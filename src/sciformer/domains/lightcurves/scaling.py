@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...data.batch import sorted_rows
+from ...data.columns import Array
 from ...errors import UserError
 
-Array = NDArray[Any]
 MAX_PLACES_PER_POINT = 200  # places of a regular series for each point that is there, above which it is none
 
 

@@ -11,9 +11,10 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Table
+from ...data.columns import Array, Table
 from ...data.random import SampleRandom
-from ...tokens.base import Array, Drawing, Readout, Tokens
+from ...tokens.base import Drawing
+from ...tokens.protocols import Augmentable, Editable, Exportable, Maskable, Readout, Windowed
 from . import points
 from .draw import draw_hidden_values, draw_series
 from .features import TARGET_PREFIX, hidden_targets, observation_features
@@ -22,7 +23,7 @@ from .periods import PERIOD_COLUMNS, add_phases, feature_names, refuse_hidden_va
 from .scaling import Level, compute_level, draw_replacements
 
 
-class Observations(Tokens):
+class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     """The measurements of series at any times: columns `time`, `value`, and where there are such `error`, `band` and
     `limit`, each a list for every sample.
 
@@ -42,8 +43,13 @@ class Observations(Tokens):
         "drop_points",
     )
 
-    window: int = Field(default=200, ge=1)
-    """The most tokens the model sees at once; longer series are cut into windows of that length."""
+    changeable_columns: ClassVar[tuple[str, ...]] = ("value", "error", "band")
+    movable_column: ClassVar[str] = "at"
+    coordinates: ClassVar[tuple[str, ...]] = ("time",)
+
+    window: int | None = Field(default=200, ge=1)
+    """The most tokens the model sees at once; longer series are cut into windows of that length (null: they stay
+    whole)."""
     stride: int | None = Field(default=None, ge=1)
     """How many tokens apart the windows of the training begin. Unset: one window of each series in every epoch,
     anywhere in it."""
@@ -96,7 +102,6 @@ class Observations(Tokens):
 
     @property
     def required_columns(self) -> tuple[str, ...]:
-        """Columns that must be there."""
         return (*self.source_columns, *self.extra)
 
     @property
@@ -111,7 +116,6 @@ class Observations(Tokens):
 
     @property
     def random_windows(self) -> bool:
-        """Windows may begin anywhere."""
         return True
 
     @property
@@ -154,7 +158,6 @@ class Observations(Tokens):
 
     @property
     def spacing(self) -> float:
-        """The time between two values of a patch."""
         return self.cadence or float(self.state.get("cadence", 1.0))
 
     def fit(self, tables: Iterable[Table]) -> None:
@@ -174,7 +177,6 @@ class Observations(Tokens):
         return add_phases(kept, self) if self.periods else kept
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        """Vary each series as `augment` says."""
         return points.augment_series(stream, self, rng) if self.augment else stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
@@ -248,7 +250,6 @@ class Observations(Tokens):
         return np.asarray(may & (np.bincount(stream.sample[may], minlength=len(stream)) > 1)[stream.sample])
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """No value and no error."""
         refuse_hidden_values(self.periods)
         found = {name: stream.columns[name].copy() for name in self.hides}
         for column in found.values():
@@ -260,11 +261,22 @@ class Observations(Tokens):
         choice = np.where(tokens, rng.uniform("drawn", stream.lengths), np.nan)
         return {**self.mask_out(stream, tokens), "drawn": choice}
 
+    # How does a person edit it?
+
+    def refresh(self, stream: Stream) -> Stream:
+        """The order of times, and the periods of these values."""
+        order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
+        return add_phases(stream.reorder(order), self) if self.periods else stream.reorder(order)
+
     # How do others make it?
 
     def example(self) -> Table:
         """Three random series, with every column that was learned."""
         return points.example_table(self)
+
+    @property
+    def max_tokens(self) -> int | None:
+        return self.window
 
     def preprocessing(self) -> dict[str, Any]:
         """The features in their order, and all that was learned."""

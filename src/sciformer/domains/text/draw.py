@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...data.columns import Array
+
 LINE_CELLS, LINE_WIDTH, MAX_WORD_WIDTH = 64, 80, 30  # of a line: single characters in cells, or words, the longest cut
 
 

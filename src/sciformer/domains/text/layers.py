@@ -5,7 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ...nn.losses import IGNORE_INDEX, linear_cross_entropy, total_cross_entropy
-from ...tokens.base import Columns, Readout
+from ...tokens.base import Columns
+from ...tokens.protocols import Readout
 
 LOGITS_AT_ONCE = 16384  # tokens whose logits are held at once, where a vocabulary is large
 
@@ -55,5 +56,4 @@ class TextReadout(Readout):
         return total_cross_entropy(hidden, self.linear.weight, ids, chunk, smoothing, self.linear.bias)
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The likeliest id."""
         return {"ids": self.linear(hidden).argmax(-1)}

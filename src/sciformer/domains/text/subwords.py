@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from ...data.columns import Array
 from ...errors import UserError
 from .unigram import learn_pieces
-from .vocabulary import VISIBLE_BLANKS, Array, Coder, Encoded, TokenNames
+from .vocabulary import VISIBLE_BLANKS, Coder, Encoded, TokenNames
 
 TOKENIZER_FILE = "tokenizer.json"
 MAX_BATCH_TEXTS, MAX_BATCH_CHARACTERS = 1000, 1 << 18  # texts that are encoded together, at most, and letters

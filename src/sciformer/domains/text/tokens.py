@@ -12,10 +12,11 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Lists, Table
+from ...data.columns import Array, Lists, Table
 from ...data.random import SampleRandom
 from ...errors import UserError, one_of
-from ...tokens.base import Array, Readout, Tokens
+from ...tokens.base import Tokens
+from ...tokens.protocols import Editable, Exportable, Maskable, Readout, Textual
 from . import vocabulary
 from .layers import TextEmbedding, TextReadout
 from .vocabulary import SPECIAL_TOKENS, Coder, Encoded, TokenNames
@@ -24,7 +25,7 @@ DEFAULT_VOCABULARY = 10_000  # subwords, unless a number is given
 SUBWORD_UNITS = ("bpe", "wordpiece", "unigram")
 
 
-class Text(Tokens):
+class Text(Textual, Maskable, Exportable, Editable):
     """Characters, bytes, words or subwords of text."""
 
     hides: ClassVar[tuple[str, ...]] = ("ids",)
@@ -41,7 +42,7 @@ class Text(Tokens):
         "join",
     )
     has_mask_vector: ClassVar[bool] = False
-    writes_text: ClassVar[bool] = True
+    changeable_columns: ClassVar[tuple[str, ...]] = ("ids",)
 
     unit: Literal["characters", "bytes", "words", "bpe", "wordpiece", "unigram"] = "characters"
     """What a token is. Characters: those of the training text, learned; bytes: all 256 of UTF-8; words: what stands
@@ -87,13 +88,11 @@ class Text(Tokens):
 
     @property
     def source_columns(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The column or columns."""
         return (self.column,) if isinstance(self.column, str) else tuple(self.column)
 
     # The vocabulary
 
     def fit(self, tables: Iterable[Table]) -> None:
-        """Learn the vocabulary."""
         if self.tokenizer:
             self._read()
         elif self.unit in SUBWORD_UNITS:
@@ -147,13 +146,11 @@ class Text(Tokens):
             )
 
     def absolute_paths(self) -> Self:
-        """The same with an absolute name of its file."""
         if not self.tokenizer:
             return self
         return self.model_copy(update={"tokenizer": str(Path(self.tokenizer).expanduser().resolve())})
 
     def same_vocabulary(self, other: Tokens) -> bool:
-        """Whether both learn the same vocabulary from the same columns."""
         return isinstance(other, Text) and self._lesson == other._lesson
 
     @property
@@ -178,7 +175,6 @@ class Text(Tokens):
 
     @property
     def coder(self) -> Coder:
-        """The vocabulary at work."""
         if self.tokenizer or self.unit in SUBWORD_UNITS:
             from .subwords import load_subwords
 
@@ -212,8 +208,22 @@ class Text(Tokens):
 
     @property
     def specials(self) -> dict[str, int]:
-        """The ids of special tokens by their role; only those that there are."""
         return dict(self.coder.specials)
+
+    @property
+    def end_id(self) -> int | None:
+        """That of `end`, or of a tokenizer from a file, which was trained with it.
+
+        Other vocabularies may have an end that no text of the training had.
+        """
+        return self.specials.get("end") if self.end or self.tokenizer else None
+
+    @property
+    def letters(self) -> Literal["characters", "bytes", ""]:
+        """The unit, if it is one letter."""
+        if self.unit == "bytes" and not self.tokenizer:
+            return "bytes"
+        return "characters" if self.unit == "characters" else ""
 
     @property
     def writable(self) -> Array:
@@ -221,13 +231,7 @@ class Text(Tokens):
         return np.pad(self.coder.writable, (0, self.size - self.coder.size))
 
     @property
-    def writable_count(self) -> int:
-        """The number of ids that stand for text; of characters and bytes they come first."""
-        return int(self.coder.writable.sum())
-
-    @property
     def mask(self) -> int:
-        """The id of a hidden token."""
         return self._special("mask")
 
     def _special(self, role: str) -> int:
@@ -246,7 +250,6 @@ class Text(Tokens):
         Path(path).write_text(self._exported(path), "utf-8")
 
     def export_files(self) -> dict[str, str]:
-        """The vocabulary as a tokenizer.json."""
         from .subwords import TOKENIZER_FILE
 
         return {TOKENIZER_FILE: self._exported()}
@@ -265,21 +268,17 @@ class Text(Tokens):
 
     @property
     def concatenates(self) -> bool:
-        """Whether windows reach over the ends of texts."""
         return self.join
 
     def has_marker(self, role: str) -> bool:
-        """Whether `begin` or `end` is set."""
         return {"begin": self.begin, "end": self.end}.get(role, True)
 
     @property
     def window(self) -> int:
-        """The context."""
         return self.context
 
     @property
     def stride(self) -> int | None:
-        """How far apart windows begin."""
         return self.step
 
     def _sound(self, text: str) -> str:
@@ -340,6 +339,17 @@ class Text(Tokens):
         if "unknown" in self.coder.specials:
             may[self.coder.specials["unknown"]] = True
         return may[stream.columns["ids"]]
+
+    def change(self, stream: Stream, token: int, column: str, value: Any) -> Stream:
+        """The token of another id, or of a text that is one token."""
+        if isinstance(value, str):
+            ids = self.encode(value)
+            if len(ids) != 1:
+                raise UserError(f"{value!r} is {len(ids)} tokens, not one")
+            value = int(ids[0])
+        if not 0 <= int(value) < self.size:
+            raise UserError(f"the ids of tokens are from 0 to {self.size - 1}, not {value}")
+        return super().change(stream, token, column, value)
 
     # Into the model and back
 

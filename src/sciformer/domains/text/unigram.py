@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from ...data.columns import Array
 
 MAX_PIECE_LETTERS = 16  # letters of a piece
 MAX_WORD_LETTERS, MAX_WORDS = (

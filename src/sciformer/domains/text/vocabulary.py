@@ -9,11 +9,10 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...data.columns import Array
 from ...errors import UserError
 
-Array = NDArray[Any]
 Encoded = tuple[Array, Array | None]
 """The ids of a text, and the number of the word that each belongs to, where there are words."""
 TokenNames = tuple[tuple[str, str], ...]

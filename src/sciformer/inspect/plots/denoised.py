@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from ...data.prepare import prepare
 from ...data.random import SampleRandom
+from ...tokens.protocols import Maskable, prefix_length
 from ..attention import even_steps
 from . import style
 from .attention import FONT_SIZE
@@ -33,9 +34,9 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
     figure = style.new_figure()
     figure.set_size_inches(FIGURE_SIZE[0], 1.0 + 1.7 * len(ids))
     panels = np.atleast_1d(figure.subplots(len(ids), 1))
-    tokens, target = data.tokens[name], getattr(objective, "target", "")
+    tokens, target = Maskable.require(data.tokens[name], "draw_recovered"), getattr(objective, "target", "")
     for row, axes in enumerate(panels):
-        here = np.flatnonzero(stream.sample == row)[tokens.prefix_tokens :]
+        here = np.flatnonzero(stream.sample == row)[prefix_length(tokens) :]
         columns: dict[str, Any] = {key: column[here] for key, column in stream.columns.items()}
         value, true = columns[tokens.hides[0]].ravel(), columns[target].ravel()
         at = columns.get("at")

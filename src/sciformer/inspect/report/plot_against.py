@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...data.columns import Array
 from ...errors import UserError, one_of
 from ...evaluation.evaluate import Evaluation
 from ...metrics import Crossing, crossing
@@ -17,7 +17,6 @@ from .page import Page
 if TYPE_CHECKING:
     from .report import ReportData
 
-Array = NDArray[Any]
 MAX_CROSSING_ERROR = 0.1  # error of a place, as a share of the whole column, above which it is none
 
 

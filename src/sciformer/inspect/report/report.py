@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from ...assembly import Assembly
 from ...data.batch import describe
-from ...data.dataset import ITEMS, START, WINDOW
+from ...data.dataset import ADDED_COLUMNS
 from ...data.random import SampleRandom
 from ...data.source import Chosen
 from ...errors import UserError
@@ -41,7 +40,6 @@ from .plot_against import AnswersAgainst, answers_against, draw_answers_against
 if TYPE_CHECKING:
     from ...run import Run
 
-Array = NDArray[Any]
 
 MAX_JUDGED_SAMPLES, MAX_JUDGED_TRAIN_SAMPLES = (
     20_000,
@@ -81,7 +79,7 @@ class ReportData:
         for part in [part for part in data.parts() if part != "train"] or ["train"]:
             dataset, most = data.dataset(part), MAX_JUDGED_TRAIN_SAMPLES if part == "train" else MAX_JUDGED_SAMPLES
             some = dataset
-            if dataset.window is None and len(dataset) > most:  # of windows, the first ones
+            if dataset.windows is None and len(dataset) > most:  # of windows, the first ones
                 some = data.samples(Chosen(dataset.source, even_steps(len(dataset), most)))
             made = evaluate(self.run.step, data, some, device=self.run.device, batch=size, limit=most)
             self.judged[part] = made
@@ -153,7 +151,7 @@ def _data(page: Page, found: ReportData) -> None:
         assert data is not None
         dataset = data.dataset(part)
         first = dataset.batch(np.arange(min(1, len(dataset)))).samples
-        names = [name for name in first if name not in (WINDOW, START, ITEMS)]
+        names = [name for name in first if name not in ADDED_COLUMNS]
         for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
             rows.setdefault(name, {})[part] = words
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._version import __version__
 from ...run import Run
-from .inputs import VALID_NAME, grid_shape, max_places
+from .inputs import VALID_NAME, exported_tokens, grid_shape, max_places
 
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
@@ -58,8 +58,7 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
         shape = [size.dim_param or size.dim_value for size in kind.shape.dim]
         return {"name": value.name, "type": TensorProto.DataType.Name(kind.elem_type).lower(), "shape": shape}
 
-    assembly, objective = run.assembly, run.assembly.objective
-    (tokens,) = assembly.tokens.values()
+    objective, tokens = run.assembly.objective, exported_tokens(run)
     outputs = [tensor(value) for value in made.graph.output]
     for output in outputs:
         output["meaning"] = OUTPUT_MEANINGS.get(output["name"], "")

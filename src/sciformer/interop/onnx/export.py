@@ -25,21 +25,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..._version import __version__
 from ...data.batch import ModelInputs, StreamView
+from ...data.columns import Array
 from ...errors import UserError
 from ...nn import Attention
 from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
 from ...run import Run
+from ...tokens.protocols import Exportable
 from ...train.folder import Folder
 from .card import REQUIRED_PACKAGES, describe_graph, write_card
-from .inputs import VALID_NAME, Columns, checked_sizes, example_columns, grid_shape, make_inputs, view_of
-
-Array = NDArray[Any]
+from .inputs import (
+    VALID_NAME,
+    Columns,
+    checked_sizes,
+    example_columns,
+    exported_tokens,
+    grid_shape,
+    make_inputs,
+    view_of,
+)
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
 MAX_FILE_BYTES = 1 << 31  # bytes of a file of this kind
@@ -70,8 +78,7 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     about = describe_graph(run, made)
     folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     folder.write("README.md", write_card(run, about))
-    (tokens,) = run.assembly.tokens.values()
-    for name, text in tokens.export_files().items():
+    for name, text in exported_tokens(run).export_files().items():
         folder.write(name, text)
     return [
         f"checked in onnxruntime: answers within {max(apart, 1e-9):.1g} of the library's (rounding: {rounding:.1g})"
@@ -80,7 +87,8 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
 
 def files(run: Run) -> tuple[str, ...]:
     """The names of the files of a run."""
-    return (*FILE_NAMES, *(name for tokens in run.assembly.tokens.values() for name in tokens.export_files()))
+    kinds = [tokens for tokens in run.assembly.tokens.values() if isinstance(tokens, Exportable)]
+    return (*FILE_NAMES, *(name for tokens in kinds for name in tokens.export_files()))
 
 
 def check_packages() -> None:

@@ -14,6 +14,7 @@ from ...data.random import SampleRandom
 from ...errors import UserError
 from ...nn.positions import grid
 from ...run import Run
+from ...tokens.protocols import Exportable, Gridded
 
 Columns = dict[str, Tensor]
 VALID_NAME = "valid"
@@ -28,14 +29,20 @@ def grid_shape(run: Run) -> tuple[int, int] | None:
     model, places = run.recipe.model, tokens.grid_shape
     if not isinstance(places, tuple) or len(places) != 2:
         return None
-    together = model.trunk in ("convolution", "resnet2d") or tokens.mixes_tokens
-    if not together:
+    patches = tokens if isinstance(tokens, Gridded) else None
+    if model.trunk not in ("convolution", "resnet2d") and not (patches and patches.mixes_tokens):
         return None
-    if tokens.varies:
+    if patches and patches.varies:
         raise UserError(
             "an ONNX graph of a model that works on a grid needs images of equal size, but the run has several sizes"
         )
     return places[0], places[1]
+
+
+def exported_tokens(run: Run) -> Exportable:
+    """The tokens of a run, which must say how others make them."""
+    (tokens,) = run.assembly.tokens.values()
+    return Exportable.require(tokens, "`--format onnx`")
 
 
 def max_places(run: Run) -> int | None:
@@ -62,8 +69,7 @@ def view_of(given: Columns, filled: tuple[int, int] | None) -> StreamView:
 
 def example_columns(run: Run) -> Columns:
     """Tokens as a model sees them: of each column that it reads, (T, ...)."""
-    assembly = run.assembly
-    (tokens,) = assembly.tokens.values()
+    assembly, tokens = run.assembly, exported_tokens(run)
     table = tokens.example()
     dataset = run.data().dataset("train") if table is None else assembly.samples(table)
     batch = dataset.batch(np.arange(min(4, len(dataset))))

@@ -192,7 +192,7 @@ class ResNet2dOptions(TrunkOptions):
 
     def build_trunk(self, form: TokenForm, causal: bool = False, memory_dim: int | None = None) -> ResNet2d:
         raster, grid = form.raster(), form.grid_shape
-        if raster is None or not isinstance(grid, tuple) or len(grid) != 2:
+        if len(raster) != 3 or not isinstance(grid, tuple) or len(grid) != 2:
             raise UserError(
                 f"`model.trunk: resnet2d` needs tokens that are parts of an image, not `tokens.kind: {form.kind}`",
                 key="model.trunk",

@@ -44,7 +44,7 @@ def write(run: Run, folder: Folder) -> list[str]:
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Patches)
     height, width, channels = tokens.shape
-    picture = ImageGeometry(height, width, channels, tokens.cutting.sides)
+    picture = ImageGeometry(height, width, channels, tokens.sides)
     picture.check(Config({}, "the run"))
     hides = run.recipe.model.kind == "masked_autoencoder" and run.recipe.objective.kind == "masked"
     notes = [SIZE_NOTE] if tokens.varies else []

@@ -1,0 +1,87 @@
+"""The images of a table, of one shape or of several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ...data.columns import Array, Lists, Table
+from ...errors import UserError
+
+
+class ImageColumn:
+    """The images of a table, of one shape or of several.
+
+    shapes    (n, 2) height and width of each
+    channels  of all
+    one_shape whether all have one shape, as the table has it
+    """
+
+    def __init__(self, table: Table) -> None:
+        if "image" not in table:
+            raise UserError(f"column `image` is missing; the columns are {', '.join(table)}")
+        found = table["image"]
+        self.one_shape = not isinstance(found, Lists)
+        if not isinstance(found, Lists):
+            if found.ndim not in (3, 4) or found.dtype.kind not in "biuf":
+                kind = "" if found.dtype.kind in "biuf" else f" of {found.dtype}"
+                raise UserError(
+                    "images must be numbers of shape (n, height, width) or (n, height, width, channels), not an array "
+                    f"of shape {found.shape}{kind}"
+                )
+            self.values = found[..., None] if found.ndim == 3 else found
+            self.shapes = np.tile(np.array(self.values.shape[1:3], np.int64), (len(found), 1))
+        else:
+            self.values = found.values if found.values.ndim == 2 else found.values[:, None]
+            self.shapes = _image_shapes(table, found)
+            self.lists = Lists(self.values, found.lengths)
+        self.channels = int(self.values.shape[-1])
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def largest(self) -> tuple[int, int] | None:
+        """The largest height and the largest width; None without an image."""
+        if self.one_shape:
+            height, width = self.values.shape[1:3]
+            return height, width
+        return (int(self.shapes[:, 0].max()), int(self.shapes[:, 1].max())) if len(self) else None
+
+    def groups(self) -> Iterator[tuple[Array, Array]]:
+        """Rows of the table whose images have one shape, and these images (n, height, width, channels)."""
+        if self.one_shape:
+            yield np.arange(len(self)), self.values
+            return
+        for rows in group_equal_rows(self.shapes):
+            height, width = self.shapes[rows[0]]
+            yield rows, self.lists.take(rows).values.reshape(len(rows), height, width, self.channels)
+
+
+def group_equal_rows(shapes: Array) -> list[Array]:
+    """The rows (n, 2) that are equal, group by group."""
+    if not len(shapes):
+        return []
+    _, group = np.unique(shapes, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
+def _image_shapes(table: Table, found: Lists) -> Array:
+    shapes = table.get("image_shape")
+    if shapes is None or isinstance(shapes, Lists) or shapes.shape != (len(found), 2):
+        what = "images of different shapes need a column `image_shape` of shape (n, 2), height and width"
+        if shapes is None:
+            raise UserError(f"{what}, which is missing")
+        raise UserError(f"{what}, not {'lists' if isinstance(shapes, Lists) else f'the shape {shapes.shape}'}")
+    shapes = shapes.astype(np.int64)
+    wrong = np.flatnonzero((shapes.prod(1) != found.lengths) | (shapes < 1).any(1))
+    if len(wrong):
+        row = int(wrong[0])
+        height, width = shapes[row]
+        raise UserError(
+            f"image {row} has {found.lengths[row]} pixels, but its shape in column `image_shape` is {height} x {width}"
+        )
+    return shapes
