@@ -21,13 +21,14 @@ from .errors import UserError
 from .evaluation.evaluate import Evaluation, evaluate, predict
 from .metrics import AtLeast
 from .objectives.base import Step
+from .progress import duration
 from .recipe import Recipe, plugin
 from .train import checkpoint
 from .train.distributed import Ranks, find_device, place
 from .train.engine import Engine
 from .train.finetune import load_pretrained
 from .train.folder import Folder, remove
-from .train.progress import ProgressReporter, duration
+from .train.progress import ProgressReporter
 from .train.provenance import announce, describe_run, update_metadata
 from .train.resume import absolute_paths, check_same_data, check_same_recipe
 from .train.weights import load_into, load_weights

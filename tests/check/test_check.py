@@ -14,7 +14,7 @@ from sciformer.assembly import Assembly
 from sciformer.check import estimate
 from sciformer.check.check import check, show_check
 from sciformer.data.columns import Lists
-from sciformer.recipe import Recipe, plugin, registry
+from sciformer.recipe import Recipe, plugin
 from sciformer.train.distributed import Ranks
 from sciformer.train.engine import Engine
 from sciformer.train.folder import Folder
@@ -184,10 +184,9 @@ class Rows(nn.Linear):
 '''
 
 
+@pytest.mark.usefixtures("own_plugins")
 @pytest.mark.parametrize("broken", ["", "- image.mean()"])
 def test_tokens_of_a_plugin_go_through_the_conformance_suite(images, tmp_path, monkeypatch, broken):
-    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
-    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
     (tmp_path / "my_beads.py").write_text(BEADS.replace("BROKEN", broken))
     own = plugin.load(tmp_path / "my_beads.py")
     recipe = images().change({"tokens": {"kind": "checked-beads"}})

@@ -177,6 +177,11 @@ def test_lists_and_ids_of_ones_own_in_parquet(tmp_path):
     assert table["words"] == [["a", "b"], ["c"]]
     assert table["box"] == [[1.0] * 3] * 2
     assert table["vector"] == [[1.0, 0.0], [0.0, 1.0]]
+    write_vectors(tmp_path / "v.npz", found)
+    with np.load(tmp_path / "v.npz") as stored:
+        assert stored["vector"].tolist() == [[1.0, 0.0], [0.0, 1.0]]
+        assert stored["words"].tolist() == ["a b", "c"]
+    assert write_vectors(tmp_path / "none.parquet", Embedded(np.zeros((0, 2), np.float32), {})) == 0
 
 
 def test_mistakes(runs, tmp_path, monkeypatch, capsys):
@@ -185,13 +190,13 @@ def test_mistakes(runs, tmp_path, monkeypatch, capsys):
         embed(run, as_table(["a"]), "means")
     with refuses("class_token", key="--pool", hint="--pool mean"):
         embed(run, as_table(["a"]), "class_token")
-    with refuses(".npy", "v.csv", hint="v.parquet"):
-        check_vectors(tmp_path.relative_to(tmp_path) / "v.csv")
+    with refuses(".npy", "v.txt", hint="v.parquet"):
+        check_vectors(tmp_path.relative_to(tmp_path) / "v.txt")
     (tmp_path / "file").write_text("")
     with refuses(tmp_path / "file"):
         write_vectors(tmp_path / "file" / "v.npy", Embedded(np.zeros((1, 2), np.float32), {}))
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    with refuses("`pyarrow`", ".parquet", ".npy", hint="pip install 'sciformer[text]'"):
+    with refuses("`pyarrow`", hint="pip install "):
         check_vectors(tmp_path / "v.parquet")
     assert main(["embed", str(tmp_path), "x.txt", "--out", str(tmp_path / "v.npy")]) == 2
     assert str(tmp_path) in "".join(capsys.readouterr().err.split())

@@ -7,6 +7,7 @@ import torch
 from sciformer.assembly import Assembly
 from sciformer.data.columns import Lists
 from sciformer.evaluation.evaluate import evaluate, predict
+from sciformer.evaluation.predictions import write_predictions
 from sciformer.metrics import entity_f1
 from sciformer.objectives.base import Step
 from sciformer.recipe import Recipe
@@ -183,11 +184,9 @@ def test_a_run_learns_tags_and_writes_them(tmp_path):
     assert "person" in page
     predicted = Run(tmp_path / "run").predict([tmp_path / "valid.conll"])
     assert [" ".join(one) for one in predicted["tags"]] == [tags for _, tags in SENTENCES]
-    from sciformer.evaluation.predictions import write_answers
-
-    assert write_answers(tmp_path / "p.csv", predicted) == 5
+    for suffix in (".csv", ".npz"):
+        assert write_predictions(Run(tmp_path / "run"), [tmp_path / "valid.conll"], tmp_path / f"p{suffix}") == 5
     assert (tmp_path / "p.csv").read_text().splitlines()[2] == "the river Spree,O O B-place,O O B-place"
-    assert write_answers(tmp_path / "p.npz", predicted) == 5
     with np.load(tmp_path / "p.npz") as stored:
         assert stored["tags"][3] == "O"
 

@@ -9,7 +9,7 @@ import pytest
 from sciformer.data import source
 from sciformer.data.readers.arrays import Arrays
 from sciformer.data.source import find_files, fingerprint
-from sciformer.domains.spins.sections import IsingLattices
+from sciformer.domains.spins.simulation import IsingLattices
 from sciformer.inspect.report.figures import inspect_run
 from sciformer.recipe import Recipe
 from sciformer.run import Run

@@ -20,12 +20,13 @@ from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..evaluation.evaluate import autocast, evaluate
 from ..inspect.cost import Cost, cost, format_large, samples_at_once
+from ..progress import duration
 from ..tokens.protocols import Readout
 from ..train.distributed import Ranks
 from ..train.engine import Engine
 from ..train.folder import Folder
 from ..train.optimizers import optimizer_state
-from ..train.progress import ProgressReporter, duration
+from ..train.progress import ProgressReporter
 from ..train.step import bad_samples
 from ..train.weights import named_tensors
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from ..recipe.plugin import Plugin
     from ..run import Run
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 CHANGES_HELP = """\
 Any key of a recipe can be changed: `--model.depth 8 --train.learning_rate 3e-4 --data.files a.txt b.txt`.
 `sciformer recipes NAME` lists the keys of a recipe with their meaning."""
@@ -58,21 +56,10 @@ Accepted = Annotated[
     ),
 ]
 Quiet = Annotated[bool, Parameter(name="--quiet", help="No progress.")]
-Classes = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 Overwrite = Annotated[bool, Parameter(name="--overwrite", help="Replace a file that is there already.")]
 Plugins = Annotated[
     tuple[Path, ...], Parameter(name="--plugin", help="Python file of your own; give it for each file.")
 ]
-
-
-def help_epilogue(text: str) -> Callable[[Function], Function]:
-    """Decorate a command with the last paragraph of its help."""
-
-    def decorate(function: Function) -> Function:
-        function.help_epilogue = text  # type: ignore[attr-defined]
-        return function
-
-    return decorate
 
 
 def load_recipe(name: str, **more: str) -> Recipe:

@@ -27,6 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
 
             rest, found = parse_arguments(words)
             RECIPE_CHANGES.update(found)
+        if rest[:1] == ["simulate"] and {"--help", "-h"} & {*rest[1:2]}:
+            simulate.import_commands()
         app(rest, console=console(), exit_on_error=False, print_error=False, result_action="return_value")
 
     return run_and_report(work)

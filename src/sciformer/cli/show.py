@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,27 +89,28 @@ def _warn_same_part(part: str, parts: Collection[str], files: bool) -> str:
     return " (the model was trained on them; see data.split)" if part == "train" else " (there is no part test)"
 
 
-def show_scores(found: Evaluation, console: Console) -> None:
-    """The scores of a judgement."""
+def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without lines, its first column to the left and the others to the right."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("score")
-    table.add_column("value", justify="right")
-    for name, value in found.scores.items():
-        table.add_row(Text(name), f"{value:.6g}")
-    console.print(table)
+    for place, name in enumerate(head):
+        table.add_column(Text(name), justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def show_scores(found: Evaluation, console: Console) -> None:
+    """Print the scores of an evaluation."""
+    console.print(plain_table(["score", "value"], [[name, f"{value:.6g}"] for name, value in found.scores.items()]))
 
 
 def show_rows(rows: Sequence[dict[str, Any]], console: Console) -> None:
     """Rows with the same keys as a table; none: nothing."""
     if not rows:
         return
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for number, name in enumerate(rows[0]):
-        table.add_column(name, justify="right" if number else "left")
-    for row in rows:
-        table.add_row(*(Text(f"{value:.4f}" if isinstance(value, float) else f"{value}") for value in row.values()))
+    cells = [[f"{value:.4f}" if isinstance(value, float) else f"{value}" for value in row.values()] for row in rows]
     console.print()
-    console.print(table)
+    console.print(plain_table(list(rows[0]), cells))
 
 
 def show_run(run: Run, console: Console) -> None:
@@ -126,14 +127,11 @@ def show_run(run: Run, console: Console) -> None:
         for part, found in kept.get("parts", {}).items()
     }
     if parts:
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("")
-        for part in parts:
-            table.add_column(part, justify="right")
-        for name in next(iter(parts.values())):
-            values = (parts[part].get(name) for part in parts)
-            table.add_row(Text(name), *("" if value is None else f"{value:.4f}" for value in values))
-        console.print(table)
+        rows = [
+            [name, *("" if (value := parts[part].get(name)) is None else f"{value:.4f}" for part in parts)]
+            for name in next(iter(parts.values()))
+        ]
+        console.print(plain_table(["", *parts], rows))
     console.print(_describe_crossing(kept.get("along") or {}), markup=False, end="")
     if run.folder.report.exists():
         console.print(f"report: {run.folder.report}", markup=False)

@@ -5,20 +5,19 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ..errors import Stopped, UserError
 from ..recipe.field import places
+from ..recipe.registry import built_in
 
 if TYPE_CHECKING:
     from cyclopts import CycloptsError
     from rich.console import Console
 
 MAX_LISTED_NAMES = 12  # names that are listed in a hint
-PROGRESS_INTERVAL = 5.0  # seconds between plain lines of progress, at least
 RECIPE_CHANGES: dict[str, Any] = {}  # of the recipe, on this command line
 
 
@@ -138,7 +137,7 @@ def _suggest_argument(name: str) -> str:
         found = find_runs()
         return f"Runs here: {_join_names(found)}. " if found else "Train one first: `sciformer train RECIPE`. "
     if name == "WHAT":
-        return f"There are: {', '.join(sorted(places('simulate')))}. "
+        return f"There are: {', '.join(sorted(built_in('simulation')))}. "
     if name == "KIND":
         return f"There are: {', '.join(places('new'))}. "
     return ""
@@ -183,8 +182,8 @@ def check_run(path: Path) -> None:
         hint = "Files of this kind can run code when they are opened; Sciformer never opens them."
         raise UserError(f"{path} is not the folder of a run", hint=hint, file=path)
     if path.is_file():
-        atomic_write = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
-        hint = f"Its run is {atomic_write}." if atomic_write else ""
+        run = next((above for above in path.resolve().parents if (above / "run.json").exists()), None)
+        hint = f"Its run is {run}." if run else ""
         raise UserError(f"{path} is a file, not the folder of a run", hint=hint, file=path)
     if (path / "recipe.yaml").exists():
         return
@@ -194,35 +193,3 @@ def check_run(path: Path) -> None:
     why = "it is a folder of something else" if path.is_dir() else "that folder does not exist"
     hint = hint or "Train a run: sciformer train RECIPE --run FOLDER"
     raise UserError(f"there is no run at {path}: {why}", hint=hint, file=path)
-
-
-class ProgressMeter:
-    """How many samples are done: a bar in a terminal, a plain line now and then elsewhere."""
-
-    def __init__(self, total: int, show: bool) -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self.total, self.show, self.done, self.began = total, show, 0, time.monotonic()
-        self.last, at = self.began, console(stderr=True)
-        columns = (BarColumn(bar_width=12), TextColumn("{task.description}"), TimeRemainingColumn())
-        self.bar = Progress(*columns, console=at, transient=True) if show and at.is_terminal else None
-        self.task = self.bar.add_task("", total=total) if self.bar else None
-
-    def __enter__(self) -> Self:
-        if self.bar:
-            self.bar.start()
-        return self
-
-    def add(self, count: int) -> None:
-        """So many more."""
-        self.done, now = self.done + count, time.monotonic()
-        words = f"{self.done:,}/{self.total:,} samples  {self.done / max(1e-9, now - self.began):,.0f} samples/s"
-        if self.bar and self.task is not None:
-            self.bar.update(self.task, completed=self.done, description=words)
-        elif self.show and now - self.last > PROGRESS_INTERVAL:
-            self.last = now
-            log(words)
-
-    def __exit__(self, *error: object) -> None:
-        if self.bar:
-            self.bar.stop()

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
-from ..files.atomic import atomic_write, make_folder
+from ..files.atomic import check_picture, check_writable, write_text
+from ..progress import ProgressBar
 
 if TYPE_CHECKING:
     from ..run import Run
-
-IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def translate_file(
@@ -25,20 +21,16 @@ def translate_file(
     """Translate a file into another or onto the terminal; draw the alignment of one of its lines if wanted."""
     from ..generation.translate import translate
 
-    if picture is not None and picture.suffix not in IMAGE_SUFFIXES:
-        raise UserError(
-            f"the name of a picture must end in {', '.join(IMAGE_SUFFIXES)}, not {picture}",
-            key="--alignment",
-            file=picture,
-        )
+    if picture is not None:
+        check_picture(picture)
     for place in (out, picture):
         if place is not None:
             check_writable(place)
     lines = read_text_lines(file)
     if picture is not None and not 1 <= line <= len(lines):
         raise UserError(f"--line must be 1 to {len(lines)}, a line of {file}, not {line}", key="--line", file=file)
-    with progress_bar("translating") as on_progress:
-        answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=on_progress)
+    with ProgressBar(len(lines), "sentences") as bar:
+        answers = translate(run, lines, beam=beam, penalty=penalty, on_progress=bar.update)
     if out is None:
         for answer in answers:
             print(answer)
@@ -72,8 +64,8 @@ def generate_file(run: Run, file: Path, out: Path | None, length: int, **wishes:
     if out is not None:
         check_writable(out)
     lines = read_text_lines(file)
-    with progress_bar("writing") as on_progress:
-        answers = generate_many(run, [line or None for line in lines], length, on_progress=on_progress, **wishes)
+    with ProgressBar(len(lines), "texts") as bar:
+        answers = generate_many(run, [line or None for line in lines], length, on_progress=bar.update, **wishes)
     if out is None:
         for line, answer in zip(lines, answers):
             print(line + answer)
@@ -111,35 +103,3 @@ def _standard_input() -> str:
             hint="Send it through: iconv -f latin1 -t utf-8",
             line=line,
         ) from error
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a place where no file can be written, before the work of filling it."""
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
-    make_folder(path.parent)
-    if not os.access(path.parent, os.W_OK):
-        message = f"there is no permission to write into the folder {path.parent}"
-        raise UserError(message, hint="Name another place.", file=path.parent)
-
-
-def write_text(path: Path, text: str) -> None:
-    """A file that is there whole or not at all."""
-    check_writable(path)
-    with atomic_write(path) as partial:
-        partial.write_text(text, "utf-8")
-
-
-@contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar in a terminal, nothing elsewhere: `tell(done, total)`."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True, highlight=False)
-    if not console.is_terminal:
-        yield lambda done, total: None
-        return
-    with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -25,6 +25,7 @@ from .app import (
 )
 from .terminal import console, find_runs, log, no_changes, rank
 
+TRAIN_HELP = f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}"
 KIND_HELP = f"What the files hold: {', '.join(places('new'))}. Not needed where names say it, as those of pictures do."
 
 
@@ -96,7 +97,6 @@ def check(recipe: RecipeName, /, *, plugin: Plugins = (), deep: bool = False) ->
         raise SystemExit(2)
 
 
-@app.command(sort_key=4, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
 def train(
     recipe: RecipeName,
     /,
@@ -109,6 +109,16 @@ def train(
 ) -> None:
     """Train a recipe; the same command again resumes."""
     _train(recipe, run, fresh, accept_changes, plugin, quiet)
+
+
+app.command(train, sort_key=4, help_epilogue=TRAIN_HELP)
+app.command(
+    train,
+    name="pretrain",
+    sort_key=4.1,
+    help="Train on plenty of data what `finetune` then begins with: `train` under another name.",
+    help_epilogue=TRAIN_HELP,
+)
 
 
 def _train(
@@ -137,22 +147,7 @@ def _train(
         show_run(done, console())
 
 
-@app.command(sort_key=4.1, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
-def pretrain(
-    recipe: RecipeName,
-    /,
-    *,
-    run: Into = None,
-    fresh: Fresh = False,
-    accept_changes: Accepted = False,
-    plugin: Plugins = (),
-    quiet: Quiet = False,
-) -> None:
-    """Train on plenty of data what `finetune` then begins with: `train` under another name."""
-    _train(recipe, run, fresh, accept_changes, plugin, quiet)
-
-
-@app.command(sort_key=4.2, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
+@app.command(sort_key=4.2, help_epilogue=TRAIN_HELP)
 def finetune(
     recipe: RecipeName,
     /,
@@ -179,7 +174,7 @@ def finetune(
     _train(recipe, run, fresh, accept_changes, plugin, quiet, from_ or "")
 
 
-@app.command(sort_key=5, help_epilogue=f"{CHANGES_HELP}\n\n{EXIT_STATUS_HELP}")
+@app.command(sort_key=5, help_epilogue=TRAIN_HELP)
 def compare(
     recipe: Annotated[tuple[str, ...], Parameter(help="Names from `sciformer recipes`, or .yaml files.")],
     /,

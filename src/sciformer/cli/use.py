@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from .app import Plugins, Quiet, RunName, app, open_run
+from .app import Plugins, Quiet, RunName, app, load_plugins, open_run
 from .terminal import console
 
 Lines = Annotated[Path, Parameter(allow_leading_hyphen=True)]  # - is the standard input
@@ -97,12 +97,14 @@ def predict(
     files
         Files of the form it was trained on.
     out
-        Where to write them: .csv, .npz, .parquet or .root (a TTree called tree); predictions.csv unless given.
+        Where to write them: .csv, .h5, .npz, .parquet or .root (a TTree called tree); predictions.csv unless given.
     overwrite
         Replace a table that is there already.
     """
-    from ..evaluation.predictions import check_table, write_predictions
+    from ..evaluation.predictions import write_predictions
+    from ..files.tables import check_table
 
+    load_plugins(plugin)
     check_table(out)
     opened = open_run(run, plugin)
     count = write_predictions(opened, files, out, overwrite, not quiet)
@@ -165,8 +167,8 @@ def embed(
     files
         Files of the form it was trained on.
     out
-        Where to write them: .parquet (with the id of each sample, or its number, and the other columns of the
-        samples) or .npy (the vectors alone); vectors.parquet unless given.
+        Where to write them: .npy (the vectors alone), or a table of any format (.parquet, .npz, .h5 ...) with the id
+        of each sample, or its number, and the other columns of the samples; vectors.parquet unless given.
     pool
         From tokens to a vector: mean, max, last or class_token; as the model does it unless given.
     unit
@@ -179,9 +181,11 @@ def embed(
     from ..evaluation.embed import check_vectors, write_vectors
     from ..evaluation.embed import embed as embed_samples
 
+    load_plugins(plugin)
     check_vectors(out)
     if map is not None:
-        from ..inspect.embedding_map import check_colours, check_picture, write_map
+        from ..files.atomic import check_picture
+        from ..inspect.embedding_map import check_colours, write_map
 
         check_picture(map)
     opened = open_run(run, plugin)

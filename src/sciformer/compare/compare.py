@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from ..data.prepare import prepare
@@ -29,11 +28,11 @@ from ..inspect.plots.curves import draw_steps
 from ..inspect.plots.style import name_in_words
 from ..inspect.report.page import Page
 from ..metrics import METRICS
+from ..progress import duration
 from ..recipe import Recipe
 from ..recipe.plugin import Plugin
 from ..run import Run, train
 from ..train.folder import Folder
-from ..train.progress import duration
 from .plan import parse_grid, parse_labels, plan
 from .statistics import (
     Comparison,
@@ -218,16 +217,13 @@ def table_caption(found: Comparison) -> str:
 
 def show_comparison(found: Comparison, console: Console) -> None:
     """Print the table, the verdict, what makes it unfair, and what failed."""
+    from ..cli.show import plain_table
+
     head, cells = table_cells(found, found.chosen)
     lines = [head, *cells]
     if sum(max(len(cell) for cell in column) + 2 for column in zip(*lines)) > console.width:  # then it is turned over
         lines = [list(column) for column in zip(*lines)]
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for place, name in enumerate(lines[0]):
-        table.add_column(Text(name), justify="right" if place else "left")
-    for line in lines[1:]:
-        table.add_row(*(Text(cell) for cell in line))
-    console.print(table)
+    console.print(plain_table(lines[0], lines[1:]))
     console.print(Text(table_caption(found), style="dim"))
     for sentence in found.verdict:
         console.print(Text(sentence))

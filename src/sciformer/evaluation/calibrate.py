@@ -6,9 +6,6 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-from rich.text import Text
-
 from ..errors import UserError, one_of
 from ..train.folder import remove
 from .evaluate import Evaluation
@@ -84,6 +81,8 @@ def forget(run: Run) -> bool:
 
 def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
     """Calibrate a run, or take that back, and say what it changed; its report is written anew."""
+    from ..cli.show import plain_table
+
     if undo:
         there = forget(run)
         console.print("as it was trained again" if there else "it was not calibrated", markup=False)
@@ -95,13 +94,11 @@ def calibrate_run(run: Run, part: str, undo: bool, console: Console) -> None:
         console.print(f"{found.words} ({size:,} samples of {part})", markup=False, soft_wrap=True)
         if size < FEW_SAMPLES:
             console.print(f"note: {size} samples tell it roughly; {FEW_SAMPLES} or more are better.", markup=False)
-        table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("score")
-        for name in found.before:
-            for when in ("before", "after"):
-                table.add_column(f"{name}, {when}", justify="right")
-        for score in (name for name in SHOWN_SCORES if name in found.before[part].scores):
-            row = [f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after)]
-            table.add_row(Text(score), *row)
-        console.print(table)
+        head = ["score", *(f"{name}, {when}" for name in found.before for when in ("before", "after"))]
+        rows = [
+            [score, *(f"{way[name].scores[score]:.4f}" for name in found.before for way in (found.before, found.after))]
+            for score in SHOWN_SCORES
+            if score in found.before[part].scores
+        ]
+        console.print(plain_table(head, rows))
     console.print(f"report: {run.report()}", markup=False, soft_wrap=True)

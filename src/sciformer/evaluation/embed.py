@@ -22,6 +22,7 @@ from ..data.source import Memory
 from ..data.windows import WINDOW
 from ..errors import UserError, one_of
 from ..files.atomic import atomic_write, check_name, make_folder
+from ..files.tables import check_table, table_suffixes, write_table
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
 from ..tokens.protocols import Windowed
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 POOLS = ("model", "mean", "max", "last", "class_token")
 BATCH = 64
+NPY_SUFFIX = ".npy"
 
 
 @dataclass(frozen=True)
@@ -131,44 +133,21 @@ def _merge_windows(
 
 
 def check_vectors(path: Path) -> None:
-    """Refuse a name that is not that of a file of vectors, and say what is missing to write it."""
-    check_name(path, (".parquet", ".npy"))
-    if path.suffix == ".parquet":
-        _arrow()
+    """Refuse a name that vectors cannot be written to, before the work."""
+    suffixes = [".parquet", NPY_SUFFIX, *(suffix for suffix in table_suffixes() if suffix != ".parquet")]
+    check_name(path, suffixes)
+    if path.suffix != NPY_SUFFIX:
+        check_table(path)
 
 
 def write_vectors(path: Path, found: Embedded) -> int:
-    """Write vectors as .npy (the array alone) or .parquet (with the ids of the data, or numbers, and the other columns
-    of the samples); returns their number."""
+    """Write vectors alone (.npy), or as a table with the ids and other columns of the samples; returns their number."""
     check_vectors(path)
+    count = len(found.vectors)
+    if path.suffix != NPY_SUFFIX:
+        ids = {"id": found.samples.get("id", np.arange(count))}
+        return write_table(path, [{**ids, **found.samples, "vector": found.vectors}], overwrite=True)
     make_folder(path.parent)
-    with atomic_write(path) as partial:
-        if path.suffix == ".npy":
-            with partial.open("wb") as file:
-                np.save(file, found.vectors, allow_pickle=False)
-        else:
-            _parquet(partial, found)
-    return len(found.vectors)
-
-
-def _parquet(path: Path, found: Embedded) -> None:
-    arrow, parquet = _arrow()
-    count, width = found.vectors.shape
-    samples = found.samples if "id" in found.samples else {"id": np.arange(count), **found.samples}
-    columns: dict[str, Any] = {"id": None}  # the first
-    for name, column in samples.items():
-        flat = column.ndim == 1 and not any(isinstance(value, np.ndarray) for value in column[:1])
-        columns[name] = arrow.array(column.tolist() if not flat or column.dtype.kind == "U" else column)
-    values = arrow.array(found.vectors.reshape(-1))
-    columns["vector"] = arrow.FixedSizeListArray.from_arrays(values, width)
-    parquet.write_table(arrow.table(columns), path)
-
-
-def _arrow() -> tuple[Any, Any]:
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-        import pyarrow.parquet  # type: ignore[import-untyped]
-    except ImportError as error:
-        advice = "Install it: pip install 'sciformer[text]', or write .npy."
-        raise UserError("the package `pyarrow` for .parquet is not installed", hint=advice) from error
-    return pyarrow, pyarrow.parquet
+    with atomic_write(path) as partial, partial.open("wb") as file:
+        np.save(file, found.vectors, allow_pickle=False)
+    return count

@@ -97,8 +97,7 @@ def evaluate_truncated(
 ) -> None:
     """Judge beginnings, print the table, and draw it."""
     from ..cli.show import show_rows
-    from ..files.atomic import make_folder
-    from ..inspect.embedding_map import check_picture
+    from ..files.atomic import check_picture
     from ..inspect.report.page import save_figure
 
     distances, place = parse_horizon(until), out or run.path / "until.png"
@@ -107,6 +106,5 @@ def evaluate_truncated(
     what = ", ".join(map(str, files)) if files else f"the part {part or 'test'}"
     console.print(f"scores on {what}, of what is at most so far after the first token", markup=False, soft_wrap=True)
     show_rows(rows_of(found), console)
-    make_folder(place.parent)
     save_figure(draw_truncated(found), place)
     console.print(f"\nwrote {place}", markup=False, soft_wrap=True)

@@ -1,8 +1,10 @@
-"""Files that are there whole or not at all, and folders to write them into."""
+"""Atomic writes: a file appears under its name when it is complete, or not at all."""
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,10 +12,11 @@ from pathlib import Path
 from ..errors import UserError
 
 OUT_HINT = "Name another place with --out."
+IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 
 
 def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
-    """A folder to write into."""
+    """Make a folder to write into, and those above it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -23,7 +26,7 @@ def make_folder(path: Path, advice: str = OUT_HINT) -> Path:
 
 
 def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None:
-    """Refuse a name that does not end as it should, or is that of a folder, before the work of filling the file."""
+    """Refuse a wrong ending, or the name of a folder, before the work."""
     if path.is_dir():
         hint = f"Name {what} in it: {path / f'NAME{endings[0]}'}"
         raise UserError(f"'{path}' is a folder, not the name of {what} to write", hint=hint, file=path)
@@ -33,15 +36,81 @@ def check_name(path: Path, endings: Sequence[str], what: str = "a file") -> None
         raise UserError(f"the name of {what} must end in {listed}, not {path}", hint=hint, file=path)
 
 
+def check_picture(path: Path) -> None:
+    """Refuse a name that is not that of a picture."""
+    check_name(path, IMAGE_SUFFIXES, "a picture")
+
+
+def check_new(path: Path, overwrite: bool) -> None:
+    """Refuse to replace a file that exists (default of `--overwrite`)."""
+    if path.exists() and not overwrite:
+        hint = "Name another file with --out, or replace it with --overwrite."
+        raise UserError(f"{path} exists already", hint=hint, file=path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a place where no file can be written, before the work of filling it."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not the name of a file to write", file=path)
+    make_folder(path.parent)
+    if not os.access(path.parent, os.W_OK):
+        message = f"there is no permission to write into the folder {path.parent}"
+        raise UserError(message, hint=OUT_HINT, file=path.parent)
+
+
 @contextmanager
 def atomic_write(path: Path, advice: str = OUT_HINT) -> Iterator[Path]:
-    """A name beside that of a file: what is written there takes its place in the end, or goes when something fails."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    """A name beside a file to write to: renamed at the end, removed after an error."""
     try:
-        yield partial
-        partial.replace(path)
+        with _rename_at_end(path.with_name(f".{path.name}.{os.getpid()}.partial"), path) as partial:
+            yield partial
     except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror or error}", hint=advice, file=path) from error
-    finally:
+        raise write_error(path, error, advice) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file."""
+    check_writable(path)
+    with atomic_write(path) as partial:
+        partial.write_text(text, "utf-8")
+
+
+def write_error(path: Path, error: OSError, advice: str = OUT_HINT) -> UserError:
+    """The error for a file that the system does not let us write."""
+    return UserError(f"{path} cannot be written: {error.strerror or error}", hint=advice, file=path)
+
+
+def replace(path: Path, text: str | bytes) -> None:
+    """Replace the contents of a file of one writer, also in spite of a power cut."""
+    with _rename_at_end(path.with_name(f".{path.name}.partial"), path) as partial, open(partial, "xb") as file:
+        file.write(text.encode() if isinstance(text, str) else text)
+        file.flush()
+        os.fsync(file.fileno())
+    sync(path.parent)
+
+
+@contextmanager
+def _rename_at_end(partial: Path, path: Path) -> Iterator[Path]:
+    try:
+        partial.unlink(missing_ok=True)  # left by a kill; or a link, put there to be written through
+        yield partial
+        os.replace(partial, path)
+    except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
+        raise
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's contents, or a folder's list of names, are on the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return  # Windows opens no folders
+    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some network file systems cannot sync a folder; the server has its names already.
+        if path.is_file() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

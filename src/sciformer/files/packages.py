@@ -1,7 +1,8 @@
-"""Optional packages, and files that they cannot read: what to tell the user."""
+"""Errors for missing packages and for files that packages cannot read."""
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable
 from importlib import metadata
@@ -21,15 +22,31 @@ def broken(path: Path, form: str, error: Exception) -> UserError:
     )
 
 
+def require(module: str, what: str, install: str = "") -> Any:
+    """Import an optional module, or raise an error with the command that installs it.
+
+    what      a plural that needs the package: `ROOT files`, `BLEU scores`
+    install   words after `pip install` (default: the extra of this library that has the package, or its name)
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise _missing(module.partition(".")[0], what, install) from error
+
+
 def package(load: Callable[[], Any], name: str, form: str, extra: str = "") -> Any:
     """An imported package, or what to type to have it: one of the extras of this library."""
     try:
         return load()
     except ImportError as error:
-        raise UserError(
-            f"{form} files need the package `{name}`, which is not installed",
-            hint=f"Install it: pip install {_extra(extra or extra_of(name)) or name}",
-        ) from error
+        raise _missing(name, f"{form} files", _extra(extra)) from error
+
+
+def _missing(name: str, what: str, install: str) -> UserError:
+    return UserError(
+        f"{what} need the package `{name}`, which is not installed",
+        hint=f"Install it: pip install {install or _extra(extra_of(name)) or name}",
+    )
 
 
 def extra_of(package: str) -> str:

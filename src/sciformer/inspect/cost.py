@@ -21,7 +21,7 @@ from ..data.batch import Batch
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..errors import UserError
-from ..train.progress import duration
+from ..progress import duration
 from .report.page import Page
 
 if TYPE_CHECKING:

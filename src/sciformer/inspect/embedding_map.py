@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from ..data.columns import Array
 from ..errors import UserError, one_of
-from ..files.atomic import check_name, make_folder
+from ..files.atomic import check_picture
 from .plots import style
 from .plots.attention import FONT_SIZE
 from .report.page import save_figure
@@ -21,7 +21,6 @@ from .report.page import save_figure
 if TYPE_CHECKING:
     from ..evaluation.embed import Embedded
 
-IMAGE_SUFFIXES = (".png", ".pdf", ".svg")
 MAX_COLOURED_CLASSES = 12  # that have a colour of their own; the rarest others are grey
 CLASS_COLOURS = [
     *("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377"),
@@ -89,11 +88,6 @@ def draw_map(found: Embedded, by: str = "") -> Figure:
     return figure
 
 
-def check_picture(path: Path) -> None:
-    """Refuse a name that is not that of a picture."""
-    check_name(path, IMAGE_SUFFIXES, "a picture")
-
-
 def check_colours(found: Embedded, by: str) -> None:
     """Refuse a column that was asked for and is not there, but for the usual one."""
     if by != "label":
@@ -104,6 +98,5 @@ def write_map(path: Path, found: Embedded, by: str = "label") -> None:
     """Draw the map into a file."""
     check_picture(path)
     check_colours(found, by)
-    make_folder(path.parent)
     with style.ignore_missing_glyphs():
         save_figure(draw_map(found, by), path)

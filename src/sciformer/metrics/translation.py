@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import UserError
+from ..files.packages import require
 from .base import metric
 
 
@@ -42,10 +43,4 @@ def _corpus(metric: Any, translation: Sequence[str], reference: Sequence[str]) -
 
 
 def _sacrebleu() -> Any:
-    try:
-        from sacrebleu import metrics
-    except ImportError as error:
-        raise UserError(
-            "the package sacrebleu, for BLEU, is not installed", hint="Install it: pip install 'sciformer[text]'"
-        ) from error
-    return metrics
+    return require("sacrebleu.metrics", "BLEU and chrF scores")

@@ -28,7 +28,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from ..errors import UserError
-from .folder import assert_plain, is_alive, remove, replace, sync
+from ..files.atomic import replace, sync
+from .folder import assert_plain, is_alive, remove
 
 FORMAT = 1
 FREE_MARGIN_BYTES = 1 << 20  # to leave free beside a checkpoint

@@ -96,7 +96,7 @@ class Engine:
         """Train to the end, or pause after so many steps (as a signal would make it)."""
         last = self.total if stop_after is None else min(self.total, stop_after)
         self.board = board = Board(self.folder.path / "tensorboard", self.number) if self.ranks.first else None
-        self.teller.begin(self.total, self.number, self.assembly.objective.unit)
+        self.teller.begin(self.total, self.number)
         self.since = (0, time.monotonic())
         stop = Stop()
         try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
+from ..files.atomic import replace, sync
 
 # The lock is a POSIX record lock (lockf). flock would belong to the open file, which a fork shares: a data worker that
 # outlives its killed parent would keep the run locked. A record lock belongs to the process alone, whoever forks, and
@@ -37,37 +38,6 @@ else:
 
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)  # a run folder may come from others: links in it are not written through
 LOCKED_FOLDERS: set[tuple[int, int, int]] = set()  # (process, device, inode) of the folders locked by this process
-
-
-def sync(path: Path) -> None:
-    """Wait until a file's contents, or a folder's list of names, are on the disk."""
-    if sys.platform == "win32" and path.is_dir():
-        return  # Windows opens no folders
-    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        # Some network file systems cannot sync a folder; the server has its names already.
-        if path.is_file() or error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def replace(path: Path, text: str | bytes) -> None:
-    """Put a text in place of the old one, so that a reader at any instant, or after a crash, finds one of the two."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)  # left by a kill; or a link, put there to be written through
-        with open(partial, "xb") as file:
-            file.write(text.encode() if isinstance(text, str) else text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        sync(path.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def remove(path: Path) -> None:
@@ -110,43 +80,26 @@ def assert_plain(value: Any, where: str) -> None:
 
 
 class Folder:
-    """The folder of a run: `recipe.yaml`, `metrics.jsonl`, `checkpoints/`, `model/` and `report.html`."""
+    """The folder of a run.
+
+    recipe        `recipe.yaml`, the resolved recipe
+    log           `metrics.jsonl`, a JSON record a line
+    checkpoints   folder of the checkpoints
+    model         folder of the best model
+    calibration   `model/calibration.json`, where a calibration was fitted
+    report        `report.html`, a page to look at
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.recipe, self.log, self.report = (
+            self.path / name for name in ("recipe.yaml", "metrics.jsonl", "report.html")
+        )
+        self.checkpoints, self.model = self.path / "checkpoints", self.path / "model"
+        self.calibration = self.model / "calibration.json"
 
     def __repr__(self) -> str:
         return f"Folder({str(self.path)!r})"
-
-    @property
-    def recipe(self) -> Path:
-        """The resolved recipe."""
-        return self.path / "recipe.yaml"
-
-    @property
-    def log(self) -> Path:
-        """The log: one JSON record a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """The folder of the checkpoints."""
-        return self.path / "checkpoints"
-
-    @property
-    def model(self) -> Path:
-        """The folder of the best model."""
-        return self.path / "model"
-
-    @property
-    def calibration(self) -> Path:
-        """How sure the best model may be, where that was fitted."""
-        return self.model / "calibration.json"
-
-    @property
-    def report(self) -> Path:
-        """The report, a page to look at."""
-        return self.path / "report.html"
 
     def create(self) -> None:
         """Make the folder where there is none, and show by a probe that checkpoints can be written in it."""

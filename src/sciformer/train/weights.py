@@ -14,8 +14,8 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from ..errors import UserError
+from ..files.atomic import replace
 from . import checkpoint
-from .folder import replace
 
 FORMAT = 1
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...data.columns import Array
 from ...errors import UserError
+from ...files.packages import require
 from .unigram import learn_pieces
 from .vocabulary import VISIBLE_BLANKS, Coder, Encoded, TokenNames
 
@@ -35,15 +36,8 @@ USUAL_TOKEN_NAMES = {  # names of special tokens in files of others, by their ro
 
 
 def tokenizers_package() -> Any:
-    """The package itself."""
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise UserError(
-            "the package `tokenizers`, for subwords, is not installed",
-            hint="Install it: pip install 'sciformer[text]'",
-        ) from error
-    return tokenizers
+    """The package `tokenizers` of Hugging Face."""
+    return require("tokenizers", "subwords")
 
 
 class Subwords(Coder):

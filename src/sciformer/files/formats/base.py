@@ -5,14 +5,15 @@ from __future__ import annotations
 import importlib
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-from ...data.columns import Array, Lists
+from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
+from ...recipe.registry import find, names
 from ..packages import broken
 
 MAX_OPEN_FILES = 64  # files kept open in each process
@@ -24,6 +25,74 @@ MODULES = {
     "NPZ": "sciformer.files.formats.padded:NPZFile",
 }
 Column = Array | Lists
+
+
+class TableWriter:
+    """A file being written: opened for tables like the first one, then filled.
+
+    Columns may be numbers or texts, arrays (n, ...) and `Lists`; a format that cannot hold one of them refuses it.
+    """
+
+    tabular = True
+    """Whether readers of the format expect one value for each row and column, not arrays."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.path = path
+
+    def add(self, table: Table) -> None:
+        """Write the rows of a table."""
+        raise NotImplementedError
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        """Finish the file; `about` are arrays on the whole table, where a format has room."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Release what the system lends, for a file that is given up."""
+        self.close({})
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    name       as messages call it
+    suffixes   ends of the names of its files, the usual one first
+    packages   packages that it needs, imported on use
+    writer     writes tables to a file; None: it is read only
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    writer: type[TableWriter] | None = None
+
+
+def format_of(path: Path) -> Format:
+    """The format of a file, by its ending."""
+    known: dict[str, Format] = {}
+    for name in names("format"):
+        found: Format = find("format", name)
+        known |= dict.fromkeys(found.suffixes, found)
+    if path.suffix not in known:
+        message = f"{path} has no ending of a known format, which are {', '.join(known)}"
+        raise UserError(message, hint=nearest(path.suffix, known), file=path)
+    return known[path.suffix]
+
+
+def as_text(column: Array) -> Array:
+    """A column with texts in place of bytes, lists and other objects; numbers stay."""
+    if column.dtype.kind not in "OS":
+        return column
+
+    def word(value: object) -> str:
+        if isinstance(value, np.ndarray | list | tuple):
+            return " ".join(map(str, value))
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    made: Array = np.empty(len(column), object)
+    made[:] = [word(value) for value in column.tolist()]
+    return made
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from ...data.columns import Array
+from ...data.columns import Array, Lists, Table
 from ...data.readers.text_parts import Errors, read_text, strings
 from ...errors import UserError
+from .base import Format as FileFormat
+from .base import TableWriter, as_text
 
 Format = Literal["auto", "tsv", "csv", "jsonl"]
 DELIMITED_SUFFIXES = {
@@ -179,3 +182,45 @@ def is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+class CSVWriter(TableWriter):
+    """A row for each sample, or for each entry of its lists.
+
+    Numbers have the fewest digits that give them back. Arrays have a column for each of their numbers. Beside lists,
+    values of a sample are repeated in each of its rows.
+    """
+
+    def __init__(self, path: Path, table: Table) -> None:
+        names = [name for name, _ in _flat_columns(table)]
+        self.file = path.open("w", newline="", encoding="utf-8")
+        self.writer = csv.writer(self.file)
+        self.writer.writerow(names)
+
+    def add(self, table: Table) -> None:
+        columns = [column for _, column in _flat_columns(table)]
+        self.writer.writerows(
+            zip(*(one.tolist() if one.dtype.kind in "OU" else one.astype(str).tolist() for one in columns))
+        )
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.file.close()
+
+
+def _flat_columns(table: Table) -> Iterator[tuple[str, Array]]:
+    """Columns with one value for each row of the text file."""
+    lists = [column.lengths for column in table.values() if isinstance(column, Lists)]
+    if any(not np.array_equal(lists[0], lengths) for lengths in lists[1:]):
+        raise UserError("a CSV file cannot hold lists of different length side by side", hint="Write .parquet.")
+    for name, column in table.items():
+        values = as_text(column.values if isinstance(column, Lists) else column)
+        if lists and not isinstance(column, Lists):
+            values = np.repeat(values, lists[0], axis=0)
+        if values.ndim == 1:
+            yield name, values
+        else:
+            cells = values.reshape(len(values), math.prod(values.shape[1:]))
+            yield from ((f"{name}_{number}", part) for number, part in enumerate(cells.T))
+
+
+CSV = FileFormat("CSV", (".csv",), writer=CSVWriter)

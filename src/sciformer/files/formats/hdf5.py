@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import os
 import re
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data.columns import Array, Lists
+from ...data.columns import Array, Lists, Table
 from ...errors import UserError
 from ..packages import package
-from .base import Column, Layout
-from .padded import PaddedFile
+from .base import Column, Format, Layout, TableWriter
+from .padded import PaddedFile, flat_arrays
 
 BLOCK_PREFIX = "values_block_"
 PICKLED_LIST = re.compile(rb"\(lp\d+\n((?:(?:V[^\n\\]*|S'[^'\n\\]*')\np\d+\na)*)\.")
@@ -186,3 +189,40 @@ class HDF5File(PaddedFile):
 
 def _bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value) if isinstance(value, (bytes, np.bytes_)) else b""
+
+
+SPARE_BYTES = 1 << 20  # bytes that stay free on the disk beside those of a table
+
+
+class HDF5Writer(TableWriter):
+    """A growing dataset for each column; of lists the values, and NAME_lengths."""
+
+    tabular = False
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.path, self.text = path, _h5py().string_dtype()
+        self.file = _h5py().File(path, "w")
+        for name, column in flat_arrays(table).items():
+            kind = self.text if column.dtype.kind in "OU" else column.dtype
+            rest = column.shape[1:]
+            self.file.create_dataset(name, (0, *rest), kind, maxshape=(None, *rest), chunks=(64, *rest))
+
+    def add(self, table: Table) -> None:
+        """Append to the datasets, if there is room: HDF5 does not survive a full disk."""
+        columns = flat_arrays(table)
+        if shutil.disk_usage(self.path.parent).free < sum(column.nbytes for column in columns.values()) + SPARE_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        for name, column in columns.items():
+            dataset = self.file[name]
+            dataset.resize(len(dataset) + len(column), axis=0)
+            dataset[len(dataset) - len(column) :] = column.astype(object) if column.dtype.kind == "U" else column
+        self.file.flush()
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        """Add the arrays on the table as a whole."""
+        for name, column in about.items():
+            self.file[name] = column.astype(object) if column.dtype.kind == "U" else column
+        self.file.close()
+
+
+HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer)

@@ -19,7 +19,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table, rows_of
 from ...errors import UserError, nearest
 from ..packages import package
-from .base import Column, EventFile, Layout, shared
+from .base import Column, EventFile, Format, Layout, TableWriter, as_text, shared
 
 MASKS = ("mask", "valid", "lengths", "length", "counts", "count", "n")
 """Names that a mask or a count goes by, where none is given; behind `NAME_` they belong to NAME alone."""
@@ -293,3 +293,41 @@ def _any(array: Any, name: str) -> Column:
         plain = np.asarray(rows)
         return plain if plain.dtype.kind == "U" else _numbers(plain, name)
     return column(array, name)
+
+
+LENGTHS = "_lengths"
+
+
+def flat_arrays(table: Table) -> dict[str, Array]:
+    """The columns of a table as plain arrays: of lists the values end to end, and NAME_lengths."""
+    made: dict[str, Array] = {}
+    for name, column in table.items():
+        made[name] = as_text(column.values if isinstance(column, Lists) else column)
+        if isinstance(column, Lists):
+            made[f"{name}{LENGTHS}"] = column.lengths
+    return made
+
+
+class NPZWriter(TableWriter):
+    """An array for each column, compressed; all are kept in memory until the end."""
+
+    tabular = False
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self.path, self.parts = path, {name: [column[:0]] for name, column in flat_arrays(table).items()}
+
+    def add(self, table: Table) -> None:
+        for name, column in flat_arrays(table).items():
+            self.parts[name].append(column)
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        joined = {name: np.concatenate(parts) for name, parts in self.parts.items()}
+        columns = {name: column.astype(str) if column.dtype.kind == "O" else column for name, column in joined.items()}
+        with self.path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **columns, **about)
+
+    def stop(self) -> None:
+        self.parts.clear()
+
+
+NPZ = Format("NPZ", (".npz",), writer=NPZWriter)

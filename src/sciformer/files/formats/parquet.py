@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ...data.columns import Array, Lists
+from ...data.columns import Array, Lists, Table
 from ...errors import UserError
 from ..packages import package
-from .base import Column, EventFile, Layout
+from .base import Column, EventFile, Format, Layout, TableWriter, as_text
 
 
 def _parquet() -> Any:
@@ -93,3 +94,38 @@ def _words(kind: Any) -> bool:
 
     one = kind.value_type if types.is_dictionary(kind) else kind
     return bool(types.is_string(one) or types.is_large_string(one))
+
+
+class ParquetWriter(TableWriter):
+    """A row for each sample; lists and arrays are lists."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self.arrow = pyarrow
+        self.schema = self._rows(table).schema
+        self.writer = pyarrow.parquet.ParquetWriter(path, self.schema)
+
+    def _rows(self, table: Table) -> Any:
+        return self.arrow.table({name: self._array(column) for name, column in table.items()})
+
+    def _array(self, column: Column) -> Any:
+        if isinstance(column, Lists):
+            stops = np.concatenate([[0], column.lengths.cumsum()]).astype(np.int32)
+            return self.arrow.ListArray.from_arrays(stops, self.arrow.array(column.values))
+        if column.dtype.kind == "O" and any(np.ndim(value) for value in column[:1]):
+            return self.arrow.array([np.asarray(value).tolist() for value in column])
+        if column.ndim > 1:
+            width = math.prod(column.shape[1:])
+            return self.arrow.FixedSizeListArray.from_arrays(self.arrow.array(column.ravel()), width)
+        return self.arrow.array(as_text(column))
+
+    def add(self, table: Table) -> None:
+        self.writer.write_table(self._rows(table).select(self.schema.names).cast(self.schema))
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.writer.close()
+
+
+PARQUET = Format("Parquet", (".parquet",), ("pyarrow",), writer=ParquetWriter)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import parent_process
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...data.columns import Array, Lists
+from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ..packages import package
-from .base import Column, EventFile, Layout
+from .base import Column, EventFile, Format, Layout, TableWriter, as_text
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
@@ -223,3 +224,89 @@ def _map(work: Any, items: Sequence[Any]) -> list[Any]:
         return [work(item) for item in items]
     with ThreadPoolExecutor(count, "unpack") as pool:
         return list(pool.map(work, items))
+
+
+TREE_NAME = "tree"
+
+
+class RootWriter(TableWriter):
+    """A TTree; names of branches have letters, digits and underscores alone.
+
+    Lists whose names begin alike and that are equally long, `part_px` and `part_py`, are counted once, in `npart`.
+    """
+
+    def __init__(self, path: Path, table: Table) -> None:
+        import awkward  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+        self.awkward = awkward
+        self.branches = branch_names(table)
+        self.groups = self._counted_together(table)
+        rows = self._rows(table)
+        self.types = {name: self._type(column) for name, column in rows.items()}
+        self.handle = path.open("wb+")
+        self.file = _uproot().recreate(self.handle)
+        self.tree = self.file.mktree(TREE_NAME, self.types)
+
+    def _counted_together(self, table: Table) -> dict[str, list[str]]:
+        """The lists that share a counter, by the beginning of their names."""
+        found: dict[str, list[str]] = {}
+        for name, branch in self.branches.items():
+            if isinstance(table[name], Lists):
+                found.setdefault(branch.partition("_")[0], []).append(name)
+
+        def alike(names: list[str]) -> bool:
+            lengths = [column.lengths for name in names if isinstance(column := table[name], Lists)]
+            return all(np.array_equal(lengths[0], other) for other in lengths[1:])
+
+        taken = set(self.branches.values())
+        return {before: names for before, names in found.items() if before and before not in taken and alike(names)}
+
+    def _rows(self, table: Table) -> dict[str, Any]:
+        """Columns of branches, and records of the lists that are counted together."""
+        rows = {branch: self._column(name, table[name]) for name, branch in self.branches.items()}
+        for before, names in self.groups.items():
+            fields = {self.branches[name].removeprefix(f"{before}_"): rows.pop(self.branches[name]) for name in names}
+            rows[before] = self.awkward.zip(fields)
+        return rows
+
+    def _column(self, name: str, column: Column) -> Any:
+        if not isinstance(column, Lists):
+            return as_text(column)
+        if column.values.dtype.kind not in "biuf":
+            raise UserError(f"`{name}` has lists of texts, which a ROOT file cannot hold", hint="Write .parquet.")
+        return self.awkward.unflatten(column.values, column.lengths)
+
+    def _type(self, column: Any) -> Any:
+        if not isinstance(column, np.ndarray):
+            return column.type
+        return "string" if column.dtype.kind in "OU" else np.dtype((column.dtype, column.shape[1:]))
+
+    def add(self, table: Table) -> None:
+        rows = self._rows(table)
+        for name, kind in self.types.items():
+            if isinstance(kind, str):
+                rows[name] = self.awkward.Array(rows[name].tolist())
+            elif isinstance(kind, np.dtype):
+                rows[name] = rows[name].astype(kind.base)
+        self.tree.extend(rows)
+
+    def close(self, about: Mapping[str, Array]) -> None:
+        self.file.close()
+        self.handle.close()
+
+    def stop(self) -> None:
+        self.handle.close()
+
+
+def branch_names(names: Iterable[str]) -> dict[str, str]:
+    """Names that a branch may have, no two alike."""
+    made: dict[str, str] = {}
+    for name in names:
+        plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+        plain = f"_{plain}" if not plain or plain[0].isdigit() else plain
+        again = sum(plain == other or other.startswith(f"{plain}__") for other in made.values())
+        made[name] = f"{plain}__{again + 1}" if again else plain
+    return made
+
+
+ROOT = Format("ROOT", (".root",), ("uproot", "awkward"), writer=RootWriter)

@@ -26,7 +26,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ...errors import UserError
-from ...files.atomic import atomic_write
+from ...files.atomic import atomic_write, make_folder
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -91,6 +91,7 @@ summary { cursor: pointer; }
 
 def save_figure(figure: Figure, path: Path) -> None:
     """Write a figure to a file of its own, whole or not at all."""
+    make_folder(path.parent)
     with atomic_write(path) as partial:
         figure.savefig(partial, format=path.suffix[1:], dpi=DOTS_PER_INCH, facecolor="white")
 
@@ -204,16 +205,11 @@ class Page:
         )
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the page whole or not at all: beside its place first, then moved there."""
-        place = Path(path)
+        """Write the page to a file, whole or not at all."""
         page = self.html().encode()
-        place.parent.mkdir(parents=True, exist_ok=True)
-        beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-        try:
-            beside.write_bytes(page)
-            beside.replace(place)
-        finally:
-            beside.unlink(missing_ok=True)
+        make_folder(Path(path).parent)
+        with atomic_write(Path(path)) as partial:
+            partial.write_bytes(page)
 
 
 def _render_png(figure: Figure) -> bytes:

@@ -1,0 +1,99 @@
+"""Progress of long work: a bar in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
+
+MIN_SECONDS_BETWEEN_LINES = 5.0  # where there is no live bar
+
+
+class ProgressConsole(Console):
+    """A console that goes silent if its reader goes away, as `head` does."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        super().__init__(file=file or sys.stderr, highlight=False, soft_wrap=True)
+
+    def on_broken_pipe(self) -> None:
+        """Print to nobody."""
+        self.quiet = True
+        self.file = open(os.devnull, "w")  # noqa: SIM115, for as long as the process lives
+
+
+class ProgressBar:
+    """A count of things done, with their speed or other figures, and the time left.
+
+        with ProgressBar(len(samples), "samples") as bar: bar.add(100)
+
+    total   things in all
+    unit    their name
+    show    False: print nothing, as a library should
+    done    things done before
+    keep    whether the bar stays after the work; without a terminal, whether short work has lines too
+    """
+
+    def __init__(
+        self,
+        total: int,
+        unit: str = "samples",
+        show: bool = True,
+        done: int = 0,
+        keep: bool = False,
+        console: Console | None = None,
+    ) -> None:
+        self.total, self.unit, self.show, self.keep, self.done, self.first = total, unit, show, keep, done, done
+        self.console = console or ProgressConsole()
+        self.began = time.monotonic()
+        self.last = 0.0 if keep else self.began
+        text = TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+        columns = (BarColumn(bar_width=12), text, TimeRemainingColumn())
+        live = show and self.console.is_terminal
+        self.bar = Progress(*columns, console=self.console, transient=not keep, refresh_per_second=4) if live else None
+        self.task = self.bar.add_task("", total=total, completed=done) if self.bar else None
+
+    def __enter__(self) -> Self:
+        if self.bar:
+            self.bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def add(self, count: int) -> None:
+        """Count more things as done."""
+        self.update(self.done + count)
+
+    def update(self, done: int, total: int | None = None, figures: str = "") -> None:
+        """Set the count of things done; `figures` beside it (default: things per second)."""
+        self.done, self.total, now = done, self.total if total is None else total, time.monotonic()
+        gone = now - self.began
+        figures = figures or f"{(done - self.first) / max(1e-9, gone):,.0f} {self.unit}/s"
+        if self.bar and self.task is not None:
+            text = f"{done:,}/{self.total:,}  {figures}"
+            self.bar.update(self.task, completed=done, total=self.total, description=text)
+        elif now - self.last > MIN_SECONDS_BETWEEN_LINES or (self.keep and done == self.total):
+            self.last = now
+            left = gone / max(1, done - self.first) * (self.total - done)
+            self.log(f"{self.unit} {done:,}/{self.total:,}  {figures}  {duration(left)} left")
+
+    def log(self, text: str) -> None:
+        """Print a line above the bar."""
+        if self.show:
+            self.console.print(text, markup=False)
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words: 4 s, 2 min 5 s, 3 h 20 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,188 @@
+"""Tables in files of every format: whole or not there, in the order of the rows, read back the same."""
+
+import csv
+import errno
+
+import numpy as np
+import pytest
+
+from sciformer.data.columns import Lists
+from sciformer.files.formats import hdf5
+from sciformer.files.formats.base import format_of
+from sciformer.files.formats.root import branch_names
+from sciformer.files.tables import check_table, create_table, table_suffixes, write_table
+from tests.errors import refuses
+
+h5py = pytest.importorskip("h5py")
+parquet = pytest.importorskip("pyarrow.parquet")
+uproot = pytest.importorskip("uproot")
+
+SUFFIXES = (".csv", ".h5", ".npz", ".parquet", ".root")
+FLAT = {"id": np.array([1, 2]), "name": np.array(["dog", "Chat, «noir»"]), "share": np.array([0.1, 1e-5], np.float32)}
+LENGTHS = np.array([2, 0, 1])
+RAGGED = {
+    "hit_x": Lists(np.array([0.1, 2.5, 3.0], np.float32), LENGTHS),
+    "hit_n": Lists(np.arange(3), LENGTHS),
+    "image": np.arange(12, dtype=np.uint8).reshape(3, 2, 2),
+}
+
+
+def read(path):
+    """The columns of a table, whatever its format."""
+    if path.suffix == ".root":
+        with uproot.open(path) as file:
+            found = file["tree"].arrays()
+            return {name: found[name].to_list() for name in found.fields}
+    if path.suffix == ".parquet":
+        return parquet.read_table(path).to_pydict()
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as found:
+            return {name: found[name].tolist() for name in found}
+    if path.suffix == ".h5":
+        with h5py.File(path) as file:
+            return {name: (one.asstr()[:] if one.dtype.kind == "O" else one[:]).tolist() for name, one in file.items()}
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_every_format_is_in_these_tests():
+    assert tuple(table_suffixes()) == SUFFIXES
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_numbers_and_texts_are_read_back(tmp_path, suffix):
+    path = tmp_path / "new" / "folder" / f"a{suffix}"
+    assert write_table(path, [FLAT]) == 2
+    words = str if suffix == ".csv" else lambda value: value
+    assert read(path) == {name: [words(value) for value in column.tolist()] for name, column in FLAT.items()} | (
+        {"share": ["0.1", "1e-05"]} if suffix == ".csv" else {}
+    )
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_lists_and_arrays_have_their_place(tmp_path, suffix):
+    write_table(tmp_path / f"a{suffix}", [RAGGED, RAGGED])
+    found = read(tmp_path / f"a{suffix}")
+    x = np.float32([0.1, 2.5, 3.0]).tolist()
+    if suffix in (".npz", ".h5"):
+        assert found["hit_x"] == x * 2
+        assert found["hit_n_lengths"] == [2, 0, 1] * 2
+        assert np.shape(found["image"]) == (6, 2, 2)
+    elif suffix == ".csv":
+        assert found["hit_x"] == ["0.1", "2.5", "3.0"] * 2
+        assert found["image_3"] == ["3", "3", "11"] * 2
+    else:
+        assert found["hit_x"] == [x[:2], [], x[2:]] * 2
+        assert found["image"][0] == ([0, 1, 2, 3] if suffix == ".parquet" else [[0, 1], [2, 3]])
+        assert ("nhit" in found) is (suffix == ".root")  # counted once
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_pieces_become_one_table_with_the_types_of_the_first(tmp_path, suffix):
+    path = tmp_path / f"all{suffix}"
+    with create_table(path) as file:
+        for start, word, kind in ((0, "a", np.float64), (3, "longer", np.int32), (6, "c", np.float64)):
+            number = np.arange(start, start + 3)
+            file.add({"number": number, "share": number.astype(kind), "name": np.array([word] * 3), "flag": number > 4})
+        file.add({name: column[:0] for name, column in zip(("number", "share", "name", "flag"), [number] * 4)})
+        assert not path.exists()
+    assert file.count == 9
+    found = read(path)
+    assert [int(value) for value in found["number"]] == list(range(9))
+    assert [float(value) for value in found["share"]] == list(range(9))
+    assert found["name"] == ["a"] * 3 + ["longer"] * 3 + ["c"] * 3
+    assert [str(value) == "True" for value in found["flag"]] == [number > 4 for number in range(9)]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "No space left on device")])
+def test_what_fails_leaves_nothing_but_the_older_file(tmp_path, suffix, error):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"older")
+
+    def broken():
+        yield FLAT
+        raise error
+
+    def write():
+        write_table(path, broken(), overwrite=True)
+
+    if error is KeyboardInterrupt:
+        with pytest.raises(KeyboardInterrupt):
+            write()
+    else:
+        with refuses("No space left", file=path):
+            write()
+    assert path.read_bytes() == b"older"
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_is_replaced_only_when_asked(tmp_path, suffix):
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"older")
+    with refuses(file=path, hint="--overwrite"):
+        write_table(path, [FLAT])
+    assert path.read_bytes() == b"older"
+    assert write_table(path, [FLAT], overwrite=True) == 2
+    assert len(read(path)["id"]) == 2
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_places_that_cannot_be_written_are_refused(tmp_path, suffix):
+    (tmp_path / "file").write_text("")
+    with refuses(file=tmp_path / "file"):
+        write_table(tmp_path / "file" / f"a{suffix}", [FLAT])
+    (tmp_path / f"a{suffix}").mkdir()
+    with refuses(file=tmp_path / f"a{suffix}"):
+        write_table(tmp_path / f"a{suffix}", [FLAT], overwrite=True)
+
+
+def test_endings_of_no_format_are_refused(tmp_path):
+    with refuses(*SUFFIXES, tmp_path / "a.txt", file=tmp_path / "a.txt", hint=str(tmp_path / "a.csv")):
+        write_table(tmp_path / "a.txt", [FLAT])
+    with refuses(*SUFFIXES, file=tmp_path / "a.rot", hint="'.root'"):
+        format_of(tmp_path / "a.rot")
+    with refuses(".npz", hint="a.npz"):
+        check_table(tmp_path / "a.csv", (".npz",))
+
+
+def test_tables_of_other_columns_and_of_nothing_are_refused(tmp_path):
+    with refuses("`mass`"):
+        write_table(tmp_path / "a.root", [FLAT, {**FLAT, "mass": np.ones(2)}])
+    with refuses(file=tmp_path / "a.csv"):
+        write_table(tmp_path / "a.csv", [])
+    with refuses(".parquet"):
+        write_table(tmp_path / "a.csv", [{**RAGGED, "other": Lists(np.ones(3), np.ones(3, int))}])
+    with refuses("`band`", hint=".parquet"):
+        write_table(tmp_path / "a.root", [{"band": Lists(np.array(["g", "r"]), np.array([2]))}])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("suffix", "package", "hint"),
+    [
+        (".root", "uproot", "'sciformer[jets]'"),
+        (".root", "awkward", "'sciformer[jets]'"),
+        (".parquet", "pyarrow", "pyarrow"),
+    ],
+)
+def test_a_missing_package_is_named_with_how_to_get_it(monkeypatch, tmp_path, suffix, package, hint):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    with refuses(f"`{package}`", hint=f"pip install {hint}"):
+        check_table(tmp_path / f"a{suffix}")
+
+
+def test_hdf5_stops_before_the_disk_is_full(tmp_path, monkeypatch):
+    left = iter([1 << 30, 1 << 10])
+    monkeypatch.setattr(hdf5.shutil, "disk_usage", lambda path: type("Usage", (), {"free": next(left)}))
+    with refuses("No space left on device", file=tmp_path / "a.h5"):
+        write_table(tmp_path / "a.h5", [FLAT, FLAT])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_branches_have_names_that_root_can_spell():
+    odd = ["score_t → b q", "score_t   b q", "0", "", "jet_pt"]
+    assert list(branch_names(odd).values()) == ["score_t___b_q", "score_t___b_q__2", "_0", "_", "jet_pt"]
