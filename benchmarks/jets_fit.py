@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from jets_data import HALVES, SHARES, decoded, parts_of
 from jets_generator import SHOWN, Observables, builtin, observables
+from sciformer.data.readers.simulation import kept_chunk
 from sciformer.domains.jets.simulate import decays, detector, hadrons, jets, shower, systems
 from sciformer.domains.jets.simulate.decays import CLASSES
 
@@ -72,7 +73,7 @@ def put(x: dict[str, float]) -> None:
     )
     hadrons.CHANNEL_TABLE = hadrons._channel_lookup(channels(x, CHANNELS))
     hadrons.LIGHT_CHANNEL_TABLE = hadrons._channel_lookup(channels(x, SMALL))
-    jets.make_chunk.cache_clear()
+    kept_chunk.cache_clear()
 
 
 def made(number: int = NUMBER, seed: int = 1) -> tuple[Observables, Array]:
@@ -99,14 +100,14 @@ def apart(ours: Observables, label: Array, theirs: Observables, truth: Array) ->
 def spectra(theirs: Observables, truth: Array) -> None:
     """Slopes of pT and spreads of rapidity that give the means and spreads of the classes."""
     for _ in range(6):
-        jets.make_chunk.cache_clear()
+        kept_chunk.cache_clear()
         ours, label = made(20_480, 3)
         for place, one in enumerate(CLASSES):
             a, b = label == one, truth == one
             ratio = (theirs["jet_pt"][b].mean() - jets.MIN_PT) / (ours["jet_pt"][a].mean() - jets.MIN_PT)
             decays.PT_SLOPES[place] *= ratio**0.7
             decays.RAPIDITY_SPREADS[place] *= (theirs["jet_eta"][b].std() / ours["jet_eta"][a].std()) ** 0.7
-    jets.make_chunk.cache_clear()
+    kept_chunk.cache_clear()
 
 
 def search(theirs: Observables, truth: Array, rounds: int) -> dict[str, float]:

@@ -28,8 +28,7 @@ from measure import RESULTS, commit, hardware, record, spread, versions
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.domains.jets.simulate.detector import DetectedParticles
-from sciformer.domains.jets.simulate.files import JETS_PER_WRITE
-from sciformer.domains.jets.simulate.jets import TYPE_FLAGS, groomed_masses, jets
+from sciformer.domains.jets.simulate.jets import TYPE_FLAGS, Jets, groomed_masses
 
 Array = NDArray[Any]
 Observables = dict[str, Array]
@@ -76,7 +75,7 @@ def observables(part: dict[str, Array], jet: dict[str, Array], count: Array) -> 
 
 def builtin(number: int, seed: int) -> tuple[dict[str, Array], dict[str, Array], Array]:
     """Built-in jets as the Pythia jets come."""
-    table = jets(number, seed)
+    table = Jets(seed=seed).make(number)
     part = {name: column.values for name, column in table.items() if isinstance(column, Lists)}
     jet = {name: column for name, column in table.items() if not isinstance(column, Lists)}
     lengths = next(column.lengths for column in table.values() if isinstance(column, Lists))
@@ -167,12 +166,12 @@ def picture(path: Path, theirs: tuple[dict[str, Array], dict[str, Array], Array]
 
 def clock(number: int) -> list[float]:
     """Jets for each CPU second, again and again."""
-    jets(1)
+    Jets().make(1)
     rates = []
     for turn in range(5):
         began = time.process_time()
-        for first in range(0, number, JETS_PER_WRITE):
-            jets(min(JETS_PER_WRITE, number - first), 100 + turn, first=first)
+        for _ in Jets(seed=100 + turn, number=number).tables(".parquet"):
+            pass
         rates.append(number / (time.process_time() - began))
     return rates
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sciformer.data.columns import Lists
+from sciformer.files.tables import write_table
 
 Array = NDArray[Any]
 FOLDS = 5
@@ -77,24 +77,12 @@ def prepare(source: Path, out: Path, by: str = "label", known: str = "") -> None
 
 def keep(section: Any, out: Path) -> None:
     """Write the training part of simulated curves as Parquet, a file for each piece, once."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     if (out / "done").exists():
         return
-    out.mkdir(parents=True, exist_ok=True)
     source = section.open().sources["train"]
     for piece in range(len(source.sizes)):
-        made: dict[str, Any] = {}
-        for name, column in source.load(piece).items():
-            if name == "clean":
-                continue
-            if isinstance(column, Lists):
-                offsets = pa.array(np.concatenate([[0], column.lengths.cumsum()]).astype(np.int32))
-                made[name] = pa.ListArray.from_arrays(offsets, pa.array(column.values))
-            else:
-                made[name] = pa.array(column)
-        pq.write_table(pa.table(made), out / f"{piece:04d}.parquet")
+        made = {name: column for name, column in source.load(piece).items() if name != "clean"}
+        write_table(out / f"{piece:04d}.parquet", [made], overwrite=True)
     (out / "done").write_text("")
 
 

@@ -13,7 +13,7 @@ from lightcurves_tasks import Group, Part, Scores, calibrated, classes, settings
 from pool import Result, Task
 from sciformer.data.columns import Lists, Table
 from sciformer.domains.lightcurves.simulate.chirps import whiten_series
-from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
 from sciformer.recipe import Recipe
 from sciformer.run import Run
@@ -42,7 +42,8 @@ def tables(run: Run, part: str, most: int = 512) -> Table:
     """The simulated series of a part of the run's own data, the first of them, with all their columns."""
     own = run.recipe.data
     count = min(most, own.number if part == "train" else getattr(own, part))
-    return lightcurves(count, own.what, own.seed, own.classes, 0, part, own.options)
+    assert isinstance(own, LightCurves)
+    return own.make(count, part=part)
 
 
 def recovered(run: Run, table: Table) -> tuple[Array, dict[str, Any]]:
@@ -104,18 +105,18 @@ class Signal(Part):
 
     def test(self, run: Run, task: Task) -> Result:
         own, count = run.recipe.data, 64 if task["tiny"] else 4000
-        options: dict[str, Any] = {"points": own.points, "white": own.white}
+        options: dict[str, Any] = {"what": "signals", "points": own.points, "white": own.white}
         white = (lambda series: series) if own.white else whiten_series
         place = classes(run).index("signal")
-        noise = lightcurves(count, "signals", own.seed + 1, ["noise"], part="test", **options)
+        noise = LightCurves(seed=own.seed + 1, classes=["noise"], **options).make(count, part="test")
         level = recovered(run, noise)[1]["probabilities"][:, place]
-        templates = lightcurves(count // 4, "signals", own.seed + 2, ["signal"], part="test", **options)
+        templates = LightCurves(seed=own.seed + 2, classes=["signal"], **options).make(count // 4, part="test")
         some = white(square(noise, "value")[: count // 4])
         silence = classic.bank(some, white(square(templates, "clean")))
         found: Result = {"noise": count, "templates": count // 4}
         for ratio in RATIOS:
             both: dict[str, Any] = options | {"snr": (float(ratio), float(ratio))}
-            table = lightcurves(count // 4, "signals", own.seed + 3, ["signal"], part="test", **both)
+            table = LightCurves(seed=own.seed + 3, classes=["signal"], **both).make(count // 4, part="test")
             waves, answers = recovered(run, table)
             data, truth = white(square(table, "value")), white(square(table, "clean"))
             alone = classic.matched(white(square(noise, "value"))[: len(truth)], truth)

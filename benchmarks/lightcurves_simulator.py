@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from measure import RESULTS, Row, commit, hardware, record, spread, versions
-from sciformer.domains.lightcurves.simulate.files import CURVES_PER_WRITE
-from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, CURVE_KINDS, lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import CLASSES, CURVE_KINDS, LightCurves
 
 Array = NDArray[Any]
 TURNS = 5
@@ -44,7 +43,7 @@ def numbers(value: Array, error: Array) -> tuple[float, float, float]:
 
 def simulated(number: int) -> Iterator[tuple[str, Array, Array]]:
     """Label, values and errors of curves in the manner of ASAS."""
-    table = lightcurves(number, "stars", seed=3, cadence="asas")
+    table = LightCurves(what="stars", seed=3, cadence="asas").make(number)
     stops: Array = np.cumsum(table["value"].lengths)[:-1]  # type: ignore[union-attr]
     columns = [np.split(table[name].values.astype(float), stops) for name in ("value", "error")]  # type: ignore[union-attr]
     yield from zip(table["label"].tolist(), *columns)  # type: ignore[union-attr]
@@ -76,12 +75,12 @@ def clock(number: int) -> dict[str, list[float]]:
     """Curves of each kind for each CPU second, again and again."""
     rates: dict[str, list[float]] = {}
     for what in CURVE_KINDS:
-        lightcurves(1, what)
+        LightCurves(what=what).make(1)
         count = max(256, number * SHARE[what] // SHARE["stars"])
         for turn in range(TURNS):
             began = time.process_time()
-            for first in range(0, count, CURVES_PER_WRITE):
-                lightcurves(min(CURVES_PER_WRITE, count - first), what, 100 + turn, first=first)
+            for _ in LightCurves(what=what, seed=100 + turn, number=count).tables(".parquet"):
+                pass
             rates.setdefault(what, []).append(count / (time.process_time() - began))
     return rates
 

@@ -2,9 +2,13 @@
 
 import gc
 import signal
+import sys
 
 import pytest
 import torch
+
+from sciformer.recipe import plugin, registry
+from sciformer.recipe.field import PLUGIN_FIELDS
 
 
 def pytest_collection_modifyitems(config, items):
@@ -27,3 +31,17 @@ def _quiet_and_repeatable():
     torch.set_num_threads(1)
     torch.manual_seed(0)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+
+
+@pytest.fixture
+def own_plugins(monkeypatch):
+    """Plugins that are loaded here are forgotten afterwards."""
+    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
+    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    before = set(sys.modules)
+    yield
+    PLUGIN_FIELDS.clear()
+    for name in set(sys.modules) - before:
+        if name.startswith("sciformer_plugin_"):
+            del sys.modules[name]

@@ -10,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from sciformer.recipe.field import NAMED_EXTENSIONS, fields
+from sciformer.recipe.field import EXTENSION_POINTS, fields
 from sciformer.recipe.registry import SHARED_PLACES
 from tests.paths import ROOT
 
@@ -95,7 +95,7 @@ def test_a_field_imports_only_fields_it_declares():
 def registered():
     """The names that fields register, but for those that the library registers itself."""
     own = {name for section in SHARED_PLACES.values() for name in section}
-    names = {name for one in FIELDS.values() for what in NAMED_EXTENSIONS for name in getattr(one, what)}
+    names = {name for one in FIELDS.values() for what in EXTENSION_POINTS for name in getattr(one, what)}
     assert len(names) > 15
     return (names | set(FIELDS)) - own
 

@@ -14,7 +14,7 @@ import lightcurves_data as data
 import lightcurves_forest as forest
 import lightcurves_speed as speed
 from lightcurves import PARTS
-from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from sciformer.domains.lightcurves.simulate.oscillators import STEP_DAYS
 from tuning import Tuning
 
@@ -155,7 +155,7 @@ def test_filters_follow_a_curve_and_leave_outliers_out():
 
 
 def test_the_peak_of_a_spectrum_gives_the_gravity():
-    stars = lightcurves(40, "oscillators", classes=["giant"], points=2000, gaps=False)
+    stars = LightCurves(what="oscillators", classes=["giant"], points=2000, gaps=False).make(40)
     y = 1000 * stars["value"].values.reshape(40, -1)
     found = classic.peak_frequency(y, STEP_DAYS)
     assert np.median(np.abs(found / stars["numax"] - 1)) < 0.08

@@ -14,8 +14,9 @@ import sciformer.cli.main as cli
 from sciformer import __version__
 from sciformer.cli.main import app, main
 from sciformer.cli.terminal import check_run
-from sciformer.cli.text_files import check_prompts, check_writable
+from sciformer.cli.text_files import check_prompts
 from sciformer.errors import UserError
+from sciformer.files.atomic import check_writable
 from sciformer.recipe import recipes
 from tests.errors import refuses
 
@@ -137,7 +138,7 @@ def test_completion_is_installed_in_the_home_folder(tmp_path):
         ("train text/gpt-char --learning-rate 3", ["--learning-rate", "`sciformer train --help`"]),
         ("train text/gpt-char more", ["'more'", "`sciformer train --help`"]),
         ("new", ["KIND", "images, patches, arrays, jets, lightcurves, text"]),
-        ("simulate", ["WHAT", "cues, galaxies, jets, lattices, lenses, lightcurves"]),
+        ("simulate", ["WHAT", "copying_memory, cues, galaxies, jets, lattices, lenses, lightcurves, pronouns"]),
         ("simulate galaxies", ["`sciformer simulate galaxies`", "OUT"]),
         ("simulate jets a.npz b.npz", ["'b.npz'"]),
         ("generate", ["RUN", "`sciformer train RECIPE`"]),
@@ -180,10 +181,10 @@ def test_mistakes_in_the_line_itself_are_answered_with_what_was_meant(capsys, li
         ("new text a.txt", None, ["'a.txt'"]),
         ("simulate latices a.npz", None, ["'latices'", "Did you mean 'lattices'?"]),
         ("simulate lattices a.txt", None, [".npz", "a.txt", "Call it a.npz"]),
-        ("simulate lattices a.npz --model.depth 3", "model.depth", ["--model.depth", "--data.size 16"]),
-        ("simulate lattices a.npz --data.sise 3", "data.sise", ["Did you mean data.size?"]),
+        ("simulate lattices a.npz --model.depth 3", "model.depth", ["--model.depth", "--size"]),
+        ("simulate lattices a.npz --size x", "--size", ["a whole number", '"x"']),
         ("generate runs/x", None, ["runs/x", "sciformer train RECIPE"]),
-        ("predict runs/x a.npz --out a.txt", None, [".csv, .npz, .parquet or .root", "a.txt", "Call it a.csv"]),
+        ("predict runs/x a.npz --out a.txt", None, [".csv, .h5, .npz, .parquet or .root", "a.txt", "Call it a.csv"]),
         ("report model.pt", None, ["model.pt", "run code"]),
         ("report .", None, ["no run at .", "folder"]),
     ],

@@ -134,11 +134,11 @@ def test_workers_read_their_own_pieces(tmp_path):
 
 
 def test_simulated_jets_are_made_when_they_are_needed(monkeypatch):
-    from sciformer.domains.jets.simulate import sections
+    from sciformer.domains.jets.simulate.jets import Jets
 
     made = []
-    real = sections.jets
-    monkeypatch.setattr(sections, "jets", lambda *given: made.append(given) or real(*given))
+    real = Jets.make
+    monkeypatch.setattr(Jets, "make", lambda *given: made.append(given) or real(*given))
     changes = {"data.number": 200, "data.chunk_size": 64, "data.valid": 100, "data.test": 0, "tokens.max_tokens": 30}
     opened = Assembly.open(Recipe.load("jets/part", changes))
     assert made == []

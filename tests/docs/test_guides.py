@@ -1,28 +1,14 @@
 """The guides run, print what they say, and draw the pictures they show."""
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from sciformer.inspect.report import report
-from sciformer.recipe import plugin, registry
+from tests.docs.commands import DOCS, changed, run_page, runner
 
-DOCS = Path(__file__).parents[2] / "docs"
 GUIDE = DOCS / "attention.md"
 TEXT = GUIDE.read_text(encoding="utf-8")
-
-
-def load():
-    spec = importlib.util.spec_from_file_location("guide_runner", DOCS / "run.py")
-    module = sys.modules["guide_runner"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-runner = load()
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +34,10 @@ def test_every_picture_is_drawn_and_shown(ran):
     assert all(1_000 < kept[name] < 80_000 for name in shown)
 
 
-@pytest.fixture
-def _own_registry(monkeypatch):
-    """What a plugin on a page registers is forgotten after it."""
-    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
-    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
-    monkeypatch.setenv("COLUMNS", "100")
-
-
-@pytest.mark.usefixtures("_own_registry")
+@pytest.mark.usefixtures("own_plugins")
 @pytest.mark.parametrize("page", ["architecture.md", "concepts.md", "own-token.md"])
-def test_code_on_other_pages_runs_too(page, tmp_path):
+def test_code_on_other_pages_runs_too(page, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     results = runner.run(DOCS / page, tmp_path)
     assert [result.problem for result in results if result.problem] == []
     assert len(results) == len(runner.BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))) >= 1
@@ -77,7 +56,6 @@ TINY = {
     "compare": {**TRAINING, "seeds": 1},
     "generate": {"length": 5},
     "inspect": {"samples": 1},
-    "simulate": LATTICES,
 }
 PAIRS = STEPS | {"train.tokens": 256, "model.dim": 32, "objective.beam": 1}
 
@@ -86,15 +64,13 @@ def tiny(words):
     changes = TINY.get(words[0], {}) | (LATTICES if any(word.startswith("spins/") for word in words[1:]) else {})
     if words[0] == "train" and any("{}" in word or "translation" in word for word in words):
         changes = changes | PAIRS
-    if words[:2] == ["simulate", "jets"]:
-        changes = {"number": 120}
+    if words[0] == "simulate":
+        changes = (
+            {"number": 120} if words[1] == "jets" else {key.removeprefix("data."): LATTICES[key] for key in LATTICES}
+        )
     if words[0] == "recipes":
         return words
-    for name, value in changes.items():
-        if f"--{name}" in words:  # given on the page already
-            words = [*words[: (at := words.index(f"--{name}"))], *words[at + 2 :]]
-        words = [*words, f"--{name}", str(value)]
-    return words
+    return changed(words, changes)
 
 
 FILES = {
@@ -106,41 +82,22 @@ FILES = {
 }
 
 
-@pytest.mark.usefixtures("_own_registry")
-def test_the_readme_runs_with_a_tiny_setting(tmp_path, monkeypatch):
-    # A report takes longer than these trainings; tests/inspect and own-token.md write whole ones.
-    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
+@pytest.mark.usefixtures("own_plugins", "_without_drawing")
+def test_the_readme_runs_with_a_tiny_setting(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
-    seen = []
-
-    def small(words):
-        seen.append(words[0])
-        return tiny(words)
-
-    results = runner.run(DOCS.parent / "README.md", tmp_path, small)
-    assert [result.problem for result in results if result.problem] == []
-    assert {"recipes", "new", "check", "train", "generate", "compare", "inspect", "predict", "simulate"} <= set(seen)
-    assert {"translate", "pretrain", "finetune", "export"} <= set(seen)
+    _, seen, _ = run_page("../README.md", tmp_path, tiny, 5)
+    assert {"recipes", "new", "check", "train", "generate", "compare", "inspect", "predict", "simulate"} <= seen
+    assert {"translate", "pretrain", "finetune", "export"} <= seen
 
 
-@pytest.mark.usefixtures("_own_registry")
-def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "write_report", lambda run: run.folder.write("report.html", "<html></html>"))
-    seen = []
-
-    def small(words):
-        seen.append(words[0])
-        return tiny(words)
-
-    page = DOCS / "text.md"
-    results = runner.run(page, tmp_path, small)
-    assert [result.problem for result in results if result.problem] == []
-    assert len(results) == len(runner.BLOCK.findall(page.read_text(encoding="utf-8"))) >= 15
+@pytest.mark.usefixtures("own_plugins", "_without_drawing")
+def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path):
+    text, seen, made = run_page("text.md", tmp_path, tiny, 15)
     wanted = {"new", "check", "train", "generate", "evaluate", "translate", "compare", "pretrain", "finetune"}
-    assert wanted | {"predict", "embed", "export", "import"} == set(seen)
-    assert {"alignment.png", "new.de", "answers.csv", "heads.png"} <= {path.name for path in tmp_path.iterdir()}
-    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text(encoding="utf-8"))
+    assert wanted | {"predict", "embed", "export", "import"} == seen
+    assert {"alignment.png", "new.de", "answers.csv", "heads.png"} <= made
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(shown) == len(set(shown)) == 3
     assert all(1_000 < (DOCS / name).stat().st_size < 120_000 for name in shown)
 

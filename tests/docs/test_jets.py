@@ -4,10 +4,8 @@ import re
 
 import pytest
 
-from tests.docs.commands import changed
-from tests.docs.test_guides import DOCS, runner
+from tests.docs.commands import DOCS, changed, run_page
 
-PAGE = DOCS / "jets.md"
 STEPS = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
 SIZES = {"model.dim": 16, "model.depth": 1, "model.class_depth": 1, "model.heads": 2}
 SIZES |= {"tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
@@ -30,19 +28,9 @@ def small(words):
 
 @pytest.mark.usefixtures("_without_drawing")
 def test_the_guide_runs(tmp_path):
-    seen = []
-
-    def heard(words):
-        seen.append(words[0])
-        return small(words)
-
-    text = PAGE.read_text(encoding="utf-8")
-    results = runner.run(PAGE, tmp_path, heard)
-    assert [result.problem for result in results if result.problem] == []
-    assert len(results) == len(runner.BLOCK.findall(text)) >= 14
+    text, seen, made = run_page("jets.md", tmp_path, small, 14)
     wanted = {"simulate", "new", "check", "train", "compare", "pretrain", "finetune", "evaluate", "report", "inspect"}
-    assert wanted | {"predict", "export"} == set(seen)
-    made = {path.name for path in tmp_path.iterdir()}
+    assert wanted | {"predict", "export"} == seen
     assert {"first.yaml", "scores.root", "scores.parquet", "tagger-onnx"} <= made
     shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert shown == ["jets-attention.png"]
@@ -50,7 +38,7 @@ def test_the_guide_runs(tmp_path):
 
 
 def test_the_guide_names_every_recipe():
-    text = PAGE.read_text(encoding="utf-8")
+    text = (DOCS / "jets.md").read_text(encoding="utf-8")
     names = {path.stem for path in (DOCS.parent / "src/sciformer/domains/jets/recipes").glob("*.yaml")}
     assert {name for name in names if f"| `jets/{name}` |" in text} == names
     assert len(names) == text.count("\n| `jets/")

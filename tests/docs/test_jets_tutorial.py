@@ -2,10 +2,8 @@
 
 import pytest
 
-from tests.docs.commands import changed
-from tests.docs.test_guides import DOCS, runner
+from tests.docs.commands import changed, run_page
 
-PAGE = DOCS / "jets-tutorial.md"
 SMALL = {"train.steps": 3, "train.batch": 8, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
 SMALL |= {"model.dim": 16, "model.depth": 1, "model.class_depth": 1}
 SMALL |= {"tokens.widths": "[16]", "tokens.pair_widths": "[8]"}
@@ -22,29 +20,10 @@ def small(words):
 
 @pytest.mark.usefixtures("_without_drawing")
 def test_the_tutorial_runs(tmp_path):
-    seen = []
-
-    def heard(words):
-        seen.append(words[0])
-        return small(words)
-
-    results = runner.run(PAGE, tmp_path, heard)
-    assert [result.problem for result in results if result.problem] == []
-    assert len(results) == len(runner.BLOCK.findall(PAGE.read_text(encoding="utf-8"))) >= 10
-    assert set(seen) == {
-        "simulate",
-        "new",
-        "check",
-        "train",
-        "evaluate",
-        "calibrate",
-        "report",
-        "inspect",
-        "predict",
+    _, seen, made = run_page("jets-tutorial.md", tmp_path, small, 10)
+    assert seen == {"simulate", "new", "check", "train", "evaluate", "calibrate", "report", "inspect", "predict"} | {
         "export",
         "import",
     }
-    assert {"scores.root", "scores.parquet", "jets.yaml", "theirs-recipe.yaml"} <= {
-        one.name for one in tmp_path.iterdir()
-    }
+    assert {"scores.root", "scores.parquet", "jets.yaml", "theirs-recipe.yaml"} <= made
     assert {one.name for one in (tmp_path / "tagger").iterdir()} == {"model.onnx", "preprocessing.json", "README.md"}

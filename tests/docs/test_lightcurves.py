@@ -3,10 +3,8 @@
 import pytest
 
 from sciformer.recipe import recipes
-from tests.docs.commands import changed
-from tests.docs.test_guides import DOCS, runner
+from tests.docs.commands import DOCS, changed, run_page
 
-PAGE = DOCS / "lightcurves.md"
 STEPS = {"train.steps": 3, "train.warmup": 1, "train.evaluate_every": 3, "train.device": "cpu"}
 SMALL = {**STEPS, "model.dim": 16, "model.depth": 1, "model.heads": 2, "train.batch": 8}
 SERIES = {"data.number": 16, "data.valid": 8, "data.test": 8, "data.points": 128, "train.batch": 4}
@@ -30,24 +28,14 @@ def small(words):
 
 @pytest.mark.usefixtures("_without_drawing")
 def test_the_guide_runs(tmp_path):
-    seen = []
-
-    def heard(words):
-        seen.append(words[0])
-        return small(words)
-
-    text = PAGE.read_text(encoding="utf-8")
-    results = runner.run(PAGE, tmp_path, heard)
-    assert [result.problem for result in results if result.problem] == []
-    assert len(results) == len(runner.BLOCK.findall(text)) >= 15
+    _, seen, made = run_page("lightcurves.md", tmp_path, small, 15)
     wanted = {"simulate", "new", "check", "train", "evaluate", "predict", "compare", "pretrain", "finetune", "embed"}
-    assert wanted | {"inspect", "report", "calibrate"} == set(seen)
-    made = {path.name for path in tmp_path.iterdir()}
+    assert wanted | {"inspect", "report", "calibrate"} == seen
     assert {"first.yaml", "answers.csv", "vectors.parquet", "supernovae.parquet"} <= made
 
 
 def test_the_guide_names_every_recipe():
-    text = PAGE.read_text(encoding="utf-8")
+    text = (DOCS / "lightcurves.md").read_text(encoding="utf-8")
     names = {name for name in recipes() if name.startswith(("lightcurves/", "signals/"))}
     assert len(names) >= 11
     assert {name for name in names if f"`{name}`" in text} == names

@@ -121,9 +121,8 @@ class Following(NextToken):
 @fault(
     "a plugin of the run not given now, or given with another content", "refused, naming it; never imported by itself"
 )
+@pytest.mark.usefixtures("own_plugins")
 def test_missing_plugin(tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
-    monkeypatch.setattr(plugin, "LOADED_PLUGINS", {})
     path = tmp_path / "following.py"
     path.write_text(PLUGIN)
     given = plugin.load(path)

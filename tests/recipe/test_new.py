@@ -4,7 +4,8 @@ import pytest
 
 from sciformer.check.check import check
 from sciformer.cli.main import main
-from sciformer.domains.jets.simulate.files import simulate_jets
+from sciformer.data.readers.simulation import write_simulation
+from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.recipe import Recipe, guess, registry
 from sciformer.recipe.new import new
 from sciformer.recipe.page import Found, Page
@@ -88,7 +89,7 @@ def test_a_plugin_adds_a_kind_of_files(tmp_path, monkeypatch):
 
 
 def test_bad_files_are_left_out_and_named(tmp_path, capsys):
-    simulate_jets(tmp_path / "a.npz", 30, 0, ("QCD", "Hbb"), show=False)
+    write_simulation(Jets(number=30, classes=["QCD", "Hbb"]), tmp_path / "a.npz")
     assert main(["new", "jets", "a.npz", "--out", "good.yaml"]) == 0
     assert "cannot be read" not in capsys.readouterr().out
     assert Recipe.load("good.yaml").data.bad_files == "stop"
@@ -109,7 +110,7 @@ def test_a_folder_stands_for_its_files(tmp_path):
     for name in ("b", "h", "empty"):
         (tmp_path / name).mkdir()
         for number in range(2 * (name != "empty")):
-            simulate_jets(tmp_path / name / f"{number}.npz", 30, number, ("QCD", "Hbb"), show=False)
+            write_simulation(Jets(number=30, seed=number, classes=["QCD", "Hbb"]), tmp_path / name / f"{number}.npz")
             (tmp_path / name / "README.md").write_text("mine")
     path = new("jets", ["b"])
     assert str(path) == "b.yaml"

@@ -8,8 +8,6 @@ import pytest
 from sciformer.errors import UserError
 from sciformer.metrics import METRICS
 from sciformer.recipe import describe, options, recipes, registry
-from sciformer.recipe import plugin as plugin_module
-from sciformer.recipe.field import PLUGIN_FIELDS
 from sciformer.recipe.plugin import Plugin, check_plugins, load, record_plugins
 from tests.errors import refuses
 
@@ -23,17 +21,7 @@ class Beads(Section):
 '''
 
 
-@pytest.fixture(autouse=True)
-def _registered_here_only(monkeypatch):
-    monkeypatch.setattr(plugin_module, "LOADED_PLUGINS", {})
-    monkeypatch.setattr(registry, "REGISTERED", {point: {} for point in registry.EXTENSION_POINTS})
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    before = set(sys.modules)
-    yield
-    PLUGIN_FIELDS.clear()
-    for name in set(sys.modules) - before:
-        if name.startswith("sciformer_plugin_"):
-            del sys.modules[name]
+pytestmark = pytest.mark.usefixtures("own_plugins")
 
 
 @pytest.fixture

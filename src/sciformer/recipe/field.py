@@ -3,7 +3,7 @@
     FIELD = Field(
         title="Jets of particles",
         tokens={"particles": ".tokens:Particles"},
-        data={"jets": ".simulate.sections:Jets"},
+        simulation={"jets": ".simulate.jets:Jets"},
     )
 
 A folder below `domains/` has such a `FIELD` in its `__init__.py`, and so has the folder of a plugin. Places are
@@ -24,9 +24,7 @@ DOMAINS_PACKAGE = "sciformer.domains"
 SECTIONS_WITH_KIND = ("data", "tokens", "model", "objective")
 """Sections of a recipe whose class is chosen by their `kind`."""
 EXTENSION_POINTS = (*SECTIONS_WITH_KIND, "trunk", "position", "pooling", "metric", "format", "simulation", "new")
-"""What a plugin can register under a name, with `register(point, name)`."""
-NAMED_EXTENSIONS = (*EXTENSION_POINTS, "simulate")
-"""What the manifest of a field lists by name."""
+"""What the manifest of a field lists by name, and a plugin can register with `register(point, name)`."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +35,9 @@ class Field:
     uses         other fields whose parts it uses; it is absent where one of these is
     data, tokens, model, objective   classes that a recipe names under `kind`
     trunk        functions (model section, width of the tokens) -> module, for `model.trunk`
-    position, pooling, metric, format, simulation   as in `EXTENSION_POINTS`
+    simulation   classes of simulated data: a `kind` of `data`, and `sciformer simulate NAME`
+    position, pooling, metric, format   as in `EXTENSION_POINTS`
     new          `Guess`es of `sciformer new NAME` (`recipe/guess.py`)
-    simulate     commands `sciformer simulate NAME`
     importers    `Importer`s of models of others, asked in turn
     data_files   importers of others' data configurations: functions of `sciformer import FILE.yaml`
     exporters    `Exporter`s of runs, asked in turn
@@ -60,7 +58,6 @@ class Field:
     format: Mapping[str, str] = field(default_factory=dict)
     simulation: Mapping[str, str] = field(default_factory=dict)
     new: Mapping[str, str] = field(default_factory=dict)
-    simulate: Mapping[str, str] = field(default_factory=dict)
     importers: tuple[str, ...] = ()
     data_files: tuple[str, ...] = ()
     exporters: tuple[str, ...] = ()
@@ -95,7 +92,7 @@ def package_of(field: str) -> str:
 
 
 def places(what: str) -> dict[str, str]:
-    """Name -> absolute place `module:attribute`, over all fields, of one of `NAMED_EXTENSIONS`."""
+    """Name -> absolute place `module:attribute`, over all fields, of one of `EXTENSION_POINTS`."""
     return {
         name: f"{package_of(home)}{place}"
         for home, one in fields().items()

@@ -101,9 +101,9 @@ def parse_typed(value: Any, annotation: Any) -> Any:
     wanted. What does not fit is left for the validation to refuse.
     """
     leaves = alternatives(annotation)
-    lists = any(_is_list(leaf) for leaf in leaves)
+    lists = any(is_list(leaf) for leaf in leaves)
     text = any(_is_text(leaf) for leaf in leaves)
-    other = any(not _is_text(leaf) and not _is_list(leaf) and leaf is not types.NoneType for leaf in leaves)
+    other = any(not _is_text(leaf) and not is_list(leaf) and leaf is not types.NoneType for leaf in leaves)
     if isinstance(value, Mapping):
         return {key: parse_typed(inner, annotation_inside(annotation, str(key))) for key, inner in value.items()}
     if isinstance(value, list):
@@ -136,7 +136,7 @@ def annotation_inside(annotation: Any, key: str | int) -> Any:
         arguments = get_args(leaf)
         if is_section(leaf) and key in leaf.model_fields:
             found.append(_full_annotation(leaf.model_fields[key]))
-        elif _is_list(leaf) and arguments and isinstance(key, int):
+        elif is_list(leaf) and arguments and isinstance(key, int):
             fixed = get_origin(leaf) is tuple and arguments[-1] is not ...
             found += arguments[key : key + 1] if fixed else arguments[:1]
         elif _is_mapping(leaf) and len(arguments) == 2:
@@ -169,7 +169,7 @@ def describe_type(annotation: Any, several: bool = False) -> str:
         return ("" if len(arguments) == 1 else "one of ") + ", ".join(
             format_value(part).strip('"') for part in arguments
         )
-    if _is_list(annotation):
+    if is_list(annotation):
         fixed = origin is tuple and arguments[-1:] != (...,)
         same = len(set(arguments)) == 1
         if fixed and not same:
@@ -243,7 +243,8 @@ def _describe_bounds(item: Any) -> Iterable[str]:
                 yield text.format(bound)
 
 
-def _is_list(leaf: Any) -> bool:
+def is_list(leaf: Any) -> bool:
+    """Whether an annotation is a list, tuple or set of values."""
     origin = get_origin(leaf) or leaf
     return (
         isinstance(origin, type)

@@ -23,6 +23,13 @@ SHARED_PLACES: dict[str, dict[str, str]] = {
         "events": "sciformer.data.readers.events.reader:EventFiles",
         "series": "sciformer.data.readers.series.reader:SeriesFiles",
     },
+    "format": {
+        "csv": "sciformer.files.formats.delimited:CSV",
+        "hdf5": "sciformer.files.formats.hdf5:HDF5",
+        "npz": "sciformer.files.formats.padded:NPZ",
+        "parquet": "sciformer.files.formats.parquet:PARQUET",
+        "root": "sciformer.files.formats.root:ROOT",
+    },
     "model": {
         "decoder": "sciformer.models.decoder:Decoder",
         "encoder": "sciformer.models.encoder:Encoder",
@@ -212,19 +219,27 @@ def _composed(
 
 def built_in(point: str) -> dict[str, str]:
     """Name -> place of the objects that come with the library, those of its fields among them."""
-    return {**SHARED_PLACES[point], **places(point)}
+    own = {**SHARED_PLACES[point], **places(point)}
+    return {**own, **built_in("simulation")} if point == "data" else own
+
+
+def added(point: str) -> dict[str, Any]:
+    """Name -> object that plugins have registered."""
+    own = REGISTERED[point]
+    return {**own, **REGISTERED["simulation"]} if point == "data" else own
 
 
 def register(point: str, name: str) -> Callable[[Registered], Registered]:
     """Register an object under a name: `@register("tokens", "beads")` above a class, in a file given with --plugin.
 
-    point  one of `EXTENSION_POINTS`: a section of a recipe with a `kind`, a trunk, a metric, ...
+    point  one of `EXTENSION_POINTS`: a section of a recipe with a `kind`, a trunk, a metric, ...; a simulation is a
+           kind of `data` too
     """
     one_of("the extension point", point, EXTENSION_POINTS)
 
     def keep(found: Registered) -> Registered:
         what = f"{getattr(found, '__name__', type(found).__name__)} cannot be registered as {name!r} because"
-        if name in built_in(point):
+        if name in built_in("data" if point == "simulation" else point):
             message = f"{what} Sciformer has a {point} of that name"
             raise UserError(message, hint="Choose another name.", key=f"{point}.kind")
         if missing := sorted(getattr(found, "__abstractmethods__", ())):
@@ -242,12 +257,12 @@ def is_own(point: str, name: str) -> bool:
 
 def names(point: str) -> list[str]:
     """All names that can be used at an extension point."""
-    return sorted({**built_in(point), **REGISTERED[point]})
+    return sorted({**built_in(point), **added(point)})
 
 
 def find(point: str, name: str) -> Any:
     """The object behind a name."""
-    if name in REGISTERED[point]:
-        return REGISTERED[point][name]
+    if name in added(point):
+        return added(point)[name]
     one_of(f"`{point}.kind`" if point in SECTIONS_WITH_KIND else f"the {point}", name, names(point))
     return load(built_in(point)[name])

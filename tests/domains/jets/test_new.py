@@ -23,7 +23,7 @@ from sciformer.domains.jets.new import (
     momentum_formulas,
     tag_by_class,
 )
-from sciformer.domains.jets.simulate.jets import jets
+from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.recipe import Recipe
 from sciformer.recipe.new import new
 from sciformer.run import train
@@ -45,7 +45,7 @@ def _here(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def simulated():
     """Jets of three classes with at most 20 particles."""
-    table = {**jets(60, classes=("QCD", "Hbb", "Tbqq"))}
+    table = {**Jets(classes=["QCD", "Hbb", "Tbqq"]).make(60)}
     table.pop("label", None)
     return {name: column for name, column in table.items() if not name.startswith("label_") or column.any()}
 

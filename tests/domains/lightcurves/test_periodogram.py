@@ -12,7 +12,7 @@ from sciformer.domains.lightcurves.periods import (
     periodogram,
     trigonometric_sums,
 )
-from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from tests.errors import refuses
 
 
@@ -59,7 +59,7 @@ def test_peaks_do_not_touch():
 @pytest.mark.parametrize(("label", "factor", "share"), [("RRAB", 1, 0.9), ("EC", 0.5, 0.8), ("MIRA", 1, 0.8)])
 def test_periods_of_made_up_stars_are_found(label, factor, share):
     """Contact binaries have two like minima: the highest peak is at half of their period."""
-    table = lightcurves(12, "stars", seed=1, classes=[label], cadence="asas")
+    table = LightCurves(what="stars", seed=1, classes=[label], cadence="asas").make(12)
     stops = table["time"].lengths.cumsum()
     found = []
     for start, stop in zip(stops - table["time"].lengths, stops):

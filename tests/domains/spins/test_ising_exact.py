@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.spins import lattices
 from sciformer.domains.spins.ising_exact import (
     critical_temperature,
     enumerate_states,
@@ -41,8 +40,3 @@ def test_the_heat_capacity_is_the_slope_of_the_energy():
 def test_too_many_states():
     with refuses(16, "5 x 5", hint="ising()"):
         enumerate_states(5, 2.0)
-
-
-def test_the_exact_answers_stand_beside_the_sampling_too():
-    assert lattices.critical_temperature is critical_temperature
-    assert lattices.onsager_energy is onsager_energy

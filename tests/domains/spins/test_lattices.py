@@ -3,25 +3,25 @@ from functools import lru_cache
 import numpy as np
 import pytest
 
-from sciformer.domains.spins.lattices import (
-    BOUNDARIES,
-    UPDATES,
-    _find_roots,
+from sciformer.domains.spins import lattices
+from sciformer.domains.spins.bonds import BOUNDARIES, energy, find_bonds
+from sciformer.domains.spins.ising_exact import (
     critical_temperature,
-    energy,
     enumerate_states,
-    find_bonds,
-    ising,
-    metropolis,
     onsager_energy,
     onsager_magnetisation,
-    swendsen_wang,
 )
+from sciformer.domains.spins.lattices import UPDATES, _find_roots, metropolis, swendsen_wang
 from tests.domains.spins.states import stagger, start
 from tests.errors import refuses
 
 exactly = lru_cache(enumerate_states)
+CHOICES = {"chains": 8, "samples": 4, "boundary": "periodic", "coupling": 1.0, "seed": 0}
 SWEEPS = {"metropolis": metropolis, "swendsen_wang": swendsen_wang}
+
+
+def ising(size, temperatures, **choices):
+    return lattices.ising(size, temperatures, **{**CHOICES, **choices})
 
 
 def near(values, exact, chains, errors=4.5):
@@ -238,38 +238,16 @@ def test_samples_of_one_chain_are_nearly_independent_at_the_critical_temperature
         assert abs(np.corrcoef(values.reshape(chains, 2).T)[0, 1]) < 0.3
 
 
-def test_progress_reaches_the_end():
-    calls = []
-    ising(
-        4, [2.0], chains=1, samples=3, sweeps=100, warm_up=77, progress=lambda done, total: calls.append((done, total))
-    )
-    assert calls[-1] == (377, 377)
-    assert 50 < len(calls) < 200
-    assert calls == sorted(calls)
-
-
 @pytest.mark.parametrize(
     ("arguments", "mentions", "hint"),
     [
         ({"temperatures": [2.0, 0.0]}, ("temperatures", 0.0), ""),
-        ({"temperatures": [-1.0]}, ("temperatures", -1.0), ""),
         ({"temperatures": [float("nan")]}, ("temperatures", "nan"), ""),
         ({"temperatures": [float("inf")]}, ("temperatures", "inf"), ""),
-        ({"temperatures": []}, ("temperatures", (0,)), ""),
-        ({"temperatures": 2.0}, ("temperatures", ()), "temperatures=[2.0]"),
         ({"temperatures": "warm"}, ("temperatures", "'warm'"), ""),
-        ({"size": 1}, ("size", 2, 1), ""),
-        ({"size": 4.5}, ("size", 4.5), ""),
-        ({"size": (4, 4, 4)}, ("height, width", (4, 4, 4)), ""),
         ({"boundary": "periodical"}, ("boundary", "periodical"), "'periodic'"),
-        ({"update": "wolff"}, ("update", "auto", "wolff"), ""),
         ({"coupling": 0}, ("coupling", 0), "antiferromagnet"),
         ({"coupling": float("nan")}, ("coupling", "nan"), ""),
-        ({"chains": 0}, ("chains", 0), ""),
-        ({"samples": 0}, ("samples", 0), ""),
-        ({"sweeps": 0}, ("sweeps", 0), ""),
-        ({"warm_up": -1}, ("warm_up", -1), ""),
-        ({"seed": -1}, ("seed", -1), ""),
     ],
 )
 def test_mistakes_are_answered(arguments, mentions, hint):

@@ -5,11 +5,10 @@ from ...recipe.field import Field
 FIELD = Field(
     title="Jets of particles",
     tokens={"particles": ".tokens:Particles"},
-    data={"jets": ".simulate.sections:Jets"},
+    simulation={"jets": ".simulate.jets:Jets"},
     objective={"discriminate": ".discriminate:Discriminate"},
     trunk={"lorentz_net": ".lorentz_net:LorentzNetOptions"},
     new={"jets": ".new:JETS"},
-    simulate={"jets": ".simulate.commands:jets"},
     importers=(".interop.weaver:IMPORTER",),
     data_files=(".interop.data_config:import_data",),
     renamed={"model.trunk": {"lorentz": "lorentz_net"}},

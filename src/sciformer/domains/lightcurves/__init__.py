@@ -5,8 +5,7 @@ from ...recipe.field import Field
 FIELD = Field(
     title="Light curves and signals",
     tokens={"observations": ".tokens:Observations"},
-    data={"lightcurves": ".simulate.sections:LightCurves"},
+    simulation={"lightcurves": ".simulate.lightcurves:LightCurves"},
     new={"lightcurves": ".new:LIGHTCURVES"},
-    simulate={"lightcurves": ".simulate.commands:lightcurves"},
     importers=(".astromer:IMPORTER",),
 )

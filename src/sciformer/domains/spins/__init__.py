@@ -5,6 +5,5 @@ from ...recipe.field import Field
 FIELD = Field(
     title="Spins",
     uses=("images",),
-    data={"lattices": ".sections:IsingLattices"},
-    simulate={"lattices": ".commands:lattices"},
+    simulation={"lattices": ".simulation:IsingLattices"},
 )

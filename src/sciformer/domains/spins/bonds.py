@@ -120,22 +120,6 @@ def check_spins(spins: ArrayLike) -> Spins:
     return found.astype(np.int8, copy=False)
 
 
-def check_size(size: int | tuple[int, int]) -> tuple[int, int]:
-    """(height, width) from one number or two."""
-    sides = tuple(size) if isinstance(size, (tuple, list)) else (size, size)
-    if len(sides) != 2:
-        raise UserError(f"size must be a number or (height, width), not {size!r}")
-    for side in sides:
-        check_whole("size", side, 2)
-    return int(sides[0]), int(sides[1])
-
-
-def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number, or too small a one."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise UserError(f"{name} must be a whole number of at least {least}, not {value!r}")
-
-
 def check_temperatures(temperatures: ArrayLike) -> Floats:
     """Temperatures as float64, all above 0."""
     try:
@@ -157,4 +141,5 @@ def check_coupling(coupling: float) -> None:
         raise UserError(
             f"coupling must be finite and not 0, but is {coupling!r}",
             hint="Take 1 for a ferromagnet, -1 for an antiferromagnet.",
+            key="data.coupling",
         )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...errors import UserError
-from .bonds import Floats, check_size, check_temperatures, energy
+from .bonds import Floats, check_temperatures, energy
 
 
 def critical_temperature() -> float:
@@ -45,7 +45,7 @@ def enumerate_states(
 
     Per spin: <e>, <|m|> and C = N (<e^2> - <e>^2) / T^2.
     """
-    height, width = check_size(size)
+    height, width = (size, size) if isinstance(size, int) else size
     count = height * width
     if count > 16:
         raise UserError(

@@ -7,42 +7,24 @@ ising_exact.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...errors import UserError, one_of
+from ...errors import UserError
 from .bonds import (
-    BOUNDARIES,
     Bonds,
     Floats,
     Sites,
     Spins,
     check_coupling,
-    check_size,
     check_spins,
     check_temperatures,
-    check_whole,
     energy,
     find_bonds,
 )
-from .ising_exact import critical_temperature, enumerate_states, onsager_energy, onsager_magnetisation
-
-__all__ = [
-    "BOUNDARIES",
-    "UPDATES",
-    "critical_temperature",
-    "energy",
-    "enumerate_states",
-    "find_bonds",
-    "ising",
-    "metropolis",
-    "onsager_energy",
-    "onsager_magnetisation",
-    "swendsen_wang",
-]
 
 UPDATES = ("auto", "cluster", "metropolis")
 
@@ -179,15 +161,14 @@ def ising(
     size: int | tuple[int, int],
     temperatures: Sequence[float] | Floats,
     *,
-    chains: int = 8,
-    samples: int = 4,
+    chains: int,
+    samples: int,
+    boundary: str,
+    coupling: float,
+    seed: int,
+    update: str = "auto",
     sweeps: int | None = None,
     warm_up: int | None = None,
-    boundary: str = "periodic",
-    coupling: float = 1.0,
-    update: str = "auto",
-    seed: int = 0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """States of the two-dimensional Ising model in equilibrium, from independent Markov chains.
 
@@ -199,7 +180,6 @@ def ising(
                   flips cannot near T_c and below; the flips move the domain walls of frustrated lattices (antiperiodic,
                   or an antiferromagnet whose checkerboard does not close), which clusters hardly do.
                   `cluster`, `metropolis`: one sweep of that kind only. Metropolis is slow near T_c
-    progress      called with the updates done and their total, some hundred times
 
     A chain starts in a ground state with a random sign and, if frustrated, a domain wall in a random place. A random
     start would freeze cold chains into stripes, or into walls wound around the lattice, which no update here unwinds.
@@ -213,34 +193,14 @@ def ising(
     shape (n,) `temperature`, `chain` (a number for each Markov chain: split data by it, for states of one chain are
     related), `energy` and `magnetisation` per spin.
     """
-    height, width = check_size(size)
-    one_of("the boundary", boundary, BOUNDARIES)
-    one_of("the update", update, UPDATES)
-    check_coupling(coupling)
-    heat = check_temperatures(temperatures)
-    if heat.ndim != 1 or not len(heat):
-        raise UserError(
-            f"temperatures must be a sequence of numbers, not an array of shape {heat.shape}",
-            hint="Write temperatures=[2.0] for a single temperature.",
-        )
+    height, width = (size, size) if isinstance(size, int) else size
     sweeps = SWEEPS_BETWEEN_STATES[update] if sweeps is None else sweeps
     warm_up = WARM_UP[update] if warm_up is None else warm_up
-    for name, value, least in (
-        ("chains", chains, 1),
-        ("samples", samples, 1),
-        ("sweeps", sweeps, 1),
-        ("warm_up", warm_up, 0),
-        ("seed", seed, 0),
-    ):
-        check_whole(name, value, least)
-
+    heat = check_temperatures(temperatures).repeat(chains)
     generator = np.random.default_rng(seed)
-    heat = heat.repeat(chains)
     spins = _ground_states(generator, len(heat), height, width, boundary, coupling)
     kept = np.empty((len(heat), samples, height, width), np.int8)
-    total = warm_up + samples * sweeps
-    stride = max(1, total // 100)
-    for done in range(1, total + 1):
+    for done in range(1, warm_up + samples * sweeps + 1):
         if update != "metropolis":
             spins = swendsen_wang(spins, heat, generator, boundary, coupling)
         for _ in range({"auto": METROPOLIS_SWEEPS, "cluster": 0, "metropolis": 1}[update]):
@@ -248,8 +208,6 @@ def ising(
         sample, rest = divmod(done - warm_up, sweeps)
         if sample > 0 and rest == 0:
             kept[:, sample - 1] = spins
-        if progress is not None and (done % stride == 0 or done == total):
-            progress(done, total)
     states = kept.reshape(-1, height, width)
     return {
         "spins": states,

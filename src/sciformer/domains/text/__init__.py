@@ -7,12 +7,11 @@ FIELD = Field(
     tokens={"text": ".tokens:Text"},
     data={
         "conll": ".readers.tagged:Columns",
-        "copying_memory": ".simulate.sections:Recall",
         "lines": ".readers.labelled:Lines",
         "parallel": ".readers.pairs:Parallel",
-        "pronouns": ".simulate.sections:Pronouns",
         "text": ".readers.running:TextFiles",
     },
+    simulation={"copying_memory": ".simulate.recall:Recall", "pronouns": ".simulate.pronouns:Pronouns"},
     new={"text": ".new:TEXT"},
     importers=(".interop.huggingface:IMPORTER",),
     exporters=(".interop.export:EXPORTER",),

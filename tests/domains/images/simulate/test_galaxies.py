@@ -1,36 +1,17 @@
-"""Galaxies: the same ones each time, whatever is asked for in one go; of the form of their class."""
+"""Galaxies: whole, of the form of their class, held in memory while they are few, trained on."""
 
 import importlib.util
 
 import numpy as np
 import pytest
 
-from sciformer.domains.images.simulate.galaxies import CLASSES, GALAXIES_PER_CHUNK, Options, draw_labels, galaxies
+from sciformer.domains.images.simulate import base
+from sciformer.domains.images.simulate.galaxies import CLASSES, Galaxies
 from sciformer.domains.images.simulate.morphology import MAKERS
 from sciformer.domains.images.simulate.sersic import sersic
+from sciformer.recipe import Recipe
+from sciformer.run import Run, train
 from tests.errors import refuses
-
-
-def assert_same(one, two):
-    assert list(one) == list(two)
-    for name in one:
-        np.testing.assert_array_equal(one[name], two[name])
-
-
-def test_a_galaxy_is_the_same_whatever_it_is_asked_for_with():
-    options = Options(size=24, bands=2)
-    whole = galaxies(200, seed=3, part="train", options=options)
-    parts = [galaxies(n, 3, (), first, "train", options) for first, n in ((0, 7), (7, 130), (137, 63))]
-    assert_same(whole, {name: np.concatenate([part[name] for part in parts]) for name in whole})
-    np.testing.assert_array_equal(draw_labels(193, 3, first=7, part="train"), whole["label"][7:])
-    assert galaxies(GALAXIES_PER_CHUNK + 1, size=16)["image"].shape == (GALAXIES_PER_CHUNK + 1, 16, 16, 3)
-
-
-def test_seeds_and_parts_have_no_galaxy_in_common():
-    found = [
-        galaxies(1, seed, part=part, size=16) for seed, part in ((0, "train"), (0, "valid"), (0, "test"), (1, "train"))
-    ]
-    assert len({table["image"].tobytes() for table in found}) == len({str(table["id"]) for table in found}) == 4
 
 
 @pytest.mark.parametrize(
@@ -43,7 +24,7 @@ def test_seeds_and_parts_have_no_galaxy_in_common():
     ],
 )
 def test_columns_are_whole_and_finite(more, shape, kind):
-    table = galaxies(16, seed=1, **more)
+    table = Galaxies(seed=1, **more).make(16)
     assert table["image"].shape == (16, *shape)
     assert table["image"].dtype == kind
     for name, column in table.items():
@@ -53,13 +34,6 @@ def test_columns_are_whole_and_finite(more, shape, kind):
     assert (table["axis_ratio"] <= 1).all()
     assert (table["snr"] >= 20).all()
     assert (table["radius"] > 1).all()
-
-
-def test_classes_are_equally_frequent():
-    counts = np.unique(galaxies(8 * 16, size=16)["label"], return_counts=True)
-    assert sorted(counts[0]) == sorted(CLASSES)
-    assert set(counts[1]) == {16}
-    assert set(galaxies(20, classes=["merger", "round"], size=16)["label"]) == {"merger", "round"}
 
 
 def test_every_maker_gives_all_its_light_and_sums_to_one():
@@ -106,7 +80,7 @@ def test_forms_are_those_of_the_classes():
 
 
 def test_brighter_ones_stand_out():
-    table = galaxies(128, seed=2, unit="flux")
+    table = Galaxies(seed=2, unit="flux").make(128)
     middle = table["image"][:, 28:36, 28:36].mean((1, 2, 3))
     bright, faint = table["snr"] > 200, table["snr"] < 40
     assert bright.sum() > 20
@@ -114,29 +88,10 @@ def test_brighter_ones_stand_out():
     assert np.median(middle[bright]) > 5 * np.median(middle[faint])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "more", "mentions", "hint"),
-    [
-        ((0,), {}, ("number", "galaxies", 0), ""),
-        ((5, -1), {}, ("seed", -1), ""),
-        ((5, 0, ["rond"]), {}, ("class", "rond"), "'round'"),
-        ((5, 0, ["round", "round"]), {}, ("class", "round, round"), ""),
-        ((5, 0, (), 0, "tset"), {}, ("part", "tset"), "'test'"),
-        ((5,), {"size": 8}, ("size", 16, 512, 8), ""),
-        ((5,), {"bands": 0}, ("bands", 1, 20, 0), ""),
-        ((5,), {"unit": "fluks"}, ("unit", "fluks"), "'flux'"),
-        ((5,), {"engine": "galsin"}, ("engine", "galsin"), "'galsim'"),
-    ],
-)
-def test_nonsense_is_refused(arguments, more, mentions, hint):
-    with refuses(*mentions, hint=hint):
-        galaxies(*arguments, **more)
-
-
 def test_galsim_draws_the_same_where_it_is_installed():
     if importlib.util.find_spec("galsim") is None:
         with refuses("galsim", hint="pip install galsim"):
-            galaxies(2, engine="galsim")
+            Galaxies(engine="galsim").make(2)
         return
     from sciformer.domains.images.simulate.galsim import load_galsim
     from sciformer.domains.images.simulate.optics import blur
@@ -146,3 +101,21 @@ def test_galsim_draws_the_same_where_it_is_installed():
     ours, theirs = (blur(draw(*given), np.ones(4)) for draw in (sersic, load_galsim()))
     assert (np.abs(ours - theirs).max((1, 2)) < 0.05 * theirs.max((1, 2))).all()
     assert np.abs(ours.sum((1, 2)) / theirs.sum((1, 2)) - 1).max() < 0.02
+
+
+def test_few_images_stay_in_memory_and_many_do_not(monkeypatch):
+    source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
+    assert source.load(1) is source.load(1)
+    monkeypatch.setattr(base, "MAX_HELD_BYTES", 1000)
+    source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
+    assert source.load(1) is not source.load(1)
+
+
+@pytest.mark.parametrize("name", ["images/galaxies", "images/lenses"])
+def test_a_recipe_trains_on_simulated_images(name, tmp_path):
+    small = {"data.number": 40, "data.test": 20, "data.size": 24, "data.chunk_size": 16, "tokens.patch": 8}
+    small |= {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.device": "cpu"}
+    small |= {"train.steps": 3, "train.batch": 8, "train.evaluate_every": 3, "train.warmup": 1}
+    run = train(Recipe.load(name, small), tmp_path / "run", show=False, report=False)
+    assert np.isfinite(run.scores["loss"])
+    assert Run(run.path).evaluate("test").size == 20

@@ -10,16 +10,13 @@ from sciformer.domains.images.simulate.lenses import (
     LENSES_PER_CHUNK,
     SOURCE_COLUMNS,
     TARGETS,
-    Options,
-    draw_chunk_truths,
+    Lenses,
     draw_truths,
-    lenses,
     render_arcs,
     source_brightness,
 )
 from sciformer.domains.images.simulate.lensing import axis_ratio_and_angle, deflection, source_plane
 from sciformer.domains.images.simulate.optics import pixel_centres
-from tests.errors import refuses
 
 ZERO = np.zeros(1)
 
@@ -96,21 +93,6 @@ def test_a_source_behind_the_middle_becomes_a_ring():
     assert source_brightness(one(0.15)[:, None, None], ZERO[:, None, None], truth).item() == pytest.approx(1, abs=1e-3)
 
 
-def test_a_lens_is_the_same_whatever_it_is_asked_for_with():
-    options = Options(size=16, bands=2)
-    whole = lenses(100, seed=3, part="train", options=options)
-    parts = [lenses(n, 3, first, "train", options) for first, n in ((0, 5), (5, 70), (75, 25))]
-    for name, column in whole.items():
-        np.testing.assert_array_equal(column, np.concatenate([part[name] for part in parts]))
-    for name, column in draw_truths(93, 3, 7, "train").items():
-        np.testing.assert_array_equal(column, whole[name][7:])
-    others = [
-        lenses(1, seed, part=part, size=16)["image"].tobytes()
-        for seed, part in ((3, "train"), (3, "test"), (4, "test"))
-    ]
-    assert len(set(others)) == 3
-
-
 @pytest.mark.parametrize(
     ("more", "shape", "kind"),
     [
@@ -120,7 +102,7 @@ def test_a_lens_is_the_same_whatever_it_is_asked_for_with():
     ],
 )
 def test_columns_are_whole_and_finite(more, shape, kind):
-    table = lenses(LENSES_PER_CHUNK + 1, seed=1, **more)
+    table = Lenses(seed=1, **more).make(LENSES_PER_CHUNK + 1)
     assert table["image"].shape == (LENSES_PER_CHUNK + 1, *shape)
     assert table["image"].dtype == kind
     for name in (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing"):
@@ -133,17 +115,8 @@ def test_columns_are_whole_and_finite(more, shape, kind):
 
 
 def test_the_lens_can_be_dark():
-    bright, dark = (lenses(8, unit="flux", light=light)["image"] for light in (True, False))
+    bright, dark = (Lenses(unit="flux", light=light).make(8)["image"] for light in (True, False))
     assert (bright.sum((1, 2)) > dark.sum((1, 2))).all()
-
-
-@pytest.mark.parametrize(
-    ("more", "mentions"),
-    [({"size": 9}, ("size", 16, 512, 9)), ({"bands": 30}, ("bands", 1, 20, 30)), ({"unit": "mag"}, ("unit", "mag"))],
-)
-def test_nonsense_is_refused(more, mentions):
-    with refuses(*mentions):
-        lenses(3, **more)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lenstronomy") is None, reason="lenstronomy is not installed")
@@ -154,7 +127,7 @@ def test_light_goes_as_in_lenstronomy():
     from lenstronomy.LensModel.lens_model import LensModel
     from lenstronomy.LightModel.light_model import LightModel
 
-    truth = draw_chunk_truths((0, 0), 0)[1]
+    truth = draw_truths(np.random.default_rng(0))
     ours, along = render_arcs(truth, 64), pixel_centres(64, FIELD_ARCSEC).astype(float)
     data = ImageData(np.zeros((64, 64)), ra_at_xy_0=along[0], dec_at_xy_0=along[0], transform_pix2angle=np.eye(2) * 0.1)
     models = LensModel(["EPL", "SHEAR"]), LightModel(["SERSIC_ELLIPSE"])

@@ -3,27 +3,28 @@
 import numpy as np
 import pytest
 
+from sciformer.assembly import Assembly
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.domains.jets.simulate.jets import (
     BRANCHES,
     JET_COLUMNS,
-    JETS_PER_CHUNK,
     MAX_PARTICLES,
     PARTICLE_COLUMNS,
     TYPE_FLAGS,
-    jets,
+    Jets,
+    truncate_jets,
 )
-from tests.errors import refuses
+from sciformer.recipe import Recipe
 from tests.paths import SHARED
 
 PYTHIA = SHARED / "jets" / "toyjets_pythia8.npz"
-NUMBER = 4 * JETS_PER_CHUNK
+NUMBER = 4 * Jets.rows_per_chunk
 
 
 @pytest.fixture(scope="module")
 def table():
-    return jets(NUMBER, seed=4)
+    return Jets(seed=4).make(NUMBER)
 
 
 def of(table):
@@ -105,25 +106,6 @@ def test_particles_are_sorted_typed_and_placed(table):
         assert (value[charged] != 0).mean() > 0.9999
 
 
-def test_any_slice_is_the_same(table):
-    part = jets(300, seed=4, first=JETS_PER_CHUNK - 150)  # of two chunks
-    for name in ("jet_pt", "label", "jet_sdmass"):
-        np.testing.assert_array_equal(part[name], table[name][JETS_PER_CHUNK - 150 : JETS_PER_CHUNK + 150])
-    starts = np.cumsum(table["part_px"].lengths) - table["part_px"].lengths
-    low, high = starts[JETS_PER_CHUNK - 150], starts[JETS_PER_CHUNK + 150]
-    np.testing.assert_array_equal(part["part_d0val"].values, table["part_d0val"].values[low:high])
-
-
-def test_seeds_parts_and_classes_differ():
-    base = jets(50, seed=1)["jet_pt"]
-    np.testing.assert_array_equal(base, jets(50, seed=1)["jet_pt"])
-    others = [jets(50, seed=2), jets(50, seed=1, part="train"), jets(50, seed=1, part="test")]
-    others += [jets(50, seed=1, first=JETS_PER_CHUNK), jets(50, seed=1, classes=["Hbb", "QCD"])]
-    for other in others:
-        assert not np.isin(other["jet_pt"], base).any()
-    assert set(others[-1]["label"]) == {"Hbb", "QCD"}
-
-
 def test_classes_are_what_they_say(table):
     sums = {
         name: np.bincount(of(table), table[f"part_{name}"].values.astype(float), NUMBER) for name in ("px", "py", "pz")
@@ -162,18 +144,23 @@ def test_they_come_near_those_of_pythia(table):
             assert middle == pytest.approx(np.median(mass[label == name]), rel=0.1), name
 
 
-@pytest.mark.parametrize(
-    ("wishes", "mentions", "hint"),
-    [
-        ({"number": 0}, ("number", 0), ""),
-        ({"number": 5, "first": -1}, ("first", -1), ""),
-        ({"number": 5, "seed": -1}, ("seed", -1), ""),
-        ({"number": 5, "classes": ["QCD", "Hbx"]}, ("jets", "Hbx"), "'Hbb'"),
-        ({"number": 5, "classes": []}, ("classes",), "QCD"),
-        ({"number": 5, "classes": ["QCD", "QCD"]}, ("QCD, QCD",), ""),
-        ({"number": 5, "part": "tset"}, ("part", "tset"), "'test'"),
-    ],
-)
-def test_what_makes_no_sense(wishes, mentions, hint):
-    with refuses(*mentions, hint=hint):
-        jets(**wishes)
+def test_only_the_hardest_particles_and_wanted_columns():
+    told = Jets(number=40, most=10).want(["part_px", "part_py"], ["label"], ["part_charge", "nothing"])
+    table = told.open().sources["train"].load(0)
+    assert {name for name in table if name.startswith("part_")} == {"part_px", "part_py", "part_charge"}
+    assert {"label", "jet_pt", "jet_sdmass"} <= set(table)
+    assert "label_QCD" not in table
+    assert table["part_px"].lengths.max() == 10
+    np.testing.assert_array_equal(table["jet_nparticles"], table["part_px"].lengths)
+    whole = Jets().make(40, part="train")["part_px"]
+    starts = [np.cumsum(column.lengths) - column.lengths for column in (whole, table["part_px"])]
+    np.testing.assert_array_equal(table["part_px"].values[starts[1]], whole.values[starts[0]])
+    few = {"part_px": Lists(np.arange(5.0), np.array([2, 3])), "jet_nparticles": np.array([2, 3])}
+    assert truncate_jets(few, 3) is few
+
+
+def test_a_recipe_puts_them_together():
+    recipe = Recipe.load("jets/pfn", {"data.number": 60, "data.classes": ["QCD", "Hqql", "Tbl"]})
+    data = Assembly.open(recipe)
+    assert data.objective.classes == ["Hqql", "QCD", "Tbl"]
+    assert {part: len(data.dataset(part)) for part in data.parts()} == {"train": 60, "valid": 6, "test": 6}

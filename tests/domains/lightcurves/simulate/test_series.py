@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sciformer.domains.lightcurves.simulate import chirps, oscillators, supernovae, transits
-from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def of(column):
 
 
 def test_limits_come_before_the_rise():
-    table = lightcurves(300, "supernovae", seed=1)
+    table = LightCurves(what="supernovae", seed=1).make(300)
     row, time, limit = of(table["time"]), table["time"].values, table["limit"].values
     first = np.full(300, np.inf)
     np.minimum.at(first, row[~limit], time[~limit])
@@ -31,7 +31,7 @@ def test_limits_come_before_the_rise():
 
 
 def test_types_differ_in_time_and_distance():
-    table = lightcurves(800, "supernovae", seed=2)
+    table = LightCurves(what="supernovae", seed=2).make(800)
     row, seen = of(table["time"]), ~table["limit"].values
     long, z = {}, {}
     for name in supernovae.CLASSES:
@@ -44,7 +44,7 @@ def test_types_differ_in_time_and_distance():
 
 
 def test_fluxes_are_the_truth_and_noise():
-    table = lightcurves(200, "supernovae", seed=3, unit="flux", bands=("g", "r"))
+    table = LightCurves(what="supernovae", seed=3, unit="flux", bands=("g", "r")).make(200)
     assert "limit" not in table
     assert set(table["band"].values) == {"g", "r"}
     pull = (table["value"].values - table["clean"].values) / table["error"].values
@@ -74,7 +74,7 @@ def test_scaling_relations_give_the_sun(rng):
 
 
 def test_oscillations_have_their_spectrum():
-    table = lightcurves(128, "oscillators", seed=1, classes=["giant"], gaps=False)
+    table = LightCurves(what="oscillators", seed=1, classes=["giant"], gaps=False).make(128)
     clean = table["clean"].values.reshape(128, oscillators.DEFAULT_POINTS)
     nu = np.fft.rfftfreq(oscillators.DEFAULT_POINTS, oscillators.STEP_DAYS * 0.0864)
     power = np.abs(np.fft.rfft(clean)) ** 2
@@ -96,10 +96,10 @@ def test_oscillations_have_their_spectrum():
 
 def test_noise_and_gaps_of_regular_series():
     for what in ("oscillators", "transits"):
-        table = lightcurves(64, what, seed=2)
+        table = LightCurves(what=what, seed=2).make(64)
         pull = (table["value"].values - table["clean"].values) / table["error"].values
         assert pull.std() == pytest.approx(1, abs=0.02)
-        whole = lightcurves(64, what, seed=2, gaps=False)
+        whole = LightCurves(what=what, seed=2, gaps=False).make(64)
         assert 0.85 < len(table["value"].values) / len(whole["value"].values) < 0.99
         step = whole["time"].values[1]
         np.testing.assert_allclose(np.diff(whole["time"].values[: whole["time"].lengths[0]]), step)
@@ -122,7 +122,7 @@ def test_what_a_planet_covers():
 
 
 def test_transits_stand_where_they_are_told():
-    table = lightcurves(128, "transits", seed=3, gaps=False)
+    table = LightCurves(what="transits", seed=3, gaps=False).make(128)
     clean = table["clean"].values.reshape(128, -1)
     time = table["time"].values[: clean.shape[1]]
     planet = table["label"] == "transit"
@@ -140,7 +140,7 @@ def test_transits_stand_where_they_are_told():
 
 
 def test_snr_is_that_of_the_matched_filter():
-    table = lightcurves(256, "signals", seed=1, snr=(8.0, 30.0))
+    table = LightCurves(what="signals", seed=1, snr=(8.0, 30.0)).make(256)
     clean, value = (table[name].values.reshape(256, -1).astype(float) for name in ("clean", "value"))
     loud = table["label"] == "signal"
     own = np.sqrt(chirps.inner_product(clean[loud], clean[loud]))
@@ -154,7 +154,7 @@ def test_snr_is_that_of_the_matched_filter():
 
 
 def test_noise_has_the_spectrum_of_the_detector():
-    table = lightcurves(256, "signals", seed=2, classes=["noise"])
+    table = LightCurves(what="signals", seed=2, classes=["noise"]).make(256)
     value = table["value"].values.reshape(256, -1)
     nu = chirps.window_frequencies(value.shape[1])
     power = (np.abs(np.fft.rfft(value)) ** 2).mean(0) * 2 * chirps.STEP_SECONDS / value.shape[1]
@@ -168,7 +168,7 @@ def test_noise_has_the_spectrum_of_the_detector():
 
 
 def test_white_series_are_the_same_divided_by_the_noise():
-    plain, white = (lightcurves(64, "signals", seed=3, white=white) for white in (False, True))
+    plain, white = (LightCurves(what="signals", seed=3, white=white).make(64) for white in (False, True))
     for name in ("value", "clean"):
         expected = chirps.whiten_series(plain[name].values.reshape(64, -1).astype(float))
         np.testing.assert_allclose(white[name].values.reshape(64, -1), expected, atol=2e-3)

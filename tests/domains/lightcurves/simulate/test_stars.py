@@ -6,7 +6,7 @@ import pytest
 from sciformer.domains.lightcurves.simulate import cadence, photometry, stars
 from sciformer.domains.lightcurves.simulate.binaries import eclipse_dip
 from sciformer.domains.lightcurves.simulate.cadence import Epochs
-from sciformer.domains.lightcurves.simulate.lightcurves import lightcurves
+from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
 from sciformer.domains.lightcurves.simulate.pulsators import (
     PERCENTILE_SIGMAS,
     PERCENTILE_TABLES,
@@ -32,7 +32,7 @@ def spread_of(time, value, period, bins=20):
 
 
 def curves(name, number=12, **more):
-    table = lightcurves(number, "stars", seed=2, classes=[name], **more)
+    table = LightCurves(what="stars", seed=2, classes=[name], **more).make(number)
     starts = np.cumsum(table["time"].lengths) - table["time"].lengths
     for row, (start, length) in enumerate(zip(starts, table["time"].lengths)):
         inside = slice(start, start + length)
@@ -130,7 +130,7 @@ def test_nights_seasons_and_hours(name, rng):
 
 
 def test_errors_of_a_survey_describe_the_noise():
-    table = lightcurves(400, "stars", seed=4, classes=["CONST"])
+    table = LightCurves(what="stars", seed=4, classes=["CONST"]).make(400)
     pull = (table["value"].values - table["clean"].values) / table["error"].values
     low, high = np.percentile(pull, (16, 84))
     assert 0.9 < (high - low) / 2 < 1.3
@@ -139,7 +139,7 @@ def test_errors_of_a_survey_describe_the_noise():
 
 
 def test_errors_in_the_manner_of_asas():
-    table = lightcurves(400, "stars", seed=4, cadence="asas")
+    table = LightCurves(what="stars", seed=4, cadence="asas").make(400)
     error, clean = table["error"].values, table["clean"].values
     low, middle, high = np.percentile(error, (5, 50, 95))
     assert 0.02 < low < middle < high < 0.065

@@ -132,7 +132,7 @@ def test_nothing_is_lost_by_an_export(tmp_path, monkeypatch):
         with refuses("No space left on device", out, file=out, hint="--out"):
             export_model(run, out, overwrite=True)
     with monkeypatch.context() as patch:  # while a folder writes, which by itself would speak of a run
-        patch.setattr("sciformer.train.folder.sync", full)
+        patch.setattr("sciformer.files.atomic.sync", full)
         with refuses("No space left on device", out, file=out, hint="--out"):
             export_model(run, out, overwrite=True)
     assert (out / "config.json").read_text() == "old"

@@ -11,12 +11,11 @@ from sciformer.domains.text.simulate.pronouns import (
     PREPOSITIONS,
     PRONOUNS,
     VERBS,
+    Pronouns,
     inflect_adjective,
-    pronouns,
 )
-from tests.errors import refuses
 
-TABLE = pronouns(3000, seed=2)
+TABLE = Pronouns(number=3000, seed=2).make()
 GENDER = {noun.de: noun.gender for noun in [*NOUNS, *PERSONS]}
 
 
@@ -84,7 +83,7 @@ def test_distance_is_counted_in_words():
     distances, counts = np.unique(TABLE["distance"], return_counts=True)
     assert distances.tolist() == list(range(0, 40, 3))
     assert abs(counts - 3000 / 14).max() < 60
-    assert set(pronouns(200, farthest=8)["distance"].tolist()) == {0, 3, 6}
+    assert set(Pronouns(number=200, farthest=8).make()["distance"].tolist()) == {0, 3, 6}
 
 
 def test_the_nearest_noun_does_not_tell():
@@ -95,7 +94,7 @@ def test_the_nearest_noun_does_not_tell():
 
 
 def test_sentences_to_be_read():
-    table = pronouns(40, farthest=6, seed=0)
+    table = Pronouns(number=40, farthest=6).make()
     pairs = dict(zip(table["en"], table["de"]))
     shown = {
         "here i find a tree , says the aunt under the book , it was famous .": "hier finde ich einen baum , "
@@ -109,8 +108,5 @@ def test_sentences_to_be_read():
     assert {en: pairs.get(en) for en in shown} == shown
 
 
-def test_edges():
-    assert pronouns(0)["en"].tolist() == []
-    assert set(pronouns(50, farthest=2)["distance"].tolist()) == {0}
-    with refuses(10, -1):
-        pronouns(10, farthest=-1)
+def test_the_shortest_distance():
+    assert set(Pronouns(number=50, farthest=2).make()["distance"].tolist()) == {0}

@@ -1,12 +1,11 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.text.simulate.recall import QUESTION, recall
-from tests.errors import refuses
+from sciformer.domains.text.simulate.recall import QUESTION, Recall
 
 
 def test_a_sequence_is_value_noise_and_question():
-    table = recall(lag=5, symbols=4, number=200, seed=1)
+    table = Recall(lag=5, symbols=4, number=200, seed=1).make()
     assert {len(column) for column in table.values()} == {200}
     for text, value, lag in zip(table["text"], table["value"], table["lag"]):
         assert (text[0], text[-1], len(text), lag) == (value, QUESTION, 7, 5)
@@ -16,7 +15,7 @@ def test_a_sequence_is_value_noise_and_question():
 
 @pytest.mark.parametrize("lag", [0, 1, 40])
 def test_the_noise_knows_nothing(lag):
-    table = recall(lag=lag, symbols=3, number=6000, seed=0)
+    table = Recall(lag=lag, symbols=3, number=6000).make()
     values, counts = np.unique(table["value"], return_counts=True)
     assert values.tolist() == ["A", "B", "C"]
     assert abs(counts - 2000).max() < 200
@@ -25,15 +24,3 @@ def test_the_noise_knows_nothing(lag):
         for value in "ABC":  # each kind of noise is alike often after each value
             share = np.unique(noise[table["value"] == value], return_counts=True)[1] / counts[0]
             assert abs(share - 1 / 3).max() < 0.05
-
-
-def test_a_seed_gives_the_same():
-    assert recall(8, number=20, seed=3)["text"].tolist() == recall(8, number=20, seed=3)["text"].tolist()
-    assert recall(8, number=20, seed=3)["text"].tolist() != recall(8, number=20, seed=4)["text"].tolist()
-    assert len(recall(8, number=0)["text"]) == 0
-
-
-@pytest.mark.parametrize("wrong", [{"symbols": 1}, {"symbols": 27}, {"lag": -1}, {"number": -1}])
-def test_what_makes_no_sense(wrong):
-    with refuses(*wrong, *wrong.values()):
-        recall(**{"lag": 2, **wrong})

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....data.columns import Array
-from ....errors import UserError
-from .arrays import Floats
+from ....files.packages import require
 from .optics import FIELD_SIDE
 
 SMOOTHING_WIDTH = 0.3  # pixels: the deviation of a Gaussian that keeps its Fourier transforms small
@@ -20,17 +19,11 @@ INDEX_STEP = 0.1  # indices are rounded to it, for GalSim makes a table for each
 
 def load_galsim() -> Any:
     """What draws profiles as `sersic.sersic` does."""
-    try:
-        import galsim  # type: ignore[import-not-found]
-    except ImportError as error:
-        raise UserError(
-            "the package `galsim` for the engine galsim is not installed",
-            hint="Install it: pip install galsim, or take the engine builtin.",
-        ) from error
+    galsim = require("galsim", "galaxies of the engine galsim")
 
     def draw(
         size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD_SIDE
-    ) -> Floats:
+    ) -> Array:
         """Light (n, H, W) in each pixel, of total flux 1."""
         pixel = field / size
         made = np.zeros((len(n), size, size), np.float32)

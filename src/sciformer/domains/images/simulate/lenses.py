@@ -1,7 +1,7 @@
 """Images of gravitational lenses: a galaxy whose mass bends the light of another one behind it into arcs and rings.
 
-    table = lenses(10_000, seed=1)                 # columns image (n, 64, 64) of 8 bits, einstein_radius, e1, e2 ...
-    table = lenses(1000, light=False)              # the arcs alone, as if the lens were subtracted
+    table = Lenses(seed=1).make(10_000)            # columns image (n, 64, 64) of 8 bits, einstein_radius, e1, e2 ...
+    table = Lenses(light=False).make(1000)         # the arcs alone, as if the lens were subtracted
 
 The mass is an elliptical power law with a shear from outside (lensing.py), exact; the source is a Sersic profile, the
 lens shines as another whose form is near that of its mass. Rays are traced through every pixel at 2 x 2 points, blurred
@@ -15,20 +15,19 @@ this agrees with lenstronomy is tested where it is installed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import NamedTuple
+from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
-from ....data.columns import Array
-from ....data.readers.sequence import SEQUENCES, check_range, chunk_rng, log_uniform, sample_names, sample_sequence
-from .arrays import TWO_PI, Floats
+from ....data.columns import Array, Table
+from ....data.readers.sequence import log_uniform, sample_sequence
+from .base import SimulatedImages
 from .lensing import axis_ratio_and_angle, source_plane
-from .optics import add_noise, band_fluxes, blur, check_view, per_image, pixel_centres, to_picture
+from .optics import TWO_PI, add_noise, band_fluxes, blur, per_image, pixel_centres, to_picture
 from .sersic import profile, sersic, total_flux
 
-VERSION = 1  # of what is made; another one makes other lenses
-LENSES_PER_CHUNK = 64  # lenses made at a time
+LENSES_PER_CHUNK = 64
 FIELD_ARCSEC = 6.4  # arcseconds on a side
 RAYS_PER_PIXEL_SIDE = 2  # rays on a side of a pixel
 LENSES_AT_ONCE = 4  # lenses whose rays are traced at a time: as many as a cache holds
@@ -38,53 +37,47 @@ SNR_RANGE = (20.0, 200.0)  # of the arcs
 SEEING_RANGE = (0.05, 0.12)  # the deviation of the blur
 
 
-class Options(NamedTuple):
-    """How lenses are seen."""
+class Lenses(SimulatedImages):
+    """Gravitational lenses with what there is to find: `einstein_radius`, `slope`, `e1`, `e2`, `centre_x` and others.
 
-    size: int = 64
-    bands: int = 1
-    unit: str = "picture"
-    light: bool = True
-
-    def check(self) -> None:
-        """Refuse what makes no sense."""
-        check_view(self.size, self.bands, self.unit)
-
-
-def lenses(
-    number: int,
-    seed: int = 0,
-    first: int = 0,
-    part: str = "file",
-    options: Options | None = None,
-    **more: object,
-) -> dict[str, Array]:
-    """The lenses first, first + 1, ... of an endless sequence.
-
-    A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no lens in common.
-    Options are given as such, or by name: `size=32`. Other processors may round the last bit otherwise.
+    Hundreds are made in a second on one core; `sciformer.domains.images.simulate.lenses` describes them.
     """
-    check_range("lenses", number, seed, first, part)
-    wanted = options or Options(**more)  # type: ignore[arg-type]
-    wanted.check()
-    made = sample_sequence(
-        number, first, LENSES_PER_CHUNK, lambda index: make_chunk((seed, SEQUENCES.index(part)), index, wanted)
-    )
-    return {"id": sample_names(part, seed, first, number), **made}
+
+    noun: ClassVar[str] = "lenses"
+    rows_per_chunk: ClassVar[int] = LENSES_PER_CHUNK
+
+    bands: int = Field(default=1, ge=1, le=20)
+    """Channels, from red to blue; with several, the colours of lens and source differ."""
+    unit: Literal["picture", "flux"] = "picture"
+    """picture: 8 bits, compressed where it is bright; flux: in deviations of the sky's noise."""
+    light: bool = True
+    """Whether the lens shines; else it is as if it had been subtracted."""
+
+    def known_column(self, name: str, count: int, part: str) -> Array | None:
+        """All that is drawn before the images are made."""
+        found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))
+        return found.get(name, super().known_column(name, count, part))
+
+    def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
+        """Images of lenses, and what is known of them."""
+        truth = draw_truths(rng)
+        blue, red = rng.uniform(-0.2, 0.8, LENSES_PER_CHUNK), rng.uniform(1.0, 1.8, LENSES_PER_CHUNK)
+        light = blur(render_arcs(truth, self.size), truth["seeing"], FIELD_ARCSEC)
+        light *= per_image(truth["snr"] / np.sqrt((light**2).sum((1, 2))))
+        seen = light[:, None] * band_fluxes(blue, self.bands)[:, :, None, None]
+        lens = blur(render_lens_light(truth, self.size, rng), truth["seeing"], FIELD_ARCSEC)
+        lens *= per_image(log_uniform(rng, 0.5, 4, LENSES_PER_CHUNK) * light.sum((1, 2)) / lens.sum((1, 2)))
+        if self.light:
+            seen += lens[:, None] * band_fluxes(red, self.bands)[:, :, None, None]
+        seen = add_noise(seen, rng).transpose(0, 2, 3, 1)
+        image = to_picture(seen) if self.unit == "picture" else seen
+        return {"image": np.ascontiguousarray(image if self.bands > 1 else image[..., 0]), **truth}
 
 
-def draw_truths(number: int, seed: int = 0, first: int = 0, part: str = "file") -> dict[str, Array]:
-    """What is known of these lenses, which is drawn before their images are made."""
-    return sample_sequence(
-        number, first, LENSES_PER_CHUNK, lambda index: draw_chunk_truths((seed, SEQUENCES.index(part)), index)[1]
-    )
+def draw_truths(rng: np.random.Generator) -> dict[str, Array]:
+    """What is true of the lenses of a chunk, from the beginning of its random numbers."""
 
-
-def draw_chunk_truths(seed: tuple[int, int], index: int) -> tuple[np.random.Generator, dict[str, Array]]:
-    """The chance of a chunk, and what is true of its lenses."""
-    rng = chunk_rng(VERSION, *seed, index)
-
-    def ellipse(deviation: float) -> Floats:
+    def ellipse(deviation: float) -> Array:
         """(2, LENSES_PER_CHUNK) of length below 0.35."""
         given = rng.normal(0, deviation, (2, LENSES_PER_CHUNK))
         return given * np.minimum(1, 0.35 / np.maximum(np.hypot(*given), 1e-9))
@@ -94,30 +87,13 @@ def draw_chunk_truths(seed: tuple[int, int], index: int) -> tuple[np.random.Gene
     far, way = radius * 0.35 * np.sqrt(rng.random(LENSES_PER_CHUNK)), rng.uniform(0, TWO_PI, LENSES_PER_CHUNK)
     columns = [radius, rng.uniform(1.7, 2.3, LENSES_PER_CHUNK), *mass, *centre, *shear]
     columns += [centre[0] + far * np.cos(way), centre[1] + far * np.sin(way)]
-    columns += [log_uniform(rng, LENSES_PER_CHUNK, 0.08, 0.4), rng.uniform(0.5, 2.5, LENSES_PER_CHUNK), *own]
-    columns += [log_uniform(rng, LENSES_PER_CHUNK, *SNR_RANGE), rng.uniform(*SEEING_RANGE, LENSES_PER_CHUNK)]
+    columns += [log_uniform(rng, 0.08, 0.4, LENSES_PER_CHUNK), rng.uniform(0.5, 2.5, LENSES_PER_CHUNK), *own]
+    columns += [log_uniform(rng, *SNR_RANGE, LENSES_PER_CHUNK), rng.uniform(*SEEING_RANGE, LENSES_PER_CHUNK)]
     names = (*TARGETS, *SOURCE_COLUMNS, "snr", "seeing")
-    return rng, {name: values.astype(np.float32) for name, values in zip(names, columns, strict=True)}
+    return {name: values.astype(np.float32) for name, values in zip(names, columns, strict=True)}
 
 
-@lru_cache(maxsize=1)
-def make_chunk(seed: tuple[int, int], index: int, options: Options) -> dict[str, Array]:
-    """LENSES_PER_CHUNK lenses, the same for the same arguments."""
-    rng, truth = draw_chunk_truths(seed, index)
-    blue, red = rng.uniform(-0.2, 0.8, LENSES_PER_CHUNK), rng.uniform(1.0, 1.8, LENSES_PER_CHUNK)
-    light = blur(render_arcs(truth, options.size), truth["seeing"], FIELD_ARCSEC)
-    light *= per_image(truth["snr"] / np.sqrt((light**2).sum((1, 2))))
-    seen = light[:, None] * band_fluxes(blue, options.bands)[:, :, None, None]
-    lens = blur(render_lens_light(truth, options.size, rng), truth["seeing"], FIELD_ARCSEC)
-    lens *= per_image(log_uniform(rng, LENSES_PER_CHUNK, 0.5, 4) * light.sum((1, 2)) / lens.sum((1, 2)))
-    if options.light:
-        seen += lens[:, None] * band_fluxes(red, options.bands)[:, :, None, None]
-    seen = add_noise(seen, rng).transpose(0, 2, 3, 1)
-    image = to_picture(seen) if options.unit == "picture" else seen
-    return {"image": np.ascontiguousarray(image if options.bands > 1 else image[..., 0]), **truth}
-
-
-def render_arcs(truth: Mapping[str, Array], size: int) -> Floats:
+def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
     """The light of sources (n, H, W) as it is seen, of surface brightness 1 at the sources' half-light radii."""
     along = pixel_centres(size * RAYS_PER_PIXEL_SIDE, FIELD_ARCSEC)
     made = np.empty((len(truth["e1"]), size, size), np.float32)
@@ -136,7 +112,7 @@ def render_arcs(truth: Mapping[str, Array], size: int) -> Floats:
     return made
 
 
-def source_brightness(x: Floats, y: Floats, truth: Mapping[str, Array]) -> Floats:
+def source_brightness(x: Array, y: Array, truth: Mapping[str, Array]) -> Array:
     """The source's light at x, y (n, H, W), 1 at its half-light radius."""
     q, angle = axis_ratio_and_angle(truth["source_e1"], truth["source_e2"])
     x, y = x - per_image(truth["source_x"]), y - per_image(truth["source_y"])
@@ -146,10 +122,10 @@ def source_brightness(x: Floats, y: Floats, truth: Mapping[str, Array]) -> Float
     return profile(squared, n, radius) * per_image(total_flux(n, radius))
 
 
-def render_lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Floats:
+def render_lens_light(truth: Mapping[str, Array], size: int, rng: np.random.Generator) -> Array:
     """Lenses (n, H, W) of flux 1, whose form is near that of their mass."""
 
-    def near(name: str) -> Floats:
+    def near(name: str) -> Array:
         return truth[name] + rng.normal(0, 0.04, LENSES_PER_CHUNK)
 
     q, angle = axis_ratio_and_angle(near("e1"), near("e2"))

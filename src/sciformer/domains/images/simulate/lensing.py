@@ -12,19 +12,18 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array
-from .arrays import Floats
 from .optics import per_image
 
 SERIES_TOLERANCE = 1e-5  # where the series of a deflection ends, over its first term
 
 
-def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Floats, Floats]:
+def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
     """Axis ratio and angle of the long axis."""
     f = np.hypot(e1, e2)
     return (1 - f) / (1 + f), 0.5 * np.arctan2(e2, e1)
 
 
-def deflection(x: Floats, y: Floats, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Floats, Floats]:
+def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
     """The angle (n, H, W) by which light that is seen at x, y from the centre was bent; arguments (n,)."""
     q, angle = axis_ratio_and_angle(e1, e2)
     f, t = np.hypot(e1, e2), np.asarray(slope) - 1
@@ -46,15 +45,15 @@ def deflection(x: Floats, y: Floats, radius: Array, slope: Array, e1: Array, e2:
 
 
 def source_plane(
-    x: Floats,
-    y: Floats,
+    x: Array,
+    y: Array,
     radius: Array,
     slope: Array,
     e1: Array,
     e2: Array,
     centre: Array,
     shear: Array,
-) -> tuple[Floats, Floats]:
+) -> tuple[Array, Array]:
     """Where light that is seen at x, y came from: theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
     bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
     g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])

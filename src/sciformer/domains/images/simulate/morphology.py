@@ -13,11 +13,10 @@ import numpy as np
 
 from ....data.columns import Array
 from ....data.readers.sequence import log_uniform
-from .arrays import TWO_PI, Floats
-from .optics import FIELD_SIDE, per_image, render_blobs, rotated_coordinates
+from .optics import FIELD_SIDE, TWO_PI, per_image, render_blobs, rotated_coordinates
 from .sersic import CUSP_SOFTENING, profile
 
-DrawProfile = Callable[..., Floats]  # of Sersic profiles, as `sersic.sersic`
+DrawProfile = Callable[..., Array]  # of Sersic profiles, as `sersic.sersic`
 OLD_STAR_COLOURS, YOUNG_STAR_COLOURS = (
     (0.9, 1.5),
     (0.1, 0.8),
@@ -30,23 +29,23 @@ MAX_CLUMPS, TAIL_BLOBS = 12, 14  # the most of an irregular galaxy; blobs in a t
 class LightMaps:
     """Maps of light (n, H, W) with their colours (n,), dust before them, and what is known of the galaxies."""
 
-    radius: Floats
-    ratio: Floats
-    angle: Floats
-    maps: list[tuple[Floats, Floats]] = field(default_factory=list)
-    dust: Floats | None = None
+    radius: Array
+    ratio: Array
+    angle: Array
+    maps: list[tuple[Array, Array]] = field(default_factory=list)
+    dust: Array | None = None
 
-    def add(self, map: Floats, share: Array, colour: Array) -> None:
+    def add(self, map: Array, share: Array, colour: Array) -> None:
         """More light, of this share."""
         self.maps.append((map * per_image(share), np.asarray(colour)))
 
 
-def clipped_normal(rng: np.random.Generator, n: int, mean: float, deviation: float, low: float, high: float) -> Floats:
+def clipped_normal(rng: np.random.Generator, n: int, mean: float, deviation: float, low: float, high: float) -> Array:
     """Normal numbers, kept between two."""
     return np.clip(rng.normal(mean, deviation, n), low, high)
 
 
-def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Floats:
+def draw_centres(rng: np.random.Generator, n: int, deviation: float = 1.0) -> Array:
     """(n, 2) near the middle."""
     return rng.normal(0, deviation, (n, 2))
 
@@ -61,7 +60,7 @@ def smooth(
 ) -> LightMaps:
     """One profile and nothing else; `ratio` is the mean of the axes' ratios and their deviation."""
     q, angle = clipped_normal(rng, n, *ratio, 0.2, 1.0), rng.uniform(0, TWO_PI, n)
-    made = LightMaps(log_uniform(rng, n, 3.5, 9.0), q, angle)
+    made = LightMaps(log_uniform(rng, 3.5, 9.0, n), q, angle)
     light = draw(size, rng.uniform(*index, n), made.radius * np.sqrt(q), q, angle, draw_centres(rng, n))
     made.add(light, np.ones(n), rng.uniform(0.7, OLD_STAR_COLOURS[1], n))
     return made
@@ -70,7 +69,7 @@ def smooth(
 def edge_on(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
     """A thin disk seen from its side, sech^2 across; a bulge; and often a lane of dust."""
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
-    length = log_uniform(rng, n, 3.5, 7.5)  # of the exponential
+    length = log_uniform(rng, 3.5, 7.5, n)  # of the exponential
     height = np.maximum(length * rng.uniform(0.07, 0.22, n), 0.4)
     along, across = rotated_coordinates(size, centre, angle)
     across = across - per_image(0.002 * rng.normal(0, 1, n)) * along * np.abs(along)  # a warp
@@ -93,7 +92,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
     """A disk with arms, I ~ exp(-r / h) (1 + s (a - <a>)), a = exp(k cos(m (theta - ln(r / r0) / tan p)) - k); a bulge;
     perhaps a bar, from whose ends the arms begin."""
     angle, centre = rng.uniform(0, TWO_PI, n), draw_centres(rng, n)
-    radius, tilt = log_uniform(rng, n, 6.0, 12.0), np.sqrt(rng.uniform(0.14, 1, n))  # the cosine of the inclination
+    radius, tilt = log_uniform(rng, 6.0, 12.0, n), np.sqrt(rng.uniform(0.14, 1, n))  # the cosine of the inclination
     along, across = rotated_coordinates(size, centre, angle)
     across /= per_image(tilt)
     squared = along**2 + across**2 + np.float32((CUSP_SOFTENING * FIELD_SIDE / size) ** 2)
@@ -120,7 +119,7 @@ def spiral(n: int, size: int, rng: np.random.Generator, draw: DrawProfile, barre
     return made
 
 
-def _arms(theta: Floats, far: Floats, n: int, barred: bool, rng: np.random.Generator) -> Floats:
+def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generator) -> Array:
     """The pattern of arms (n, H, W), about 1 on average, at angles from the bar and logarithms of r over its end."""
     count = per_image(np.full(n, 2) if barred else rng.choice([2, 2, 2, 3, 4], n))
     way, pitch = np.where(rng.random(n) < 0.5, 1, -1), np.radians(rng.uniform(10, 32, n))
@@ -133,16 +132,16 @@ def _arms(theta: Floats, far: Floats, n: int, barred: bool, rng: np.random.Gener
     narrow = per_image(rng.uniform(*ARM_SHARPNESS, n))
     pattern = np.exp(narrow * (np.cos(count * wound + bend) - 1))
     grown = 1 / (1 + np.exp(-(far + np.float32(0.1)) / np.float32(0.12)))  # none within the bar's end
-    strength = per_image(log_uniform(rng, n, 0.35, 2.6))
+    strength = per_image(log_uniform(rng, 0.35, 2.6, n))
     inner = pattern.mean((1, 2), keepdims=True)
-    made: Floats = np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03)
+    made: Array = np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03)
     return made
 
 
 def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
     """A faint disk off centre, and clumps of young stars without order."""
     angle, q = rng.uniform(0, TWO_PI, n), rng.uniform(0.35, 1, n)
-    radius, centre = log_uniform(rng, n, 5.0, 11.0), draw_centres(rng, n)
+    radius, centre = log_uniform(rng, 5.0, 11.0, n), draw_centres(rng, n)
     made = LightMaps(radius, q, angle)
     share = rng.uniform(0.2, 0.75, n)
     aside = centre + draw_centres(rng, n, 0.35) * radius[:, None]
@@ -164,7 +163,7 @@ def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) ->
 def merger(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:
     """Two galaxies close to each other, with tails of light drawn out of them."""
     angle = rng.uniform(0, TWO_PI, n)
-    radius, second = log_uniform(rng, n, 3.5, 8.0), log_uniform(rng, n, 2.5, 6.0)
+    radius, second = log_uniform(rng, 3.5, 8.0, n), log_uniform(rng, 2.5, 6.0, n)
     apart = (radius + second) * rng.uniform(0.5, 1.7, n)
     way = np.stack([np.cos(angle), np.sin(angle)], 1)
     middle = draw_centres(rng, n)
@@ -187,9 +186,7 @@ def merger(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> Li
     return made
 
 
-def _tail(
-    n: int, place: Floats, radius: Floats, angle: Floats, rng: np.random.Generator
-) -> tuple[Floats, Floats, Floats]:
+def _tail(n: int, place: Array, radius: Array, angle: Array, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Blobs (n, TAIL_BLOBS) along a curve that leaves a galaxy and bends away; their places and widths."""
     step = np.linspace(0, 1, TAIL_BLOBS)
     length = radius * rng.uniform(2, 5, n)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array
-from ....errors import UserError, one_of
-from .arrays import Floats
 
+TWO_PI = 2 * np.pi
 FIELD_SIDE = 64.0  # units of length on a side of the field: pixels, where there are 64
 PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in deviations of the sky
 PSF_WING_SHARE, PSF_WING_WIDTH = (
@@ -19,30 +18,20 @@ PSF_WING_SHARE, PSF_WING_WIDTH = (
     2.2,
 )  # of the blur: the share of the second Gaussian, and its width over that of the first
 PSF_CUTOFF = 1e-8  # of a blur, over its middle
-UNITS = ("picture", "flux")
 GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much noise as the sky does
 
 
-def check_view(size: int, bands: int, unit: str) -> None:
-    """Refuse what makes no sense."""
-    if not 16 <= size <= 512:
-        raise UserError(f"size must be from 16 to 512 pixels on a side, not {size}")
-    if not 1 <= bands <= 20:
-        raise UserError(f"bands must be from 1 to 20, not {bands}")
-    one_of("the unit", unit, UNITS)
-
-
-def pixel_centres(size: int, field: float = FIELD_SIDE) -> Floats:
+def pixel_centres(size: int, field: float = FIELD_SIDE) -> Array:
     """(size,) where the centres of pixels stand along a side."""
     return ((np.arange(size) + 0.5) * (field / size) - field / 2).astype(np.float32)
 
 
-def per_image(values: Array) -> Floats:
+def per_image(values: Array) -> Array:
     """(n,) numbers beside maps (n, H, W)."""
     return np.asarray(values, np.float32)[:, None, None]
 
 
-def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = FIELD_SIDE) -> tuple[Floats, Floats]:
+def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = FIELD_SIDE) -> tuple[Array, Array]:
     """Coordinates (n, H, W) along and across the axis of something at `centre` (n, 2), x and y, turned by `angle`."""
     along = pixel_centres(size, field)
     x, y = along[None, None] - per_image(centre[:, 0]), along[None, :, None] - per_image(centre[:, 1])
@@ -50,26 +39,26 @@ def rotated_coordinates(size: int, centre: Array, angle: Array, field: float = F
     return c * x + s * y, c * y - s * x
 
 
-def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD_SIDE) -> Floats:
+def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field: float = FIELD_SIDE) -> Array:
     """Round Gaussians (n, K) of this flux, summed into maps (n, H, W); of flux (n, C, K), into maps (n, C, H, W)."""
     along = pixel_centres(size, field)
     unit = (field / size) / np.sqrt(2 * np.pi)
 
-    def line(centre: Array) -> Floats:
+    def line(centre: Array) -> Array:
         apart = (along - np.asarray(centre, np.float32)[..., None]) / np.asarray(width, np.float32)[..., None]
-        made: Floats = np.exp(-0.5 * np.minimum(apart**2, 80)) * np.asarray(unit / width, np.float32)[..., None]
+        made: Array = np.exp(-0.5 * np.minimum(apart**2, 80)) * np.asarray(unit / width, np.float32)[..., None]
         return made
 
     across, down = line(x), line(y)
     if flux.ndim == 3:
         across, down = across[:, None], down[:, None]
-    made: Floats = np.matmul((down * np.asarray(flux, np.float32)[..., None]).swapaxes(-1, -2), across)
+    made: Array = np.matmul((down * np.asarray(flux, np.float32)[..., None]).swapaxes(-1, -2), across)
     return made
 
 
 def render_blurred_blobs(
     size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
-) -> Floats:
+) -> Array:
     """The same, blurred by a point-spread function of deviation `seeing` (n,) as `blur` does."""
     both = [
         (share, seeing[:, None] * factor)
@@ -80,7 +69,7 @@ def render_blurred_blobs(
     return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
 
 
-def blur(light: Floats, width: Array, field: float = FIELD_SIDE) -> Floats:
+def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
     """Maps (n, ..., H, W) through a point-spread function of two round Gaussians, of deviation `width` (n,) and wider.
 
     Light that falls outside the field is lost. A Gaussian narrower than a third of a pixel is widened to that.
@@ -99,14 +88,14 @@ def blur(light: Floats, width: Array, field: float = FIELD_SIDE) -> Floats:
     return made
 
 
-def add_noise(light: Floats, rng: np.random.Generator) -> Floats:
+def add_noise(light: Array, rng: np.random.Generator) -> Array:
     """Light in deviations of the sky, with the noise of the sky and its own."""
     deviation = np.sqrt(1 + np.maximum(light, 0) / np.float32(GAIN))
-    made: Floats = light + deviation * rng.standard_normal(light.shape, np.float32)
+    made: Array = light + deviation * rng.standard_normal(light.shape, np.float32)
     return made
 
 
-def to_picture(light: Floats) -> Array:
+def to_picture(light: Array) -> Array:
     """8-bit pixels, asinh(x / PICTURE_SOFTENING): even where the sky's noise is, logarithmic where it is bright."""
     low, high = np.arcsinh(-PICTURE_DARK / PICTURE_SOFTENING), np.arcsinh(PICTURE_TOP / PICTURE_SOFTENING)
     level = (np.arcsinh(light / np.float32(PICTURE_SOFTENING)) - np.float32(low)) * np.float32(255 / (high - low))
@@ -114,18 +103,18 @@ def to_picture(light: Floats) -> Array:
     return made
 
 
-def band_fluxes(index: Array, bands: int) -> Floats:
+def band_fluxes(index: Array, bands: int) -> Array:
     """(n, bands) fluxes of mean 1, from red to blue, of light that is `index` magnitudes brighter in the reddest."""
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
-    found: Floats = (made / made.mean(1, keepdims=True)).astype(np.float32)
+    found: Array = (made / made.mean(1, keepdims=True)).astype(np.float32)
     return found
 
 
-def signal_to_noise(light: Floats) -> Floats:
+def signal_to_noise(light: Array) -> Array:
     """(n,) the signal-to-noise ratio of light (n, C, H, W), in deviations of the sky, to who knows its form.
 
     The mean over bands of the squares' sum, and its root.
     """
-    found: Floats = np.sqrt((light.astype(np.float64) ** 2).sum((-1, -2)).mean(-1))
+    found: Array = np.sqrt((light.astype(np.float64) ** 2).sum((-1, -2)).mean(-1))
     return found

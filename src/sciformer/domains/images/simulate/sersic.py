@@ -7,7 +7,6 @@ from math import lgamma
 import numpy as np
 
 from ....data.columns import Array
-from .arrays import Floats
 from .optics import FIELD_SIDE, per_image, rotated_coordinates
 
 CUSP_SOFTENING = 0.3  # where a profile is taken at points, its cusp is rounded off over so many times their distance
@@ -17,33 +16,33 @@ CORE_PIXELS, CORE_SUBPIXELS = (
 )  # pixels on a side of the middle, where light is summed over so many points on a side of each
 
 
-def sersic_b(n: Array) -> Floats:
+def sersic_b(n: Array) -> Array:
     """b(n), so that R holds half of the light: the series of Ciotti and Bertin (1999), good to 1e-4 from n = 0.5 on."""
     n = np.asarray(n, np.float64)
-    made: Floats = 2 * n - 1 / 3 + 4 / (405 * n) + 46 / (25515 * n**2) + 131 / (1148175 * n**3)
+    made: Array = 2 * n - 1 / 3 + 4 / (405 * n) + 46 / (25515 * n**2) + 131 / (1148175 * n**3)
     return made
 
 
-def total_flux(n: Array, radius: Array) -> Floats:
+def total_flux(n: Array, radius: Array) -> Array:
     """All light of a profile that is 1 at R: 2 pi n R^2 e^b b^(-2n) Gamma(2n)."""
     n, b = np.asarray(n, np.float64), sersic_b(n)
     gamma = np.exp([lgamma(2 * one) for one in n.ravel()]).reshape(n.shape)
-    made: Floats = 2 * np.pi * n * np.asarray(radius) ** 2 * np.exp(b) * b ** (-2 * n) * gamma
+    made: Array = 2 * np.pi * n * np.asarray(radius) ** 2 * np.exp(b) * b ** (-2 * n) * gamma
     return made
 
 
-def profile(squared: Floats, n: Array, radius: Array) -> Floats:
+def profile(squared: Array, n: Array, radius: Array) -> Array:
     """Brightness (n, H, W) of total flux 1 at elliptical radii whose squares (n, H, W) are given."""
     b = sersic_b(n)
     inner = (squared / per_image(np.asarray(radius) ** 2)) ** per_image(0.5 / np.asarray(n))
     bright = np.exp(per_image(b) * (1 - inner))
-    made: Floats = bright / per_image(total_flux(n, radius))
+    made: Array = bright / per_image(total_flux(n, radius))
     return made
 
 
 def sersic(
     size: int, n: Array, radius: Array, ratio: Array, angle: Array, centre: Array, field: float = FIELD_SIDE
-) -> Floats:
+) -> Array:
     """Light (n, H, W) in each pixel, of total flux 1; R is the mean radius of the ellipse, sqrt(a b).
 
     ratio   of the short axis to the long one
@@ -70,7 +69,7 @@ def sersic(
     return made
 
 
-def _squared_radii(along: Floats, across: Floats, ratio: Array, soft: float) -> Floats:
+def _squared_radii(along: Array, across: Array, ratio: Array, soft: float) -> Array:
     """Squares of elliptical radii, none of them 0."""
-    made: Floats = along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2)
+    made: Array = along**2 * per_image(ratio) + across**2 / per_image(ratio) + np.float32(soft**2)
     return made

@@ -7,7 +7,7 @@ particles. The `Prongs` hold what was drawn: masses, and directions in rest fram
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from .kinematics import (
     TWO_PI,
     Floats,
+    Rows,
     boost,
     decay,
     decay_momentum,
@@ -38,7 +39,7 @@ MIN_VIRTUAL_W_MASS = 8.0  # GeV, the lightest virtual W
 
 
 @dataclass
-class Prongs:
+class Prongs(Rows):
     """What was drawn for n jets. `flavour` (4, n) and `vectors` (4, 4, n), prong by prong, NOTHING where there is none.
 
     Two prongs come from the parent alone; of three the first is the b of a top quark; of four the first two come from
@@ -56,13 +57,6 @@ class Prongs:
     bosons: Floats
     flavour: Floats
     vectors: Floats
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def take(self, rows: Floats) -> Prongs:
-        """Those of these jets."""
-        return Prongs(*(getattr(self, field.name).take(rows, -1) for field in fields(self)))
 
     @property
     def parent(self) -> Floats:

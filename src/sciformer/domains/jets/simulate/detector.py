@@ -12,13 +12,13 @@ no calorimeter cells, no pile-up.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
 from .decays import JET_RADIUS, TBQQ, Prongs
 from .hadrons import ELECTRON, IS_CHARGED, KAON0, MUON, NEUTRINO, NEUTRON, PHOTON, PION, ParticleArray
-from .kinematics import TWO_PI, Floats, draw_normals
+from .kinematics import TWO_PI, Floats, Rows, draw_normals
 
 MAX_TRACK_ETA, MIN_TRACK_PT, MIN_NEUTRAL_PT, MIN_PARTICLE_PT = 2.5, 0.5, 0.4, 0.1
 TRACK_EFFICIENCY = 0.97
@@ -45,7 +45,7 @@ UNDERLYING_KINDS = np.array([PION] * 11 + [PHOTON] * 7 + [KAON0] * 2, np.int8)  
 
 
 @dataclass
-class DetectedParticles:
+class DetectedParticles(Rows):
     """Particles as they are seen: pT, direction, what they look like, impact parameters and the jet they are of."""
 
     pt: Floats
@@ -56,13 +56,6 @@ class DetectedParticles:
     d0: Floats
     dz: Floats
     jet: Floats
-
-    def __len__(self) -> int:
-        return len(self.pt)
-
-    def take(self, rows: Floats) -> DetectedParticles:
-        """Some of them."""
-        return DetectedParticles(*(getattr(self, field.name).take(rows) for field in fields(self)))
 
 
 def detect_jets(
@@ -82,7 +75,7 @@ def detect_jets(
     soft = smear_particles(_underlying_event(axis, prongs.label >= TBQQ, rng), rng)
     soft = soft.take(np.flatnonzero(soft.pt > MIN_PARTICLE_PT))
     momenta = jet_momenta(seen, n, p, rows) + jet_momenta(soft, n, four_vectors(soft))
-    return join_detected([seen.take(rows), soft]), momenta
+    return DetectedParticles.join([seen.take(rows), soft]), momenta
 
 
 def _find_detected(
@@ -183,10 +176,3 @@ def jet_momenta(seen: DetectedParticles, n: int, p: Floats, rows: Floats | None 
     """The momenta (4, n) of the jets, of all particles or of some."""
     jet = seen.jet if rows is None else seen.jet.take(rows)
     return np.stack([np.bincount(jet, one if rows is None else one.take(rows), n) for one in p])
-
-
-def join_detected(parts: list[DetectedParticles]) -> DetectedParticles:
-    """Several as one."""
-    return DetectedParticles(
-        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(DetectedParticles))
-    )

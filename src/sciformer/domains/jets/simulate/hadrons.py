@@ -8,11 +8,11 @@ frame as the momenta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
-from .kinematics import Floats, decay, isotropic_directions
+from .kinematics import Floats, Rows, decay, isotropic_directions
 
 (
     PION,
@@ -73,7 +73,7 @@ CHANNEL_TABLE, LIGHT_CHANNEL_TABLE = _channel_lookup(CHANNELS), _channel_lookup(
 
 
 @dataclass
-class ParticleArray:
+class ParticleArray(Rows):
     """Particles: momenta (4, n), kind, charge, the jet they belong to, and the vertex they come from (0: the first)."""
 
     p: Floats
@@ -82,15 +82,6 @@ class ParticleArray:
     jet: Floats
     vertex: Floats
 
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    def take(self, rows: Floats) -> ParticleArray:
-        """Some of them."""
-        return ParticleArray(
-            self.p.take(rows, 1), *(getattr(self, field.name).take(rows) for field in fields(self)[1:])
-        )
-
     def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> ParticleArray:
         """What they become, one for one, at the place where they are."""
         full = np.empty(len(self), np.int8)
@@ -98,14 +89,6 @@ class ParticleArray:
         signs = np.empty(len(self), np.int8)
         signs[:] = charge
         return ParticleArray(p, full, signs, self.jet, self.vertex)
-
-
-def join_particles(crowds: list[ParticleArray]) -> ParticleArray:
-    """Several as one."""
-    return ParticleArray(
-        np.concatenate([crowd.p for crowd in crowds], 1),
-        *(np.concatenate([getattr(crowd, field.name) for crowd in crowds]) for field in fields(ParticleArray)[1:]),
-    )
 
 
 def hadronise_clusters(
@@ -125,7 +108,7 @@ def hadronise_clusters(
         parents = _decay_vertices(parents, kind, vertices, rng)
         child, virtual, size, leptonic = _weak_decay(parents, kind, rng)
         if kind == B_HADRON:
-            dees = join_particles([dees, child])
+            dees = ParticleArray.join([dees, child])
         else:
             stable.append(child)
         stable += _leptonic_decay(virtual.take(leptonic), size[leptonic], rng)
@@ -135,10 +118,10 @@ def hadronise_clusters(
             pair, sizes = _split_clusters(pair, sizes, rng)
         crowds.append(pair)
         masses.append(sizes)
-    hadrons = _decay_clusters(join_particles(crowds), np.concatenate(masses), rng)
+    hadrons = _decay_clusters(ParticleArray.join(crowds), np.concatenate(masses), rng)
     made = [hadrons, *_decay_rho(hadrons.take(np.flatnonzero(hadrons.kind >= RHO)), rng)]
-    bright = join_particles([some.take(np.flatnonzero((some.kind == PION0) | (some.kind == ETA))) for some in made])
-    return join_particles([*made, *_decay_to_photons(bright, rng), *stable]), np.concatenate(vertices, 1)
+    bright = ParticleArray.join([some.take(np.flatnonzero((some.kind == PION0) | (some.kind == ETA))) for some in made])
+    return ParticleArray.join([*made, *_decay_to_photons(bright, rng), *stable]), np.concatenate(vertices, 1)
 
 
 def _decay_vertices(
@@ -191,7 +174,7 @@ def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator
     first = 0.3 + drawn[0] * (0.6 * size - 0.3)
     second = 0.3 + drawn[1] * (size - first - 0.3) * np.float32(0.9)
     a, b = decay(parents.p, size, first, second, isotropic_directions(rng, len(big)))
-    pair = join_particles([parents.next(a, CLUSTER), parents.next(b, CLUSTER), whole.take(rest)])
+    pair = ParticleArray.join([parents.next(a, CLUSTER), parents.next(b, CLUSTER), whole.take(rest)])
     return pair, np.concatenate([first, second, mass[rest]])
 
 
@@ -207,7 +190,7 @@ def _decay_clusters(clusters: ParticleArray, mass: Floats, rng: np.random.Genera
     a, b = decay(clusters.p, mass, MASSES.take(one), MASSES.take(two), isotropic_directions(rng, n))
     sign = ((drawn[1] & 1) << 1).astype(np.int8) - 1
     first, second = sign * IS_CHARGED.take(one), -sign * IS_CHARGED.take(two)
-    return join_particles([clusters.next(a, one, first), clusters.next(b, two, second)])
+    return ParticleArray.join([clusters.next(a, one, first), clusters.next(b, two, second)])
 
 
 def _decay_rho(parents: ParticleArray, rng: np.random.Generator) -> list[ParticleArray]:

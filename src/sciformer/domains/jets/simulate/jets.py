@@ -1,7 +1,7 @@
 """Jets of the ten classes of JetClass, made from nothing, some twenty thousand in a second on one core.
 
-    table = jets(100_000, seed=1)           # columns part_px ... label, as a file of JetClass gives them
-    table = jets(1000, first=5_000_000)     # the jets 5,000,000 to 5,000,999 of the same endless sequence
+    table = Jets(seed=1).make(100_000)                # columns part_px ... label, as a file of JetClass gives them
+    table = Jets().make(1000, first=5_000_000)        # 5,000,000 to 5,000,999 of the same endless sequence
 
 What it is: a toy with the right anatomy. Resonances decay with exact kinematics into two, three or four prongs
 (decays.py); partons branch at ever smaller angles (shower.py); resonances keep their four-momentum (systems.py);
@@ -15,28 +15,31 @@ What it is not: a prediction. There is no matrix element, no colour connection b
 beyond the decay angles of W and Z; hadrons come from clusters of one parton, charge and strangeness are balanced
 inside a cluster only; the underlying event is flat; the cone replaces anti-kT. `jet_sdmass` is the mass of what is left
 when thin regions are cut away (`groomed_masses`), not a soft drop mass. Train on it to learn, to test, to pretrain;
-measure physics on a real generator (`sciformer simulate jets --engine pythia`).
+measure physics on a real generator (benchmarks/pythia_jets.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 import numpy as np
+from pydantic import Field
 
-from ....data.columns import Array, Lists
-from ....data.readers.sequence import SEQUENCES, check_range, draw_chunk_classes, sample_sequence
-from ....errors import UserError, one_of
+from ....data.columns import Array, Lists, Table
+from ....data.readers.events.reader import EventFiles
+from ....data.readers.simulation import SimulatedSequence
+from ....data.source import Data
 from .decays import CLASSES, JET_RADIUS, Prongs, draw_prongs
-from .detector import DetectedParticles, detect_jets, four_vectors, impact_errors, jet_momenta, join_detected
+from .detector import DetectedParticles, detect_jets, four_vectors, impact_errors, jet_momenta
 from .kinematics import TWO_PI, Floats
 from .systems import shower_particles
 
-VERSION = 2  # of what is made; another one makes other jets
-JETS_PER_CHUNK = (
-    2048  # jets made at a time; what is random in them is a function of the seed, the classes and their number
-)
+MAX_HELD_JETS = 200_000  # jets of a part that stay in memory once they are made, if there are no more: some 3 kB each
+JETCLASS_FILES = {  # of JetClass, by class
+    "QCD": "ZJetsToNuNu", "Hbb": "HToBB", "Hcc": "HToCC", "Hgg": "HToGG", "H4q": "HToWW4Q", "Hqql": "HToWW2Q1L",
+    "Zqq": "ZToQQ", "Wqq": "WToQQ", "Tbqq": "TTBar", "Tbl": "TTBarLep",
+}  # fmt: skip
 MAX_PARTICLES = 128  # particles of a jet
 MIN_PT, MAX_PT, MAX_ETA = 500.0, 1000.0, 2.0  # GeV and |eta| of a jet
 CANDIDATES_PER_JET = np.array(
@@ -57,67 +60,104 @@ BRANCHES = (
 )
 
 
-def jets(
-    number: int, seed: int = 0, classes: Sequence[str] = CLASSES, first: int = 0, part: str = "file"
-) -> dict[str, Array | Lists]:
-    """The jets first, first + 1, ... of a sequence of rounds, each with every class once, in random order.
+class Jets(SimulatedSequence):
+    """Jets of the ten classes of JetClass, with the names of its branches and their class as column `label`.
 
-    A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no jet in common.
-    Other processors may round the last bit of a number otherwise.
+    Some 20,000 are made in a second on one core; `sciformer.domains.jets.simulate.jets` describes them.
     """
-    check_range("jets", number, seed, first, part, "1 jet or more")
-    key, numbers = (seed, SEQUENCES.index(part)), tuple(check_classes(classes))
-    return sample_sequence(number, first, JETS_PER_CHUNK, lambda index: make_chunk(key, index, numbers))
+
+    noun: ClassVar[str] = "jets"
+    suffixes: ClassVar[tuple[str, ...]] = (".root", ".parquet", ".npz")
+    class_files: ClassVar[Mapping[str, str]] = {name: f"{file}_000.root" for name, file in JETCLASS_FILES.items()}
+    version: ClassVar[int] = 2
+    names_samples: ClassVar[bool] = False
+    rows_per_chunk: ClassVar[int] = 2048
+    known_classes: ClassVar[tuple[str, ...]] = CLASSES
+    rows_per_write: ClassVar[int] = 8192
+
+    number: int = Field(default=100_000, ge=1)
+    """Jets to train on, or to write."""
+    classes: list[str] = Field(default_factory=lambda: list(CLASSES))
+    """Classes of jets, alike often."""
+    most: int = Field(default=MAX_PARTICLES, ge=1, le=MAX_PARTICLES)
+    """Particles kept of a jet, the hardest."""
+    chunk_size: int = Field(default=8192, ge=16)
+    """Jets made at a time; a training keeps several such chunks in memory, and mixes some of them."""
+
+    def describe(self) -> str:
+        """The classes and options in words."""
+        kinds = ", ".join(self.classes)
+        return f"jets of {kinds}; seed {self.seed}, version {self.version}, at most {self.most} particles"
+
+    def cache_prefix(self) -> str:
+        """Version, seed and options."""
+        kinds = "".join(map(str, self.class_numbers()))
+        return f"jets-{self.version}-{self.seed}-{kinds}-{self.most}"
+
+    def make(self, count: int, first: int = 0, part: str = "file") -> Table:
+        """Jets of a part, from one number on."""
+        return truncate_jets(super().make(count, first, part), self.most)
+
+    def tables(self, suffix: str) -> Iterator[Table]:
+        """Jets of a file; in ROOT, as in JetClass, label_QCD and others alone tell their class."""
+        for table in self.make_tables():
+            yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
+
+    def make_tables(self) -> Iterator[Table]:
+        """Jets of a file, in pieces."""
+        return super().tables("")
+
+    def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
+        """Jets of these classes, from as many candidates as it takes."""
+        slots = [np.flatnonzero(label == number) for number in range(len(CLASSES))]  # places still to be filled
+        found, azimuth, momenta = [], np.empty(len(label)), np.empty((4, len(label)))
+        while any(map(len, slots)):
+            tries = [int(len(free) * more) + 8 if len(free) else 0 for free, more in zip(slots, CANDIDATES_PER_JET)]
+            prongs = draw_prongs(np.repeat(np.arange(len(CLASSES)), tries), rng)
+            prongs = prongs.take(np.flatnonzero(_may_pass_cuts(prongs)))
+            crowd, vertices = shower_particles(prongs, rng)
+            seen, sums = detect_jets(crowd, vertices, prongs, rng)
+            place = np.full(len(prongs), -1)
+            good = _passes_cuts(prongs, sums)
+            for number, free in enumerate(slots):
+                rows = np.flatnonzero(good & (prongs.label == number))[: len(free)]
+                place[rows], slots[number] = free[: len(rows)], free[len(rows) :]
+            rows = np.flatnonzero(place >= 0)
+            azimuth[place[rows]], momenta[:, place[rows]] = prongs.azimuth[rows], sums[:, rows]
+            seen.phi += prongs.azimuth.astype(np.float32).take(seen.jet)
+            seen.jet = place.take(seen.jet)
+            found.append(seen)
+        return jet_columns(DetectedParticles.join(found), momenta, azimuth, label)
+
+    def select_columns(self, table: Table) -> Table:
+        """The columns that were asked for, and those of whole jets."""
+        if not self.state:
+            return table
+        names = {*self.state["names"], *self.state["truth"], *self.state["wishes"], "label", *JET_COLUMNS}
+        return {name: column for name, column in table.items() if name in names}
+
+    def stays_in_memory(self, count: int) -> bool:
+        """All but very many jets do."""
+        return count <= MAX_HELD_JETS
+
+    def file_reader(self) -> Data:
+        """The reader of events with the branches of JetClass."""
+        found = EventFiles(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
+        return found.want(**self.state) if self.state else found
 
 
-def draw_labels(
-    number: int, seed: int = 0, classes: Sequence[str] = CLASSES, first: int = 0, part: str = "file"
-) -> Array:
-    """The classes of these jets, which are drawn before the jets are made."""
-    key, kinds = (VERSION, seed, SEQUENCES.index(part)), check_classes(classes)
-    found = sample_sequence(
-        number,
-        first,
-        JETS_PER_CHUNK,
-        lambda index: {"label": draw_chunk_classes((*key, index), kinds, JETS_PER_CHUNK)[1]},
-    )
-    return np.array(CLASSES)[found["label"]]
-
-
-def check_classes(classes: Sequence[str]) -> list[int]:
-    """The numbers of some classes."""
-    if not len(classes):
-        raise UserError("there are no classes of jets", hint=f"Choose some of {', '.join(CLASSES)}.")
-    for name in classes:
-        one_of("a class of jets", name, CLASSES)
-    if len(set(classes)) < len(classes):
-        raise UserError(f"each class of jets must be named once, not {', '.join(classes)}")
-    return [CLASSES.index(name) for name in classes]
-
-
-@lru_cache(maxsize=1)
-def make_chunk(seed: tuple[int, int], index: int, classes: tuple[int, ...]) -> dict[str, Array | Lists]:
-    """JETS_PER_CHUNK jets, the same for the same arguments."""
-    rng, wanted = draw_chunk_classes((VERSION, *seed, index), classes, JETS_PER_CHUNK)
-    slots = [np.flatnonzero(wanted == number) for number in range(len(CLASSES))]  # places still to be filled
-    found, azimuth, momenta = [], np.empty(JETS_PER_CHUNK), np.empty((4, JETS_PER_CHUNK))
-    while any(map(len, slots)):
-        tries = [int(len(free) * more) + 8 if len(free) else 0 for free, more in zip(slots, CANDIDATES_PER_JET)]
-        prongs = draw_prongs(np.repeat(np.arange(len(CLASSES)), tries), rng)
-        prongs = prongs.take(np.flatnonzero(_may_pass_cuts(prongs)))
-        crowd, vertices = shower_particles(prongs, rng)
-        seen, sums = detect_jets(crowd, vertices, prongs, rng)
-        place = np.full(len(prongs), -1)
-        good = _passes_cuts(prongs, sums)
-        for number, free in enumerate(slots):
-            rows = np.flatnonzero(good & (prongs.label == number))[: len(free)]
-            place[rows], slots[number] = free[: len(rows)], free[len(rows) :]
-        rows = np.flatnonzero(place >= 0)
-        azimuth[place[rows]], momenta[:, place[rows]] = prongs.azimuth[rows], sums[:, rows]
-        seen.phi += prongs.azimuth.astype(np.float32).take(seen.jet)
-        seen.jet = place.take(seen.jet)
-        found.append(seen)
-    return jet_columns(join_detected(found), momenta, azimuth, wanted)
+def truncate_jets(table: Table, most: int) -> Table:
+    """Jets with so many particles at most, the first ones."""
+    lengths = next(column.lengths for column in table.values() if isinstance(column, Lists))
+    if lengths.max(initial=0) <= most:
+        return table
+    fewer = np.minimum(lengths, most)
+    kept = np.arange(int(lengths.sum())) - np.repeat(lengths.cumsum() - lengths, lengths) < most
+    made = {
+        name: Lists(column.values[kept], fewer) if isinstance(column, Lists) else column
+        for name, column in table.items()
+    }
+    return made | {"jet_nparticles": fewer.astype(np.float32)}
 
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[Any]
 TWO_PI = 2 * np.pi
+
+
+@dataclass
+class Rows:
+    """Arrays of a class with as many entries each on their last axis."""
+
+    def __len__(self) -> int:
+        return int(getattr(self, fields(self)[-1].name).shape[-1])
+
+    def take(self, rows: Floats) -> Self:
+        """The entries of these rows."""
+        return type(self)(*(getattr(self, field.name).take(rows, -1) for field in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Sequence[Self]) -> Self:
+        """Concatenate several along the last axis."""
+        return cls(*(np.concatenate([getattr(part, field.name) for part in parts], -1) for field in fields(cls)))
 
 
 def boost(p: Floats, frame: Floats, mass: Floats) -> Floats:

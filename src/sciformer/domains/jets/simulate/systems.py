@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .decays import BOTTOM, CHARM, ELECTRON, H4Q, HQQL, JET_RADIUS, MUON, QCD, TBL, TBQQ, Prongs
-from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise_clusters, join_particles
+from .hadrons import B_HADRON, CLUSTER, D_HADRON, MASSES, ParticleArray, hadronise_clusters
 from .hadrons import ELECTRON as ELECTRON_KIND
 from .hadrons import MUON as MUON_KIND
 from .hadrons import NEUTRINO as NEUTRINO_KIND
@@ -76,7 +76,7 @@ def shower_particles(prongs: Prongs, rng: np.random.Generator, extra: bool = Tru
     crowd = ParticleArray(moving, kind, np.zeros(n, np.int8), systems.jet.take(place), np.zeros(n, np.intp))
     soft, heavy = np.flatnonzero(kind == CLUSTER), np.flatnonzero(kind != CLUSTER)
     made, vertices = hadronise_clusters(crowd.take(soft), mass[soft], crowd.take(heavy), rng)
-    return join_particles([made, *_prompt_leptons(prongs, leptonic, rng)]), vertices
+    return ParticleArray.join([made, *_prompt_leptons(prongs, leptonic, rng)]), vertices
 
 
 def _start_systems(

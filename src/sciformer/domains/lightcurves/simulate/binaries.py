@@ -12,15 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array
+from ....data.readers.sequence import log_uniform
 from .cadence import Epochs
 
 TWO_PI = 2 * np.pi
-
-
-def log_uniform(rng: np.random.Generator, low: float, high: float, n: int) -> Array:
-    """Numbers whose logarithm is uniform."""
-    made: Array = np.exp(rng.uniform(np.log(low), np.log(high), n))
-    return made
 
 
 def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....data.columns import Array
+from ....data.columns import Array, Lists
 
 DAYS_PER_YEAR = 365.25
 CADENCES = ("survey", "asas")
@@ -114,3 +114,17 @@ def regular_epochs(
     kept.ravel()[rng.integers(0, kept.size, round(0.003 * kept.size))] = False
     kept[:, :MIN_POINTS] = True
     return time, kept
+
+
+def regular_table(
+    time: Array, kept: Array, clean: Array, sigma: Array, rng: np.random.Generator
+) -> dict[str, Array | Lists]:
+    """Columns of series on a grid of times (N,): the points that are kept (n, N) of `clean` (n, N), with noise (n,)."""
+    lengths = kept.sum(1)
+    value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
+    return {
+        "time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths),
+        "value": Lists(value[kept], lengths),
+        "error": Lists(np.repeat(sigma, lengths), lengths),
+        "clean": Lists(clean[kept], lengths),
+    }

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import log_uniform
+from ....data.readers.sequence import log_uniform
 
 CLASSES = ("noise", "signal")
 DEFAULT_POINTS, STEP_SECONDS, MIN_FREQUENCY = (

@@ -1,8 +1,8 @@
 """Light curves and other series made from nothing, thousands in a second on one core.
 
-    table = lightcurves(100_000, "stars", seed=1)              # columns time, value, error, clean, label, period ...
-    table = lightcurves(1000, "stars", first=5_000_000)        # 5,000,000 to 5,000,999 of the same endless sequence
-    table = lightcurves(1000, "signals", snr=(15.0, 15.0))     # chirps of SNR 15, and as many of noise alone
+    table = LightCurves(seed=1).make(100_000)                  # columns time, value, error, clean, label, period ...
+    table = LightCurves().make(1000, first=5_000_000)          # 5,000,000 to 5,000,999 of the same endless sequence
+    table = LightCurves(what="signals", snr=(15.0, 15.0)).make(1000)     # chirps of SNR 15, and as many of noise alone
 
     stars         variable stars of 12 classes and constant ones, cadence of a survey or of ASAS (stars.py)
     supernovae    Ia, Ibc, II and SLSN in several bands, with upper limits and redshift (supernovae.py)
@@ -16,26 +16,21 @@ stars, no systematic error of an instrument; ranges are round. Train on them to 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
+import hashlib
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
-from ....data.columns import Array, Lists, select
-from ....data.readers.sequence import (
-    SEQUENCES,
-    check_range,
-    class_numbers,
-    draw_chunk_classes,
-    sample_names,
-    sample_sequence,
-)
+from ....data.columns import Array, Table, select
+from ....data.readers.series.reader import SeriesFiles
+from ....data.readers.simulation import SimulatedSequence
+from ....data.source import Data
 from ....errors import UserError, one_of
 from . import chirps, oscillators, stars, supernovae, transits
-from .cadence import CADENCES
 
-VERSION = 1  # of what is made; another one makes other curves
+CurveKind = Literal["stars", "supernovae", "oscillators", "transits", "signals"]
+CURVE_KINDS: tuple[CurveKind, ...] = get_args(CurveKind)
 CLASSES = {
     "stars": stars.CLASSES,
     "supernovae": supernovae.CLASSES,
@@ -43,14 +38,7 @@ CLASSES = {
     "transits": transits.CLASSES,
     "signals": chirps.CLASSES,
 }
-CURVE_KINDS = tuple(CLASSES)
-CURVES_PER_CHUNK = {
-    "stars": 1024,
-    "supernovae": 1024,
-    "oscillators": 128,
-    "transits": 256,
-    "signals": 128,
-}  # made at a time
+CURVES_PER_CHUNK = {"stars": 1024, "supernovae": 1024, "oscillators": 128, "transits": 256, "signals": 128}
 OPTIONS_BY_KIND = {
     "stars": ("cadence", "points"),
     "supernovae": ("bands", "unit"),
@@ -58,91 +46,110 @@ OPTIONS_BY_KIND = {
     "transits": ("points", "gaps"),
     "signals": ("points", "snr", "white"),
 }
+OPTIONS = ("cadence", "points", "bands", "unit", "gaps", "snr", "white")
 
 
-@dataclass(frozen=True)
-class Options:
-    """How curves are seen; each of `OPTIONS_BY_KIND` by some kinds alone."""
+class LightCurves(SimulatedSequence):
+    """Series that are simulated: `time` (days), `value`, and what there is of `error`, `band`, `limit` and `clean`.
 
-    cadence: str = "survey"
-    points: int = 0
-    bands: tuple[str, ...] = supernovae.BANDS
-    unit: str = "magnitude"
+    A curve has an `id`, a `label`, and what is known of it: `period`, `amplitude`, `redshift`, `logg`, `snr`, `depth`.
+    Thousands are made in a second on one core; `sciformer.domains.lightcurves.simulate.lightcurves` describes them.
+    """
+
+    noun: ClassVar[str] = "curves"
+    suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".csv", ".npz")
+
+    what: CurveKind = "stars"
+    """stars: variable stars in one band; supernovae: of four types, in several bands; oscillators: solar-like ones, for
+    log g; transits: with a planet or none; signals: chirps in coloured noise, or the noise alone."""
+    classes: list[str] = Field(default_factory=list)
+    """Classes of curves, alike often (default: all of `what`)."""
+    cadence: Literal["survey", "asas"] = "survey"
+    """Of stars. survey: 3 to 8 years, a median of 120 points, errors that grow with magnitude; asas: as many as 250
+    points in a row with errors of about 0.036 mag and a scatter of their own, as in ASAS."""
+    points: int = Field(default=0, ge=0)
+    """Points of a curve: the median of a survey's stars, the most in the manner of ASAS, the number before gaps of a
+    regular series. 0: 120, 250; 4,000 of oscillators, 1,200 of transits, 4,096 of signals."""
+    bands: list[str] = Field(default_factory=lambda: list(supernovae.BANDS))
+    """Of supernovae."""
+    unit: Literal["magnitude", "flux"] = "magnitude"
+    """Of supernovae: magnitudes, with upper limits; or fluxes in microjansky, which may be negative, with `clean`."""
     gaps: bool = True
+    """Whether some days are missing in the regular series of oscillators and transits."""
     snr: tuple[float, float] = (8.0, 50.0)
+    """Of signals: the least and the greatest signal-to-noise ratio, of an optimal filter."""
     white: bool = False
+    """Of signals: divide series by the noise at each frequency, so that the noise has variance 1 and no colour."""
+    chunk_size: int | None = Field(default=None, ge=16)
+    """Curves made at a time (default: 4096, but 512 of regular series, which are long); a training keeps several such
+    chunks in memory, and mixes some of them."""
 
-    def check(self, what: str) -> None:
-        """Refuse what makes no sense, and what would be passed over."""
-        one_of("the cadence", self.cadence, CADENCES)
-        one_of("the unit", self.unit, supernovae.UNITS)
-        for field in fields(self):
-            if getattr(self, field.name) != field.default and field.name not in OPTIONS_BY_KIND[what]:
-                raise UserError(
-                    f"`{field.name}` does nothing with {what}, which use only {' and '.join(OPTIONS_BY_KIND[what])}"
-                )
+    def chunk_rows(self) -> int:
+        """Curves of a chunk."""
+        return CURVES_PER_CHUNK[self.what]
+
+    def class_names(self) -> tuple[str, ...]:
+        """The classes of this kind of curves."""
+        return CLASSES[self.what]
+
+    def chunk_key(self) -> tuple[int, ...]:
+        """The version and the kind of curves."""
+        return self.version, CURVE_KINDS.index(self.what)
+
+    def samples_per_chunk(self) -> int:
+        """Curves of a piece, fewer of long ones."""
+        return self.chunk_size or (4096 if self.what in ("stars", "supernovae") else 512)
+
+    def check(self) -> None:
+        """Refuse values that make no sense, and options that would do nothing."""
+        super().check()
+        for name in OPTIONS:
+            default = type(self).model_fields[name].get_default(call_default_factory=True, validated_data={})
+            if getattr(self, name) != default and name not in OPTIONS_BY_KIND[self.what]:
+                used = " and ".join(OPTIONS_BY_KIND[self.what])
+                raise UserError(f"`{name}` does nothing with {self.what}, which use only {used}", key=f"data.{name}")
         if self.points and not 32 <= self.points <= 65536:
-            raise UserError(f"points must be from 32 to 65,536, or 0 for the usual number, not {self.points}")
+            message = f"points must be from 32 to 65,536, or 0 for the usual number, not {self.points}"
+            raise UserError(message, key="data.points")
         if not self.bands or len(set(self.bands)) < len(self.bands):
-            raise UserError(
-                f"each of the bands must be named once, not {', '.join(self.bands)}"
-                if self.bands
-                else "bands must not be empty"
-            )
+            named = f"each of the bands must be named once, not {', '.join(self.bands)}"
+            raise UserError(named if self.bands else "bands must not be empty", key="data.bands")
         for band in self.bands:
-            one_of("a band", band, supernovae.BANDS)
+            one_of("a band", band, supernovae.BANDS, key="data.bands")
         low, high = self.snr
         if not 0 < low <= high < 1e4:
-            raise UserError(f"snr must be a range above 0 and below 10,000, the smaller first, not {low} to {high}")
+            message = f"snr must be a range above 0 and below 10,000, the smaller first, not {low} to {high}"
+            raise UserError(message, key="data.snr")
 
+    def _options(self) -> str:
+        """The options in the words that fingerprints and names of kept pieces have had from the first."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
+        return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
-def lightcurves(
-    number: int,
-    what: str = "stars",
-    seed: int = 0,
-    classes: Sequence[str] = (),
-    first: int = 0,
-    part: str = "file",
-    options: Options | None = None,
-    **more: object,
-) -> dict[str, Array | Lists]:
-    """The curves first, first + 1, ... of a sequence of rounds, each with every class once, in random order.
+    def describe(self) -> str:
+        """The classes and options in words."""
+        kinds = ", ".join(self.classes or CLASSES[self.what])
+        return f"{self.what} of {kinds}; seed {self.seed}, version {self.version}, {self._options()}"
 
-    A pure function of its arguments, whatever is asked for in one go; parts of the same seed have no curve in common.
-    Options are given as such, or by name: `cadence="asas"`. Other processors may round the last bit otherwise.
-    """
-    check_range("curves", number, seed, first, part, "1 curve or more")
-    key, kinds = (seed, SEQUENCES.index(part)), tuple(check_classes(what, classes))
-    wanted = options or Options(**more)  # type: ignore[arg-type]
-    wanted.check(what)
-    made = sample_sequence(
-        number, first, CURVES_PER_CHUNK[what], lambda index: make_chunk(what, key, index, kinds, wanted)
-    )
-    return {"id": sample_names(part, seed, first, number), **made}
+    def cache_prefix(self) -> str:
+        """Version, seed, and a digest of the options."""
+        told = f"{self._options()} {list(self.class_numbers())}"
+        return f"{self.what}-{self.version}-{self.seed}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
+    def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
+        """Curves of these classes."""
+        if self.what == "stars":  # made class by class, then mixed
+            order = np.argsort(label, kind="stable")
+            return select(stars.stars(label[order], rng, self.cadence, self.points), np.argsort(order))
+        if self.what == "supernovae":
+            return supernovae.supernovae(label, rng, tuple(self.bands), self.unit)
+        if self.what == "oscillators":
+            return oscillators.oscillators(label, rng, self.points, self.gaps)
+        if self.what == "transits":
+            return transits.transits(label, rng, self.points, self.gaps)
+        return chirps.signals(label, rng, self.points, self.snr, self.white)
 
-def check_classes(what: str, classes: Sequence[str]) -> list[int]:
-    """The numbers of some classes of a kind of curves; all unless some are named."""
-    one_of("what to simulate", what, CURVE_KINDS)
-    return list(class_numbers(what, classes, CLASSES[what]))
-
-
-@lru_cache(maxsize=1)
-def make_chunk(
-    what: str, seed: tuple[int, int], index: int, classes: tuple[int, ...], options: Options
-) -> dict[str, Array | Lists]:
-    """Some hundred curves, the same for the same arguments, in random order of the classes."""
-    rng, label = draw_chunk_classes((VERSION, CURVE_KINDS.index(what), *seed, index), classes, CURVES_PER_CHUNK[what])
-    if what == "stars":  # made class by class, then mixed
-        order = np.argsort(label, kind="stable")
-        made = stars.stars(label[order], rng, options.cadence, options.points)
-        made = select(made, np.argsort(order))
-    elif what == "supernovae":
-        made = supernovae.supernovae(label, rng, options.bands, options.unit)
-    elif what == "oscillators":
-        made = oscillators.oscillators(label, rng, options.points, options.gaps)
-    elif what == "transits":
-        made = transits.transits(label, rng, options.points, options.gaps)
-    else:
-        made = chirps.signals(label, rng, options.points, options.snr, options.white)
-    return made | {"label": np.array(CLASSES[what])[label]}
+    def file_reader(self) -> Data:
+        """The reader of curves of any form."""
+        found = SeriesFiles(kind="series")
+        return found.want(**self.state) if self.state else found

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import log_uniform
-from .cadence import regular_epochs
+from ....data.readers.sequence import log_uniform
+from .cadence import regular_epochs, regular_table
 
 CLASSES = ("giant", "subgiant")
 LOG_G_RANGES = {"giant": (1.5, 3.3), "subgiant": (3.3, 3.9)}  # log g
@@ -95,11 +95,7 @@ def oscillators(label: Array, rng: np.random.Generator, points: int, gaps: bool)
                 column[rows] = getattr(stars, key)[:, 0]
     sigma = log_uniform(rng, *NOISE_RANGE, n).astype(np.float32)
     time, kept = regular_epochs(n, points, STEP_DAYS, rng, DAYS_BETWEEN_GAPS if gaps else 0)
-    lengths = kept.sum(1)
-    value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
-    made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
-    made |= {"value": Lists(value[kept], lengths), "error": Lists(np.repeat(sigma, lengths), lengths)}
-    return made | {"clean": Lists(clean[kept], lengths), "teff": known.pop("heat"), **known}
+    return regular_table(time, kept, clean, sigma, rng) | {"teff": known.pop("heat"), **known}
 
 
 def simulate_series(stars: StellarSpectra, points: int, folds: int, rng: np.random.Generator) -> Array:

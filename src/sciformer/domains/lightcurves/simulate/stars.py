@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
+from ....data.readers.sequence import log_uniform
 from . import photometry
-from .binaries import TWO_PI, binaries, log_uniform, rotators
+from .binaries import TWO_PI, binaries, rotators
 from .cadence import DAYS_PER_YEAR, MIN_POINTS, Epochs, asas_epochs, survey_epochs
 from .pulsators import pulsators
 

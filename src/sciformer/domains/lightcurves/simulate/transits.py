@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....data.columns import Array, Lists
-from .binaries import log_uniform
-from .cadence import Epochs, regular_epochs
+from ....data.readers.sequence import log_uniform
+from .cadence import Epochs, regular_epochs, regular_table
 from .stars import smooth_random_curve
 
 CLASSES = ("none", "transit")
@@ -43,12 +43,9 @@ def transits(label: Array, rng: np.random.Generator, points: int, gaps: bool) ->
     star = spot_modulation(n, time, rng)
     clean = (star - 1000 * lost).astype(np.float32)
     sigma = log_uniform(rng, *NOISE_RANGE, n).astype(np.float32)
-    value = clean + sigma[:, None] * rng.standard_normal(clean.shape, np.float32)
-    lengths = kept.sum(1)
+    made = regular_table(time, kept, clean, sigma, rng)
     duration = period / np.pi * np.arcsin(np.minimum(np.sqrt(np.maximum((1 + size) ** 2 - impact**2, 0)) / orbit, 1))
-    made: dict[str, Array | Lists] = {"time": Lists(np.broadcast_to(time, kept.shape)[kept], lengths)}
-    made |= {"value": Lists(value[kept], lengths), "error": Lists(np.repeat(sigma, lengths), lengths)}
-    made |= {"clean": Lists(clean[kept], lengths), "period": period, "depth": 1000 * lost.max(1)}
+    made |= {"period": period, "depth": 1000 * lost.max(1)}
     return made | {"duration": np.where(planet, duration, 0), "epoch": epoch}
 
 

@@ -14,12 +14,17 @@ order of words, but does not always make sense.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
-from ....errors import UserError
+from ....data.columns import Table
+from ....data.readers.simulation import SimulatedTable
+from ....data.readers.text_parts import strings
+from ....data.source import Data
+from ....data.split import Split
+from ..readers.pairs import Parallel
 
 GENDERS = ("m", "f", "n")
 PRONOUNS = {"m": "er", "f": "sie", "n": "es"}
@@ -141,36 +146,48 @@ def make_sentence(groups: int, rng: np.random.Generator) -> Sentence:
     return Sentence(en, de, noun, nearest or said[0], WORDS_PER_GROUP * groups)
 
 
-def pronouns(number: int = 1000, farthest: int = 39, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Sentences as columns `en` and `de`, with their `distance` in words (0, 3, 6, ... alike often) and more.
+class Pronouns(SimulatedTable):
+    """Pairs of sentences (`en`, `de`) with the `distance` of noun and pronoun in words (0, 3, 6, ... alike often).
 
-    pronoun   er, sie or es
-    place     of the pronoun among the words of the German sentence, from 0
-    noun      what it stands for, in English
-    pair      that noun and the last one before «it» (what is said of it, where there is none): what is kept together
-              when the sentences are divided
+    `pronoun` is er, sie or es, `place` its place among the German words, from 0, and `noun` what it stands for, in
+    English. `pair` is that noun and the last one before «it» (where there is none, what is said of it): a test sentence
+    has a pair that no training sentence has.
     """
-    if number < 0 or farthest < 0:
-        raise UserError(f"number and farthest must be 0 or more, not {number} and {farthest}")
-    rng = np.random.default_rng(seed)
-    found = [make_sentence(int(groups), rng) for groups in rng.integers(farthest // WORDS_PER_GROUP + 1, size=number)]
-    answers = [PRONOUNS[one.noun.gender] for one in found]
-    return {
-        "en": _text_array([" ".join(one.en) for one in found]),
-        "de": _text_array([" ".join(one.de) for one in found]),
-        "distance": np.array([one.distance for one in found], np.int64),
-        "pronoun": np.array(answers, "U3"),
-        "place": np.array([_last_index(one.de, answer) for one, answer in zip(found, answers)], np.int64),
-        "noun": np.array([one.noun.en for one in found], str),
-        "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
-    }
+
+    noun: ClassVar[str] = "sentences"
+    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
+
+    number: int = Field(default=20_000, ge=3)
+    """Pairs of sentences in all."""
+    farthest: int = Field(default=39, ge=0)
+    """Most words between the noun and the pronoun."""
+    split: Split = Split(valid=0.05, test=0.15, by="pair")
+    """Shares kept apart, by pairs of nouns."""
+
+    def make(self) -> Table:
+        """All pairs of sentences."""
+        rng = np.random.default_rng(self.seed)
+        groups = rng.integers(self.farthest // WORDS_PER_GROUP + 1, size=self.number)
+        found = [make_sentence(int(count), rng) for count in groups]
+        answers = [PRONOUNS[one.noun.gender] for one in found]
+        return {
+            "en": strings([" ".join(one.en) for one in found]),
+            "de": strings([" ".join(one.de) for one in found]),
+            "distance": np.array([one.distance for one in found], np.int64),
+            "pronoun": np.array(answers, "U3"),
+            "place": np.array([_last_index(one.de, answer) for one, answer in zip(found, answers)], np.int64),
+            "noun": np.array([one.noun.en for one in found], str),
+            "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
+        }
+
+    def describe(self) -> str:
+        """The options in words."""
+        return f"pronouns up to {self.farthest} words away, {self.number} sentences, seed {self.seed}"
+
+    def file_reader(self) -> Data:
+        """The reader of English sentences, with the German after a tab where it is known."""
+        return Parallel(kind="parallel", columns=["en", "de"])
 
 
 def _last_index(words: list[str], word: str) -> int:
     return len(words) - 1 - words[::-1].index(word)
-
-
-def _text_array(texts: list[str]) -> NDArray[Any]:
-    column = np.empty(len(texts), object)
-    column[:] = texts
-    return column

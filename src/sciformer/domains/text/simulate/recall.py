@@ -10,27 +10,50 @@ to keep.
 from __future__ import annotations
 
 import string
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field
 
-from ....errors import UserError
+from ....data.columns import Table
+from ....data.readers.simulation import SimulatedTable
+from ....data.readers.text_parts import strings
+from ....data.source import Data
+from ....data.split import Split
+from ..readers.running import TextFiles
 
 QUESTION = "?"
 
 
-def recall(lag: int, symbols: int = 8, number: int = 1000, seed: int = 0) -> dict[str, NDArray[Any]]:
-    """Columns `text` (of lag + 2 characters), `value` (the symbol to be recalled) and `lag`, for `number` sequences."""
-    if not 2 <= symbols <= 26:
-        raise UserError(f"symbols must be from 2 to 26, the letters there are, not {symbols}")
-    if lag < 0 or number < 0:
-        raise UserError(f"lag and number must be 0 or more, not {lag} and {number}")
-    drawn = np.random.default_rng(seed).integers(symbols, size=(number, lag + 1))
-    value = np.array(list(string.ascii_uppercase))[drawn[:, 0]]
-    rows = np.empty((number, lag + 2), "U1")
-    rows[:, 0], rows[:, -1] = value, QUESTION
-    rows[:, 1:-1] = np.array(list(string.ascii_lowercase))[drawn[:, 1:]]
-    text = np.empty(number, object)
-    text[:] = rows.view(f"U{lag + 2}")[:, 0].tolist()
-    return {"text": text, "value": value, "lag": np.full(number, lag)}
+class Recall(SimulatedTable):
+    """Sequences of a value, noise and `?` (column `text`), with the `value` to be recalled and the `lag` in between."""
+
+    noun: ClassVar[str] = "sequences"
+    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
+
+    lag: int = Field(default=32, ge=0)
+    """Symbols of noise between the value and the question."""
+    symbols: int = Field(default=8, ge=2, le=26)
+    """Different values, A B C ..., and as many kinds of noise, a b c ...; chance is one in so many."""
+    number: int = Field(default=20_000, ge=3)
+    """Sequences in all."""
+    split: Split = Split(valid=0.05, test=0.1)
+    """Shares kept apart."""
+
+    def make(self) -> Table:
+        """All sequences, of lag + 2 characters each."""
+        drawn = np.random.default_rng(self.seed).integers(self.symbols, size=(self.number, self.lag + 1))
+        value = np.array(list(string.ascii_uppercase))[drawn[:, 0]]
+        rows = np.empty((self.number, self.lag + 2), "U1")
+        rows[:, 0], rows[:, -1] = value, QUESTION
+        rows[:, 1:-1] = np.array(list(string.ascii_lowercase))[drawn[:, 1:]]
+        text = strings(rows.view(f"U{self.lag + 2}")[:, 0].tolist())
+        return {"text": text, "value": value, "lag": np.full(self.number, self.lag)}
+
+    def describe(self) -> str:
+        """The options in words."""
+        return f"recall of {self.symbols} symbols after {self.lag}, {self.number} sequences, seed {self.seed}"
+
+    def file_reader(self) -> Data:
+        """The reader of lines of text files."""
+        return TextFiles(kind="text", documents="line")

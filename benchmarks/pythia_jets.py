@@ -1,27 +1,28 @@
-"""Jets of Pythia 8 and FastJet behind the toy detector, for those who have installed them: some 40 in a second.
+"""Jets of Pythia 8 and FastJet behind the toy detector: a plugin for those who have installed them.
 
-    for table in pythia_jets(1000, seed=1): ...
+    sciformer simulate pythia_jets pythia.root --number 1000 --plugin benchmarks/pythia_jets.py
 
 The ten classes as they are made in plain Pythia (leading order, 13 TeV, with multiple interactions, without pile-up),
 anti-kT jets of R = 0.8, 500 to 1000 GeV and |eta| < 2; all decay quarks, gluons and charged leptons are within 0.8 of
-the jet. The columns are those of `jets`, but `jet_sdmass` is a soft drop mass (C/A, z > 0.1, beta 0).
+the jet. Some 40 are made in a second. The columns are those of `jets`, but `jet_sdmass` is a soft drop mass (C/A,
+z > 0.1, beta 0).
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import Field
 
-from ....data.columns import Array, Lists, concatenate, select
-from ....errors import UserError
-from .decays import CLASSES, JET_RADIUS
-from .detector import (
+from sciformer.data.columns import Array, Lists, Table, concatenate, select
+from sciformer.data.source import Splits
+from sciformer.domains.jets.simulate.decays import CLASSES, JET_RADIUS
+from sciformer.domains.jets.simulate.detector import (
     ELECTRONS,
     HADRONS,
     MIN_NEUTRAL_PT,
@@ -31,16 +32,18 @@ from .detector import (
     TRACKS,
     DetectedParticles,
     four_vectors,
-    join_detected,
     leaves_trace,
     smear_particles,
 )
-from .jets import MAX_ETA, MAX_PT, MIN_PT, check_classes, jet_columns
-from .kinematics import TWO_PI, Floats
+from sciformer.domains.jets.simulate.jets import MAX_ETA, MAX_PT, MIN_PT, Jets, jet_columns, truncate_jets
+from sciformer.domains.jets.simulate.kinematics import TWO_PI, Floats
+from sciformer.errors import UserError
+from sciformer.files.packages import require
+from sciformer.recipe.registry import register
 
 EVENTS_AT_ONCE, JETS_PER_TABLE = 16, 1000  # events made at a time, jets in a table
 MAX_CLUSTERED_ETA, SOFT_DROP_CUT = 4.0, 0.1  # |eta| of what is clustered; soft drop
-INSTALL_HINT = "Install them: pip install --only-binary :all: pythia8mc fastjet"
+INSTALL = "--only-binary :all: pythia8mc fastjet"
 COMMON_SETTINGS = (
     "Print:quiet = on",
     "Random:setSeed = on",
@@ -74,31 +77,38 @@ PARENT_CODES = {"H": (25,), "Z": (23,), "W": (24,), "T": (6,)}  # by the first l
 RESONANCE_CODES = (6, 23, 24, 25)
 
 
-def pythia_jets(number: int, seed: int = 0, classes: Sequence[str] = CLASSES) -> Iterator[dict[str, Array | Lists]]:
-    """So many jets, in tables of a thousand at most; the classes are equally frequent, in random order."""
-    if number < 1:
-        raise UserError(f"number must be 1 jet or more, not {number}")
-    if not 0 <= seed < 8000:
-        raise UserError(f"seed must be from 0 to 7999 for Pythia, not {seed}")
-    check_classes(classes)
-    load_pythia()
-    makers = [Maker(name, seed) for name in classes]
-    rng = np.random.default_rng([seed, 1])
-    for first in range(0, number, JETS_PER_TABLE):
-        label = np.arange(first, min(first + JETS_PER_TABLE, number)) % len(classes)
-        counts = np.bincount(label, minlength=len(classes))
-        table = concatenate([maker.take(count) for maker, count in zip(makers, counts) if count])
-        yield select(table, rng.permutation(len(label)))
+@register("simulation", "pythia_jets")
+class PythiaJets(Jets):
+    """Jets of Pythia 8 and FastJet behind the toy detector, with the columns of `jets`; for files alone."""
+
+    seed: int = Field(default=0, ge=0, le=7999)
+    """Another seed gives other jets."""
+
+    def check(self) -> None:
+        """Refuse unknown classes, and missing packages."""
+        super().check()
+        load_pythia()
+
+    def open(self, log: object = None, write: bool = True) -> Splits:
+        """Refuse: jets of Pythia cannot be made by number."""
+        hint = "Write them to files: sciformer simulate pythia_jets OUT --plugin pythia_jets.py"
+        raise UserError("data.kind pythia_jets makes files, not the parts of a training", hint=hint, key="data.kind")
+
+    def make_tables(self) -> Iterator[Table]:
+        """Tables of a thousand jets at most; the classes are equally frequent, in random order."""
+        classes = self.classes or list(CLASSES)
+        makers = [Maker(name, self.seed) for name in classes]
+        rng = np.random.default_rng([self.seed, 1])
+        for first in range(0, self.number, JETS_PER_TABLE):
+            label = np.arange(first, min(first + JETS_PER_TABLE, self.number)) % len(classes)
+            counts = np.bincount(label, minlength=len(classes))
+            table = concatenate([maker.take(count) for maker, count in zip(makers, counts) if count])
+            yield truncate_jets(select(table, rng.permutation(len(label))), self.most)
 
 
 def load_pythia() -> tuple[Any, Any]:
     """The packages, or what to type to have them."""
-    try:
-        pythia, fastjet = (importlib.import_module(name) for name in ("pythia8mc", "fastjet"))
-    except ImportError as error:
-        raise UserError(
-            f"the packages `pythia8mc` and `fastjet` cannot be loaded: {error}", hint=INSTALL_HINT
-        ) from error
+    pythia, fastjet = (require(name, "jets of Pythia", INSTALL) for name in ("pythia8mc", "fastjet"))
     if "PYTHIA8DATA" not in os.environ:
         for above in (Path(str(pythia.__file__)).parent, Path(sys.prefix)):
             if (found := above / "share" / "Pythia8" / "xmldoc").is_dir():
@@ -164,7 +174,7 @@ class Maker:
             masses.append(self._soft_drop(inside))
         momenta = np.array([[jet.px(), jet.py(), jet.pz(), jet.e()] for jet in chosen]).T
         label = np.full(len(chosen), CLASSES.index(self.name))
-        made = jet_columns(join_detected(parts), momenta, np.zeros(len(chosen)), label)
+        made = jet_columns(DetectedParticles.join(parts), momenta, np.zeros(len(chosen)), label)
         return made | {"jet_sdmass": np.array(masses, np.float32)}
 
     def _seen(self, event: Any, identity: Floats, engine: Any) -> DetectedParticles:

@@ -1,0 +1,113 @@
+"""Simulated lattices of Ising spins on both sides of their phase transition, and across it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ...data.columns import Table
+from ...data.readers.simulation import SimulatedTable, load_or_make
+from ...data.source import Chosen, Memory, Source, Splits
+from ...data.split import Split
+from ...errors import UserError
+from .bonds import check_coupling
+from .ising_exact import critical_temperature
+from .lattices import ising
+
+VERSION = 1  # of the states; another one is not taken from the cache
+
+
+class IsingLattices(SimulatedTable):
+    """2-D Ising lattices (column `image`) with `temperature`, `chain`, `energy`, `magnetisation` and `phase`.
+
+    Temperatures inside `gap` are not trained on: they are the part `scan`, on which a model shows where it sees the
+    transition. The others are divided by Markov chain.
+    """
+
+    noun: ClassVar[str] = "lattices"
+    suffixes: ClassVar[tuple[str, ...]] = (".npz",)
+    recipe_keys: ClassVar[tuple[str, ...]] = ("split", "gap", "cache")
+
+    size: int = Field(default=32, ge=2)
+    """Spins on a side."""
+    lowest: float = Field(default=1.0, gt=0)
+    """Lowest temperature, in units of the coupling."""
+    highest: float = Field(default=3.6, gt=0)
+    """Highest temperature."""
+    number: int = Field(default=53, ge=2)
+    """Temperatures, evenly spaced from the lowest to the highest."""
+    gap: tuple[float, float] = (2.0, 2.6)
+    """Temperatures from the first to the second number are left out of the training."""
+    chains: int = Field(default=20, ge=1)
+    """Independent Markov chains at each temperature."""
+    samples: int = Field(default=4, ge=1)
+    """States kept of each chain."""
+    boundary: Literal["periodic", "skewed", "open", "antiperiodic"] = "periodic"
+    """How the edges are joined."""
+    coupling: float = 1.0
+    """1: neighbours want to be alike; -1: to be opposite."""
+    split: Split = Split(valid=0.1, test=0.2, by="chain")
+    """Shares kept apart, by whole Markov chains."""
+    cache: str = "runs/cache"
+    """Folder where simulated states are kept for the next time; empty: nowhere."""
+
+    def check(self) -> None:
+        """Refuse a range of temperatures that has no length, and a coupling that couples nothing."""
+        check_coupling(self.coupling)
+        if self.highest <= self.lowest:
+            message = f"highest must be above lowest, not {self.highest} and {self.lowest}"
+            raise UserError(message, key="data.highest")
+
+    def file_size(self) -> int:
+        """The number of states."""
+        return self.number * self.chains * self.samples
+
+    def make(self) -> Table:
+        """States at all temperatures."""
+        found = ising(
+            self.size,
+            np.linspace(self.lowest, self.highest, self.number),
+            chains=self.chains,
+            samples=self.samples,
+            boundary=self.boundary,
+            coupling=self.coupling,
+            seed=self.seed,
+        )
+        critical = critical_temperature() * abs(self.coupling)
+        phase = np.where(found["temperature"] < critical, "ordered", "disordered")
+        return {"image": found.pop("spins"), **found, "phase": phase}
+
+    def describe(self) -> str:
+        """A digest of the options."""
+        fields = self.model_dump(exclude={"kind", "split", "cache", "gap"})
+        digest = hashlib.sha256(json.dumps([VERSION, fields], sort_keys=True).encode()).hexdigest()
+        return f"lattices-{digest[:16]}"
+
+    def open(self, log: Any = None, write: bool = True) -> Splits:
+        """Simulate, or take what was simulated before, and divide it."""
+        self.check()
+        path = Path(self.cache) / f"{self.describe()}.npz" if self.cache else None
+        table = load_or_make(path, lambda: self._make_and_log(log or (lambda text: None)), write, packed=True)
+        temperature = np.asarray(table["temperature"])
+        inside = (temperature >= self.gap[0] - 1e-9) & (temperature <= self.gap[1] + 1e-9)
+        whole, outside = Memory(table), np.flatnonzero(~inside)
+        if not len(outside):
+            raise UserError(f"there are no temperatures outside data.gap {self.gap} to train on", key="data.gap")
+        rows = self.split.of_table(table, len(outside), outside)
+        sources: dict[str, Source] = {name: Chosen(whole, outside[kept]) for name, kept in rows.items()}
+        if inside.any():
+            sources["scan"] = Chosen(whole, np.flatnonzero(inside))
+        return Splits(sources, {"simulation": self.describe()})
+
+    def _make_and_log(self, log: Any) -> Table:
+        began = time.monotonic()
+        log(f"simulating {self.file_size():,} lattices of {self.size} x {self.size} spins")
+        table = self.make()
+        log(f"simulated in {time.monotonic() - began:.0f} s")
+        return table
