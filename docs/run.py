@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 BLOCK = re.compile(
-    r"^```(?P<head>python|sh|\w+ [\w.-]+)\n(?P<body>.*?)^```(?:\n|\Z)(\n*```text\n(?P<text>.*?)^```(?:\n|\Z))?",
+    r"^```(?P<head>python|sh|\w+ [\w./-]+)\n(?P<body>.*?)^```(?:\n|\Z)(\n*```text\n(?P<text>.*?)^```(?:\n|\Z))?",
     re.MULTILINE | re.DOTALL,
 )
 Words = list[str]
@@ -94,7 +94,9 @@ def _run_block(head: str, body: str, path: str, before: int, space: dict[str, An
             if line.startswith("sciformer "):
                 _command(adjust(shlex.split(line, comments=True)[1:]))
     else:
-        Path(head.split()[1]).write_text(body, encoding="utf-8")
+        file = Path(head.split()[1])
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(body, encoding="utf-8")
 
 
 def _command(words: Words) -> None:
