@@ -31,6 +31,8 @@ def pytest_runtest_logreport(report):
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session):
     path = session.config.getoption("--record")
+    if hasattr(session.config, "workerinput"):  # one of several processes (-n 8): the first one has all reports
+        return
     if path is None or not torch.cuda.is_available() or not PASSED:  # nothing ran on a GPU: no record
         return
     from measure import commit, hardware, record, versions
