@@ -2,7 +2,7 @@
 
 A row names what it depends on (`depends`): recipes, whose golden runs guard what they compute, or files and folders,
 where the speed itself is the figure. Beside each stands a digest of when the row was measured: of the golden run of a
-recipe, or of the contents of a path. A row is stale where one of them is another today.
+recipe, or of the code of a path, without comments and docstrings. A row is stale where one of them is another today.
 
     python benchmarks/stale.py             the stale rows, with what changed and the command that measures them again
     python benchmarks/stale.py --fill      write `depends` into rows that lack it, and the golden runs of their recipes
@@ -14,8 +14,11 @@ are guarded by golden runs from the time on when these were first recorded.
 from __future__ import annotations
 
 import argparse
+import ast
 import hashlib
+import io
 import json
+import tokenize
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -127,7 +130,7 @@ def golden() -> dict[str, Any]:
 
 @cache
 def state_of(name: str) -> str:
-    """A digest of the golden run of a recipe, or of the contents of a file or folder; empty where it is gone."""
+    """A digest of the golden run of a recipe, or of the code of a file or folder; empty where it is gone."""
     if name in golden():
         return hashlib.sha256(json.dumps(golden()[name], sort_keys=True).encode()).hexdigest()[:12]
     path, digest = ROOT / name, hashlib.sha256()
@@ -135,8 +138,22 @@ def state_of(name: str) -> str:
         return ""
     for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
         digest.update(f"{file.relative_to(ROOT)}\n".encode())
-        digest.update(file.read_bytes())
+        digest.update(code_of(file.read_text("utf-8")).encode())
     return digest.hexdigest()[:12]
+
+
+def code_of(text: str) -> str:
+    """Python code without comments, docstrings and empty lines: other words do not change a speed."""
+    lines = text.splitlines()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for number in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[number] = ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            lines[row - 1] = lines[row - 1][:column]
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def with_state(row: dict[str, Any]) -> dict[str, Any]:

@@ -69,3 +69,12 @@ def test_rows_of_before_are_filled_once(small):
         speed, score = json.loads(path.read_text())
         assert stale.changes_since(speed) == [*speed["depends"]]  # nobody knows what it was measured with
         assert stale.changes_since(score) == []
+
+
+def test_words_do_not_make_a_speed_stale():
+    code = (
+        '"""A module."""\n\nx = "# no comment"  # a comment\n\n\ndef f():\n    """Long\n\n    words."""\n    return x\n'
+    )
+    other = '"""Another."""\nx = "# no comment"\ndef f():\n    # here\n    return x\n'
+    assert stale.code_of(code) == stale.code_of(other) == 'x = "# no comment"\ndef f():\n    return x'
+    assert stale.code_of(code.replace("return x", "return x + 1")) != stale.code_of(code)
