@@ -88,7 +88,7 @@ def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = ""
     normalised as for judging.
 
     A model of several streams names a map after its stream, `NAME.blocks.0.attention`, or after the streams of queries
-    and keys, `NAME to OTHER.attention`.
+    and keys, `NAME to OTHER`.
     """
     stream = stream_name(assembly.tokens, stream)
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
@@ -116,7 +116,7 @@ def choose_stream(look: AttentionMaps, stream: str) -> AttentionMaps:
         if whose in (stream, "pool"):  # only the stream that is asked about is pooled
             own.attention[name if whose == "pool" else rest] = weights
         elif queries == stream and keys in look.seen.streams:
-            between.setdefault(keys, {})[rest] = weights
+            between.setdefault(keys, {})[rest or "attention"] = weights
     return AttentionMaps(look.seen.only(stream), own, look.front, look.asks, look.seen, between)
 
 
