@@ -11,11 +11,12 @@ import torch
 from torch import nn
 
 from sciformer.assembly import Assembly
-from sciformer.data.batch import Stream
+from sciformer.data.batch import Batch, Stream
 from sciformer.data.columns import Lists
 from sciformer.data.prepare import prepare
 from sciformer.data.random import SampleRandom
 from sciformer.evaluation.embed import embed
+from sciformer.generation.generate import generate, generate_many
 from sciformer.inspect.attention import attention_maps
 from sciformer.inspect.faithfulness import faithfulness
 from sciformer.inspect.masked import predict_masked
@@ -142,9 +143,33 @@ class PairNetwork(nn.Module):
         return self.pooling(encoded.x, encoded.valid)
 
 
+class Caption(Model):
+    """A text that is written about spots: their mean is added to each of its tokens."""
+
+    def build(self, tokens, objective):
+        return CaptionNetwork(self, tokens, objective)
+
+
+class CaptionNetwork(nn.Module):
+    def __init__(self, section, tokens, objective):
+        super().__init__()
+        asked = objective.asked_stream(tokens)
+        self.entrance = nn.ModuleDict({name: Entrance(one, section, hides=False) for name, one in tokens.items()})
+        self.trunk = nn.ModuleDict({asked: section.make_trunk(tokens[asked], causal=True)})
+        self.heads, self.pooling = nn.ModuleDict(), MeanPool()
+        self.readout = nn.ModuleDict({asked: tokens[asked].readout(section.dim, self.entrance[asked].embedding)})
+
+    def decode(self, view, watch=None, cache=None):
+        spots, more = view.streams["spots"], {} if cache is None else {"cache": cache}
+        about = self.pooling(self.entrance["spots"](spots), spots.valid)[:, None]
+        return self.trunk[view.name](
+            self.entrance[view.name](view) + about, view.valid, at=view.columns.get("at"), watch=watch, **more
+        )
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _registered():
-    toys = {"tokens": {"readings": Readings, "spots": Spots}, "model": {"pair": Pair}}
+    toys = {"tokens": {"readings": Readings, "spots": Spots}, "model": {"pair": Pair, "caption": Caption}}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(page, "DOTS_PER_INCH", 24)
         for point, found in toys.items():
@@ -160,7 +185,8 @@ def folder(tmp_path_factory):
     columns |= {name: (rng.normal(size=spots.sum()), spots) for name in ("x", "y")}
     flat = {name: values for name, (values, _) in columns.items()}
     flat |= {f"{name}_lengths": lengths for name, (_, lengths) in columns.items()}
-    np.savez(place / "pairs.npz", label=np.arange(N) % 2, size=rng.normal(size=N), **flat)
+    text = ["".join(rng.choice(list("abcde"), n)) for n in rng.integers(3, 9, N)]
+    np.savez(place / "pairs.npz", label=np.arange(N) % 2, size=rng.normal(size=N), text=text, **flat)
     return place
 
 
@@ -350,3 +376,31 @@ def test_options_differ_by_stream(folder, tmp_path):
     assert isinstance(run.model.trunk["spots"], DeepSets)
     assert Run(tmp_path / "run").recipe == run.recipe
     assert "spots-sample-1" in {path.stem for path in inspect_run(run, tmp_path / "drawn", samples=1)}
+
+
+def test_a_text_is_written_with_the_other_stream_beside_it(folder, tmp_path):
+    tokens = {"text": {"kind": "text", "context": 12, "end": True}, "spots": {"kind": "spots"}}
+    model = {"kind": "caption", "dim": 8, "depth": 1, "heads": 2}
+    source = {**recipe(folder).to_dict(), "tokens": tokens, "model": model}
+    made = Recipe.from_dict({**source, "objective": {"kind": "next_token", "stream": "text"}})
+    run = go(made.change({"train.learning_rate": 0.05, "train.steps": 20}), tmp_path / "run")
+    text, model = run.assembly.tokens["text"], run.model
+    written = set()
+    for place in (-9.0, 0.0, 9.0):
+        beside = {name: Lists(np.array([place, 1.0]), np.array([2])) for name in ("x", "y")}
+        spots = run.assembly.tokens["spots"].tokenize(beside)
+        ids = text.encode("ab").tolist()
+        for _ in range(6):
+            batch = Batch({"text": Stream({"ids": np.array(ids)}, np.array([len(ids)])), "spots": spots})
+            logits = model.readout["text"](model.decode(batch.inputs().view("text"))[0, -1])
+            allowed = np.array(text.writable) | (np.arange(len(logits)) == text.end_id)
+            ids.append(int(logits.masked_fill(~torch.as_tensor(allowed), -torch.inf).argmax()))
+        expected = text.decode(ids[2 : ids.index(text.end_id) if text.end_id in ids else None])
+        options = {"beside": beside, "temperature": 0.0}
+        assert "".join(generate(run, "ab", 6, **options)) == expected
+        assert generate_many(run, ["ab", "c", "ab"], 6, **options)[::2] == [expected] * 2
+        assert len(generate_many(run, ["ab", "c"], 3, beside=beside, beam=2)) == 2
+        written.add(expected)
+    assert len(written) > 1
+    with refuses("spots", hint="beside"):
+        next(generate(run, "ab", 3))

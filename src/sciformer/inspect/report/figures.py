@@ -73,13 +73,12 @@ def _by_stream(
     data: Assembly, numbers: dict[str, Any], make: Callable[[str, dict[str, Any]], Iterator[Picture]]
 ) -> Iterator[Picture]:
     """Pictures of every stream; where there are several, they and their numbers have its name."""
-    if len(data.tokens) == 1:
-        yield from make(*data.tokens, numbers)
-        return
     for stream in data.tokens:
+        if len(data.tokens) == 1:
+            yield from make(stream, numbers)
+            continue
         own = numbers.setdefault("streams", {}).setdefault(stream, {})
-        for name, draw, caption in make(stream, own):
-            yield f"{stream}-{name}", draw, f"{stream}: {caption}"
+        yield from ((f"{stream}-{name}", draw, f"{stream}: {caption}") for name, draw, caption in make(stream, own))
 
 
 def _stream_figures(
