@@ -159,7 +159,7 @@ class Assembly:
             self.tokens,
             windows=windows,
             labels=self.objective.labels,
-            labelled=self.objective.stream,
+            asked=self.objective.stream,
             until=until,
         )
 

@@ -252,6 +252,13 @@ def test_answers_depend_on_both_streams(folder, run, stream, tmp_path):
         assert np.abs(run.predict(poisoned(table, *other))["probabilities"] - said["probabilities"]).max() > 1e-5
 
 
+def test_beginnings_are_those_of_the_stream_that_is_asked_about(run):
+    whole = run.samples("valid")
+    first = run.assembly.samples(whole.source, until=2).all()
+    assert first.streams["series"].lengths.tolist() == [3] * 10  # places 0, 1 and 2
+    np.testing.assert_array_equal(first.streams["spots"].lengths, whole.all().streams["spots"].lengths)
+
+
 def test_either_stream_has_vectors(run):
     table = run.samples("valid").source.load(0)
     assert embed(run, table).vectors.shape == (10, 8)

@@ -41,8 +41,8 @@ class Dataset:
     labels    columns of lists with a label for each word (or each token where tokens are no parts of words):
               they stay with the samples, and the first token of a word has the number of its label in the
               column `item`, others -1
-    labelled  the stream of these tokens (default: the only one)
-    until     only the beginning of each sample: tokens at most so far after its first
+    asked     the stream of these tokens (default: the only one)
+    until     only the beginning of each sample: tokens at most so far after its first, of that stream or else of all
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Dataset:
         windows: Mapping[str, Windows] | None = None,
         near: int = 8,
         labels: tuple[str, ...] = (),
-        labelled: str = "",
+        asked: str = "",
         until: float | None = None,
     ) -> None:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
-        self.until, self.labelled = until, labelled
+        self.until, self.asked = until, asked
         if until is not None and labels:
             raise UserError(
                 f"the beginnings of samples cannot be judged because each sample has a list of {labels[0]}, "
@@ -261,7 +261,8 @@ class Dataset:
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
-            streams = {name: self._beginning(self.tokens[name], stream) for name, stream in streams.items()}
+            for name in [self.asked] if self.asked else streams:
+                streams[name] = self._beginning(self.tokens[name], streams[name])
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
@@ -274,7 +275,7 @@ class Dataset:
         if self._joins:  # what belonged to one sample is lost
             batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
-            name = stream_name(self.tokens, self.labelled)
+            name = stream_name(self.tokens, self.asked)
             batch = labelled(batch, name, table, self.tokens[name], self.labels)
         return batch
 
