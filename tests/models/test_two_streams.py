@@ -183,6 +183,7 @@ def folder(tmp_path_factory):
     series, spots = rng.integers(4, 11, N), rng.integers(1, 5, N)
     columns = {"value": (rng.normal(size=series.sum()), series)}
     columns |= {name: (rng.normal(size=spots.sum()), spots) for name in ("x", "y")}
+    columns["tags"] = (np.where(columns["value"][0] > 0, "up", "down"), series)
     flat = {name: values for name, (values, _) in columns.items()}
     flat |= {f"{name}_lengths": lengths for name, (_, lengths) in columns.items()}
     text = ["".join(rng.choice(list("abcde"), n)) for n in rng.integers(3, 9, N)]
@@ -359,6 +360,14 @@ def test_masked_pretraining_hides_in_the_named_stream_alone(folder, tmp_path):
     assert list(shown.streams) == ["series"]
     np.testing.assert_array_equal(np.isfinite(answers["value"][:, 0]), shown.stream.columns["asked"])
     assert "series-hidden" in {path.stem for path in inspect_run(run, tmp_path / "drawn", samples=2)}
+
+
+def test_tokens_of_the_named_stream_are_tagged(folder, tmp_path):
+    tagged = {"kind": "tag", "stream": "series", "label": "tags"}
+    run = go(recipe(folder, objective=tagged, train__steps=40, train__learning_rate=0.02), tmp_path / "run")
+    assert run.evaluate("valid").scores["token_accuracy"] > 0.8
+    table = run.samples("valid").source.load(0)
+    assert [len(tags) for tags in run.predict(table)["tags"]] == table["value"].lengths.tolist()
 
 
 def test_windows_of_a_stream_have_the_other_one_whole(folder, tmp_path):
