@@ -41,6 +41,20 @@ def data_with_columns(recipe: Recipe) -> Data:
     return found
 
 
+def windowed_streams(tokens: Mapping[str, Tokens]) -> dict[str, Windowed]:
+    """The stream that is cut into windows, if any: the only one, or of several the one with random windows."""
+    kinds = {name: one for name, one in tokens.items() if isinstance(one, Windowed)}
+    alone = len(tokens) == 1
+    found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
+    if len(found) > 1:
+        raise UserError(
+            f"only one stream of tokens can be cut into windows, not {', '.join(found)}",
+            hint="Set window: null for the others.",
+            key=f"tokens.{list(found)[-1]}.window",
+        )
+    return found
+
+
 class Assembly:
     """The parts of a recipe, working together. `Assembly.open` reads the data; `Assembly.from_state` needs none."""
 
@@ -124,20 +138,6 @@ class Assembly:
             one_of("the stream of tokens in the stored state", name, state["tokens"])
             tokens.state.update(copy.deepcopy(state["tokens"][name]))
 
-    @property
-    def windowed(self) -> dict[str, Windowed]:
-        """The stream that is cut into windows, if any: the only one, or of several the one with random windows."""
-        kinds = {name: tokens for name, tokens in self.tokens.items() if isinstance(tokens, Windowed)}
-        alone = len(self.tokens) == 1
-        found = {name: one for name, one in kinds.items() if one.window is not None and (alone or one.random_windows)}
-        if len(found) > 1:
-            raise UserError(
-                f"only one stream of tokens can be cut into windows, not {', '.join(found)}",
-                hint="Set window: null for the others.",
-                key=f"tokens.{list(found)[-1]}.window",
-            )
-        return found
-
     def dataset(self, part: str) -> Dataset:
         """The samples of a part of the data; windows of the training may overlap, others follow each other."""
         assert self.splits is not None
@@ -151,8 +151,17 @@ class Assembly:
         `until` after the first token of each."""
         if isinstance(source, Mapping):
             source = Memory(source)
-        windows = {name: self._windows(one, training, len(source.sizes)) for name, one in self.windowed.items()}
-        return Dataset(source, self.tokens, windows=windows, labels=self.objective.labels, until=until)
+        windows = {
+            name: self._windows(one, training, len(source.sizes)) for name, one in windowed_streams(self.tokens).items()
+        }
+        return Dataset(
+            source,
+            self.tokens,
+            windows=windows,
+            labels=self.objective.labels,
+            asked=self.objective.stream,
+            until=until,
+        )
 
     def _windows(self, tokens: Windowed, training: bool, pieces: int) -> Windows:
         lookahead, stride = self.objective.lookahead, tokens.stride_shape

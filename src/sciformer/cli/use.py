@@ -156,6 +156,7 @@ def embed(
     out: Path = Path("vectors.parquet"),
     pool: str = "model",
     unit: bool = False,
+    stream: str = "",
     map: Path | None = None,
     by: str = "label",
     plugin: Plugins = (),
@@ -173,6 +174,8 @@ def embed(
         From tokens to a vector: mean, max, last or class_token; as the model does it unless given.
     unit
         Scale vectors to length one, so that their products are cosines.
+    stream
+        Of several streams of tokens, the one that becomes a vector; the one that was asked about unless given.
     map
         Draw the samples too, in the two directions in which the vectors differ most: a picture, .png, .pdf or .svg.
     by
@@ -189,7 +192,7 @@ def embed(
 
         check_picture(map)
     opened = open_run(run, plugin)
-    found = embed_samples(opened, list(files), pool, unit)
+    found = embed_samples(opened, list(files), pool, unit, stream=stream)
     if map is not None:
         check_colours(found, by)
     print(f"wrote {write_vectors(out, found):,} vectors of {found.vectors.shape[1]} numbers to {out}")

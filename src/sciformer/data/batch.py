@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from ..errors import UserError
-from .collate import ModelInputs, StreamView, Valid, filled, numeric, packed_view, padded_view, tensor_of
+from .collate import ModelInputs, StreamView, Valid, filled, numeric, packed_view, padded_view, stream_name, tensor_of
 from .columns import Array
 
-__all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", "join"]
+__all__ = ["Batch", "ModelInputs", "Stream", "StreamView", "Valid", "describe", "join", "stream_name"]
 
 Column = Array
 MAX_SHOWN_LETTERS = 32  # of a text that are shown
@@ -106,14 +106,16 @@ class Batch:
     @property
     def stream(self) -> Stream:
         """The only stream."""
-        (only,) = self.streams.values()
-        return only
+        return self.streams[stream_name(self.streams)]
 
-    def with_columns(self, stream: Stream | None = None, **samples: Array) -> Batch:
-        """The same batch with its only stream replaced, or columns of samples added."""
-        assert stream is None or len(self.streams) == 1
-        streams = self.streams if stream is None else dict.fromkeys(self.streams, stream)
-        return replace(self, streams=streams, samples={**self.samples, **samples})
+    def with_columns(self, stream: Stream | None = None, name: str = "", /, **samples: Array) -> Batch:
+        """The same batch with a stream replaced (default: the only one), or columns of samples added."""
+        new = {} if stream is None else {stream_name(self.streams, name): stream}
+        return replace(self, streams={**self.streams, **new}, samples={**self.samples, **samples})
+
+    def only(self, stream: str) -> Batch:
+        """The same samples with this stream alone."""
+        return replace(self, streams={stream: self.streams[stream]})
 
     def take(self, rows: Array) -> Batch:
         """The samples of these rows, uncounted."""

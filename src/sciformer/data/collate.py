@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..errors import UserError, one_of
 from ..nn.gather import gather_rows
 from ..nn.ragged import Ragged
 from .columns import Array
@@ -28,6 +29,9 @@ class StreamView:
 
     columns: dict[str, Tensor]
     valid: Valid
+    name: str = ""
+    streams: Mapping[str, StreamView] = field(default_factory=dict)
+    """All streams of the batch by name, this one too, where a model is asked about it (`ModelInputs.view`)."""
 
 
 @dataclass
@@ -94,8 +98,28 @@ class ModelInputs:
     @property
     def stream(self) -> StreamView:
         """The only stream."""
-        (only,) = self.streams.values()
-        return only
+        return self.streams[stream_name(self.streams)]
+
+    def view(self, stream: str = "") -> StreamView:
+        """What a model is asked about: a stream (default: the only one), which knows the others beside it."""
+        name = stream_name(self.streams, stream)
+        return StreamView(self.streams[name].columns, self.streams[name].valid, name, self.streams)
+
+
+def stream_name(streams: Iterable[str], name: str = "") -> str:
+    """The name of a stream that is asked for; without a name, of the only one."""
+    names = list(streams)
+    if name in names:
+        return name
+    if name:
+        one_of("the stream of tokens", name, names, key="objective.stream")
+    if len(names) != 1:
+        raise UserError(
+            f"there are {len(names)} streams of tokens ({', '.join(names)}), and none is named",
+            hint="Name one, as objective.stream does.",
+            key="objective.stream",
+        )
+    return names[0]
 
 
 class AsyncTensors:

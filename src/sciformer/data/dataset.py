@@ -16,7 +16,7 @@ import numpy as np
 from ..errors import UserError, one_of
 from ..tokens.base import Tokens
 from ..tokens.protocols import Windowed
-from .batch import Batch, Stream, join
+from .batch import Batch, Stream, join, stream_name
 from .columns import Array, Lists, rows_of
 from .source import Source, known_column
 from .token_labels import ITEMS, labelled
@@ -41,7 +41,8 @@ class Dataset:
     labels    columns of lists with a label for each word (or each token where tokens are no parts of words):
               they stay with the samples, and the first token of a word has the number of its label in the
               column `item`, others -1
-    until     only the beginning of each sample: tokens at most so far after its first
+    asked     the stream of these tokens (default: the only one)
+    until     only the beginning of each sample: tokens at most so far after its first, of that stream or else of all
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class Dataset:
         windows: Mapping[str, Windows] | None = None,
         near: int = 8,
         labels: tuple[str, ...] = (),
+        asked: str = "",
         until: float | None = None,
     ) -> None:
         self.source, self.tokens, self.near, self.labels = source, dict(tokens), near, labels
-        self.until = until
+        self.until, self.asked = until, asked
         if until is not None and labels:
             raise UserError(
                 f"the beginnings of samples cannot be judged because each sample has a list of {labels[0]}, "
@@ -259,7 +261,8 @@ class Dataset:
             table = self.source.load(piece)
         streams = {name: tokens.tokenize(table) for name, tokens in self.tokens.items()}
         if self.until is not None:
-            streams = {name: self._beginning(self.tokens[name], stream) for name, stream in streams.items()}
+            for name in [self.asked] if self.asked else streams:
+                streams[name] = self._beginning(self.tokens[name], streams[name])
         if len(streams) > 1:
             streams = self._cut(piece, streams)
         used = {column for tokens in self.tokens.values() for column in tokens.source_columns}
@@ -272,8 +275,8 @@ class Dataset:
         if self._joins:  # what belonged to one sample is lost
             batch = Batch({name: stream.as_one_sample() for name, stream in streams.items()}, {}, np.arange(1))
         if self.labels:
-            (only,) = self.tokens.values()
-            batch = labelled(batch, table, only, self.labels)
+            name = stream_name(self.tokens, self.asked)
+            batch = labelled(batch, name, table, self.tokens[name], self.labels)
         return batch
 
     def _beginning(self, tokens: Tokens, stream: Stream) -> Stream:

@@ -6,7 +6,7 @@ vectors = embed(Run("runs/bert"), ["sentences.txt"]).vectors        (n, D), in t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..assembly import data_with_columns
-from ..data.batch import StreamView
+from ..assembly import data_with_columns, windowed_streams
+from ..data.batch import StreamView, stream_name
 from ..data.columns import Array, Table
 from ..data.dataset import ADDED_COLUMNS, Dataset
 from ..data.source import Memory
@@ -24,7 +24,7 @@ from ..errors import UserError, one_of
 from ..files.atomic import atomic_write, check_name, make_folder
 from ..files.tables import check_table, table_suffixes, write_table
 from ..nn import ClassToken, LastPool, MaxPool, MeanPool
-from ..tokens.protocols import Windowed
+from ..tokens.base import stream_part
 
 if TYPE_CHECKING:
     from ..run import Run
@@ -49,36 +49,41 @@ def embed(
     pool: str = "model",
     unit: bool = False,
     batch: int = BATCH,
+    stream: str = "",
 ) -> Embedded:
     """A vector for each sample of files, or of a table of columns; their order is kept.
 
     pool    from tokens to a vector: as the model does it (a mean, where it never had to), or mean, max, last,
             class_token
     unit    whether vectors are scaled to length one, so that their products are cosines
+    stream  of tokens that becomes a vector (default: the one that the model encodes, or the objective asks about)
 
     A sample longer than the context is read in windows: the mean over all its tokens, or the largest, or what the last
     window gives; with other poolings the mean over the windows, each counted by its tokens.
     """
     one_of("the pooling", pool, POOLS, key="--pool")
     model: Any = run.model
-    name, tokens = next(iter(run.assembly.tokens.items()))  # of source and target, the source
-    if not (hasattr(model, "encode") or len(run.assembly.tokens) == 1):
+    tokens, alone = run.assembly.tokens, getattr(model, "encodes", "")
+    name = stream_name([alone] if alone else tokens, stream or alone or run.assembly.objective.stream)
+    if alone:
+        tokens = {name: tokens[name]}
+    if not (hasattr(model, "encode") or len(tokens) == 1):
         raise UserError(f"the model cannot encode: `model.kind: {run.recipe.model.kind}`", key="model.kind")
     if isinstance(what, Mapping):
         source: Any = Memory(what)
     else:
         files = [what] if isinstance(what, (str, Path)) else what
         source = data_with_columns(run.recipe).aligned([Path(file) for file in files])
-    windowed = tokens if isinstance(tokens, Windowed) and tokens.window is not None else None
-    dataset = Dataset(source, {name: tokens}, windows={name: windowed.make_windows()} if windowed else {})
-    pooling, kept = _pooling(model, pool), []
+    windows = {name: one.make_windows() for name, one in windowed_streams(tokens).items()}
+    dataset = Dataset(source, tokens, windows=windows)
+    pooling, kept = _pooling(model, pool, name), []
     for start in range(0, len(dataset), batch):
         ids = np.arange(start, min(start + batch, len(dataset)))
         raw = dataset.batch(ids)
-        stream = tokens.normalise(raw.stream)
-        view = raw.with_columns(stream).inputs(run.device).stream
+        streams = {key: tokens[key].normalise(one) for key, one in raw.streams.items()}
+        view = replace(raw, streams=streams).inputs(run.device).view(name)
         vectors = _vectors(model, view, pooling).float().cpu().numpy()
-        kept.append((vectors, stream.lengths, raw.samples))
+        kept.append((vectors, streams[dataset.windowed or name].lengths, raw.samples))
     vectors = np.concatenate([part[0] for part in kept]) if kept else np.zeros((0, model.dim), np.float32)
     lengths = np.concatenate([part[1] for part in kept]) if kept else np.zeros(0, np.int64)
     names = kept[0][2] if kept else {}
@@ -89,9 +94,9 @@ def embed(
     return Embedded(vectors.astype(np.float32), samples)
 
 
-def _pooling(model: Any, pool: str) -> nn.Module:
+def _pooling(model: Any, pool: str, stream: str) -> nn.Module:
     """The module that makes a vector of tokens."""
-    own = getattr(model, "pooling", None)
+    own = stream_part(getattr(model, "pooling", None), stream)
     if pool == "class_token" and not isinstance(own, ClassToken):
         raise UserError("--pool class_token needs a model with a class token", hint="Try --pool mean.", key="--pool")
     if pool in ("model", "class_token"):
@@ -105,7 +110,7 @@ def _vectors(model: Any, view: StreamView, pooling: nn.Module) -> Tensor:
         hidden: Tensor = pooling(model.decode(view), view.valid)
         return hidden
     encoded = model.encode(view)
-    if pooling is getattr(model, "pooling", None):
+    if pooling is stream_part(getattr(model, "pooling", None), view.name):
         found: Tensor = model.pool(encoded)
         return found
     tokens = model.tokens(encoded) if hasattr(model, "tokens") else encoded.x

@@ -15,16 +15,17 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..data.batch import StreamView
 from ..evaluation.evaluate import autocast
 from ..nn import Transformer
+from ..tokens.base import stream_part
 from .beam_search import beam_search
 from .sampling import Sampling, double_precision
 
@@ -256,7 +257,7 @@ def _stepper(
     kept: RecordedSteps | None,
 ) -> Stepper:
     """A new one, or on a CUDA device one that was recorded before."""
-    if allowed.device.type != "cuda" or not isinstance(model.trunk, Transformer):
+    if allowed.device.type != "cuda" or not isinstance(model.trunk, Transformer) or isinstance(model, Conditioned):
         return Stepper(_cast(model, precision), batch, sampling, allowed, None)
     kept = {} if kept is None else kept
     capacity = max(MIN_CACHE_TOKENS, 1 << (size - 1).bit_length())
@@ -272,6 +273,31 @@ def _stepper(
 
 def _cast(model: Any, precision: torch.dtype | None) -> Any:
     return model if precision is None else copy.deepcopy(model).to(precision)
+
+
+class Conditioned(nn.Module):
+    """A decoder of several streams that writes one of them; of the others one sample is given, the same for all."""
+
+    def __init__(self, model: nn.Module, stream: str, given: Mapping[str, StreamView]) -> None:
+        super().__init__()
+        self.model, self.stream, self.given = model, stream, given
+        self.trunk, self.readout = (stream_part(getattr(model, part), stream) for part in ("trunk", "readout"))
+
+    def decode(self, view: StreamView, cache: Any = None) -> Tensor:
+        """As the decoder does it, with the other streams beside the view."""
+        batch, weight = len(next(iter(view.columns.values()))), next(self.parameters())
+
+        def repeat(column: Tensor) -> Tensor:
+            column = column.expand(batch, *column.shape[1:])
+            return column.to(weight.dtype) if column.is_floating_point() else column
+
+        streams = {}
+        for name, one in self.given.items():
+            valid = one.valid.expand(batch, -1) if isinstance(one.valid, Tensor) else None
+            streams[name] = StreamView({key: repeat(column) for key, column in one.columns.items()}, valid, name)
+        asked = StreamView(view.columns, view.valid, self.stream, {**streams, self.stream: view})
+        found: Tensor = self.model.decode(asked, cache=cache)  # type: ignore[operator]
+        return found
 
 
 class Beams:

@@ -18,12 +18,15 @@ import torch
 from torch import Tensor
 
 from ..assembly import log_nothing
+from ..data.batch import Batch
+from ..data.columns import Table, rows_of
+from ..data.source import Memory
 from ..errors import UserError, one_of
 from ..nn import Transformer
 from ..run import Run
 from ..tokens.protocols import Textual
 from ..train.step import working_precision
-from .decode import Beams, RecordedSteps, write
+from .decode import Beams, Conditioned, RecordedSteps, write
 from .detokenize import Line
 from .sampling import Sampling, draw_uniforms
 
@@ -46,6 +49,7 @@ def generate(
     seed: int | None = None,
     precision: str = "auto",
     compiled: bool | None = None,
+    beside: Table | None = None,
     log: Callable[[str], None] = log_nothing,
 ) -> Iterator[str]:
     """Pieces of text that go on from the prompt, as they come.
@@ -60,9 +64,10 @@ def generate(
     beam         search for the likeliest text with so many hypotheses, instead of drawing
     precision    of the weights: float32, bfloat16; auto: as in training
     compiled     whether to compile a step, on CUDA; if it pays unless given
+    beside       where the text is one of several streams: columns of one sample for the others
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
-    author = Author(run, length, sampling, stop, precision, compiled, log)
+    author = Author(run, length, sampling, stop, precision, compiled, log, beside=beside)
     ids = author.encode(prompt)
     if beam != 1:
         return iter(author.search([ids], beam))
@@ -84,6 +89,7 @@ def generate_many(
     precision: str = "auto",
     compiled: bool | None = None,
     batch: int = 32,
+    beside: Table | None = None,
     log: Callable[[str], None] = log_nothing,
     on_progress: Tell = lambda done, total: None,
 ) -> list[str]:
@@ -93,7 +99,8 @@ def generate_many(
     done, of how many.
     """
     sampling = Sampling(temperature, top_k, top_p, repetition)
-    author = Author(run, length, sampling, stop, precision, compiled, log, texts=-(-len(prompts) // max(1, batch)))
+    texts = -(-len(prompts) // max(1, batch))
+    author = Author(run, length, sampling, stop, precision, compiled, log, texts, beside)
     if batch < 1:
         raise UserError(f"batch must be one prompt or more at once, not {batch}")
     ids = [author.encode(prompt) for prompt in prompts]
@@ -122,13 +129,15 @@ class Author:
         compiled: bool | None,
         log: Callable[[str], None],
         texts: int = 1,
+        beside: Table | None = None,
     ) -> None:
         if length < 1:
             raise UserError(f"the length must be one token or more, not {length}", key="--length")
         one_of("the precision", precision, ["auto", "float32", "bfloat16"], key="--precision")
         self.run, self.length, self.sampling, self.log = run, length, sampling, log
-        self.tokens = tokens = _text(run)
-        self.model: Any = run.model
+        stream, self.tokens = _text(run)
+        tokens = self.tokens
+        self.model: Any = _conditioned(run, stream, beside)
         self.window = tokens.window
         self.stops = [text for text in ([stop] if isinstance(stop, str) else stop) if text]
         self.end = tokens.end_id
@@ -258,15 +267,31 @@ def _precision(run: Run, asked: str) -> torch.dtype | None:
     return working_precision(settings, run.device)
 
 
-def _text(run: Run) -> Textual:
-    """The tokens of a run that can write text."""
-    first, *others = run.assembly.tokens.values()
-    tokens = Textual.require(first, "`sciformer generate`")
-    if others or not hasattr(run.model, "decode"):
-        advice = "Use `sciformer translate`." if others else ""
+def _text(run: Run) -> tuple[str, Textual]:
+    """The stream of a run that can be written, and its tokens."""
+    objective = run.assembly.objective
+    name = objective.asked_stream(run.assembly.tokens)
+    tokens = Textual.require(run.assembly.tokens[name], "`sciformer generate`")
+    if objective.asks != "decode":
         raise UserError(
             f"only a decoder can go on from a text, not `model.kind: {run.recipe.model.kind}`",
-            hint=advice,
+            hint="Use `sciformer translate`." if objective.asks == "translate" else "",
             key="model.kind",
         )
-    return tokens
+    return name, tokens
+
+
+def _conditioned(run: Run, stream: str, beside: Table | None) -> Any:
+    """The model; of several streams, with the sample of the others that it is given."""
+    others = {name: tokens for name, tokens in run.assembly.tokens.items() if name != stream}
+    table = Memory(beside or {}).table
+    if rows_of(table) != bool(others):
+        what = f"one sample of {', '.join(others)} beside the text" if others else "nothing beside the text"
+        raise UserError(
+            f"this model writes with {what}, not with {rows_of(table)} samples",
+            hint="Give their columns: generate(run, beside={NAME: array})." if others else "",
+        )
+    if not others:
+        return run.model
+    streams = {name: tokens.normalise(tokens.tokenize(table)) for name, tokens in others.items()}
+    return Conditioned(run.model, stream, Batch(streams).inputs(run.device).streams)

@@ -9,7 +9,7 @@ Nothing here knows what a token is: where tokens stand, what they are called and
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,11 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch
+from ..data.batch import Batch, stream_name
 from ..data.columns import Array
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn import ClassToken, FirstPool, LastPool, Watch
+from ..tokens.base import stream_part
 from .plots.attention import FONT_SIZE, draw_heads
 from .plots.panels import join_legends, shrink, thin_ticks
 
@@ -37,16 +38,26 @@ ANSWERING_TOKENS = {ClassToken: "class", FirstPool: "first", LastPool: "last"}
 
 
 class AttentionMaps(NamedTuple):
-    """Samples as the model saw them (hidden tokens hidden, values raw), and its attention."""
+    """A stream of samples as the model saw it (hidden tokens hidden, values raw), and its attention."""
 
     seen: Batch
     watch: Watch
     front: int  # tokens before the sample's own in self-attention: 1 with a class token
     asks: str = "mean"  # which tokens answer, where no pooling attends: class, first, last, or the mean of all
+    others: Batch | None = None  # the samples with all their streams
+    between: Mapping[str, dict[str, Tensor]] = {}  # maps (B, H, N, M) by the stream of their keys
+
+    @property
+    def stream(self) -> str:
+        """The name of the stream."""
+        (name,) = self.seen.streams
+        return name
 
 
-def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
+def watch(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Watch:
     """One forward pass over a prepared batch, watched: attention maps (B, H, N, M) by name, in order of depth.
+
+    stream   that the model is asked about (default: the only one)
 
     A trunk without attention (recurrent, convolution) leaves none, unless its pooling attends; nor does one that looks
     at mixtures of tokens.
@@ -56,32 +67,57 @@ def watch(step: Any, assembly: Assembly, batch: Batch) -> Watch:
     step.eval()
     try:
         with torch.no_grad():
-            view = batch.inputs(device).stream
+            view = batch.inputs(device).view(stream)
             if hasattr(model, "encode"):
                 encoded = model.encode(view, record)
-                if len(model.heads):  # otherwise nobody asks for the pooled vector
+                asked = view.name == assembly.objective.asked_stream(assembly.tokens)
+                if len(model.heads) and asked:  # otherwise nobody asks for the pooled vector
                     model.pool(encoded, record)
             else:
                 model.decode(view, record)
     finally:
         step.train(was)
-    if getattr(assembly.recipe.model, "compress", None) is not None:
+    if getattr(assembly.recipe.model.for_stream(view.name), "compress", None) is not None:
         for name in [name for name in record.attention if not name.startswith("pool")]:
             del record.attention[name]
     return record
 
 
-def attention_maps(step: Any, assembly: Assembly, batch: Batch) -> AttentionMaps:
-    """Watch the model over samples as they come from a data set, hidden and normalised as for judging."""
-    if len(assembly.tokens) > 1:
-        raise UserError(
-            f"a model with {len(assembly.tokens)} streams of tokens cannot be looked at, only a model with one stream"
-        )
+def attention_maps(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> AttentionMaps:
+    """Watch the model over a stream (default: the only one) of samples as they come from a data set, hidden and
+    normalised as for judging.
+
+    A model of several streams names a map after its stream, `NAME.blocks.0.attention`, or after the streams of queries
+    and keys, `NAME to OTHER`.
+    """
+    stream = stream_name(assembly.tokens, stream)
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
-    asks = ANSWERING_TOKENS.get(type(getattr(step.model, "pooling", None)), "mean")
-    return AttentionMaps(seen, watch(step, assembly, replace(seen, streams=streams)), int(asks == "class"), asks)
+    asks = answering_token(step.model, stream)
+    found = AttentionMaps(
+        seen, watch(step, assembly, replace(seen, streams=streams), stream), int(asks == "class"), asks
+    )
+    return choose_stream(found, stream) if len(assembly.tokens) > 1 else found
+
+
+def answering_token(model: Any, stream: str) -> str:
+    """Which token of a stream answers: class, first, last, or the mean of all."""
+    pooling = stream_part(getattr(model, "pooling", None), stream)
+    return ANSWERING_TOKENS.get(type(pooling), "mean")
+
+
+def choose_stream(look: AttentionMaps, stream: str) -> AttentionMaps:
+    """The maps of one of several streams, by their names without that of the stream; and those to the other streams."""
+    own, between = Watch(hidden=False), dict[str, dict[str, Tensor]]()
+    for name, weights in look.watch.attention.items():
+        whose, _, rest = name.partition(".")
+        queries, _, keys = whose.partition(" to ")
+        if whose in (stream, "pool"):  # only the stream that is asked about is pooled
+            own.attention[name if whose == "pool" else rest] = weights
+        elif queries == stream and keys in look.seen.streams:
+            between.setdefault(keys, {})[rest or "attention"] = weights
+    return AttentionMaps(look.seen.only(stream), own, look.front, look.asks, look.seen, between)
 
 
 def self_attention(look: AttentionMaps) -> dict[str, Tensor]:
@@ -183,11 +219,11 @@ def draw_attention(look: AttentionMaps, assembly: Assembly, row: int, form: str 
 
 
 def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") -> Figure:
-    """(title, one sample, weights of its tokens), as the tokens draw them.
+    """(title, a stream of one sample, weights of its tokens), as the tokens draw them.
 
     Side by side where the drawing has a shape of its own, else one below the other.
     """
-    (tokens,) = assembly.tokens.values()
+    tokens = assembly.tokens[stream_name(panels[0][1].streams)]
     draw = tokens.alternative_drawings(panels[0][1])[form] if form else tokens.draw
     trial = Figure().subplots()
     draw(panels[0][1], None, trial)
@@ -219,13 +255,28 @@ def draw_samples(assembly: Assembly, panels: Sequence[Panel], form: str = "") ->
 
 def draw_matrices(look: AttentionMaps, assembly: Assembly, row: int) -> Figure:
     """Who looks at whom in one sample, head by head, in some blocks from the first to the last."""
-    (tokens,) = assembly.tokens.values()
-    sample = look.seen.stream.take(np.array([row]))
-    words = [*["class"] * look.front, *(escape_mathtext(word) for word in tokens.token_labels(sample))]
+    words = _token_names(look, assembly, look.seen, row)
     n = len(words)
     maps = self_attention(look)
     chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
     return draw_heads({map_title(name): maps[name][row, :MAX_DRAWN_HEADS, :n, :n] for name in chosen}, words)
+
+
+def draw_matrices_between(look: AttentionMaps, assembly: Assembly, row: int, other: str) -> Figure:
+    """How the tokens of one sample look at those of another stream of it, head by head, in some of the blocks."""
+    assert look.others is not None
+    rows, columns = (_token_names(look, assembly, batch, row) for batch in (look.seen, look.others.only(other)))
+    maps = look.between[other]
+    chosen = [list(maps)[i] for i in even_steps(len(maps), MAX_DRAWN_MAPS)]
+    cut = {map_title(name): maps[name][row, :MAX_DRAWN_HEADS, : len(rows), : len(columns)] for name in chosen}
+    return draw_heads(cut, rows, columns)
+
+
+def _token_names(look: AttentionMaps, assembly: Assembly, batch: Batch, row: int) -> list[str]:
+    """The tokens of a sample of one stream, with what stands in front of them."""
+    name = stream_name(batch.streams)
+    words = assembly.tokens[name].token_labels(batch.stream.take(np.array([row])))
+    return [*["class"] * (look.front if name == look.stream else 0), *map(escape_mathtext, words)]
 
 
 def escape_mathtext(name: str) -> str:

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from ..assembly import Assembly
 from ..data.batch import Batch, StreamView
+from ..data.columns import Array
 from ..data.prepare import prepare
 from ..data.random import SampleRandom
 from ..errors import UserError
@@ -29,7 +30,8 @@ from ..nn.attention.attention import Attention
 from ..nn.heads import Gaussian
 from ..objectives.classify import Classify
 from ..objectives.regress import Regress
-from .attention import ANSWERING_TOKENS, AttentionMaps, self_attention
+from ..tokens.base import stream_part
+from .attention import AttentionMaps, answering_token, choose_stream, self_attention
 from .rollout import follow, follow_samples
 
 Floats = NDArray[np.float64]
@@ -44,8 +46,7 @@ class Attributed(NamedTuple):
 
 def has_single_answer(step: Any, assembly: Assembly) -> bool:
     """Whether a model has one answer for each sample, which can be followed back: a class, or values."""
-    whole = isinstance(assembly.objective, (Classify, Regress)) and len(assembly.tokens) == 1
-    return whole and hasattr(step.model, "pool")
+    return isinstance(assembly.objective, (Classify, Regress)) and hasattr(step.model, "pool")
 
 
 def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
@@ -53,7 +54,7 @@ def prepare_inputs(step: Any, assembly: Assembly, batch: Batch) -> StreamView:
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     rng = SampleRandom(assembly.recipe.train.seed, -1, ids)
     made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
-    return made.inputs(next(step.model.parameters()).device).stream
+    return made.inputs(next(step.model.parameters()).device).view(assembly.objective.stream)
 
 
 def model_answers(model: Any, view: StreamView, record: Watch | None = None) -> tuple[Tensor, bool]:
@@ -89,10 +90,13 @@ def relevance(weighted: Floats) -> Floats:
     return np.asarray(a)
 
 
-def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int64] | None = None) -> Attributed:
+def attribute(
+    step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int64] | None = None, stream: str = ""
+) -> Attributed:
     """What the tokens of samples, as they come from a data set, give to the answers of a model.
 
-    which   (B,) the class, or the value, that is asked about; the likeliest class or the first value unless given
+    which    (B,) the class, or the value, that is asked about; the likeliest class or the first value unless given
+    stream   of these tokens (default: the one that the objective asks about); of others, attention is not followed
     """
     if not has_single_answer(step, assembly):
         kind = assembly.recipe.objective.kind
@@ -102,15 +106,21 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
         )
     model, record, was = step.model, Watch(hidden=False), step.training
     view = prepare_inputs(step, assembly, batch)
+    stream = stream or view.name
     step.eval()
     try:
-        with torch.enable_grad(), _reference(model), _watch_entrance(model) as entered:
+        with torch.enable_grad(), _reference(model), _watch_entrance(stream_part(model.entrance, stream)) as entered:
             answer, either = model_answers(model, view, record)
             place = answer.argmax(1) if which is None and not either else torch.zeros(len(answer), dtype=torch.int64)
             if which is not None:
                 place = torch.as_tensor(np.asarray(which, np.int64))
             answer = answer.gather(1, place.to(answer.device)[:, None])
-            attention = {} if getattr(assembly.recipe.model, "compress", None) else record.attention
+            asks = answering_token(model, stream)
+            look = AttentionMaps(batch, record, int(asks == "class"), asks)
+            if len(assembly.tokens) > 1:
+                look = choose_stream(look, stream)
+            mixed = getattr(assembly.recipe.model.for_stream(stream), "compress", None)
+            attention = {} if mixed or stream != view.name else look.watch.attention
             wanted = [entered[0], *attention.values()]
             slopes = torch.autograd.grad(answer.sum(), wanted, allow_unused=True)
     finally:
@@ -120,19 +130,17 @@ def attribute(step: Any, assembly: Assembly, batch: Batch, which: NDArray[np.int
         for (name, a), slope in zip(attention.items(), slopes[1:])
         if slope is not None  # a map of padding alone
     }
-    asks = ANSWERING_TOKENS.get(type(getattr(model, "pooling", None)), "mean")
-    look = AttentionMaps(batch, record, int(asks == "class"), asks)
     through = follow_samples(look, maps, relevance)
     if not any(name not in self_attention(look) for name in maps):  # what a token gives by being there is no attention
         through = [each - follow([np.eye(look.front + len(each))], [], len(each), asks) for each in through]
-    return Attributed(through, _times_input(entered[0], slopes[0], view, batch, either))
+    return Attributed(through, _times_input(entered[0], slopes[0], batch.streams[stream].lengths, either))
 
 
-def _times_input(x: Tensor, slope: Tensor | None, view: StreamView, batch: Batch, either: bool) -> list[Floats]:
+def _times_input(x: Tensor, slope: Tensor | None, lengths: Array, either: bool) -> list[Floats]:
     """sum_d x_d dy/dx_d of every token, by sample; its size with `either`."""
     total = torch.zeros(x.shape[:-1]) if slope is None else (x * slope).sum(-1)
     found = (total.abs() if either else total).detach().double().cpu().numpy()
-    return [row[:n] for row, n in zip(found, batch.stream.lengths.tolist())]
+    return [row[:n] for row, n in zip(found, lengths.tolist())]
 
 
 @contextmanager
@@ -151,15 +159,15 @@ def _reference(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def _watch_entrance(model: Any) -> Iterator[list[Tensor]]:
-    """What the entrance made of tokens, as vectors whose gradient can be asked for."""
+def _watch_entrance(entrance: nn.Module) -> Iterator[list[Tensor]]:
+    """What an entrance made of tokens, as vectors whose gradient can be asked for."""
     kept: list[Tensor] = []
 
     def keep(module: nn.Module, given: Any, x: Tensor) -> Tensor:
         kept.append(x.detach().requires_grad_())
         return kept[-1]
 
-    hook = model.entrance.register_forward_hook(keep)
+    hook = entrance.register_forward_hook(keep)
     try:
         yield kept
     finally:

@@ -72,8 +72,7 @@ def _mean_distance(a: Floats, d: Floats, real: NDArray[np.bool_]) -> Floats:
 
 def attention_distances(look: AttentionMaps, assembly: Assembly) -> dict[str, AttentionDistance]:
     """The reach of every self-attention of a look, by name; none where tokens have no distance."""
-    (tokens,) = assembly.tokens.values()
-    stream = look.seen.stream
+    tokens, stream = assembly.tokens[look.stream], look.seen.stream
     maps = self_attention(look)
     found: dict[str, list[AttentionDistance]] = {name: [] for name in maps}
     for row, length in enumerate(stream.lengths.tolist()):  # each with its own distances; padding is cut off
@@ -129,7 +128,12 @@ class ReachAlong(NamedTuple):
 
 
 def attention_distance_along(
-    step: Any, assembly: Assembly, datasets: Sequence[Dataset], column: str, samples_per_value: int = 8
+    step: Any,
+    assembly: Assembly,
+    datasets: Sequence[Dataset],
+    column: str,
+    samples_per_value: int = 8,
+    stream: str = "",
 ) -> ReachAlong | None:
     """How far attention reaches against a column of the samples of some data sets; None where there is no attention.
 
@@ -145,7 +149,7 @@ def attention_distance_along(
     for value, members in group_by_value(x.astype(np.float64)):
         few = members[even_steps(len(members), samples_per_value)]
         batches = [datasets[i].batch(place[few[which[few] == i]]) for i in np.unique(which[few])]
-        look = attention_maps(step, assembly, join(batches))
+        look = attention_maps(step, assembly, join(batches), stream)
         if found := attention_distances(look, assembly):
             rows.append((value, found))
     if not rows:

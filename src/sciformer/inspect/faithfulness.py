@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ..assembly import Assembly
-from ..data.batch import Batch, Stream
+from ..data.batch import Batch, Stream, stream_name
 from ..errors import UserError, one_of
 from ..models.base import parameters
 from ..tokens.base import Tokens
@@ -62,25 +62,30 @@ def affordable_samples(run: Run, tokens: float) -> int:
 
 
 def reason_figures(
-    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], most: int = MAX_SAMPLES
+    run: Run,
+    data: Assembly,
+    part: str,
+    samples: int,
+    numbers: dict[str, Any],
+    most: int = MAX_SAMPLES,
+    stream: str = "",
 ) -> Iterator[Picture]:
     """(name, how to draw it, caption) of some samples, and of what leaving out tokens does; numbers are left in
     `numbers`. None where a model has no one answer for a sample."""
     if not has_single_answer(run.step, data):
         return
-    dataset = data.dataset(part)
+    dataset, stream = data.dataset(part), stream_name(data.tokens, stream or data.objective.stream)
     shown = dataset.batch(even_steps(len(dataset), samples))
-    if shown.stream.lengths.sum():
-        ways, said = score_tokens(run.step, data, shown), choose_answers(run.step, data, shown)
-        for row in np.flatnonzero(shown.stream.lengths):
+    if (lengths := shown.streams[stream].lengths).sum():
+        ways, said = score_tokens(run.step, data, shown, stream), choose_answers(run.step, data, shown)
+        for row in np.flatnonzero(lengths):
             name = sample_name(shown, int(row), run.recipe.objective)
             caption = f"{name}: what the answer {said[row]} comes from, by several ways to look at the model."
-            yield f"reasons-{row + 1}", partial(draw_reasons, data, shown, ways, int(row)), caption
+            yield f"reasons-{row + 1}", partial(draw_reasons, data, shown.only(stream), ways, int(row)), caption
     batch = dataset.batch(even_steps(len(dataset), most))
-    (tokens,) = data.tokens.values()
-    possible = takes_any(data, tokens) or isinstance(tokens, Maskable)
-    if possible and int((batch.stream.lengths > 1).sum()) >= min(2, most):
-        found = faithfulness(run.step, data, batch)
+    possible = takes_any(data, data.tokens[stream], stream) or isinstance(data.tokens[stream], Maskable)
+    if possible and int((batch.streams[stream].lengths > 1).sum()) >= min(2, most):
+        found = faithfulness(run.step, data, batch, stream=stream)
         numbers["faithfulness"] = to_json(found)
         yield "faithfulness", partial(draw_faithfulness, found), summarize_ratios(found)
 
@@ -151,37 +156,40 @@ def faithfulness(
     how: str = "auto",
     draws: int = RANDOM_DRAWS,
     scores: Mapping[str, Scores] | None = None,
+    stream: str = "",
 ) -> Faithfulness:
     """Leave out the tokens of samples that a way to look at the model scores highest, a share of them at a time.
 
     how     remove, blank, or auto: whichever the model can take
     scores  {way: (N,) for each sample} in place of the usual ways; with `attention` also the least attended are tried
+    stream  of these tokens (default: the one that the objective asks about); the others stay whole
 
     The change of an answer is that of the log odds of the class that was likeliest, of any sign; of values the mean
     over them, in deviations of the training data. Samples of one token have nothing to choose from and are left out.
     """
     one_of("how to leave out tokens", how, ("auto", "remove", "blank"))
-    (tokens,) = assembly.tokens.values()
-    batch = batch.take(np.flatnonzero(batch.stream.lengths > 1))
+    stream = stream_name(assembly.tokens, stream or assembly.objective.stream)
+    tokens, batch = assembly.tokens[stream], batch.take(np.flatnonzero(batch.streams[stream].lengths > 1))
     if not has_single_answer(step, assembly) or not len(batch) or not 0 < min(shares) <= max(shares) < 1:
         found = f"`objective.kind: {assembly.recipe.objective.kind}`, {len(batch)} samples, shares {list(shares)}"
         needed = "samples of two tokens or more with one answer each, and shares between 0 and 1"
         raise UserError(f"leaving out tokens needs {needed}, not {found}")
-    removed = takes_any(assembly, tokens) if how == "auto" else how == "remove"
-    ways = dict(score_tokens(step, assembly, batch) if scores is None else scores)
+    removed = takes_any(assembly, tokens, stream) if how == "auto" else how == "remove"
+    ways = dict(score_tokens(step, assembly, batch, stream) if scores is None else scores)
     if "attention" in ways:
         ways[LEAST_ATTENDED_WAY] = [-each for each in ways["attention"]]
-    may, rng = removable_tokens(tokens, batch.stream), np.random.default_rng(0)
+    whole = batch.streams[stream]
+    may, rng = removable_tokens(tokens, whole), np.random.default_rng(0)
     before, values = _answers(step, assembly, batch)
     change: dict[str, list[Floats]] = {way: [] for way in (*ways, RANDOM_WAY)}
     flipped: dict[str, list[float]] = {way: [] for way in change}
     best = before.argmax(1)[:, None]
-    drawn = [[rng.random(n) for n in batch.stream.lengths] for _ in range(draws)]
+    drawn = [[rng.random(n) for n in whole.lengths] for _ in range(draws)]
     for share in sorted(shares):
         for way, orders in [*((way, [each]) for way, each in ways.items()), (RANDOM_WAY, drawn)]:
             moved, flips = [], []
             for order in orders:
-                less = remove_tokens(tokens, batch, choose_tokens(batch.stream, order, may, share), removed)
+                less = remove_tokens(tokens, batch, choose_tokens(whole, order, may, share), removed, stream)
                 after, _ = _answers(step, assembly, less)
                 apart = np.abs(after - before)
                 moved.append(apart.mean(1) if values else np.take_along_axis(apart, best, 1)[:, 0])
@@ -193,9 +201,15 @@ def faithfulness(
     return Faithfulness(np.array(sorted(shares)), made, other, ratios(np.array(sorted(shares)), made), removed)
 
 
-def score_tokens(step: Any, assembly: Assembly, batch: Batch) -> dict[str, Scores]:
-    """What every way to look at a model says of the tokens of samples; a model without attention has one way."""
-    look, found = attention_maps(step, assembly, batch), attribute(step, assembly, batch)
+def score_tokens(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> dict[str, Scores]:
+    """What every way to look at a model says of the tokens of samples.
+
+    A model without attention has one way, and so have streams beside the one that the objective asks about.
+    """
+    found = attribute(step, assembly, batch, stream=stream)
+    if stream and stream != assembly.objective.asked_stream(assembly.tokens):
+        return {"gradient": found.gradient}
+    look = attention_maps(step, assembly, batch, stream or assembly.objective.stream)
     ways = {"attribution": found.attention, "gradient": found.gradient} if found.attention else {}
     if look.watch.attention:
         last = [list(weights_on(look, row).values())[-1] for row in range(len(batch))]
@@ -212,9 +226,9 @@ def choose_answers(step: Any, assembly: Assembly, batch: Batch) -> list[str]:
     return [str(objective.classes[best]) for best in found.argmax(1)]
 
 
-def takes_any(assembly: Assembly, tokens: Tokens) -> bool:
+def takes_any(assembly: Assembly, tokens: Tokens, stream: str = "") -> bool:
     """Whether a model takes any tokens of a sample, or needs them all where they stand side by side."""
-    model = assembly.recipe.model
+    model = assembly.recipe.model.for_stream(stream)
     if not isinstance(tokens.grid_shape, tuple):
         return bool(model.trunk != "conformer")
     return bool(model.trunk == "transformer" and not (isinstance(tokens, Gridded) and tokens.mixes_tokens))
@@ -245,13 +259,13 @@ def choose_tokens(stream: Stream, scores: Scores, may: Flags, share: float) -> F
     return out
 
 
-def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool) -> Batch:
-    """Samples without the tokens where the mask (T,) is True, or with nothing left of them."""
-    stream = batch.stream
+def remove_tokens(tokens: Tokens, batch: Batch, out: Flags, removed: bool, name: str = "") -> Batch:
+    """Samples without the tokens of a stream where the mask (T,) is True, or with nothing left of them."""
+    stream = batch.streams[stream_name(batch.streams, name)]
     if removed:
-        return batch.with_columns(stream.keep(~out))
+        return batch.with_columns(stream.keep(~out), name)
     blank = Maskable.require(tokens, "leaving out tokens that a model needs where they stand").mask_out(stream, out)
-    return batch.with_columns(stream.with_columns(**blank, hidden=out))
+    return batch.with_columns(stream.with_columns(**blank, hidden=out), name)
 
 
 def ratios(shares: Floats, change: Mapping[str, Floats]) -> dict[str, tuple[float, float]]:

@@ -17,6 +17,7 @@ from ..assembly import Assembly
 from ..data.batch import Batch
 from ..data.columns import Array
 from ..data.random import SampleRandom
+from ..tokens.base import stream_part
 from ..tokens.protocols import Maskable, overrides
 from .attention import escape_mathtext, even_steps
 from .plots.attention import FONT_SIZE
@@ -32,8 +33,10 @@ PANEL_WIDTH, PANEL_HEIGHT = 7.0, 1.9  # inches of a panel
 def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, dict[str, Array]]:
     """Samples as a model saw them (hidden tokens hidden, values raw), and what it says of those it was asked for.
 
-    The answers are (T, ...) for the tokens of all samples, as the readout gives them, NaN where nothing was asked.
+    The samples have the stream that is asked about; the answers are (T, ...) for its tokens in all samples, as the
+    readout gives them, NaN where nothing was asked.
     """
+    name = assembly.objective.asked_stream(assembly.tokens)
     ids = batch.ids if len(batch.ids) else np.arange(len(batch))
     seen = assembly.objective.corrupt(batch, assembly.tokens, SampleRandom(assembly.recipe.train.seed, -1, ids))
     streams = {name: assembly.tokens[name].normalise(stream) for name, stream in seen.streams.items()}
@@ -43,10 +46,11 @@ def predict_masked(step: Any, assembly: Assembly, batch: Batch) -> tuple[Batch, 
     try:
         with torch.no_grad():
             device = next(model.parameters()).device
-            view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).stream
-            answer = model.readout.predict(model.tokens(model.encode(view)))
+            view = replace(seen, streams=streams, aside=aside).inputs(device, packed=True).view(name)
+            answer = stream_part(model.readout, name).predict(model.tokens(model.encode(view)))
     finally:
         step.train(was)
+    seen = seen.only(name)
     asked = seen.stream.columns["asked"].astype(bool)
     found = {name: column.float().cpu().numpy().astype(np.float64) for name, column in answer.items()}
     for column in found.values():
@@ -60,9 +64,9 @@ def draw_masked(step: Any, assembly: Assembly, batch: Batch, names: Sequence[str
     names  of the samples, above their drawings
     """
     objective = assembly.objective
-    if not (objective.hides and objective.reads_out and len(batch)) or len(assembly.tokens) > 1:
+    if not (objective.hides and objective.reads_out and len(batch)):
         return None
-    (tokens,) = assembly.tokens.values()
+    tokens = assembly.tokens[objective.asked_stream(assembly.tokens)]
     if not isinstance(tokens, Maskable) or not overrides(tokens, Maskable.draw_hidden):
         return None
     seen, answers = predict_masked(step, assembly, batch)

@@ -19,8 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from ..assembly import Assembly
-from ..data.batch import Batch, Stream
+from ..data.batch import Batch, Stream, stream_name
 from ..nn.positions import Position, Rotary, grid
+from ..tokens.base import stream_part
 from .attention import even_steps
 from .distance import correlation
 from .plots import style
@@ -87,26 +88,24 @@ def compare(values: ArrayLike, distance: ArrayLike, shape: tuple[int, ...] | Non
     return Similarity(values, distance, correlation(distance[pairs], values[pairs]), shape)
 
 
-def position_similarity(step: Any, assembly: Assembly, batch: Batch) -> Similarity | None:
+def position_similarity(step: Any, assembly: Assembly, batch: Batch, stream: str = "") -> Similarity | None:
     """The position codes of a model, over its places or over the tokens of the longest of some samples."""
-    if len(assembly.tokens) > 1:
-        return None
-    (tokens,) = assembly.tokens.values()
-    position = getattr(getattr(step.model, "trunk", None), "position", None)
-    longest = int(np.argmax(batch.stream.lengths)) if len(batch) else 0
-    stream = batch.stream.take(np.array([longest] if len(batch) else []))
-    n = int(stream.lengths.sum())
+    name = stream_name(assembly.tokens, stream)
+    tokens, sample = assembly.tokens[name], batch.streams[name]
+    position = getattr(stream_part(getattr(step.model, "trunk", None), name), "position", None)
+    sample = sample.take(np.array([np.argmax(sample.lengths)] if len(batch) else [], np.int64))
+    n = int(sample.lengths.sum())
     if not isinstance(position, Position) or n < 3:
         return None
     device, shape = next(step.model.parameters()).device, None
-    scaled = tokens.normalise(stream)
+    scaled = tokens.normalise(sample)
     if isinstance(tokens.grid_shape, tuple):
         shape = tokens.grid_shape
         at = grid(shape)
         distance = tokens.distance(Stream({"at": at.numpy()}, np.array([len(at)])))
     elif "at" in scaled.columns:
         few = even_steps(n, MAX_PLACES)
-        at, distance = torch.from_numpy(np.asarray(scaled.columns["at"])[few]), tokens.distance(stream)
+        at, distance = torch.from_numpy(np.asarray(scaled.columns["at"])[few]), tokens.distance(sample)
         distance = None if distance is None else distance[np.ix_(few, few)]
     else:
         places = even_steps(tokens.grid_shape or n, MAX_PLACES)

@@ -53,6 +53,9 @@ class EncoderDecoder(Model):
 class EncoderDecoderNetwork(nn.Module):
     """source -> embed -> encoder;  target -> embed -> decoder that sees its past and the encoded source -> readout."""
 
+    encodes = SOURCE
+    """The only stream that is encoded."""
+
     def __init__(self, section: EncoderDecoder, tokens: Mapping[str, Tokens], objective: Any) -> None:
         super().__init__()
         source, target = tokens[SOURCE], tokens[TARGET]

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor, nn
 
-from ..data.batch import Batch, ModelInputs
+from ..data.batch import Batch, ModelInputs, stream_name
 from ..data.columns import Array
 from ..data.dataset import Dataset
 from ..data.random import SampleRandom
@@ -84,12 +84,18 @@ class Objective(Section):
         """Columns of the table that training and judging need beside the tokens."""
         return tuple(name for name in (*self.labels, self.plot_against) if name)
 
+    stream: str = ""
+    """Stream of tokens that is asked about (default: the only one)."""
     metrics: list[str] = Field(default_factory=list)
     """What to measure beside the loss; empty: what is usual for this objective."""
     plot_against: str = ""
     """Column of samples against which the report plots the answers (a temperature, an energy); none unless given."""
     reference: float | None = None
     """Known value on that axis, drawn for comparison."""
+
+    def asked_stream(self, streams: Iterable[str]) -> str:
+        """The name of the stream that is asked about."""
+        return stream_name(streams, self.stream)
 
     def chosen(self) -> list[str]:
         """The names of the metrics."""

@@ -175,7 +175,7 @@ class Classify(Objective):
         return {"temperature": temperature(outputs["probabilities"], outputs["label"], samples.get(self.weight))}
 
     def _logits(self, model: Any, inputs: ModelInputs) -> Tensor:
-        logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.stream))).float()
+        logits: Tensor = model.heads["class"](model.pool(model.encode(inputs.view(self.stream)))).float()
         return logits / self.state.get("temperature", 1.0)
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:

@@ -60,7 +60,12 @@ class Denoise(Objective):
         """Which class it is, where that is asked too."""
         if not self.label:
             return None
-        options: dict[str, Any] = {"hidden": self.hidden, "dropout": self.dropout, "balance": self.balance}
+        options: dict[str, Any] = {
+            "hidden": self.hidden,
+            "dropout": self.dropout,
+            "balance": self.balance,
+            "stream": self.stream,
+        }
         made = Classify(kind="classify", label=self.label, **options)
         made.state.update(self.state.get("class", {}))
         return made
@@ -88,8 +93,8 @@ class Denoise(Objective):
 
     def fit(self, train: Dataset) -> None:
         """Learn how many values a token has, and the classes."""
-        ((name, stream),) = train.batch(np.arange(min(1, len(train)))).streams.items()
-        tokens = train.tokens[name]
+        name = self.asked_stream(train.tokens)
+        stream, tokens = train.batch(np.arange(min(1, len(train)))).streams[name], train.tokens[name]
         if self.target not in stream.columns:
             there = f"`tokens.kind: {tokens.kind}` has {', '.join(stream.columns)}"
             raise UserError(
@@ -110,7 +115,8 @@ class Denoise(Objective):
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Scale what is to be found as values are; nothing is hidden."""
-        ((name, stream),) = batch.streams.items()
+        name = self.asked_stream(batch.streams)
+        stream = batch.streams[name]
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         value = stream.columns[domain.hides[0]]
         centre, scale = (
@@ -124,11 +130,11 @@ class Denoise(Objective):
             made |= {ANSWER: np.where(known, (truth - centre) / scale, 0), ASKED_TOKENS: known}
             noise = np.where(known & np.isfinite(value.reshape(centre.shape)), value.reshape(centre.shape) - truth, 0)
             more[NOISE] = np.bincount(stream.sample, (noise**2).sum(1), len(stream))
-        batch = batch.with_columns(stream.with_columns(**made), **more)
+        batch = batch.with_columns(stream.with_columns(**made), name, **more)
         return batch if self.question is None else self.question.corrupt(batch, tokens, rng)
 
     def count(self, batch: Batch) -> float:
-        if ASKED_TOKENS not in batch.stream.columns:
+        if ASKED_TOKENS not in batch.streams[self.asked_stream(batch.streams)].columns:
             raise UserError(f"column `{self.target}` with the truth to judge by is missing", key="objective.target")
         if self.question is not None:
             self.question.count(batch)
@@ -142,7 +148,7 @@ class Denoise(Objective):
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The mean loss of the values of each sample, and that of its class."""
-        view, (value, logits) = inputs.stream, self._read(model, inputs)
+        view, (value, logits) = inputs.view(self.stream), self._read(model, inputs)
         target, asked = view.columns[ANSWER].float(), view.columns[ASKED_TOKENS]
         each = value.loss(target) if self.form == "gaussian" else (value.mean - target) ** 2
         count = _sums(asked.float(), view)
@@ -162,7 +168,7 @@ class Denoise(Objective):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """The values without noise, in the units of the data, and probabilities of the classes."""
-        view, (value, logits) = inputs.stream, self._read(model, inputs)
+        view, (value, logits) = inputs.view(self.stream), self._read(model, inputs)
         centre, scale = (view.columns[name].float() for name in (CENTRE, SCALE))
         found = {
             "recovered": _padded(value.mean * scale + centre, view),
@@ -174,7 +180,7 @@ class Denoise(Objective):
 
     def _read(self, model: Any, inputs: ModelInputs) -> tuple[Gaussian, Tensor]:
         """Values of the tokens (B, N, P) or (T, P) with deviations, and logits of the classes."""
-        encoded = model.encode(inputs.stream)
+        encoded = model.encode(inputs.view(self.stream))
         value = model.heads["value"](model.tokens(encoded))
         if not isinstance(value, Gaussian):
             value = Gaussian(value.float(), torch.ones_like(value, dtype=torch.float32))

@@ -15,7 +15,7 @@ from ..data.columns import Array
 from ..data.random import SampleRandom
 from ..errors import UserError, one_of
 from ..nn.ragged import Ragged
-from ..tokens.base import Tokens
+from ..tokens.base import Tokens, stream_part
 from ..tokens.protocols import Maskable
 from .base import PREFIX, Objective, Outputs
 
@@ -24,7 +24,7 @@ PLACES_MULTIPLE = 16  # K is a multiple of this, so that a compiled step sees fe
 
 
 class Masked(Objective):
-    """-sum ln p(hidden token | the others), over a share of the tokens (arXiv 1810.04805).
+    """-sum ln p(hidden token | the others), over a share of the tokens of a stream (arXiv 1810.04805).
 
     Of the tokens asked for, most are hidden, some replaced by random ones, some left as they are, so that the model
     must doubt what it sees.
@@ -58,7 +58,8 @@ class Masked(Objective):
                 f"objective.random and objective.same must be at most 1 together, not {self.random + self.same}",
                 key="objective.random",
             )
-        ((name, stream),) = batch.streams.items()
+        name = self.asked_stream(batch.streams)
+        stream = batch.streams[name]
         domain = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`")
         if self.whole_words and "word" not in stream.columns:
             raise UserError(
@@ -77,7 +78,7 @@ class Masked(Objective):
             stream = stream.with_columns(**domain.random_replacement(stream, asked & (fate < self.random), rng))
         stream = stream.with_columns(**domain.mask_out(stream, hidden))
         return batch.with_columns(
-            stream.with_columns(hidden=hidden, asked=asked, **targets), **{PLACES: _places(stream, asked)}
+            stream.with_columns(hidden=hidden, asked=asked, **targets), name, **{PLACES: _places(stream, asked)}
         )
 
     def _named(self, tokens: Maskable, stream: Stream, may: Array | None) -> Array:
@@ -116,12 +117,12 @@ class Masked(Objective):
         return asked
 
     def count(self, batch: Batch) -> float:
-        return float(batch.stream.columns["asked"].sum())
+        return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of the tokens asked for; only for those is anything read out."""
-        view, places = inputs.stream, inputs.samples[PLACES]
-        hidden = model.tokens(model.encode(view))
+        view, places = inputs.view(self.stream), inputs.samples[PLACES]
+        readout, hidden = stream_part(model.readout, view.name), model.tokens(model.encode(view))
         total = hidden.shape[:-1].numel()
         index, wanted = _rows(places, view, total), (places > 0).flatten()
         if not total:  # no tokens at all
@@ -135,11 +136,11 @@ class Masked(Objective):
             if name.startswith(PREFIX)
         }
         if not outputs:
-            return model.readout.total(rows, target, wanted), {}
-        loss = model.readout.loss(rows, target).masked_fill(~wanted, 0)
+            return readout.total(rows, target, wanted), {}
+        loss = readout.loss(rows, target).masked_fill(~wanted, 0)
         found = {"loss": loss, "count": wanted}
         if "token_accuracy" in self.chosen():
-            best = model.readout.predict(rows)
+            best = readout.predict(rows)
             right = [(best[name] == target[name])[..., None].flatten(1).all(1) for name in target]
             found["correct"] = torch.stack(right).all(0) & wanted
         shape = (len(places), len(index) // max(1, len(places)))

@@ -13,7 +13,7 @@ from ..data.batch import Batch, ModelInputs, Stream, StreamView
 from ..data.random import SampleRandom
 from ..errors import UserError
 from ..nn.ragged import Ragged
-from ..tokens.base import Tokens
+from ..tokens.base import Tokens, stream_part
 from ..tokens.protocols import Maskable, Readout
 from .base import PREFIX, Objective, Outputs
 
@@ -29,16 +29,17 @@ class NextToken(Objective):
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input, each but the first a target."""
-        ((name, stream),) = batch.streams.items()
+        name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
-        return batch.with_columns(shifted(stream, hides))
+        return batch.with_columns(shifted(batch.streams[name], hides), name)
 
     def count(self, batch: Batch) -> float:
-        return float(batch.stream.lengths.sum())
+        return float(batch.streams[self.asked_stream(batch.streams)].lengths.sum())
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """The loss of every token; for each sample its sum, the number of tokens and of those that were right."""
-        return ask_tokens(model.readout, model.decode(inputs.stream), inputs.stream, outputs)
+        view = inputs.view(self.stream)
+        return ask_tokens(stream_part(model.readout, view.name), model.decode(view), view, outputs)
 
 
 def ask_tokens(

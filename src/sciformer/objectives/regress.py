@@ -140,7 +140,7 @@ class Regress(Objective):
         return {"spread": factors}
 
     def _value(self, model: Any, inputs: ModelInputs) -> Gaussian | Tensor:
-        value: Gaussian | Tensor = model.heads["value"](model.pool(model.encode(inputs.stream)))
+        value: Gaussian | Tensor = model.heads["value"](model.pool(model.encode(inputs.view(self.stream))))
         if "spread" not in self.state:
             return value
         if isinstance(value, Gaussian):

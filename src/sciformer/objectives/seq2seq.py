@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -75,14 +75,14 @@ class PromptedTranslation(Seq2Seq, NextToken):
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Each token but the last is an input; asked for are those that belong to the last text."""
-        ((name, stream),) = batch.streams.items()
+        name = self.asked_stream(batch.streams)
         hides = Maskable.require(tokens[name], f"`objective.kind: {self.kind}`").hides
-        after = shifted(stream, (*hides, PART))
+        after = shifted(batch.streams[name], (*hides, PART))
         part = after.columns.pop(PREFIX + PART)
-        return batch.with_columns(after.with_columns(asked=part == max(1, int(part.max(initial=1)))))
+        return batch.with_columns(after.with_columns(asked=part == max(1, int(part.max(initial=1)))), name)
 
     def count(self, batch: Batch) -> float:
-        return float(batch.stream.columns["asked"].sum())
+        return float(batch.streams[self.asked_stream(batch.streams)].columns["asked"].sum())
 
 
 # What is the target of this source, token by token? (translation)
@@ -104,6 +104,9 @@ class Translate(Seq2Seq):
     agreement: float = Field(default=0.0, ge=0)
     """Weight a of the disagreement between two passes with other dropout, in training: the loss is then
     (L1 + L2) / 2 + a / 4 (KL(p1 | p2) + KL(p2 | p1)) (R-Drop, arXiv 2106.14448; there 5)."""
+
+    def asked_stream(self, streams: Iterable[str]) -> str:
+        return TARGET
 
     def corrupt(self, batch: Batch, tokens: Mapping[str, Tokens], rng: SampleRandom) -> Batch:
         """Of the target, each token but the last is an input, each but the first is asked for."""

@@ -80,7 +80,8 @@ class Tag(Objective):
         lists = batch.samples.get(self.label)
         if lists is None:
             return batch
-        stream, tags = batch.stream, np.array(self.answers)
+        name, tags = self.asked_stream(batch.streams), np.array(self.answers)
+        stream = batch.streams[name]
         first = stream.columns["item"] >= 0
         size = np.array([len(one) for one in lists], np.int64)
         flat = (
@@ -90,11 +91,11 @@ class Tag(Objective):
         number = np.where(tags[np.minimum(number, len(tags) - 1)] == flat, number, len(tags))  # never seen: one more
         answer = np.full(len(first), IGNORE_INDEX, np.int64)
         answer[first] = number[(size.cumsum() - size)[stream.sample[first]] + stream.columns["item"][first]]
-        return batch.with_columns(stream.with_columns(**{ANSWER: answer}))
+        return batch.with_columns(stream.with_columns(**{ANSWER: answer}), name)
 
     def count(self, batch: Batch) -> float:
         """Words with a tag that is known."""
-        answer = batch.stream.columns.get(ANSWER)
+        answer = batch.streams[self.asked_stream(batch.streams)].columns.get(ANSWER)
         if answer is None:
             raise UserError(f"column `{self.label}` with the truth to judge by is missing", key="objective.label")
         return float(((answer >= 0) & (answer < len(self.answers))).sum())
@@ -105,7 +106,7 @@ class Tag(Objective):
 
     def step(self, model: Any, inputs: ModelInputs, outputs: bool) -> tuple[Tensor, Outputs]:
         """Cross-entropy of the first tokens of words."""
-        view = inputs.stream
+        view = inputs.view(self.stream)
         logits = model.heads["tag"](model.tokens(model.encode(view))).float()
         answer = _real(view.columns[ANSWER], view, IGNORE_INDEX)
         target = answer.masked_fill(answer >= logits.shape[-1], IGNORE_INDEX)
@@ -120,7 +121,7 @@ class Tag(Objective):
 
     def predict(self, model: Any, inputs: ModelInputs) -> Outputs:
         """The likeliest tag of each word."""
-        view = inputs.stream
+        view = inputs.view(self.stream)
         return _words(model.heads["tag"](model.tokens(model.encode(view))).argmax(-1), view)
 
     def units(self, outputs: dict[str, Array], samples: Mapping[str, Array]) -> dict[str, Array]:

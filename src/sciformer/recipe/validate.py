@@ -98,16 +98,21 @@ def without_replaced_keys(source: Document) -> Document:
     """
     values = dict(source.values)
     for keys, cls in classes_of(source)[0].items():
-        if not (chosen := getattr(cls, "choice_keys", ())):
-            continue
-        section = value_at(source.values, keys)
-        latest = max(source.layers.get((*keys, key), 0) for key in chosen)
-        values[str(keys[0])] = {
-            key: value
-            for key, value in section.items()
-            if key in cls.model_fields or source.layers.get((*keys, key), 0) >= latest
-        }
+        if getattr(cls, "choice_keys", ()):
+            values[str(keys[0])] = _kept_keys(source, keys, cls, 0)
     return replace(source, values=values)
+
+
+def _kept_keys(source: Document, keys: Keys, cls: Any, latest: int) -> dict[str, Any]:
+    """The keys of a section that belong to its choices, or are as late as those; in those of its streams too."""
+    latest = max([latest, *(source.layers.get((*keys, key), 0) for key in cls.choice_keys)])
+    kept = {
+        key: value
+        for key, value in value_at(source.values, keys).items()
+        if key in cls.model_fields or source.layers.get((*keys, key), 0) >= latest
+    }
+    streams = getattr(cls, "streams", ())
+    return kept | {one: _kept_keys(source, (*keys, one), cls.model_fields[one].annotation, latest) for one in streams}
 
 
 def _unknown_kind(section: str, keys: Keys, kind: Any, source: Document) -> UserError:

@@ -147,6 +147,11 @@ class Tokens(Section):
         return {}
 
 
+def stream_part(part: Any, stream: str) -> Any:
+    """What a model has for a stream: `part` itself, or of parts by stream (an `nn.ModuleDict`) that of this stream."""
+    return part[stream] if isinstance(part, nn.ModuleDict) else part
+
+
 def embedded(module: nn.Module, columns: Columns, valid: Valid) -> Tensor:
     """Tokens as vectors (..., N, D). An embedding with the attribute `masked` also gets `valid`, for norms over the
     batch."""

@@ -30,7 +30,8 @@ def draw_recovered(run: Run, data: Assembly, part: str, samples: int = 3) -> Fig
     made = prepare(batch, data.tokens, objective, SampleRandom(0, -1, ids), training=False, counted=False)
     found = objective.predict(run.model, made.inputs(run.device))
     told = objective.units({name: value.float().cpu().numpy() for name, value in found.items()}, {})
-    ((name, stream),) = batch.streams.items()
+    name = objective.asked_stream(batch.streams)
+    stream = batch.streams[name]
     figure = style.new_figure()
     figure.set_size_inches(FIGURE_SIZE[0], 1.0 + 1.7 * len(ids))
     panels = np.atleast_1d(figure.subplots(len(ids), 1))

@@ -22,7 +22,7 @@ def has_shape(assembly: Assembly, look: AttentionMaps, row: int) -> bool:
 
 def alternative_forms(assembly: Assembly, look: AttentionMaps, row: int) -> list[str]:
     """Further ways in which the tokens can draw a sample."""
-    (tokens,) = assembly.tokens.values()
+    tokens = assembly.tokens[look.stream]
     return list(tokens.alternative_drawings(look.seen.take(np.array([row])))) if look.seen.stream.lengths[row] else []
 
 
@@ -46,7 +46,7 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)  # type: ignore[union-attr, call-arg]
     grid = figure.subplots(len(names), len(heads), squeeze=False)
     sample = look.seen.take(np.array([row]))
-    (tokens,) = assembly.tokens.values()
+    tokens = assembly.tokens[look.stream]
     for i, name in enumerate(names):
         for j, head in enumerate(heads):
             axes = grid[i, j]
@@ -69,7 +69,7 @@ def draw_every_head(look: AttentionMaps, assembly: Assembly, row: int) -> Figure
 
 
 def _trial_axes(assembly: Assembly, look: AttentionMaps, row: int) -> Axes:
-    (tokens,) = assembly.tokens.values()
+    tokens = assembly.tokens[look.stream]
     axes = Figure().subplots()
     tokens.draw(look.seen.take(np.array([row])), None, axes)
     return axes

@@ -38,7 +38,8 @@ def inspect_run(run: Run, out: str | Path, samples: int = 3, part: str = "", log
     For each of some samples of a part (test, or valid, unless given) its drawing beside the attention its tokens
     receive, and once more for every head of every block; for the first one the weights head by head as matrices, if it
     is short; the reach of the heads; how alike position codes are. Where samples have one answer: what that comes from,
-    and how it changes without those tokens.
+    and how it changes without those tokens. All that for each stream of tokens; names of files then begin with its
+    name.
     """
     if samples < 1:
         raise UserError(f"the number of samples must be 1 or more, not {samples}", key="--samples")
@@ -63,14 +64,35 @@ def _attention_figures(
         for name, drawn, caption in alignment.draw_some(run, _short_sources(data, part, samples)):
             yield name, partial(_return_figure, drawn), caption
         return
+    yield from _by_stream(
+        data, numbers, lambda stream, own: _stream_figures(run, data, part, samples, own, log, stream)
+    )
+
+
+def _by_stream(
+    data: Assembly, numbers: dict[str, Any], make: Callable[[str, dict[str, Any]], Iterator[Picture]]
+) -> Iterator[Picture]:
+    """Pictures of every stream; where there are several, they and their numbers have its name."""
+    for stream in data.tokens:
+        if len(data.tokens) == 1:
+            yield from make(stream, numbers)
+            continue
+        own = numbers.setdefault("streams", {}).setdefault(stream, {})
+        yield from ((f"{stream}-{name}", draw, f"{stream}: {caption}") for name, draw, caption in make(stream, own))
+
+
+def _stream_figures(
+    run: Run, data: Assembly, part: str, samples: int, numbers: dict[str, Any], log: Log, stream: str
+) -> Iterator[Picture]:
     dataset, column = data.dataset(part), run.recipe.objective.plot_against
-    unit = next(iter(data.tokens.values())).distance_unit
+    unit, model = data.tokens[stream].distance_unit, run.recipe.model.for_stream(stream)
     batch = dataset.batch(even_steps(len(dataset), samples))
-    width = int(batch.stream.lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
+    longest = batch.widest()
+    width = max(1, longest) ** 2 * getattr(model, "heads", 1)
     if width * len(batch) > MAX_HELD_WEIGHTS:
-        log(f"Samples of {batch.stream.lengths.max():,} tokens are too long to show who looks at whom.")
+        log(f"Samples of {longest:,} tokens are too long to show who looks at whom.")
         return
-    look = attention.attention_maps(run.step, data, batch)
+    look = attention.attention_maps(run.step, data, batch, stream)
     for row in range(len(batch)):
         caption = f"{sample_name(batch, row, run.recipe.objective)}, and the attention of its tokens."
         yield f"sample-{row + 1}", partial(attention.draw_attention, look, data, row), caption
@@ -78,23 +100,30 @@ def _attention_figures(
             yield f"{form}-{row + 1}", partial(attention.draw_attention, look, data, row, form), f"The same, {form}."
         if look.watch.attention and look.seen.stream.lengths[row] and heads.has_shape(data, look, row):
             yield f"heads-{row + 1}", partial(heads.draw_every_head, look, data, row), "Every head of every block."
-    if (seen := masked.draw_masked(run.step, data, batch)) is not None:
+    asked = stream == data.objective.asked_stream(data.tokens)
+    if asked and (seen := masked.draw_masked(run.step, data, batch)) is not None:
         yield "hidden", partial(_return_figure, seen), "What was hidden, and what the model says of it."
-    if (codes := positions.position_similarity(run.step, data, batch)) is not None:
+    if (codes := positions.position_similarity(run.step, data, batch, stream)) is not None:
         near, others = codes.neighbours
         numbers["positions"] = {"places": len(codes.values), "correlation": codes.correlation}
         numbers["positions"] |= {"neighbours": near, "others": others}
         draw = partial(positions.draw_positions, codes, unit)
         yield "positions", draw, "How alike the codes of two positions are."
+    short = 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS
+    for other in look.between if short else ():
+        assert look.others is not None
+        if 0 < look.others.streams[other].lengths[0] <= MAX_MATRIX_TOKENS:
+            draw = partial(attention.draw_matrices_between, look, data, 0, other)
+            yield f"heads-to-{other}", draw, f"How it looks at {other} in the first sample."
     if not look.watch.attention:
-        mixed = getattr(run.recipe.model, "compress", None) is not None
+        mixed = getattr(model, "compress", None) is not None
         log("This trunk looks at mixtures of tokens." if mixed else "This trunk has no attention.")
         return
-    if attention.self_attention(look) and 0 < look.seen.stream.lengths[0] <= MAX_MATRIX_TOKENS:
+    if attention.self_attention(look) and short:
         yield "heads", partial(attention.draw_matrices, look, data, 0), "Who looks at whom in the first sample."
     few = max(1, min(64, MAX_HELD_WEIGHTS // (2 * width)))
     distances = distance.attention_distances(
-        attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few))), data
+        attention.attention_maps(run.step, data, dataset.batch(even_steps(len(dataset), few)), stream), data
     )
     if not distances:
         return
@@ -108,7 +137,8 @@ def _attention_figures(
     judged = [data.dataset(name) for name in data.parts() if name != "train"] or [dataset]
     if (
         numeric
-        and (along := distance.attention_distance_along(run.step, data, judged, column, min(16, few))) is not None
+        and (along := distance.attention_distance_along(run.step, data, judged, column, min(16, few), stream))
+        is not None
     ):
         numbers["reach_along"] = along._asdict()
         caption = f"How far attention reaches against {column}, and its deviation from sample to sample."
@@ -122,14 +152,18 @@ def _reason_figures(
     if not has_single_answer(run.step, data):
         return
     dataset = data.dataset(part)
-    lengths = dataset.batch(even_steps(len(dataset), samples)).stream.lengths
-    width = int(lengths.max(initial=1)) ** 2 * getattr(run.recipe.model, "heads", 1)
+    some = dataset.batch(even_steps(len(dataset), samples))
+    width = max(1, some.widest()) ** 2 * getattr(run.recipe.model, "heads", 1)
+    mean = some.tokens / max(1, len(some))
     most = min(
-        MAX_HELD_WEIGHTS // width,
-        faithfulness.affordable_samples(run, float(lengths.mean())) if quick else faithfulness.MAX_SAMPLES,
+        MAX_HELD_WEIGHTS // width, faithfulness.affordable_samples(run, mean) if quick else faithfulness.MAX_SAMPLES
     )
     if most >= samples:
-        yield from faithfulness.reason_figures(run, data, part, samples, numbers, most)
+        yield from _by_stream(
+            data,
+            numbers,
+            lambda stream, own: faithfulness.reason_figures(run, data, part, samples, own, most, stream),
+        )
 
 
 def _return_figure(figure: Figure) -> Figure:
@@ -148,12 +182,13 @@ def attention_section(page: Page, found: ReportData) -> None:
             page.text(f"Not shown: {error}")
         page.text("For a sentence of your own: sciformer translate RUN FILE --alignment PICTURE")
         return
-    if found.data is None or len(found.data.tokens) > 1:
-        page.text("Not shown: it needs the data, the model and one stream of tokens.")
+    if found.data is None:
+        page.text("Not shown: it needs the data and the model.")
         return
     part = choose_part(found.data, found.objective.plot_against)
     for name, figure, caption in _attention_figures(found.run, found.data, part, 3, found.numbers, page.text):
-        if not name.startswith(("heads", "hidden")):  # those have a section of their own
+        words = name.split("-")
+        if "to" in words or not {"heads", "hidden"} & {*words}:  # what is hidden has a section of its own
             page.figure(figure(), caption, caption)
     page.text("For every head, and for more samples: sciformer inspect RUN")
 

@@ -155,16 +155,17 @@ def _data(page: Page, found: ReportData) -> None:
         for name, words in describe({name: dataset.sample_column(name) for name in names}).items():
             rows.setdefault(name, {})[part] = words
     page.table(["", *sizes], [[name, *(row.get(part, "") for part in sizes)] for name, row in rows.items()], "Samples")
-    if data is not None and len(data.tokens) == 1:
+    if data is not None:
         train = data.dataset("train")
         some = train.batch(even_steps(len(train), 4))
         if found.objective.lookahead:  # show what is seen at once
             some = found.objective.corrupt(some, data.tokens, SampleRandom(0, 0, some.ids))
-        panels = [
-            (sample_name(some, row, found.objective).replace(", ", "\n"), some.take(np.array([row])), None)
-            for row in range(len(some))
-        ]
-        page.figure(attention.draw_samples(data, panels), "Some samples of the training part.", "Samples as drawings")
+        names = [sample_name(some, row, found.objective).replace(", ", "\n") for row in range(len(some))]
+        for stream in data.tokens:
+            shown = some.only(stream)
+            panels = [(name, shown.take(np.array([row])), None) for row, name in enumerate(names)]
+            what = f"Some samples of the training part{f': {stream}' if len(data.tokens) > 1 else ''}."
+            page.figure(attention.draw_samples(data, panels), what, "Samples as drawings")
 
 
 def _training(page: Page, found: ReportData) -> None:

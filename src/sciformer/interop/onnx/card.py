@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._version import __version__
 from ...run import Run
-from .inputs import VALID_NAME, exported_tokens, grid_shape, max_places
+from .inputs import VALID_NAME, by_stream, exported_tokens, grid_shape, input_name, max_places
 
 REQUIRED_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 OUTPUT_MEANINGS = {
@@ -59,6 +59,11 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
         return {"name": value.name, "type": TensorProto.DataType.Name(kind.elem_type).lower(), "shape": shape}
 
     objective, tokens = run.assembly.objective, exported_tokens(run)
+
+    def padding(stream: str) -> dict[str, Any] | None:
+        mask = {"value": 0, "mask": input_name(run, stream, VALID_NAME), "meaning": MASK_NOTE}
+        return None if grid_shape(run, stream) else mask
+
     outputs = [tensor(value) for value in made.graph.output]
     for output in outputs:
         output["meaning"] = OUTPUT_MEANINGS.get(output["name"], "")
@@ -75,32 +80,37 @@ def describe_graph(run: Run, made: Any) -> dict[str, Any]:
         "inputs": [tensor(value) for value in made.graph.input],
         "outputs": outputs,
         "answers": objective.answers,
-        "padding": None if grid_shape(run) else {"value": 0, "mask": VALID_NAME, "meaning": MASK_NOTE},
-        "most_tokens": max_places(run) or tokens.max_tokens,
-        "tokens": tokens.preprocessing(),
+        "padding": by_stream(run, padding),
+        "most_tokens": by_stream(run, lambda stream: max_places(run, stream) or tokens[stream].max_tokens),
+        "tokens": by_stream(run, lambda stream: tokens[stream].preprocessing()),
     }
 
 
 def write_card(run: Run, about: Mapping[str, Any]) -> str:
     """What it is and how it is used, for people."""
-    (tokens,) = run.assembly.tokens.values()
+    kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
     shapes = {one["name"]: f"({', '.join(map(str, one['shape']))})" for one in (*about["inputs"], *about["outputs"])}
     inputs = "".join(f"- `{one['name']}`: {one['type']} {shapes[one['name']]}\n" for one in about["inputs"])
     outputs = "".join(f"- `{one['name']}` {shapes[one['name']]}: {one['meaning']}\n" for one in about["outputs"])
     scores = "".join(f"- {name}: {value:.4g}\n" for name, value in run.scores.items())
-    filled = grid_shape(run)
-    most = f"; in training a sample had at most {about['most_tokens']} tokens" if about["most_tokens"] else ""
-    shape = PADDED_NOTE.format(most=most) if filled is None else GRID_NOTE.format(rows=filled[0], columns=filled[1])
-    feed = ", ".join(f'"{one["name"]}": {one["name"]}' for one in about["inputs"])
+    several = len(run.assembly.tokens) > 1
+
+    def shape(stream: str) -> str:
+        number, filled = about["most_tokens"][stream] if several else about["most_tokens"], grid_shape(run, stream)
+        most = f"; in training a sample had at most {number} tokens" if number else ""
+        note = PADDED_NOTE.format(most=most) if filled is None else GRID_NOTE.format(rows=filled[0], columns=filled[1])
+        return f"Stream `{stream}`: {note}" if several else note
+
+    feed = ", ".join(f'"{one["name"]}": {one["name"].replace(".", "_")}' for one in about["inputs"])
     return CARD_TEMPLATE.format(
         title=run.recipe.about.title or run.path.resolve().name,
-        kind=f"{tokens.kind} · {run.recipe.model.kind} · {run.recipe.objective.kind}",
+        kind=f"{kinds} · {run.recipe.model.kind} · {run.recipe.objective.kind}",
         parameters=sum(weight.numel() for weight in run.model.parameters()),
         answers=", ".join(about["answers"]) or "none but the summary",
         inputs=inputs,
         outputs=outputs,
         feed=feed,
-        shape=shape,
+        shape="\n".join(map(shape, run.assembly.tokens)),
         first=about["outputs"][0]["name"],
         scores=scores or "- none were kept\n",
         version=__version__,

@@ -1,7 +1,8 @@
 """From a run to an ONNX graph, for programs that know nothing of this library, with what they must feed it.
 
     model.onnx           columns of tokens (batch, tokens, ...) and `valid` (batch, tokens) to answers; both axes free,
-                         but for models that take an image as a whole: there only the number of samples is
+                         but for models that take an image as a whole: there only the number of samples is; where
+                         there are several streams, names are NAME.column and NAME.valid
     preprocessing.json   how the columns are made of raw data, and what the answers are, for programs
     README.md            the same for people
                          and files that the tokens add, such as a vocabulary
@@ -18,6 +19,7 @@ import copy
 import importlib
 import json
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,19 +37,9 @@ from ...nn import Attention
 from ...nn.norms import BatchNorm
 from ...recipe.field import extensions
 from ...run import Run
-from ...tokens.protocols import Exportable
 from ...train.folder import Folder
 from .card import REQUIRED_PACKAGES, describe_graph, write_card
-from .inputs import (
-    VALID_NAME,
-    Columns,
-    checked_sizes,
-    example_columns,
-    exported_tokens,
-    grid_shape,
-    make_inputs,
-    view_of,
-)
+from .inputs import Columns, Inputs, checked_sizes, export_files, graph_inputs, summarize
 
 FILE_NAMES = ("model.onnx", "preprocessing.json", "README.md")
 MAX_FILE_BYTES = 1 << 31  # bytes of a file of this kind
@@ -59,15 +51,14 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     """Write the files of a run into an empty folder, checked against the library; what there is to say about it."""
     _check_exportable(run)
     check_packages()
-    columns = example_columns(run)
-    graph = Graph(run, list(columns))
-    made = _trace(graph, columns)
+    inputs = graph_inputs(run)
+    made = _trace(Graph(run, inputs), inputs)
     _label(made, run)
     used = [value.name for value in made.graph.input]
     content = made.SerializeToString()
     if len(content) >= MAX_FILE_BYTES:
         raise UserError(f"the model takes {len(content) / 1e9:.1f} GB, but one file of ONNX must have less than 2 GB")
-    apart, rounding = check(content, run, columns, used)
+    apart, rounding = check(content, run, inputs, used)
     if not apart <= max(TOLERANCE, 3 * rounding):
         raise UserError(
             f"the answers of the graph must be within {TOLERANCE:g} of the library's, but are {apart:.2g} apart, where "
@@ -78,7 +69,7 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
     about = describe_graph(run, made)
     folder.write("preprocessing.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     folder.write("README.md", write_card(run, about))
-    for name, text in exported_tokens(run).export_files().items():
+    for name, text in export_files(run).items():
         folder.write(name, text)
     return [
         f"checked in onnxruntime: answers within {max(apart, 1e-9):.1g} of the library's (rounding: {rounding:.1g})"
@@ -87,8 +78,7 @@ def write_onnx(run: Run, folder: Folder) -> list[str]:
 
 def files(run: Run) -> tuple[str, ...]:
     """The names of the files of a run."""
-    kinds = [tokens for tokens in run.assembly.tokens.values() if isinstance(tokens, Exportable)]
-    return (*FILE_NAMES, *(name for tokens in kinds for name in tokens.export_files()))
+    return (*FILE_NAMES, *export_files(run))
 
 
 def check_packages() -> None:
@@ -117,14 +107,12 @@ def _check_exportable(run: Run) -> None:
             hint="Train it for classes or values first: sciformer finetune RECIPE --from RUN",
             key="objective.kind",
         )
-    if len(run.assembly.tokens) != 1:
-        raise UserError(f"ONNX needs a single stream of tokens, but the run has {len(run.assembly.tokens)}")
 
 
 class Graph(nn.Module):
-    """A model and its answers as a function of tensors alone, in the order of `names`; `valid` comes last."""
+    """A model and its answers as a function of tensors alone: those of each stream, `valid` last."""
 
-    def __init__(self, run: Run, names: Sequence[str]) -> None:
+    def __init__(self, run: Run, inputs: Inputs) -> None:
         super().__init__()
         model: Any = copy.deepcopy(run.model).cpu().float().eval()
         for part in list(model.modules()):
@@ -134,17 +122,18 @@ class Graph(nn.Module):
                 if isinstance(child, BatchNorm):
                     setattr(part, name, _Fixed(child))
         model.heads = _Heads(model.heads)
-        self.model, self.objective, self.names = model, run.assembly.objective, list(names)
-        self.stream, self.filled = next(iter(run.assembly.tokens)), grid_shape(run)
+        self.model, self.objective, self.inputs = model, run.assembly.objective, inputs
+        self.names = [name for one in inputs.values() for name in one.make(1, 1, 0)]
         self.outputs: list[str] = []
         self.eval()
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        view = view_of(dict(zip([*self.names, VALID_NAME], tensors)), self.filled)
-        pooled = self.model.pool(self.model.encode(view))
+        given = dict(zip(self.names, tensors))
+        inputs = ModelInputs({stream: one.view(given) for stream, one in self.inputs.items()}, {})
+        pooled = self.model.pool(self.model.encode(inputs.view(self.objective.stream)))
         found: dict[str, Tensor] = {}
         if not self.objective.reads_out:
-            found = self.objective.predict(_Pooled(self.model, pooled), ModelInputs({self.stream: view}, {}))
+            found = self.objective.predict(_Pooled(self.model, pooled), inputs)
         found["summary"] = pooled
         self.outputs = list(found)
         return tuple(found.values())
@@ -201,13 +190,14 @@ class _Heads(nn.Module):
         return len(self.names)
 
 
-def _trace(graph: Graph, columns: Columns) -> Any:
+def _trace(graph: Graph, inputs: Inputs) -> Any:
     """The graph as a protocol buffer, without inputs that nothing depends on."""
-    count = None if graph.filled is None else graph.filled[0] * graph.filled[1]
-    given = make_inputs(columns, 3, count or EXAMPLE_TOKENS, filled=count is not None)
-    free = {0: torch.export.Dim("batch", min=1)}
-    if count is None:
-        free[1] = torch.export.Dim("tokens", min=1)
+    batch, given, free = torch.export.Dim("batch", min=1), Columns(), dict[str, dict[int, Any]]()
+    for i, (stream, one) in enumerate(inputs.items()):
+        own = one.make(3, one.size(EXAMPLE_TOKENS + 2 * i), 0)
+        axis = "tokens" if len(inputs) == 1 else re.sub(r"\W", "_", f"{stream}_tokens")
+        axes = {0: batch} if one.filled else {0: batch, 1: torch.export.Dim(axis, min=1)}
+        given, free = {**given, **own}, {**free, **dict.fromkeys(own, axes)}
     with torch.no_grad():
         graph(*given.values())  # now it knows its outputs
     try:
@@ -218,7 +208,7 @@ def _trace(graph: Graph, columns: Columns) -> Any:
                 dynamo=True,
                 input_names=list(given),
                 output_names=graph.outputs,
-                dynamic_shapes=(tuple(free for _ in given),),
+                dynamic_shapes=(tuple(free.values()),),
                 verbose=False,
             )
     except Exception as error:  # whatever its many parts may raise
@@ -229,7 +219,7 @@ def _trace(graph: Graph, columns: Columns) -> Any:
         ) from error
     assert program is not None
     made = program.model_proto
-    fixed = [value.name for value in made.graph.input if not _free_axes(value, len(free))]
+    fixed = [value.name for value in made.graph.input if not _free_axes(value, len(free[value.name]))]
     if fixed:
         raise UserError(
             f"the graph must take any number of samples and tokens, but the sizes of {', '.join(fixed)} are fixed"
@@ -267,8 +257,8 @@ def _quiet_exporter() -> Iterator[None]:
 def _label(made: Any, run: Run) -> None:
     """Who made it, and the names of the answers, inside the file too."""
     made.producer_name, made.producer_version = "sciformer", __version__
-    (tokens,) = run.assembly.tokens.values()
-    for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": tokens.kind}.items():
+    kinds = ", ".join(tokens.kind for tokens in run.assembly.tokens.values())
+    for key, value in {"answers": json.dumps(run.assembly.objective.answers), "tokens": kinds}.items():
         entry = made.metadata_props.add()
         entry.key, entry.value = key, value
 
@@ -280,34 +270,35 @@ class Checked(NamedTuple):
     rounding: float
 
 
-def check(content: bytes, run: Run, columns: Columns, used: Sequence[str]) -> Checked:
+def check(content: bytes, run: Run, inputs: Inputs, used: Sequence[str]) -> Checked:
     """How far the answers of a graph are from the library's, over samples of several lengths."""
     import onnxruntime  # type: ignore[import-untyped]
 
     session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     names = [value.name for value in session.get_outputs()]
-    filled, found = grid_shape(run), Checked(0.0, 0.0)
+    found = Checked(0.0, 0.0)
     model = copy.deepcopy(run.model).cpu().eval()
     exact = copy.deepcopy(model).double()
-    for samples, tokens in checked_sizes(run):
-        given = make_inputs(columns, samples, tokens, seed=samples + tokens, filled=filled is not None)
+    for samples, sizes in checked_sizes(inputs):
+        given: Columns = {}
+        for stream, one in inputs.items():
+            given |= one.make(samples, sizes[stream], seed=samples + sizes[stream])
         theirs = dict(zip(names, session.run(None, {name: given[name].numpy() for name in used})))
-        ours = _answers(run, model, given)
+        ours = _answers(run, model, inputs, given)
         double = {name: column.double() if column.is_floating_point() else column for name, column in given.items()}
-        better = _answers(run, exact, double)
+        better = _answers(run, exact, inputs, double)
         found = Checked(
             max(found.apart, _largest_difference(theirs, ours)), max(found.rounding, _largest_difference(ours, better))
         )
     return found
 
 
-def _answers(run: Run, model: nn.Module, given: Columns) -> dict[str, Array]:
+def _answers(run: Run, model: nn.Module, inputs: Inputs, given: Columns) -> dict[str, Array]:
     """What the library answers."""
-    view, objective = view_of(given, grid_shape(run)), run.assembly.objective
+    streams, objective = {stream: one.view(given) for stream, one in inputs.items()}, run.assembly.objective
     with torch.no_grad():
-        stream = {next(iter(run.assembly.tokens)): view}
-        found = {} if objective.reads_out else objective.predict(model, ModelInputs(stream, {}))
-        found["summary"] = model.pool(model.encode(view))  # type: ignore[operator]
+        found = {} if objective.reads_out else objective.predict(model, ModelInputs(streams, {}))
+    found["summary"] = summarize(run, model, streams)
     return {name: values.double().numpy() for name, values in found.items()}
 
 

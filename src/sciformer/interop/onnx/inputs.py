@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...data.batch import StreamView
+from ...data.batch import ModelInputs, StreamView, stream_name
+from ...data.columns import rows_of
 from ...data.prepare import prepare
 from ...data.random import SampleRandom
 from ...errors import UserError
@@ -17,16 +20,18 @@ from ...run import Run
 from ...tokens.protocols import Exportable, Gridded
 
 Columns = dict[str, Tensor]
+Made = TypeVar("Made")
 VALID_NAME = "valid"
 PLACE_NAME = "at"
 CHECKED_SIZES = ((1, 1), (5, 17), (3, 128), (1, 17))  # samples and tokens with which a graph is checked
 CHECKED_SAMPLES = (1, 3, 17)  # the same where tokens fill a grid
 
 
-def grid_shape(run: Run) -> tuple[int, int] | None:
+def grid_shape(run: Run, stream: str = "") -> tuple[int, int] | None:
     """Rows and columns of tokens, where a model takes all of an image at once; None where any tokens will do."""
-    (tokens,) = run.assembly.tokens.values()
-    model, places = run.recipe.model, tokens.grid_shape
+    stream = stream_name(run.assembly.tokens, stream)
+    tokens, model = run.assembly.tokens[stream], run.recipe.model.for_stream(stream)
+    places = tokens.grid_shape
     if not isinstance(places, tuple) or len(places) != 2:
         return None
     patches = tokens if isinstance(tokens, Gridded) else None
@@ -39,63 +44,128 @@ def grid_shape(run: Run) -> tuple[int, int] | None:
     return places[0], places[1]
 
 
-def exported_tokens(run: Run) -> Exportable:
-    """The tokens of a run, which must say how others make them."""
-    (tokens,) = run.assembly.tokens.values()
-    return Exportable.require(tokens, "`--format onnx`")
+def exported_tokens(run: Run) -> dict[str, Exportable]:
+    """The tokens of a run by stream, which must say how others make them."""
+    return {name: Exportable.require(tokens, "`--format onnx`") for name, tokens in run.assembly.tokens.items()}
 
 
-def max_places(run: Run) -> int | None:
+def by_stream(run: Run, make: Callable[[str], Made]) -> Made | dict[str, Made]:
+    """What is made for the only stream; of several, for each by its name."""
+    made = {stream: make(stream) for stream in run.assembly.tokens}
+    return made if len(made) > 1 else next(iter(made.values()))
+
+
+def input_name(run: Run, stream: str, column: str) -> str:
+    """The name of an input: that of the column, after that of its stream where there are several."""
+    return f"{stream}.{column}" if len(run.assembly.tokens) > 1 else column
+
+
+def export_files(run: Run) -> dict[str, str]:
+    """Files that the tokens add: name -> text."""
+    return {
+        input_name(run, stream, name): text
+        for stream, tokens in run.assembly.tokens.items()
+        if isinstance(tokens, Exportable)
+        for name, text in tokens.export_files().items()
+    }
+
+
+def max_places(run: Run, stream: str) -> int | None:
     """The most tokens a model has places for, on a line."""
-    found = next(iter(run.assembly.tokens.values())).grid_shape
+    found = run.assembly.tokens[stream].grid_shape
     return found if isinstance(found, int) else None
 
 
-def checked_sizes(run: Run) -> list[tuple[int, int]]:
-    """Samples and tokens to try."""
-    filled, most = grid_shape(run), max_places(run)
-    if filled is not None:
-        return [(samples, filled[0] * filled[1]) for samples in CHECKED_SAMPLES]
-    return [(samples, tokens if most is None else min(tokens, most)) for samples, tokens in CHECKED_SIZES]
+class StreamInputs(NamedTuple):
+    """What a graph is fed for one stream.
+
+    columns   that the model reads, (T, ...)
+    names     of its inputs, by column
+    filled    rows and columns of tokens where all of a grid are there
+    most      tokens that there are places for
+    """
+
+    columns: Columns
+    names: dict[str, str]
+    filled: tuple[int, int] | None
+    most: int | None
+
+    def size(self, tokens: int) -> int:
+        """Tokens of a sample: so many, if it has the places."""
+        if self.filled is not None:
+            return self.filled[0] * self.filled[1]
+        return tokens if self.most is None else min(tokens, self.most)
+
+    def make(self, samples: int, tokens: int, seed: int) -> Columns:
+        """Inputs by name, of so many tokens at most."""
+        made = make_inputs(self.columns, samples, tokens, seed, filled=self.filled is not None)
+        return {self.names[name]: column for name, column in made.items()}
+
+    def view(self, given: Columns) -> StreamView:
+        """Inputs as a model sees them; on a grid all tokens are there, row by row."""
+        columns = {name: given[self.names[name]] for name in self.columns}
+        if self.filled is None:
+            return StreamView(columns, given[self.names[VALID_NAME]])
+        samples = next(iter(columns.values())).shape[0]
+        return StreamView({**columns, PLACE_NAME: grid(self.filled)[None].expand(samples, -1, -1)}, None)
 
 
-def view_of(given: Columns, filled: tuple[int, int] | None) -> StreamView:
-    """Columns as a model sees them; on a grid all tokens are there, row by row."""
-    if filled is None:
-        return StreamView({name: column for name, column in given.items() if name != VALID_NAME}, given[VALID_NAME])
-    samples = next(iter(given.values())).shape[0]
-    return StreamView({**given, PLACE_NAME: grid(filled)[None].expand(samples, -1, -1)}, None)
+Inputs = dict[str, StreamInputs]
 
 
-def example_columns(run: Run) -> Columns:
-    """Tokens as a model sees them: of each column that it reads, (T, ...)."""
-    assembly, tokens = run.assembly, exported_tokens(run)
-    table = tokens.example()
-    dataset = run.data().dataset("train") if table is None else assembly.samples(table)
+def checked_sizes(streams: Inputs) -> Iterator[tuple[int, dict[str, int]]]:
+    """Samples, and tokens of each stream, to try."""
+    whole = all(one.filled for one in streams.values())
+    for samples, tokens in [(samples, 0) for samples in CHECKED_SAMPLES] if whole else CHECKED_SIZES:
+        yield samples, {name: one.size(tokens + i) for i, (name, one) in enumerate(streams.items())}
+
+
+def graph_inputs(run: Run) -> Inputs:
+    """What a graph is fed, by stream."""
+    found = {}
+    for stream in run.assembly.tokens:
+        columns = example_columns(run, stream)
+        names = {column: input_name(run, stream, column) for column in (*columns, VALID_NAME)}
+        found[stream] = StreamInputs(columns, names, grid_shape(run, stream), max_places(run, stream))
+    return found
+
+
+def example_columns(run: Run, stream: str = "") -> Columns:
+    """Tokens of a stream as a model sees them: of each column that it reads, (T, ...)."""
+    assembly, stream = run.assembly, stream_name(run.assembly.tokens, stream)
+    tables = [tokens.example() for tokens in exported_tokens(run).values()]
+    known = [table for table in tables if table is not None]
+    if len(known) == len(tables) and len({rows_of(table) for table in known}) == 1:
+        dataset = assembly.samples({name: column for table in known for name, column in table.items()})
+    else:
+        dataset = run.data().dataset("train")
     batch = dataset.batch(np.arange(min(4, len(dataset))))
     if assembly.objective.reads_out:  # nothing is hidden from it here
-        made = batch.with_columns(tokens.normalise(batch.stream))
+        streams = {name: assembly.tokens[name].normalise(one) for name, one in batch.streams.items()}
+        made = replace(batch, streams=streams)
     else:
         rng = SampleRandom(0, -1, batch.ids)
         made = prepare(batch, assembly.tokens, assembly.objective, rng, training=False, counted=False)
-    view, packed = made.inputs(run.device).stream, made.inputs("cpu", packed=True).stream.columns
-    before, filled = _pooled(run, view), grid_shape(run)
+    whole, packed = made.inputs(run.device).streams, made.inputs("cpu", packed=True).streams[stream].columns
+    before, filled, view = summarize(run, run.model, whole), grid_shape(run, stream), whole[stream]
 
     def matters(name: str, column: Tensor) -> bool:
         other = 1.7 * column + 0.3 if column.is_floating_point() else (column.long() - 1).clamp(min=0).to(column.dtype)
+        changed = StreamView({**view.columns, name: other}, view.valid)
         try:
-            return not torch.equal(before, _pooled(run, StreamView({**view.columns, name: other}, view.valid)))
+            return not torch.equal(before, summarize(run, run.model, {**whole, stream: changed}))
         except (UserError, RuntimeError):  # it was looked at, at any rate
             return True
 
     columns = {name: column for name, column in view.columns.items() if filled is None or name != PLACE_NAME}
-    return {name: packed[name] for name, column in columns.items() if matters(name, column)}
+    read = [name for name, column in columns.items() if matters(name, column)]
+    return {name: packed[name] for name in read or columns}
 
 
-def _pooled(run: Run, view: StreamView) -> Tensor:
-    model: Any = run.model
-    with torch.no_grad():
-        found: Tensor = model.pool(model.encode(view))
+@torch.no_grad()
+def summarize(run: Run, model: Any, streams: dict[str, StreamView]) -> Tensor:
+    """The pooled vector (B, D) of the stream that the objective asks about."""
+    found: Tensor = model.pool(model.encode(ModelInputs(streams, {}).view(run.assembly.objective.stream)))
     return found
 
 
