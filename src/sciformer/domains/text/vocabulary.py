@@ -18,18 +18,9 @@ Encoded = tuple[Array, Array | None]
 TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
-UNKNOWN_CHARACTER, MASK_CHARACTER = (
-    "\ufffd",
-    "\ufffc",
-)  # the characters Unicode has for «unreadable» and «something stands here»
-SPECIAL_TOKENS = {
-    "padding": "<pad>",
-    "unknown": "<unk>",
-    "begin": "<s>",
-    "end": "</s>",
-    "mask": "<mask>",
-    "separator": "<sep>",
-}
+UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # Unicode's «unreadable» and «something stands here»
+SPECIAL_TOKENS = {"padding": "<pad>", "unknown": "<unk>", "begin": "<s>", "end": "</s>", "mask": "<mask>"}
+SPECIAL_TOKENS |= {"separator": "<sep>"}
 VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
@@ -83,11 +74,9 @@ class CharacterCoder(Coder):
         self.points = np.array([ord(character) for character in characters or ""], np.uint32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """One id for each character or byte."""
         return [(self._ids(text), None) for text in texts]
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """The words with blanks between them."""
         return self.encode([" ".join(words) for words in texts])
 
     def _ids(self, text: str) -> Array:
@@ -106,7 +95,6 @@ class CharacterCoder(Coder):
         return "".join(self.characters[i] if i < self.alphabet_size else extra.get(int(i), "") for i in ids)
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """The characters, with blanks made visible."""
         names = {number: self.names[role] for role, number in self.specials.items() if role not in ("unknown", "mask")}
         texts = [names.get(int(i)) or self.decode(ids[n : n + 1]) for n, i in enumerate(ids)]
         return [VISIBLE_BLANKS.get(text, text) for text in texts]
@@ -136,42 +124,35 @@ class WordCoder(Coder):
 
     @cached_property
     def writable(self) -> Array:
-        """(size,) which ids stand for text."""
         found = super().writable
         found[self.specials["end"]] = self.lines
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """One id for each word."""
         if not self.lines:
             return self.encode_words([text.split() for text in texts])
-        return self.encode_words(
-            [[word for line in text.split("\n") for word in (*line.split(), "\n")][:-1] for text in texts]
-        )
+        lines = ([(*line.split(), "\n") for line in text.split("\n")] for text in texts)
+        return self.encode_words([[word for line in found for word in line][:-1] for found in lines])
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """One id for each word."""
         unknown, find = self.specials["unknown"], self.numbers.get
         ids = (np.array([find(word, unknown) for word in words], np.int32) for words in texts)
         return [(found, np.arange(len(found), dtype=np.int32)) for found in ids]
 
     def decode(self, ids: Array) -> str:
-        """The words with blanks between them."""
         unknown, first, end = self.specials["unknown"], len(self.names), self.specials["end"] if self.lines else -1
         shown = ("\n" if i == end else self.texts[i] for i in ids if first <= i < self.size or i in (unknown, end))
         return " ".join(shown).replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """The words."""
         return [self.texts[i] if i < self.size else "" for i in ids]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """Words by their numbers."""
-        model = {
-            "type": "WordLevel",
-            "vocab": {text: number for number, text in enumerate(self.texts)},
-            "unk_token": self.names[self.specials["unknown"]],
-        }
+        numbers, unknown = (
+            {text: number for number, text in enumerate(self.texts)},
+            self.names[self.specials["unknown"]],
+        )
+        model = {"type": "WordLevel", "vocab": numbers, "unk_token": unknown}
         return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
 
 
@@ -199,10 +180,7 @@ def word_coder(listed: str, names: TokenNames, lines: bool) -> WordCoder:
 
 def alphabet(texts: Iterable[str]) -> str:
     """The characters of texts, in the order of their numbers."""
-    seen: set[str] = set()
-    for text in texts:
-        seen.update(text)
-    seen -= {UNKNOWN_CHARACTER, MASK_CHARACTER}
+    seen = set[str]().union(*texts) - {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
         raise UserError("there is no text to train on")
     return "".join(sorted(seen))
@@ -214,9 +192,7 @@ def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int,
     size     of the vocabulary, in which there must also be room for the special tokens
     minimum  words that were seen less often are left out
     """
-    counts: Counter[str] = Counter()
-    for found in texts:
-        counts.update(found)
+    counts = Counter(word for words in texts for word in words)
     for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
         counts.pop(word, None)
     if not counts:
