@@ -54,9 +54,7 @@ class Subwords(Coder):
             raise UserError(
                 f"the tokenizer cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer"
             ) from error
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
-        self.tokenizer.encode_special_tokens = learned
+        _set_rules(self.tokenizer, learned)
         self.numbers: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
         self.size = max(self.numbers.values(), default=-1) + 1
         added = self.tokenizer.get_added_tokens_decoder()
@@ -93,7 +91,6 @@ class Subwords(Coder):
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Many texts at once are encoded by all cores."""
         return self._encoded(list(texts), False)
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
@@ -102,9 +99,8 @@ class Subwords(Coder):
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
         """A text takes two hundred times its room while it is encoded: long ones go in parts."""
-        parts = [
-            cut_text(text) if not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts else [text] for text in texts
-        ]
+        long = [not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
+        parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
         made = self._some(self.tokenizer, [first for first, *_ in parts], split)
         for number, (_, *rest) in enumerate(parts):
             if rest:
@@ -135,24 +131,21 @@ class Subwords(Coder):
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
         made = tokenizers_package().Tokenizer.from_str(json.dumps(rules))
-        made.no_truncation()
-        made.no_padding()
-        made.encode_special_tokens = self.learned
+        _set_rules(made, self.learned)
         return made
 
     @cached_property
     def cuts(self) -> bool:
         """Whether a text may be cut before a blank, so that both parts together give what the whole does."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
-        found = []
         for pair in probes:
             coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
             first, rest, whole = (coder.encode(text, add_special_tokens=False).ids for coder, text in coders)
-            found.append(first + rest == whole)
-        return all(found)
+            if first + rest != whole:
+                return False
+        return True
 
     def decode(self, ids: Array) -> str:
-        """The pieces put together again."""
         inside = (ids >= 0) & (ids < self.size)  # what is beyond the vocabulary is padding of it
         kept = ids[inside]
         kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
@@ -180,6 +173,12 @@ class Subwords(Coder):
         return text if not goes_on or text.startswith("##") else "·" + text
 
 
+def _set_rules(tokenizer: Any, learned: bool) -> None:
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = learned
+
+
 @lru_cache(maxsize=8)
 def load_subwords(text: str, names: TokenNames, learned: bool) -> Subwords:
     """The coder behind the text of a tokenizer.json."""
@@ -189,7 +188,7 @@ def load_subwords(text: str, names: TokenNames, learned: bool) -> Subwords:
 def read_tokenizer_text(name: str | Path) -> str:
     """The text of a tokenizer.json, or of the one in a folder."""
     path = Path(name).expanduser()
-    path = path / "tokenizer.json" if path.is_dir() else path
+    path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -261,11 +260,10 @@ def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: s
     else:
         made = library.Tokenizer.from_str(json.dumps(_export_vocabulary(coder, lower, normal)))
     if frame:
-        names = {role: (made.id_to_token(number), number) for role, number in frame.items()}
-        single = [
-            names[role][0] if role in names else role for role in ("begin", "$A", "end") if role in {"$A", *names}
-        ]
-        made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=list(names.values()))
+        names = {role: made.id_to_token(number) for role, number in frame.items()}
+        single = [{**names, "$A": "$A"}[role] for role in ("begin", "$A", "end") if role in {"$A", *names}]
+        numbers = [(names[role], number) for role, number in frame.items()]
+        made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=numbers)
     text: str = made.to_str(pretty=True)
     return text
 
@@ -321,14 +319,8 @@ def _learn_byte_pairs(made: Any, texts: TextBatches, size: int, minimum: int, sp
     library = tokenizers_package()
     letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
     _check_size(size, len(letters) + len(special), "all bytes")
-    trainer = library.trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=minimum,
-        initial_alphabet=letters,
-        special_tokens=special,
-        show_progress=False,
-    )
-    made.train_from_iterator(texts, trainer)
+    options = {"min_frequency": minimum, "special_tokens": special, "show_progress": False}
+    made.train_from_iterator(texts, library.trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, **options))
 
 
 def _learn_word_pieces(
@@ -338,8 +330,7 @@ def _learn_word_pieces(
     counts = _count_words(made, texts)
     letters: Counter[str] = Counter()
     for word, times in counts.items():
-        for letter in word:
-            letters[letter] += times
+        letters.update({letter: times * number for letter, number in Counter(word).items()})
     kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:MAX_ALPHABET])
     words = sorted(word for word in counts if kept.issuperset(word))
     inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
@@ -373,9 +364,8 @@ def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
 
 def _check_size(size: int, least: int, what: str) -> None:
     if size < least:
-        raise UserError(
-            f"tokens.vocabulary must be {least} or more to hold {what}, not {size}", key="tokens.vocabulary"
-        )
+        message = f"tokens.vocabulary must be {least} or more to hold {what}, not {size}"
+        raise UserError(message, key="tokens.vocabulary")
 
 
 def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> Any:
@@ -390,10 +380,8 @@ def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> A
         made.decoder = library.decoders.WordPiece(prefix="##")
     else:
         # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
-        steps += [
-            library.normalizers.Prepend(" "),
-            library.normalizers.Replace(library.Regex(PREFIX_SPACE_PATTERN["Regex"]), ""),
-        ]
+        pattern = library.Regex(PREFIX_SPACE_PATTERN["Regex"])
+        steps += [library.normalizers.Prepend(" "), library.normalizers.Replace(pattern, "")]
         made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())
         if unit == "bpe":
             made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -19,10 +19,7 @@ import torch
 from ...data.columns import Array
 
 MAX_PIECE_LETTERS = 16  # letters of a piece
-MAX_WORD_LETTERS, MAX_WORDS = (
-    40,
-    100_000,
-)  # letters of a word that is learned from, at most; and how many words, the most frequent
+MAX_WORD_LETTERS, MAX_WORDS = 40, 100_000  # letters of a word that is learned from; words, the most frequent
 CANDIDATES_PER_PIECE = 10  # candidates for each piece that is wanted
 SHRINK_FACTOR, EM_ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
 MIN_EXPECTED_COUNT = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
@@ -40,7 +37,6 @@ class PieceEdges(NamedTuple):
     end: Array  # (W,) and the last
 
     def keep(self, some: Array) -> PieceEdges:
-        """Some of the edges, by a mask (E,)."""
         count = np.concatenate([[0], some.cumsum()])
         steps = [slice(int(count[step.start]), int(count[step.stop])) for step in self.steps]
         first, last, piece, word = (column[some] for column in (self.first, self.last, self.piece, self.word))
@@ -152,9 +148,8 @@ def _part_edges(runs: LetterRuns) -> PieceEdges:
         for skip in range(MAX_PIECE_LETTERS - length + 1):
             inside = which[(runs.long >= skip + length) & (runs.long > length)]
             inside = inside[at[runs.first[inside] + skip] >= 0]
-            rows.append(
-                (start[inside] + skip, length, at[runs.first[inside] + skip], inside, np.full(len(inside), skip))
-            )
+            piece = at[runs.first[inside] + skip]
+            rows.append((start[inside] + skip, length, piece, inside, np.full(len(inside), skip)))
     return _sort_edges(rows, start, runs.long)
 
 

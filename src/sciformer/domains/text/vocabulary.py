@@ -19,8 +19,14 @@ TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
 UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # Unicode's «unreadable» and «something stands here»
-SPECIAL_TOKENS = {"padding": "<pad>", "unknown": "<unk>", "begin": "<s>", "end": "</s>", "mask": "<mask>"}
-SPECIAL_TOKENS |= {"separator": "<sep>"}
+SPECIAL_TOKENS = {
+    "padding": "<pad>",
+    "unknown": "<unk>",
+    "begin": "<s>",
+    "end": "</s>",
+    "mask": "<mask>",
+    "separator": "<sep>",
+}
 VISIBLE_BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 
 
@@ -180,7 +186,7 @@ def word_coder(listed: str, names: TokenNames, lines: bool) -> WordCoder:
 
 def alphabet(texts: Iterable[str]) -> str:
     """The characters of texts, in the order of their numbers."""
-    seen = set[str]().union(*texts) - {UNKNOWN_CHARACTER, MASK_CHARACTER}
+    seen = {letter for text in texts for letter in set(text)} - {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
         raise UserError("there is no text to train on")
     return "".join(sorted(seen))

@@ -69,14 +69,15 @@ class TextFiles(Parts):
 
     def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         paths = find_files(names, self.what)
-        return _text_table([text for path in paths for text in self._documents(read_text(path, self.errors))])
+        texts = [text for path in paths for text in self._documents(read_text(path, self.errors))]
+        return {"text": strings(texts)}
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
         """Each document of other files; of lines also the empty ones."""
         if self.documents != "line":
             return self.read(files)
         paths = find_files(files, self.what)
-        return Memory(_text_table([line for path in paths for line in read_lines(path, self.errors)]))
+        return Memory({"text": strings([line for path in paths for line in read_lines(path, self.errors)])})
 
     def _documents(self, text: str) -> list[str]:
         if self.documents == "file":
@@ -125,11 +126,8 @@ class TextChunks:
 
     def load(self, piece: int) -> Table:
         parts = self.pieces[piece]
-        return _text_table([decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in parts])
-
-
-def _text_table(texts: list[str]) -> Table:
-    return {"text": strings(texts)}
+        texts = [decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in parts]
+        return {"text": strings(texts)}
 
 
 def _next_boundary(path: Path, place: int) -> int:
