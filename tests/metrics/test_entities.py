@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall
-from sciformer.metrics.entities import spans
+from sciformer.metrics.text import spans
 from tests.errors import refuses
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.spins.bonds import BOUNDARIES, energy, find_bonds
+from sciformer.domains.spins.lattices import BOUNDARIES, energy, find_bonds
 from tests.domains.spins.states import stagger, start
 from tests.errors import refuses
 

@@ -4,14 +4,21 @@ import numpy as np
 import pytest
 
 from sciformer.domains.spins import lattices
-from sciformer.domains.spins.bonds import BOUNDARIES, energy, find_bonds
 from sciformer.domains.spins.ising_exact import (
     critical_temperature,
     enumerate_states,
     onsager_energy,
     onsager_magnetisation,
 )
-from sciformer.domains.spins.lattices import UPDATES, _find_roots, metropolis, swendsen_wang
+from sciformer.domains.spins.lattices import (
+    BOUNDARIES,
+    UPDATES,
+    _find_roots,
+    energy,
+    find_bonds,
+    metropolis,
+    swendsen_wang,
+)
 from tests.domains.spins.states import stagger, start
 from tests.errors import refuses
 

@@ -16,9 +16,8 @@ from ...data.readers.simulation import SimulatedTable, load_or_make
 from ...data.source import Chosen, Memory, Source, Splits
 from ...data.split import Split
 from ...errors import UserError
-from .bonds import check_coupling
 from .ising_exact import critical_temperature
-from .lattices import ising
+from .lattices import check_coupling, ising
 
 VERSION = 1  # of the states; another one is not taken from the cache
 
@@ -65,20 +64,11 @@ class IsingLattices(SimulatedTable):
             raise UserError(message, key="data.highest")
 
     def file_size(self) -> int:
-        """The number of states."""
         return self.number * self.chains * self.samples
 
     def make(self) -> Table:
-        """States at all temperatures."""
-        found = ising(
-            self.size,
-            np.linspace(self.lowest, self.highest, self.number),
-            chains=self.chains,
-            samples=self.samples,
-            boundary=self.boundary,
-            coupling=self.coupling,
-            seed=self.seed,
-        )
+        options = self.model_dump(include={"chains", "samples", "boundary", "coupling", "seed"})
+        found = ising(self.size, np.linspace(self.lowest, self.highest, self.number), **options)
         critical = critical_temperature() * abs(self.coupling)
         phase = np.where(found["temperature"] < critical, "ordered", "disordered")
         return {"image": found.pop("spins"), **found, "phase": phase}

@@ -154,11 +154,8 @@ class WordCoder(Coder):
         return [self.texts[i] if i < self.size else "" for i in ids]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        numbers, unknown = (
-            {text: number for number, text in enumerate(self.texts)},
-            self.names[self.specials["unknown"]],
-        )
-        model = {"type": "WordLevel", "vocab": numbers, "unk_token": unknown}
+        numbers = {text: number for number, text in enumerate(self.texts)}
+        model = {"type": "WordLevel", "vocab": numbers, "unk_token": self.names[self.specials["unknown"]]}
         return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
 
 

@@ -36,7 +36,6 @@ class Bert(Family):
     offset: bool = False
 
     def canonical_names(self, tensors: dict[str, Tensor], config: Config, notes: list[str]) -> dict[str, Tensor]:
-        """Plain names; positions with the first segment in them."""
         found = super().canonical_names(tensors, config, notes)
         for old, new in ((".gamma", ".weight"), (".beta", ".bias")):  # of checkpoints from TensorFlow
             found = {name.replace(f"LayerNorm{old}", f"LayerNorm{new}"): tensor for name, tensor in found.items()}
@@ -62,15 +61,11 @@ class Bert(Family):
         config.get("type_vocab_size", 2)
         made = super().sections(tensors, config)
         made["model"]["readout_layer"] = head
-        made["tokens"] = {
-            "context": made["tokens"]["context"] - self._first_place(config),
-            "tie": tie or not head,
-            "bias": head,
-        }
+        context = made["tokens"]["context"] - self._first_place(config)
+        made["tokens"] = {"context": context, "tie": tie or not head, "bias": head}
         return made | {"objective": {"kind": "masked", "mask_ratio": 0.15, "random": 0.1, "same": 0.1}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
-        """Trunk, norm of the embeddings, and the head where there is one."""
         model, tokens = recipe.model, recipe.tokens
         links = [*self.trunk_links(model), *layer("trunk.embedding_norm", self.norm, rows=(model.dim,))]
         if model.readout_layer:
@@ -91,9 +86,7 @@ class Bert(Family):
         if not whole:
             links = [link for link in links if not link.ours.startswith(HEAD_PREFIXES)]
             weights = {name: tensor for name, tensor in weights.items() if not name.startswith(HEAD_PREFIXES)}
-            notes = [
-                "only the encoder: the head of BERT takes `objective.kind: masked` and `model.readout_layer: true`"
-            ]
+            notes = ["only the encoder: the head needs `objective.kind: masked` and `model.readout_layer: true`"]
         named = to_theirs(links, weights)
         named[SEGMENT_EMBEDDINGS] = torch.zeros(1, recipe.model.dim)
         config = self.config(recipe, weights) | {"type_vocab_size": 1, "position_embedding_type": "absolute"}

@@ -9,11 +9,12 @@ from typing import Any
 from torch import Tensor
 
 from ....interop.config import Config
-from ....interop.family import POSITION_WEIGHT, SizeKeys, Written, drop_weights, refuse_recipe
+from ....interop.family import POSITION_WEIGHT, PRE_NORM_NEEDS, SizeKeys, Written, drop_weights, refuse_recipe
 from ....interop.weight_map import LAYER, WEIGHT, Suffixes, WeightMap, block_links, layer, to_theirs
 from ....recipe import Recipe
 
 Sections = dict[str, dict[str, Any]]
+DECODER_NEEDS = {**PRE_NORM_NEEDS, "model.readout_layer": False, "tokens.scale": False, "tokens.bias": False}
 EMBEDDING_WEIGHT = "entrance.embedding.table.weight"
 READOUT_LAYER = "readout.linear"
 HEAD = "lm_head"
@@ -69,12 +70,8 @@ class Family:
         for key, values in self.fixed.items():
             config.only(key, *values)
         tie = tie_embedding(tensors, f"{HEAD}.weight", f"{self.embedding}.weight", config, self.tied)
-        tokens = {"context": config.size(*self.context), "tie": tie}
-        return {
-            "model": {**self.model, **self.keys.read(config)},
-            "tokens": tokens,
-            "objective": {"kind": "next_token"},
-        }
+        tokens, model = {"context": config.size(*self.context), "tie": tie}, {**self.model, **self.keys.read(config)}
+        return {"model": model, "tokens": tokens, "objective": {"kind": "next_token"}}
 
     def links(self, recipe: Recipe) -> list[WeightMap]:
         """The weight map: trunk, last norm, and the last layer if it is not tied."""
@@ -85,17 +82,9 @@ class Family:
     def trunk_links(self, model: Any) -> list[WeightMap]:
         tables = {EMBEDDING_WEIGHT: self.embedding, **({POSITION_WEIGHT: self.positions} if self.positions else {})}
         suffixes = LAYER if model.bias or self.biased else WEIGHT
-        return [
-            *(WeightMap(ours, (f"{theirs}.weight",)) for ours, theirs in tables.items()),
-            *block_links(
-                self.block,
-                self.blocks,
-                model,
-                suffixes=suffixes,
-                norm_suffixes=self.norm_suffixes,
-                transposed=self.transposed,
-            ),
-        ]
+        options = {"suffixes": suffixes, "norm_suffixes": self.norm_suffixes, "transposed": self.transposed}
+        tables_links = [WeightMap(ours, (f"{theirs}.weight",)) for ours, theirs in tables.items()]
+        return [*tables_links, *block_links(self.block, self.blocks, model, **options)]
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         return {

@@ -8,22 +8,20 @@ from typing import Any
 from torch import Tensor
 
 from ....interop.config import Config
-from ....interop.family import PLAIN_NEEDS, PRE_NORM_NEEDS, SizeKeys
+from ....interop.family import PLAIN_NEEDS, SizeKeys
 from ....recipe import Recipe
-from .family import Family, Sections
+from .family import DECODER_NEEDS, Family, Sections
 
 
 class Gpt2(Family):
     """The family."""
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """A decoder, asked for the next token."""
         config.only("n_ctx", config.size(*self.context))
         config.get("embd_pdrop", 0.1, float, int)
         return super().sections(tensors, config)
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Their configuration, with the dropout of embeddings."""
         return super().config(recipe, weights) | {"embd_pdrop": recipe.model.dropout}
 
 
@@ -46,11 +44,7 @@ GPT2 = Gpt2(
         "mlp_norm": ("ln_2",),
     },
     transposed=True,
-    fixed={
-        "scale_attn_weights": (True,),
-        "scale_attn_by_inverse_layer_idx": (False,),
-        "add_cross_attention": (False,),
-    },
+    fixed={"scale_attn_weights": (True,), "scale_attn_by_inverse_layer_idx": (False,), "add_cross_attention": (False,)},
     keys=SizeKeys(
         *("n_embd", "n_layer", "n_head", "n_inner", "activation_function", "layer_norm_epsilon", "resid_pdrop"),
         attention_dropout="attn_pdrop",
@@ -60,11 +54,5 @@ GPT2 = Gpt2(
     ),
     model={"kind": "decoder", "position": "learned"},
     context=("n_positions", 1024),
-    needs={
-        **PRE_NORM_NEEDS,
-        **PLAIN_NEEDS,
-        "model.readout_layer": False,
-        "tokens.scale": False,
-        "tokens.bias": False,
-    },
+    needs={**DECODER_NEEDS, **PLAIN_NEEDS},
 )

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from ....interop.config import Config
-from ....interop.family import PRE_NORM_NEEDS, SizeKeys
+from ....interop.family import SizeKeys
 from ....interop.weight_map import WEIGHT
 from ....recipe import Recipe
-from .family import Family, Sections
+from .family import DECODER_NEEDS, Family, Sections
 
 
 class Llama(Family):
@@ -33,21 +33,19 @@ class Llama(Family):
         return found
 
     def sections(self, tensors: dict[str, Tensor], config: Config) -> Sections:
-        """A decoder, asked for the next token."""
         made = super().sections(tensors, config)
         model = made["model"]
         heads, dim = model["heads"], model["dim"]
         config.only("layer_types", ["full_attention"] * model["depth"])
-        window = config.get("sliding_window", None)
-        if config.values.get("model_type") != "mistral":
-            window = None  # only read with `use_sliding_window`
+        window = config.get("sliding_window", None)  # others than Mistral only read it with `use_sliding_window`
+        windowed = window is not None and config.values.get("model_type") == "mistral"
         kv_heads, head_dim = config.size("num_key_value_heads", heads), config.size("head_dim", dim // heads)
         model |= {
             "kv_heads": None if kv_heads == heads else kv_heads,
             "head_dim": None if head_dim * heads == dim else head_dim,
             "bias": any(name.endswith("_proj.bias") for name in tensors),
             "rotary_base": rotary_base(config),
-            "window": None if window is None else window - 1,
+            "window": window - 1 if windowed else None,
         }
         return made
 
@@ -118,13 +116,5 @@ LLAMA = Llama(
     tied=False,
     biased=False,
     norm_suffixes=WEIGHT,
-    needs={
-        **PRE_NORM_NEEDS,
-        "model.norm": "rms",
-        "model.position": "rotary",
-        "model.activation": "swiglu",
-        "model.readout_layer": False,
-        "tokens.scale": False,
-        "tokens.bias": False,
-    },
+    needs={**DECODER_NEEDS, "model.norm": "rms", "model.position": "rotary", "model.activation": "swiglu"},
 )
