@@ -20,6 +20,7 @@ LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
+    "bert, untied": (BERT | {"activation": "gelu_tanh"}, {"unit": "words", "bias": True, "tie": False}, "masked"),
     "bert with bias, untied": (
         BERT | {"activation": "gelu_tanh"},
         {"unit": "words", "bias": True, "tie": False},

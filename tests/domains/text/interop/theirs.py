@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 import torch
 
-from sciformer.data.batch import Batch
+from sciformer.data.batch import Batch, StreamView
 from sciformer.domains.text.tokens import as_table
 from tests.nn.parity import shake
 
@@ -35,13 +35,9 @@ def byte_pairs(special=("<|endoftext|>",), frame=()):
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(special),
-        show_progress=False,
-        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
-    )
-    made.train_from_iterator(CORPUS, trainer)
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    options = {"vocab_size": 300, "special_tokens": list(special), "show_progress": False}
+    made.train_from_iterator(CORPUS, tokenizers.trainers.BpeTrainer(initial_alphabet=letters, **options))
     if frame:
         ids = [(name, made.token_to_id(name)) for name in frame]
         single = " ".join([frame[0], "$A", *frame[1:]])
@@ -100,6 +96,17 @@ def inputs(run, texts=TEXTS):
     view = Batch({"tokens": tokens.tokenize(as_table(texts))}).inputs().stream
     assert not view.valid.all()
     return view
+
+
+@torch.no_grad()
+def written(model, ids, count):
+    """The likeliest tokens, one after the other."""
+    cache, fresh, found = model.trunk.cache(), ids, []
+    for _ in range(count):
+        hidden = model.decode(StreamView({"ids": fresh}, None), cache=cache)
+        fresh = model.readout(hidden[:, -1]).argmax(-1, keepdim=True)
+        found.append(int(fresh))
+    return found
 
 
 @torch.no_grad()
