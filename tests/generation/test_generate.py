@@ -221,8 +221,8 @@ def test_one_prompt_after_the_other_or_all_at_once(run, tmp_path):
     wishes = [{"temperature": 0}, {"temperature": 0, "repetition": 1.3, "stop": ["at", " on"]}, {"beam": 2}]
     for length, wish in [(8, wishes[0]), (30, wishes[0]), (8, wishes[1]), (5, wishes[2])]:
         expected = ["".join(generate(run, prompt, length, **wish)) for prompt in prompts]
-        wish |= {"batch": 3, "on_progress": lambda *told: done.append(told)}
-        assert generate_many(run, prompts, length, **wish) == expected
+        together = {**wish, "batch": 3, "on_progress": lambda *told: done.append(told)}
+        assert generate_many(run, prompts, length, **together) == expected
         assert done[-1] == (7, 7)
     assert generate_many(run, [], 5) == []
     gru = make(tmp_path, model__trunk="gru")

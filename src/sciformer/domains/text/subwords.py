@@ -179,10 +179,7 @@ def _set_rules(tokenizer: Any, learned: bool) -> None:
     tokenizer.encode_special_tokens = learned
 
 
-@lru_cache(maxsize=8)
-def load_subwords(text: str, names: TokenNames, learned: bool) -> Subwords:
-    """The coder behind the text of a tokenizer.json."""
-    return Subwords(text, names, learned)
+load_subwords = lru_cache(maxsize=8)(Subwords)
 
 
 def read_tokenizer_text(name: str | Path) -> str:
@@ -296,10 +293,19 @@ def learn_tokenizer(
     minimum  what is seen less often than this, or than twice, is not joined
     """
     special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
-    made = _untrained_tokenizer(unit, lower, normal, unknown)
-    learner = {"bpe": _learn_byte_pairs, "wordpiece": _learn_word_pieces, "unigram": _learn_unigram}[unit]
+    made, found, library = _untrained_tokenizer(unit, lower, normal, unknown), _check_texts(texts), tokenizers_package()
+    options = {"vocab_size": size, "min_frequency": max(2, minimum), "show_progress": False}
     with all_threads():
-        learner(made, _check_texts(texts), size, max(2, minimum), special, unknown)
+        if unit == "bpe":
+            letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+            _check_size(size, len(letters) + len(special), "all bytes")
+            trainer = library.trainers.BpeTrainer(initial_alphabet=letters, special_tokens=special, **options)
+            made.train_from_iterator(found, trainer)
+        elif unit == "wordpiece":
+            made.model = library.models.WordPiece(_learn_word_pieces(made, found, special, options), unk_token=unknown)
+        else:  # the other special tokens come after the pieces, for what is among those is also found in texts
+            pieces = learn_pieces(_count_words(made, found), max(1, size - len(special)))
+            made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
     made.add_special_tokens(special)
     text: str = made.to_str()
     return text
@@ -315,41 +321,22 @@ def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
         raise UserError("there is no text to train on")
 
 
-def _learn_byte_pairs(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = tokenizers_package()
-    letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
-    _check_size(size, len(letters) + len(special), "all bytes")
-    options = {"min_frequency": minimum, "special_tokens": special, "show_progress": False}
-    made.train_from_iterator(texts, library.trainers.BpeTrainer(vocab_size=size, initial_alphabet=letters, **options))
-
-
-def _learn_word_pieces(
-    made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str
-) -> None:
-    library = tokenizers_package()
-    counts = _count_words(made, texts)
+def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], options: dict[str, Any]) -> dict[str, int]:
+    """The vocabulary, with all letters of the words."""
+    library, counts = tokenizers_package(), _count_words(made, texts)
     letters: Counter[str] = Counter()
     for word, times in counts.items():
         letters.update({letter: times * number for letter, number in Counter(word).items()})
     kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:MAX_ALPHABET])
     words = sorted(word for word in counts if kept.issuperset(word))
     inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
-    _check_size(size, len(special) + len(kept) + len(inner), "all letters")
-    trainer = library.trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
-    )
-    trained = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
+    _check_size(options["vocab_size"], len(special) + len(kept) + len(inner), "all letters")
+    trained = library.Tokenizer(library.models.WordPiece(unk_token=special[0]))
     trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    trainer = library.trainers.WordPieceTrainer(special_tokens=[*special, *inner], **options)
     trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
-    model = json.loads(trained.to_str())["model"]
-    made.model = library.models.WordPiece(model["vocab"], unk_token=unknown)
-
-
-def _learn_unigram(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = tokenizers_package()
-    # The other special tokens come after the pieces, for what is among those is also found in texts.
-    pieces = learn_pieces(_count_words(made, texts), max(1, size - len(special)))
-    made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
+    found: dict[str, int] = json.loads(trained.to_str())["model"]["vocab"]
+    return found
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:

@@ -54,9 +54,12 @@ class LetterRuns(NamedTuple):
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
     """At most `size` pieces with ln p, the likeliest first; all letters are among them while there is room."""
-    counts = _split_long_words(counts)
-    words = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_WORDS]
-    weight = np.array([counts[word] for word in words], np.float64)
+    whole: Counter[str] = Counter()
+    for word, times in counts.items():  # longer words in parts
+        for start in range(0, len(word), MAX_WORD_LETTERS):
+            whole[word[start : start + MAX_WORD_LETTERS]] += times
+    words = sorted(whole, key=lambda word: (-whole[word], word))[:MAX_WORDS]
+    weight = np.array([whole[word] for word in words], np.float64)
     lengths = np.array([len(word) for word in words], np.int64)
     runs = _candidate_pieces(_letter_runs(words, lengths, weight), size)
     letter, cover = runs.long == 1, runs.times * runs.long
@@ -84,15 +87,6 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     line = "".join(words)
     best = [(line[runs.first[n] : runs.first[n] + runs.long[n]], float(score[n])) for n in kept]
     return sorted(best, key=lambda item: (-item[1], item[0]))
-
-
-def _split_long_words(counts: Mapping[str, int]) -> Counter[str]:
-    """Words of at most so many letters: longer ones in parts."""
-    made: Counter[str] = Counter()
-    for word, times in counts.items():
-        for start in range(0, len(word), MAX_WORD_LETTERS):
-            made[word[start : start + MAX_WORD_LETTERS]] += times
-    return made
 
 
 def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterRuns:

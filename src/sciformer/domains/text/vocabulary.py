@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -70,9 +70,9 @@ class CharacterCoder(Coder):
 
     words = False
 
-    def __init__(self, characters: str | None, framed: bool, names: Mapping[str, str]) -> None:
+    def __init__(self, characters: str | None, framed: bool, names: TokenNames) -> None:
         """`characters` in the order of their numbers; None: the 256 bytes of UTF-8."""
-        self.characters, self.names = characters, names
+        self.characters, self.names = characters, dict(names)
         self.alphabet_size = 256 if characters is None else len(characters)
         roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
         self.specials = {role: self.alphabet_size + i for i, role in enumerate(roles)}
@@ -119,7 +119,9 @@ class CharacterCoder(Coder):
 class WordCoder(Coder):
     """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
 
-    def __init__(self, words: Sequence[str], names: TokenNames, lines: bool = False) -> None:
+    def __init__(self, listed: str, names: TokenNames, lines: bool) -> None:
+        """`listed` has one word a line."""
+        words = listed.split("\n") if listed else []
         self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
         self.specials = {role: self.names.index(name) for role, name in names}
         self.texts = [*self.names, *words]
@@ -159,6 +161,7 @@ class WordCoder(Coder):
         return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
 
 
+character_coder, word_coder = lru_cache(maxsize=16)(CharacterCoder), lru_cache(maxsize=16)(WordCoder)
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
@@ -167,18 +170,6 @@ def byte_letters() -> str:
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     other = iter(range(256, 512))
     return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))
-
-
-@lru_cache(maxsize=16)
-def character_coder(characters: str | None, framed: bool, names: TokenNames) -> CharacterCoder:
-    """The coder of characters, or of bytes."""
-    return CharacterCoder(characters, framed, dict(names))
-
-
-@lru_cache(maxsize=16)
-def word_coder(listed: str, names: TokenNames, lines: bool) -> WordCoder:
-    """The coder of words, given one a line."""
-    return WordCoder(listed.split("\n") if listed else [], names, lines)
 
 
 def alphabet(texts: Iterable[str]) -> str:

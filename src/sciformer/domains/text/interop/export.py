@@ -9,10 +9,7 @@ from ....train.folder import Folder
 from ....train.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
-from .bert import BERT
-from .family import Family
-from .gpt2 import GPT2
-from .llama import LLAMA
+from .families import BERT, GPT2, LLAMA, Family
 
 EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
 SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # theirs for special tokens, by our roles

@@ -18,10 +18,7 @@ from ....interop.reading import read_config, read_json, read_pooling, read_tenso
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
-from .bert import BERT, ROBERTA
-from .family import EMBEDDING_WEIGHT, Family
-from .gpt2 import GPT2
-from .llama import LLAMA
+from .families import BERT, EMBEDDING_WEIGHT, GPT2, LLAMA, ROBERTA, Family
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
