@@ -254,11 +254,6 @@ def test_a_beam_finds_what_is_at_least_as_likely_as_the_greedy_text(run):
     assert "".join(generate(run, "the ", 9, beam=3, stop=["a", "o"])).count("a") == 0
 
 
-def test_repetition_keeps_tokens_from_coming_again(run):
-    plain, varied = ("".join(generate(run, "the ", 8, temperature=0, repetition=by)) for by in (1.0, 3.0))
-    assert len(set(plain)) < len(set(varied)) == 8
-
-
 def test_the_text_that_transformers_would_write(tmp_path):
     pytest.importorskip("transformers")
     from sciformer.interop import import_model

@@ -6,53 +6,32 @@ import sys
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from sciformer.data.columns import Lists
 from sciformer.domains.text import subwords
 from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
 from sciformer.testing import check_tokens
+from tests.domains.text.foreign import byte_pairs, wordpiece
 from tests.errors import refuses
 
 CORPUS = ["Two young, White males are outside near many bushes.", "it isn't über-cool: 123 cats\n  and dogs"] * 4
 UNITS = ("characters", "bytes", "words", *SUBWORD_UNITS)
 
 
-def trained(made, trainer, **options):
-    made.train_from_iterator(CORPUS, trainer(show_progress=False, **options))
-    return made
-
-
 def bert():
     """As uncased BERT: it cuts, pads, and puts tokens around a text by itself."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made, _ = wordpiece()
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made = trained(made, trainers.WordPieceTrainer, vocab_size=120, special_tokens=special)
-    pairs = [("[CLS]", made.token_to_id("[CLS]")), ("[SEP]", made.token_to_id("[SEP]"))]
-    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=pairs)
     made.enable_truncation(8)
     made.enable_padding(length=8)
     return made
 
 
-def gpt2():
-    """As GPT-2: bytes, no blank before a text, one special token for all roles."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<|endoftext|>"]
-    return trained(made, trainers.BpeTrainer, vocab_size=300, special_tokens=special, initial_alphabet=letters)
-
-
 def roberta():
     """As RoBERTa: GPT-2 with five special tokens, the mask one taking the blank before it."""
-    made = gpt2()
-    special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True)]
-    made.add_special_tokens(special)
+    made = byte_pairs()
+    made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True)])
     return made
 
 
@@ -70,7 +49,7 @@ def llama():
     return made
 
 
-FORMS = {"bert": bert, "gpt2": gpt2, "roberta": roberta, "llama": llama}
+FORMS = {"bert": bert, "gpt2": byte_pairs, "roberta": roberta, "llama": llama}
 ROLES = {
     "bert": {"padding", "unknown", "begin", "end", "mask", "separator"},
     "gpt2": {"begin", "end", "separator"},
@@ -130,7 +109,7 @@ def test_parts_of_long_texts(form, monkeypatch):
 
 
 def test_where_parts_would_differ_a_text_stays_whole(monkeypatch):
-    made = gpt2()
+    made = byte_pairs()
     made.normalizer = normalizers.Strip()
     coder = subwords.Subwords(made.to_str(), (), False)
     assert not coder.cuts
@@ -139,19 +118,21 @@ def test_where_parts_would_differ_a_text_stays_whole(monkeypatch):
 
 
 def test_a_padded_vocabulary_and_other_roles(tmp_path):
-    gpt2().save(str(tmp_path / "t.json"))
+    made = byte_pairs()
+    made.save(str(tmp_path / "t.json"))
+    size = made.get_vocab_size()
     tokens = Text(kind="text", tokenizer=str(tmp_path / "t.json"), vocabulary=320, special={"mask": "!"})
     tokens.fit([])
     assert tokens.size == 320
     assert tokens.writable.shape == (320,)
-    assert not tokens.writable[300:].any()
+    assert not tokens.writable[size:].any()
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
     stream = tokens.tokenize(as_table(["cats"]))
     assert set(tokens.token_labels(stream.with_columns(ids=np.full_like(stream.columns["ids"], 319)))) == {""}
     file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
     for options, key, where, mentions in (
-        ({"vocabulary": 299}, "tokens.vocabulary", None, (300, 299)),
+        ({"vocabulary": size - 1}, "tokens.vocabulary", None, (size, size - 1)),
         ({"special": {"mask": "[MASK]"}}, "tokens.special.mask", None, ("'[MASK]'",)),
         ({"lower": True}, "tokens.lower", file, ("tokens.lower",)),
         ({"tokenizer": other}, "tokens.tokenizer", other, (other,)),

@@ -259,10 +259,10 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     source, target = columns[:2]
     words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}
     different = len({word for name in words for text in table[name] for word in text.split()})
-    base, size = "text/transformer-tiny", (500, 1000, 2000, 5000, 10_000)
+    base, sizes = "text/transformer-tiny", [500, 1000, 2000, 5000, 10_000]
     if count >= 500_000:
-        base, size = "text/transformer-base", (37_000,)
-    vocabulary = _round_up(different / 3, size)
+        base, sizes = "text/transformer-base", [37_000]
+    vocabulary = _round_up(different / 3, sizes)
     epoch = int(1.5 * max(words.values()))  # tokens, with some padding
     tokens = _round_up(epoch / 20, (512, 1024, 2048, 4096, 8192))
     steps = int(np.clip(100 * epoch // tokens, 500, 8000)) if base.endswith("tiny") else 100_000

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from sciformer.interop import import_model
-from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, transformers, written
+from tests.domains.text.foreign import TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, transformers, written
 from tests.errors import refuses
 
 gguf = pytest.importorskip("gguf", reason="pip install gguf")

@@ -10,7 +10,8 @@ import torch
 from sciformer.interop import import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
-from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, make, rewrite, save, transformers
+from tests.domains.text.foreign import CORPUS, TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, rewrite, save, transformers
 from tests.errors import refuses
 
 BERT, GPT2, LLAMA = ("Bert", "ForMaskedLM"), ("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from sciformer.interop import import_model
-from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, save, written
+from tests.domains.text.foreign import TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, save, written
 
 MODELS = [
     ("Bert", "ForMaskedLM", {}),

@@ -93,9 +93,9 @@ class Family:
     def trunk_links(self, model: Any) -> list[WeightMap]:
         tables = {EMBEDDING_WEIGHT: self.embedding, **({POSITION_WEIGHT: self.positions} if self.positions else {})}
         suffixes = LAYER if model.bias or self.biased else WEIGHT
-        options = {"suffixes": suffixes, "norm_suffixes": self.norm_suffixes, "transposed": self.transposed}
-        tables_links = [WeightMap(ours, (f"{theirs}.weight",)) for ours, theirs in tables.items()]
-        return [*tables_links, *block_links(self.block, self.blocks, model, **options)]
+        ends: dict[str, Any] = {"suffixes": suffixes, "norm_suffixes": self.norm_suffixes}
+        embeddings = [WeightMap(ours, (f"{theirs}.weight",)) for ours, theirs in tables.items()]
+        return [*embeddings, *block_links(self.block, self.blocks, model, transposed=self.transposed, **ends)]
 
     def config(self, recipe: Recipe, weights: Mapping[str, Tensor]) -> dict[str, Any]:
         return {
