@@ -303,19 +303,25 @@ class Text(Textual, Maskable, Exportable, Editable):
                 texts.append(self.coder.encode_words([[self._sound(word) for word in words] for words in column]))
             else:
                 texts.append(self.coder.encode([self._sound(text) for text in column]))
-        rows = len(texts[0])
-        runs = [self._run("begin", rows, 0)] if self.begin else []
+        runs = [(self._markers("begin", texts[0]), 0)] if self.begin else []
         for number, found in enumerate(texts):
-            runs += [self._run("separator", rows, number - 1)] if number else []
-            runs.append(concatenate_encoded(found, number))
-        runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
-        stream = concatenate_streams(runs)
-        made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
-        return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
+            runs += [(self._markers("separator", found), number - 1)] if number else []
+            runs.append((found, number))
+        runs += [(self._markers("end", texts[0]), len(texts) - 1)] if self.end else []
+        encoded = [one for row in zip(*(found for found, _ in runs)) for one in row]  # row by row, run by run
+        lengths = np.array([len(ids) for ids, _ in encoded], np.int64)
+        columns = {"ids": _flatten([ids for ids, _ in encoded])}
+        if self.coder.words:  # counted on from run to run
+            words = [np.full(len(ids), -1, np.int32) if word is None else word for ids, word in encoded]
+            counts = np.array([word.max(initial=-1) + 1 for word in words], np.int32).reshape(-1, len(runs))
+            before, word = (counts.cumsum(1) - counts).ravel().repeat(lengths), _flatten(words)
+            columns["word"] = np.where(word < 0, -1, word + before).astype(np.int32)
+        if len(texts) > 1:
+            columns["part"] = np.tile(np.array([part for _, part in runs], np.int32), len(texts[0])).repeat(lengths)
+        return Stream(columns, lengths.reshape(-1, len(runs)).sum(1))
 
-    def _run(self, role: str, rows: int, part: int) -> Stream:
-        one = np.array([self._special(role)], np.int32)
-        return concatenate_encoded([(one, None)] * rows, part)
+    def _markers(self, role: str, rows: list[Encoded]) -> list[Encoded]:
+        return [(np.array([self._special(role)], np.int32), None)] * len(rows)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
@@ -365,35 +371,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 def as_table(texts: list[str]) -> Table:
     """A table of texts, one sample each."""
     return {"text": strings(texts)}
-
-
-# Texts of a table: how they are found in it, and how encoded ones become a stream
-
-
-def concatenate_encoded(texts: list[Encoded], part: int) -> Stream:
-    """Encoded texts end to end."""
-    ids = [found for found, _ in texts]
-    word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
-    lengths = np.array([len(found) for found in ids], np.int64)
-    flat = {"ids": _flatten(ids), "word": _flatten(word), "part": np.full(int(lengths.sum()), part, np.int32)}
-    return Stream(flat, lengths)
-
-
-def concatenate_streams(runs: list[Stream]) -> Stream:
-    """The rows of all runs one after the other; words are counted on from run to run."""
-    lengths = np.array([run.lengths for run in runs]).sum(0)
-    place = lengths.cumsum() - lengths
-    made = {name: np.empty(int(lengths.sum()), np.int32) for name in ("ids", "word", "part")}
-    words = np.zeros(len(lengths), np.int32)
-    for run in runs:
-        index = place[run.sample] + run.position
-        word = run.columns["word"]
-        counted = np.where(word < 0, -1, word + words[run.sample])
-        for name, column in {**run.columns, "word": counted}.items():
-            made[name][index] = column
-        np.maximum.at(words, run.sample, counted + 1)
-        place = place + run.lengths
-    return Stream(made, lengths)
 
 
 def _flatten(parts: list[Array]) -> Array:
