@@ -19,11 +19,9 @@ from sciformer.metrics import (
     negative_log_likelihood,
     noise_left,
     overlap,
-    perplexity,
     quantile_error,
     rmse,
     scatter,
-    token_accuracy,
 )
 from tests.errors import refuses
 
@@ -108,22 +106,6 @@ def test_numbers_that_are_huge_do_not_warn():
     assert negative_log_likelihood([1e200], [1e-200], [0.0]) == math.inf
     assert coverage([1e200], [1e-200], [0.0]) == 0.0
     assert quantile_error([1e200], [1e-200], [0.0]) == 0.5
-
-
-def test_perplexity_and_token_accuracy():
-    assert perplexity([math.log(4) * 3, 0.0], [3, 0]) == pytest.approx(4)
-    assert perplexity([10 * math.log(50), math.log(2)], [10, 1]) == pytest.approx((50**10 * 2) ** (1 / 11))
-    assert perplexity([1e9], [1]) == math.inf
-    assert token_accuracy([1, 2], [4, 2]) == 0.5
-    for metric in (perplexity, token_accuracy):
-        assert np.isnan(metric([0.0], [0]))
-        assert np.isnan(metric([0.0, np.nan], [1, 1]))
-        with refuses("`count`", -1):
-            metric([0.0, 0.0], [1, -1])
-        with refuses("(0,)"):
-            metric([], [])
-    with refuses("`correct`", "`count`"):
-        token_accuracy([3], [2])
 
 
 OUTPUTS = {

@@ -42,7 +42,12 @@ TOKEN_ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "
 
 def read_gguf(path: Path) -> ForeignModel:
     """A file as the folder of Hugging Face that it was made from."""
-    reader = _open_gguf(path)
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", file=path)
+    try:
+        reader = require("gguf", ".gguf files").GGUFReader(path)
+    except (ValueError, IndexError, OSError, OverflowError) as error:
+        raise broken(path, ".gguf", error) from error
     fields = {name: field.contents() for name, field in reader.fields.items()}
     kind = fields.get("general.architecture")
     if kind != "llama":
@@ -60,15 +65,6 @@ def read_gguf(path: Path) -> ForeignModel:
     notes = [f"weights were stored as {', '.join(quantised)}"]
     tokenizer = _tokenizer(fields, special, path)
     return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
-
-
-def _open_gguf(path: Path) -> Any:
-    if not path.is_file():
-        raise UserError(f"there is no file {path}", file=path)
-    try:
-        return require("gguf", ".gguf files").GGUFReader(path)
-    except (ValueError, IndexError, OSError, OverflowError) as error:
-        raise broken(path, ".gguf", error) from error
 
 
 def _config(own: Config, tied: bool) -> dict[str, Any]:
