@@ -99,7 +99,6 @@ class Parts(Data):
         return {"train": self.files, **{part: names for part, names in given.items() if names}}
 
     def paths(self) -> list[Path]:
-        """The files of all parts."""
         return [path for names in self.named().values() for path in find_files(names, self.what)]
 
     def absolute_paths(self) -> Self:
@@ -145,7 +144,6 @@ class Parts(Data):
         ]
 
     def replaced(self, paths: Sequence[Path]) -> list[str]:
-        """Notes on the broken bytes that were replaced."""
         if self.errors == "strict":
             return []
         counts = {path: broken(path) for path in dict.fromkeys(paths)}

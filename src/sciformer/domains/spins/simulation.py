@@ -57,7 +57,6 @@ class IsingLattices(SimulatedTable):
     """Folder where simulated states are kept for the next time; empty: nowhere."""
 
     def check(self) -> None:
-        """Refuse a range of temperatures that has no length, and a coupling that couples nothing."""
         check_coupling(self.coupling)
         if self.highest <= self.lowest:
             message = f"highest must be above lowest, not {self.highest} and {self.lowest}"
@@ -74,13 +73,11 @@ class IsingLattices(SimulatedTable):
         return {"image": found.pop("spins"), **found, "phase": phase}
 
     def describe(self) -> str:
-        """A digest of the options."""
         fields = self.model_dump(exclude={"kind", "split", "cache", "gap"})
         digest = hashlib.sha256(json.dumps([VERSION, fields], sort_keys=True).encode()).hexdigest()
         return f"lattices-{digest[:16]}"
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """Simulate, or take what was simulated before, and divide it."""
         self.check()
         path = Path(self.cache) / f"{self.describe()}.npz" if self.cache else None
         table = load_or_make(path, lambda: self._make_and_log(log or (lambda text: None)), write, packed=True)

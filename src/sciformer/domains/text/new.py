@@ -76,7 +76,6 @@ def _bare_suffix(path: Path) -> str:
 
 
 def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: list[Path]) -> Page:
-    """A GPT on the text of the files."""
     parts = parts if len(parts) > 1 else {"train": names}
     opened = TextFiles(kind="text", files=parts["train"]).open()
     size = sum(path.stat().st_size for path in paths if len(parts) == 1 or str(path) in parts["train"])
@@ -93,7 +92,6 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
 
 
 def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Table) -> Page:
-    """A GPT on texts in a table that has nothing else."""
     seen = _TextCounts([table])
     data = [Found("data.kind", "lines", "a table with texts and no other column"), *guess.files(parts)]
     return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")

@@ -322,7 +322,6 @@ def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
 
 
 def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], options: dict[str, Any]) -> dict[str, int]:
-    """The vocabulary, with all letters of the words."""
     library, counts = tokenizers_package(), _count_words(made, texts)
     letters: Counter[str] = Counter()
     for word, times in counts.items():
@@ -356,7 +355,6 @@ def _check_size(size: int, least: int, what: str) -> None:
 
 
 def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> Any:
-    """A tokenizer with its rules, but no vocabulary."""
     library = tokenizers_package()
     steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
     steps += [library.normalizers.Lowercase()] if lower else []

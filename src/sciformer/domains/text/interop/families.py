@@ -108,7 +108,6 @@ class Family:
         }
 
     def write(self, recipe: Recipe, weights: dict[str, Tensor]) -> Written:
-        """A run in their words, missing biases as zeros."""
         refuse_recipe(recipe, self.architecture, self.needs)
         named = to_theirs(self.links(recipe), weights)
         whole = {name if name.startswith(HEAD) else self.prefix + name: tensor for name, tensor in named.items()}

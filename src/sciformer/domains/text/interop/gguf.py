@@ -106,7 +106,6 @@ def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
 
 
 def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> str:
-    """The vocabulary as the text of a tokenizer.json."""
     for key, known in (("model", ("gpt2",)), ("pre", KNOWN_SPLITS)):
         value = fields.get(f"tokenizer.ggml.{key}")
         if value not in known:

@@ -142,8 +142,11 @@ class Lines(Parts):
                 )
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
-        if names is None and rows and not grid.plain and self._tells(rows[0]):
-            names, rows, lines = [cell.strip().lstrip("#").strip() for cell in rows[0]], rows[1:], lines[1:]
+        if names is None and rows and not grid.plain:
+            usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
+            cells = [cell.strip().lstrip("#").strip() for cell in rows[0]]
+            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # names, and no text
+                names, rows, lines = cells, rows[1:], lines[1:]
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
@@ -155,14 +158,7 @@ class Lines(Parts):
         new |= {text: "text"} | ({label: "label"} if label else {})
         return [new.get(name, name) for name in names], rows, lines
 
-    def _tells(self, row: Sequence[str]) -> bool:
-        """Whether a first row has names of columns and no text."""
-        cells = [cell.strip().lstrip("#").strip() for cell in row]
-        usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
-        return len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells)
-
     def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
-        """The column of the text or of the label."""
         if given:
             one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
             return given

@@ -99,7 +99,6 @@ class Parallel(Parts):
         return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
     def _existing_files(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Those of the columns that have files."""
         found = {}
         for column, name in given.items():
             try:
@@ -126,7 +125,6 @@ class Parallel(Parts):
         return _concatenate_columns([self._read_aligned(dict(zip(files, paths))) for paths in zip(*files.values())])
 
     def _read_aligned(self, paths: Mapping[str, Path]) -> TextColumns:
-        """A file for each column, line by line."""
         texts = {column: [line.strip() for line in read_lines(path, self.errors)] for column, path in paths.items()}
         (one, lines), *others = texts.items()
         for column, found in others:
@@ -139,7 +137,6 @@ class Parallel(Parts):
         return texts
 
     def _read_tab_separated(self, path: Path, some: bool) -> TextColumns:
-        """One file with all columns, or the first of them."""
         lines = read_lines(path, self.errors)
         named = bool(lines) and [cell.strip() for cell in lines[0].split("\t")] == self.columns
         lines = lines[named:]  # without a first line that names the columns

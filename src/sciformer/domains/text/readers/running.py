@@ -73,7 +73,6 @@ class TextFiles(Parts):
         return {"text": strings(texts)}
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Each document of other files; of lines also the empty ones."""
         if self.documents != "line":
             return self.read(files)
         paths = find_files(files, self.what)
