@@ -94,7 +94,7 @@ def one(options: argparse.Namespace) -> None:
 
 def judged(run: Any, parts: list[str]) -> dict[str, Any]:
     from sciformer.generation.translate import score_translations
-    from sciformer.metrics.translation import bleu, signature
+    from sciformer.metrics.text import bleu, signature
 
     found: dict[str, Any] = {"signature": signature(run.recipe.objective.bleu)}
     data = run.data()

@@ -105,18 +105,8 @@ def test_the_guide_to_text_runs_with_a_tiny_setting(tmp_path):
 def test_no_page_with_code_is_forgotten():
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     coded = {page.name for page in pages if "```python" in page.read_text(encoding="utf-8")}
-    assert coded == {
-        "README.md",
-        "architecture.md",
-        "attention.md",
-        "concepts.md",
-        "images.md",
-        "jets-tutorial.md",
-        "jets.md",
-        "lightcurves.md",
-        "own-token.md",
-        "text.md",
-    }
+    names = "README architecture attention concepts images jets-tutorial jets lightcurves own-token text"
+    assert coded == {f"{name}.md" for name in names.split()}
 
 
 def guide(folder, text):
@@ -132,8 +122,9 @@ def call(path, *options):
     return runner.main([str(path), "--pictures", str(path.parent / "pictures"), *options])
 
 
-def test_a_right_guide_passes(tmp_path, capsys):
-    assert call(guide(tmp_path, RIGHT)) == 0
+@pytest.mark.parametrize("text", [RIGHT, RIGHT.rstrip(), RIGHT.replace("print(x + 2)", "print(x + 2, end='')")])
+def test_a_right_guide_passes_also_without_a_last_newline(tmp_path, text, capsys):
+    assert call(guide(tmp_path, text)) == 0
     assert "2 blocks ran, 0 failed" in capsys.readouterr().out
 
 
@@ -144,8 +135,10 @@ def test_a_wrong_output_fails_with_its_line_and_the_difference(tmp_path, capsys)
     assert "\n-5\n+4\n" in answer
 
 
-@pytest.mark.parametrize("text", [RIGHT.replace("\n\n```text\n4\n```", ""), RIGHT.replace("print(x + 2)", "x")])
-def test_output_without_a_place_and_a_place_without_output_fail(tmp_path, text):
+@pytest.mark.parametrize(
+    "text", [RIGHT.replace("\n\n```text\n4\n```", ""), RIGHT.replace("print(x + 2)", "x"), "Words alone.\n"]
+)
+def test_output_without_a_place_a_place_without_output_and_no_code_fail(tmp_path, text):
     assert call(guide(tmp_path, text)) == 1
 
 
@@ -155,16 +148,6 @@ def test_a_block_that_raises_is_named_and_ends_the_run(tmp_path, capsys):
     assert 'guide.md", line 5' in captured.err
     assert "ZeroDivisionError" in captured.err
     assert "1 blocks ran, 1 failed" in captured.out
-
-
-def test_a_guide_without_code_fails(tmp_path):
-    assert call(guide(tmp_path, "Words alone.\n")) == 1
-
-
-@pytest.mark.parametrize("text", [RIGHT.rstrip(), RIGHT.replace("print(x + 2)", "print(x + 2, end='')")])
-def test_a_missing_last_newline_is_forgiven(tmp_path, text, capsys):
-    assert call(guide(tmp_path, text)) == 0
-    assert "2 blocks ran" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("text", [RIGHT.replace("\n4\n", "\n5\n"), RIGHT.replace("\n\n```text\n4\n```", "")])
@@ -196,14 +179,16 @@ def test_files_are_written_and_commands_are_run(tmp_path, capsys):
     assert (tmp_path / "pictures" / "my.yaml").read_text() == "base: text/gpt-char\n"
 
 
-def test_a_command_that_fails_fails(tmp_path, capsys):
-    assert call(guide(tmp_path, COMMAND.replace("recipes my.yaml", "recipes your.yaml"))) == 1
-    assert "exit status 2 of sciformer recipes your.yaml" in capsys.readouterr().err
-
-
-def test_what_a_command_prints_is_compared_where_the_guide_shows_it(tmp_path, capsys):
-    assert call(guide(tmp_path, COMMAND.replace("```\nnot", "```text\nnot"))) == 1
-    assert "-not compared" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (("recipes my.yaml", "recipes your.yaml"), "exit status 2 of sciformer recipes your.yaml"),
+        (("```\nnot", "```text\nnot"), "-not compared"),
+    ],
+)
+def test_a_command_that_fails_or_prints_something_else_fails(tmp_path, capsys, change, problem):
+    assert call(guide(tmp_path, COMMAND.replace(*change))) == 1
+    assert problem in capsys.readouterr().err
 
 
 def test_pictures_land_in_their_folder(tmp_path):

@@ -1,13 +1,10 @@
 """Beam search against exhaustive search, on decoders that are small enough for it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 
 import pytest
 import torch
-from torch import Tensor
 
 from sciformer.generation.beam_search import Hypothesis, beam_search, normalise_score
 
@@ -17,34 +14,34 @@ END = 0
 class Toy:
     """A decoder with any distribution after any prefix, drawn from a seed."""
 
-    def __init__(self, samples: int, size: int, seed: int) -> None:
+    def __init__(self, samples, size, seed):
         self.size, self.seed = size, seed
-        self.prefixes: list[tuple[int, tuple[int, ...]]] = [(sample, ()) for sample in range(samples)]
+        self.prefixes = [(sample, ()) for sample in range(samples)]
         self.steps = 0
 
-    def logs(self, sample: int, prefix: tuple[int, ...]) -> Tensor:
+    def logs(self, sample, prefix):
         number = hash((self.seed, sample, prefix)) % (1 << 31)
         logits = 2 * torch.randn(self.size, generator=torch.Generator().manual_seed(number), dtype=torch.float64)
         return logits.log_softmax(-1)
 
-    def first(self) -> Tensor:
+    def first(self):
         return torch.stack([self.logs(*prefix) for prefix in self.prefixes])
 
-    def step(self, last: Tensor) -> Tensor:
+    def step(self, last):
         self.steps += 1
         self.prefixes = [(sample, (*ids, int(token))) for (sample, ids), token in zip(self.prefixes, last)]
         return self.first() + 3.0  # logits need not be normalised
 
-    def reorder(self, rows: Tensor) -> None:
+    def reorder(self, rows):
         self.prefixes = [self.prefixes[row] for row in rows.tolist()]
 
-    def log(self, sample: int, ids: tuple[int, ...]) -> float:
+    def log(self, sample, ids):
         """The log probability of a whole sequence, its end included."""
         steps = [self.logs(sample, ids[:i])[token] for i, token in enumerate((*ids, END))]
         return float(sum(steps))
 
 
-def best(toy: Toy, sample: int, longest: int, penalty: float, allowed: list[int]) -> Hypothesis:
+def best(toy, sample, longest, penalty, allowed):
     found = [
         Hypothesis(list(ids), normalise_score(toy.log(sample, ids), len(ids) + 1, penalty))
         for length in range(longest + 1)
@@ -55,7 +52,7 @@ def best(toy: Toy, sample: int, longest: int, penalty: float, allowed: list[int]
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize("seed", range(6))
-def test_a_wide_beam_finds_the_exact_argmax(seed: int, penalty: float) -> None:
+def test_a_wide_beam_finds_the_exact_argmax(seed, penalty):
     toy, longest = Toy(3, 4, seed), torch.tensor([3, 1, 2])
     wide = 4**4
     found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=wide, penalty=penalty)
@@ -66,7 +63,7 @@ def test_a_wide_beam_finds_the_exact_argmax(seed: int, penalty: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_scores_are_those_of_the_sequences_and_fall(seed: int) -> None:
+def test_scores_are_those_of_the_sequences_and_fall(seed):
     toy, longest = Toy(4, 7, seed), torch.tensor([6, 4, 0, 9])
     found = beam_search(toy.step, toy.reorder, toy.first(), END, longest, beam=3, penalty=0.6)
     for sample, hypotheses in enumerate(found):
@@ -81,17 +78,17 @@ def test_scores_are_those_of_the_sequences_and_fall(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_beam_of_one_is_greedy(seed: int) -> None:
+def test_a_beam_of_one_is_greedy(seed):
     toy = Toy(2, 5, seed)
     found = beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([8, 8]), beam=1)
     for sample in range(2):
-        ids: tuple[int, ...] = ()
+        ids = ()
         while len(ids) < 8 and (token := int(toy.logs(sample, ids).argmax())) != END:
             ids = (*ids, token)
         assert found[sample][0].ids == list(ids)
 
 
-def test_forbidden_tokens_are_never_written() -> None:
+def test_forbidden_tokens_are_never_written():
     allowed = torch.tensor([False, True, False, True, True])
     toy = Toy(2, 5, 3)
     found = beam_search(
@@ -102,13 +99,13 @@ def test_forbidden_tokens_are_never_written() -> None:
         assert all(2 not in one.ids for one in found[sample])
 
 
-def test_a_sample_that_is_done_costs_no_more_steps() -> None:
+def test_a_sample_that_is_done_costs_no_more_steps():
     toy = Toy(2, 5, 0)
     beam_search(toy.step, toy.reorder, toy.first(), END, torch.tensor([0, 0]), beam=4)
     assert toy.steps == 0
 
 
-def test_samples_do_not_touch_each_other() -> None:
+def test_samples_do_not_touch_each_other():
     alone, both = Toy(1, 6, 5), Toy(4, 6, 5)
     one = beam_search(alone.step, alone.reorder, alone.first(), END, torch.tensor([5]), beam=3)
     all_ = beam_search(both.step, both.reorder, both.first(), END, torch.tensor([5, 2, 7, 0]), beam=3)

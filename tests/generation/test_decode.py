@@ -83,12 +83,6 @@ def test_every_position_and_group_writes_what_whole_passes_write(position, kv_he
         assert fixed.cache.blocks[0].keys.data_ptr() == place
 
 
-@pytest.mark.parametrize("prompt", [[3], [1, 2, 3, 4], list(range(SIZE)) * 2], ids=len)
-def test_a_full_window_begins_anew_with_its_second_half(prompt):
-    made = model()
-    assert written(made, [prompt], 3 * WINDOW) == [whole_passes(made, prompt, 3 * WINDOW)]
-
-
 @pytest.mark.parametrize(
     "sampling",
     [Sampling(), Sampling(0.7, 4), Sampling(1.3, None, 0.8), Sampling(1.0, 5, 0.9, 1.5), Sampling(0, repetition=2.0)],

@@ -1,29 +1,39 @@
-"""Translation from end to end: a tiny language that is turned round word by word."""
+"""Translation from end to end: a tiny language that is turned round word by word, and where it could go wrong."""
 
-from __future__ import annotations
-
+import io
+import sys
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
+from sciformer.assembly import Assembly
+from sciformer.cli import text_files
 from sciformer.cli.main import main
 from sciformer.data.batch import StreamView
-from sciformer.generation.translate import EncoderDecoderWriter, PromptWriter, score_translations, translate
+from sciformer.domains.text.tokens import Text
+from sciformer.generation.beam_search import beam_search, normalise_score
+from sciformer.generation.translate import (
+    EncoderDecoderWriter,
+    PromptWriter,
+    score_translations,
+    translate,
+    translate_with,
+)
 from sciformer.inspect.alignment import align, draw_alignment
 from sciformer.recipe import Recipe
-from sciformer.run import Run, train
+from sciformer.run import train
 from tests.errors import refuses
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "hund", "cat": "katze", "and": "und"}
-SMALL: dict[str, Any] = {"model.dim": 32, "train.device": "cpu", "train.warmup": 10, "train.evaluate_every": 1000}
+SMALL = {"model.dim": 32, "train.device": "cpu", "train.warmup": 10, "train.evaluate_every": 1000}
 SMALL |= {"train.save_every": 1000, "train.tokens": None, "train.batch": 32, "train.average_last": 0}
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     folder, random = tmp_path_factory.mktemp("corpus"), np.random.default_rng(0)
     for part, count in (("train", 300), ("val", 20), ("test", 20)):
         lines = [[str(w) for w in random.choice(list(WORDS), random.integers(1, 6))] for _ in range(count)]
@@ -33,14 +43,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def files(folder: Path) -> dict[str, Any]:
+def files(folder):
     names = {"files": "train", "valid": "val", "test": "test"}
     return {f"data.{key}": [str(folder / f"{name}.{{}}")] for key, name in names.items()}
 
 
-def small(corpus: Path, recipe: str, **changes: Any) -> Recipe:
+def small(corpus, recipe, **changes):
     if recipe == "text/gpt-translate":
-        words: dict[str, Any] = {"tokens.unit": "words", "tokens.vocabulary": None, "tokens.context": 32}
+        words = {"tokens.unit": "words", "tokens.vocabulary": None, "tokens.context": 32}
     else:
         words = {f"tokens.{side}.unit": "words" for side in ("source", "target")}
         words |= {f"tokens.{side}.vocabulary": None for side in ("source", "target")}
@@ -48,16 +58,10 @@ def small(corpus: Path, recipe: str, **changes: Any) -> Recipe:
 
 
 @pytest.fixture(scope="module")
-def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+def runs(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
-    transformer = {
-        "model.depth": 2,
-        "model.heads": 2,
-        "model.dropout": 0.0,
-        "train.learning_rate": 5e-3,
-        "train.steps": 250,
-    }
-    transformer |= {"train.schedule": "cosine", "objective.smoothing": 0.0}
+    transformer = {"model.depth": 2, "model.heads": 2, "model.dropout": 0.0, "train.learning_rate": 5e-3}
+    transformer |= {"train.steps": 250, "train.schedule": "cosine", "objective.smoothing": 0.0}
     prompted = {key: value for key, value in transformer.items() if key != "objective.smoothing"}
     recurrent = {"model.dropout": 0.0, "train.learning_rate": 1e-2, "train.steps": 220, "objective.smoothing": 0.0}
     wanted = {
@@ -72,7 +76,7 @@ def runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ru
 
 
 @pytest.mark.parametrize("name", ["transformer", "additive", "none", "prompt"])
-def test_it_learns_to_translate(runs: dict[str, Run], name: str) -> None:
+def test_it_learns_to_translate(runs, name):
     scores = runs[name].evaluate("test").scores
     assert scores["token_accuracy"] > (0.8 if name != "none" else 0.3)
     assert scores["bleu"] > 50 or name == "none"
@@ -80,9 +84,9 @@ def test_it_learns_to_translate(runs: dict[str, Run], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["transformer", "additive", "prompt"])
-def test_lines_keep_their_order_whatever_the_batch(runs: dict[str, Run], name: str) -> None:
+def test_lines_keep_their_order_whatever_the_batch(runs, name):
     lines = ["one", "", "two red dog", "cat and dog red", "   ", "one two", "red"]
-    heard: list[tuple[int, int]] = []
+    heard = []
     together = translate(runs[name], lines, on_progress=lambda done, total: heard.append((done, total)))
     assert together == [translate(runs[name], [line])[0] for line in lines]
     assert together[1] == together[4] == ""
@@ -91,16 +95,16 @@ def test_lines_keep_their_order_whatever_the_batch(runs: dict[str, Run], name: s
 
 
 @pytest.mark.parametrize("name", ["transformer", "additive", "none", "prompt"])
-def test_a_greedy_translation_is_the_one_made_without_a_cache(runs: dict[str, Run], name: str) -> None:
+def test_a_greedy_translation_is_the_one_made_without_a_cache(runs, name):
     run, line = runs[name], "two red dog and"
-    model: Any = run.model
-    tokens: Any = run.assembly.tokens.get("target") or next(iter(run.assembly.tokens.values()))
+    model = run.model
+    tokens = run.assembly.tokens.get("target") or next(iter(run.assembly.tokens.values()))
     prompted = "target" not in run.assembly.tokens
-    writer: Any = (PromptWriter if prompted else EncoderDecoderWriter)(model, run.assembly, run.device)
+    writer = (PromptWriter if prompted else EncoderDecoderWriter)(model, run.assembly, run.device)
     source = torch.as_tensor(writer.encode(line))
     closed = torch.as_tensor(~np.asarray(tokens.writable))
     closed[tokens.specials["end"]] = False
-    written: list[int] = []
+    written = []
     with torch.no_grad():
         while len(written) < 12:
             if prompted:
@@ -118,7 +122,7 @@ def test_a_greedy_translation_is_the_one_made_without_a_cache(runs: dict[str, Ru
 
 
 @pytest.mark.parametrize(("name", "heads"), [("transformer", 2), ("additive", 1), ("prompt", 2)])
-def test_alignment_has_a_row_for_each_word_written(runs: dict[str, Run], name: str, heads: int) -> None:
+def test_alignment_has_a_row_for_each_word_written(runs, name, heads):
     found = align(runs[name], "two red dog")
     assert found.text == "hund rot zwei"
     assert found.target[:3] == ["hund", "rot", "zwei"]
@@ -126,33 +130,30 @@ def test_alignment_has_a_row_for_each_word_written(runs: dict[str, Run], name: s
     for weights in found.maps.values():
         assert weights.shape == (heads, len(found.target), len(found.source))
     assert torch.allclose(found.mean.sum(-1), torch.ones(len(found.target)).to(found.mean), atol=1e-5)
-    assert draw_alignment(found).axes
     assert draw_alignment(found, mean=True).axes
-    last = draw_alignment(found, block=len(found.maps))
-    panels = [axes for axes in last.axes if axes.images]
+    panels = [axes for axes in draw_alignment(found, block=len(found.maps)).axes if axes.images]
     assert len(panels) == heads
     assert [label.get_text() for label in panels[0].get_yticklabels()] == found.target
-    assert panels[0].get_ylabel() == "written"
     with refuses(len(found.maps), len(found.maps) + 1):
         draw_alignment(found, block=len(found.maps) + 1)
 
 
-def test_attention_finds_the_word_that_is_translated(runs: dict[str, Run]) -> None:
+def test_attention_finds_the_word_that_is_translated(runs):
     found = align(runs["additive"], "one red dog")
     assert found.mean[:2, :3].argmax(1).tolist() == [2, 1]  # the last words come first
 
 
-def test_without_attention_there_is_nothing_to_align(runs: dict[str, Run]) -> None:
+def test_without_attention_there_is_nothing_to_align(runs):
     with refuses(hint="--model.score"):
         align(runs["none"], "two red dog")
 
 
-def test_the_verb_translates_a_file(runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verb_translates_a_file(runs, tmp_path, capsys):
     file, run = tmp_path / "lines.txt", str(runs["transformer"].path)
     file.write_text("one\n\ntwo red\n", "utf-8")
     assert main(["translate", run, str(file)]) == 0
     assert capsys.readouterr().out == "eins\n\nrot zwei\n"
-    out, picture = tmp_path / "deep" / "answers.txt", tmp_path / "alignment.png"
+    out, picture = tmp_path / "deep" / "answers.txt", tmp_path / "deeper" / "alignment.png"
     words = ["--out", str(out), "--alignment", str(picture), "--line", "3", "--beam", "2"]
     assert main(["translate", run, str(file), *words]) == 0
     assert out.read_text("utf-8") == "eins\n\nrot zwei\n"
@@ -168,9 +169,7 @@ def test_the_verb_translates_a_file(runs: dict[str, Run], tmp_path: Path, capsys
         (["--alignment", "a.png", "--line", "9"], "--line"),
     ],
 )
-def test_mistakes_of_the_verb(
-    runs: dict[str, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], mention: str
-) -> None:
+def test_mistakes_of_the_verb(runs, tmp_path, capsys, words, mention):
     file = tmp_path / "lines.txt"
     file.write_text("one\ntwo\n", "utf-8")
     assert main(["translate", str(runs["transformer"].path), str(file), *words]) == 2
@@ -179,11 +178,11 @@ def test_mistakes_of_the_verb(
     assert words[-1] in said
 
 
-def test_a_report_shows_alignments(runs: dict[str, Run]) -> None:
+def test_a_report_shows_alignments(runs):
     assert "its translation" in (runs["transformer"].path / "report.html").read_text("utf-8")
 
 
-def test_scores_are_of_the_texts_in_the_data(runs: dict[str, Run], corpus: Path) -> None:
+def test_scores_are_of_the_texts_in_the_data(runs, corpus):
     run = runs["transformer"]
     data = run.data()
     found = score_translations(run.model, data, data.dataset("test"), run.device)
@@ -191,7 +190,7 @@ def test_scores_are_of_the_texts_in_the_data(runs: dict[str, Run], corpus: Path)
     assert found.reference == (corpus / "test.de").read_text("utf-8").splitlines()
 
 
-def test_two_passes_that_agree_cost_no_more(corpus: Path) -> None:
+def test_two_passes_that_agree_cost_no_more(corpus):
     """Without dropout both passes are the same: the loss with objective.agreement is the loss without."""
     from sciformer.assembly import Assembly
     from sciformer.data.prepare import prepare
@@ -210,3 +209,118 @@ def test_two_passes_that_agree_cost_no_more(corpus: Path) -> None:
         losses.append(Step(made.network(0), made.objective).train()(batch.inputs())[0].item())
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] > losses[1]
+
+
+# Odd places, odd bytes, odd settings, texts that are too long
+
+
+CPU = torch.device("cpu")
+
+
+def tiny(corpus, name="text/transformer-tiny", **changes):
+    return small(corpus, name, **{"model.dim": 16, "model.depth": 1, "train.steps": 2, **changes})
+
+
+@pytest.fixture(scope="module")
+def edges(corpus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("edges")
+    short = {"tokens.source.context": 8, "tokens.target.context": 8, "model.position": "learned"}
+    made = {"both": tiny(corpus, **short), "prompt": tiny(corpus, "text/gpt-translate", **{"tokens.context": 16})}
+    return {name: train(one, folder / name, show=False, report=False) for name, one in made.items()}
+
+
+def piped(monkeypatch, raw):
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(raw)))
+
+
+def test_lines_come_through_a_pipe(edges, monkeypatch, capsys):
+    piped(monkeypatch, b"one\r\n\ntwo\n")
+    assert main(["translate", str(edges["both"].path), "-"]) == 0
+    printed = capsys.readouterr().out.split("\n")
+    assert len(printed) == 4
+    assert printed[1] == printed[3] == ""
+
+
+def test_broken_bytes_in_a_pipe_are_named(monkeypatch):
+    piped(monkeypatch, b"one\ntwo \xff\n")
+    with refuses("line 2", hint="iconv"):
+        text_files.read_text_lines(Path("-"))
+
+
+def test_a_place_is_refused_before_the_work(edges, tmp_path, monkeypatch):
+    def never(*_, **__):
+        raise AssertionError("translated for nothing")
+
+    monkeypatch.setattr("sciformer.generation.translate.translate", never)
+    (tmp_path / "a.txt").write_text("one\n", "utf-8")
+    (tmp_path / "a.png").mkdir()
+    for out, picture in ((tmp_path, None), (None, tmp_path / "a.png"), (tmp_path / "a.txt" / "b", None)):
+        with refuses(out.parent if out and out.parent.is_file() else out or picture):
+            text_files.translate_file(edges["both"], tmp_path / "a.txt", out, None, None, picture, 1)
+
+
+def test_a_table_of_answers_is_not_what_a_translator_gives(edges, tmp_path, capsys):
+    files = edges["both"].recipe.data.files[0]
+    assert main(["predict", str(edges["both"].path), files, "--out", str(tmp_path / "a.csv")]) == 2
+    assert "sciformer translate" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_large_penalty_does_not_overflow(edges):
+    assert normalise_score(-2.0, 100, 1e4) == 0
+    assert normalise_score(-2.0, 7, 0.6) == pytest.approx(-2 / 2**0.6)
+    run = edges["both"]
+    assert len(translate_with(run.model, run.assembly, CPU, ["one"], beam=2, penalty=1e4)) == 1
+    with refuses("inf", key="--penalty"):
+        translate_with(run.model, run.assembly, CPU, ["one"], penalty=float("inf"))
+
+
+def test_a_broken_model_is_said_to_be_broken():
+    broken = torch.full((1, 4), torch.nan)
+    with refuses("NaN"):
+        beam_search(lambda last: broken, lambda rows: None, broken, 0, torch.tensor([3]))
+
+
+def test_an_answer_is_one_line_whatever_is_written(edges, monkeypatch):
+    monkeypatch.setattr(Text, "decode", lambda self, ids: "eins\nzwei\r\ndrei")
+    run = edges["both"]
+    assert translate_with(run.model, run.assembly, CPU, ["one"]) == ["eins zwei drei"]
+
+
+def test_an_alignment_is_of_what_was_read(edges):
+    found = align(edges["both"], "one " * 30, "eins " * 30)
+    assert len(found.source) == 8
+    assert len(found.target) == 7
+    with refuses(edges["prompt"].recipe.tokens.context):
+        align(edges["prompt"], "one " * 30, "eins")
+
+
+@pytest.mark.parametrize("role", ["begin", "end"])
+def test_what_is_written_has_a_frame_from_the_start(corpus, role):
+    with refuses(f"`{role}: false`", key=f"tokens.{role}"):
+        Assembly.open(tiny(corpus, **{f"tokens.target.{role}": False})).network()
+
+
+def test_a_prompted_decoder_needs_an_end(corpus):
+    with refuses("`end: false`", key="tokens.end"):
+        Assembly.open(tiny(corpus, "text/gpt-translate", **{"tokens.end": False})).network()
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "mentions"),
+    [
+        ({"model.depth": 0}, "model.depth", [1, 0]),
+        ({"model.score": "location", "model.longest": 9}, "model.longest", [512, 9]),
+    ],
+)
+def test_sizes_of_a_recurrent_decoder_are_looked_at_first(corpus, changes, key, mentions):
+    with refuses(*mentions, key=key):
+        Assembly.open(tiny(corpus, "text/seq2seq-gru", **changes)).network()
+
+
+def test_a_target_stands_where_it_says(corpus):
+    """Coordinates of target tokens count with a memory too, not only in later steps of a cache."""
+    model = Assembly.open(tiny(corpus)).network().eval()
+    ids = torch.as_tensor(np.array([[7, 8, 9]]))
+    memory = model.encode(StreamView({"ids": ids}, None))
+    far = StreamView({"ids": ids, "at": torch.tensor([[5.0, 6.0, 7.0]])}, None)
+    assert not torch.allclose(model.decode(far, memory), model.decode(StreamView({"ids": ids}, None), memory))

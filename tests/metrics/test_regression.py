@@ -12,12 +12,16 @@ from sciformer import metrics
 from sciformer.metrics import (
     METRICS,
     coverage,
+    coverage_68,
+    coverage_95,
+    efficiency_1,
     mae,
     negative_log_likelihood,
-    perplexity,
+    noise_left,
+    overlap,
     quantile_error,
     rmse,
-    token_accuracy,
+    scatter,
 )
 from tests.errors import refuses
 
@@ -104,41 +108,31 @@ def test_numbers_that_are_huge_do_not_warn():
     assert quantile_error([1e200], [1e-200], [0.0]) == 0.5
 
 
-def test_perplexity_and_token_accuracy():
-    assert perplexity([math.log(4) * 3, 0.0], [3, 0]) == pytest.approx(4)
-    assert perplexity([10 * math.log(50), math.log(2)], [10, 1]) == pytest.approx((50**10 * 2) ** (1 / 11))
-    assert perplexity([1e9], [1]) == math.inf
-    assert token_accuracy([1, 2], [4, 2]) == 0.5
-    for metric in (perplexity, token_accuracy):
-        assert np.isnan(metric([0.0], [0]))
-        assert np.isnan(metric([0.0, np.nan], [1, 1]))
-        with refuses("`count`", -1):
-            metric([0.0, 0.0], [1, -1])
-        with refuses("(0,)"):
-            metric([], [])
-    with refuses("`correct`", "`count`"):
-        token_accuracy([3], [2])
+OUTPUTS = {
+    "probabilities": np.eye(2),
+    "label": np.array([0, 1]),
+    "mean": np.zeros(2),
+    "target": np.array([-1.0, 1.0]),
+    **dict.fromkeys(("std", "loss", "count", "correct"), np.ones(2)),
+    **dict.fromkeys(("low_68", "low_95"), np.full(2, -1.0)),
+    **dict.fromkeys(("high_68", "high_95"), np.full(2, 1.0)),
+    **dict.fromkeys(("residual", "noise", "inner", "power", "true_power"), np.ones(2)),
+    "translation": ["the cat sat on the mat"],
+    "reference": ["the cat sat on a mat"],
+    "tags": [["B-a", "O"], ["O"]],
+    "truth": [["B-a", "O"], ["B-a"]],
+}
+WORSE = OUTPUTS | {
+    "probabilities": np.eye(2)[::-1],
+    **dict.fromkeys(("mean", "loss", "residual"), np.full(2, 9.0)),
+    **dict.fromkeys(("correct", "inner"), np.zeros(2)),
+    "translation": ["a dog ran off"],
+    "tags": [["O", "B-a"], ["O"]],
+}
 
 
 def test_every_metric_is_called_by_what_it_needs():
-    outputs = {
-        "probabilities": np.eye(2),
-        "label": np.array([0, 1]),
-        "mean": np.zeros(2),
-        "std": np.ones(2),
-        "target": np.array([-1.0, 1.0]),
-        "loss": np.ones(2),
-        "count": np.ones(2),
-        "correct": np.ones(2),
-        **dict.fromkeys(("low_68", "low_95"), np.full(2, -1.0)),
-        **dict.fromkeys(("high_68", "high_95"), np.full(2, 1.0)),
-        **dict.fromkeys(("residual", "noise", "inner", "power", "true_power"), np.ones(2)),
-        "translation": ["the cat sat on the mat"],
-        "reference": ["the cat sat on a mat"],
-        "tags": [["B-a", "O"], ["O"]],
-        "truth": [["B-a", "O"], ["B-a"]],
-    }
-    found = {name: metric(outputs) for name, metric in METRICS.items()}
+    found = {name: metric(OUTPUTS) for name, metric in METRICS.items()}
     assert all(type(value) is float and math.isfinite(value) for value in found.values())
     assert list(found) == sorted(found)
     for name, metric in METRICS.items():
@@ -147,38 +141,57 @@ def test_every_metric_is_called_by_what_it_needs():
         assert metric.help
         for missing in metric.needs:
             with refuses(missing, metric.function.__name__):
-                metric({key: value for key, value in outputs.items() if key != missing})
-
-
-def test_higher_is_better_where_it_says_so():
-    worse = {
-        "probabilities": np.eye(2)[::-1],
-        "label": np.array([0, 1]),
-        "mean": np.full(2, 9.0),
-        "std": np.ones(2),
-        "target": np.array([-1.0, 1.0]),
-        "loss": np.full(2, 9.0),
-        "count": np.ones(2),
-        "correct": np.zeros(2),
-        "residual": np.full(2, 9.0),
-        "noise": np.full(2, 9.0),
-        "inner": np.zeros(2),
-        "power": np.ones(2),
-        "true_power": np.ones(2),
-        "translation": ["a dog ran off"],
-        "reference": ["the cat sat on the mat"],
-        "tags": [["O", "B-a"]],
-        "truth": [["B-a", "O"]],
-    }
-    better = (
-        worse
-        | {"tags": [["B-a", "O"]], "translation": ["the cat sat on the mat"]}
-        | {"probabilities": np.eye(2), "mean": np.zeros(2), "loss": np.ones(2), "correct": np.ones(2)}
-        | {"residual": np.ones(2), "inner": np.ones(2)}
-    )
-    for metric in [one for one in METRICS.values() if one.better != "neither"]:
-        assert (metric(better) > metric(worse)) is (metric.better == "higher")
+                metric({key: value for key, value in OUTPUTS.items() if key != missing})
+        if metric.better != "neither":
+            assert (metric(OUTPUTS) > metric(WORSE)) is (metric.better == "higher")
 
 
 def test_public_names():
     assert all(getattr(metrics, name).__doc__ or name == "METRICS" for name in metrics.__all__)
+
+
+# Series out of noise, intervals, detections: against loops
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_scatter_and_noise_are_those_of_all_points():
+    true = [RNG.normal(size=n) for n in (3, 1, 5)]
+    found, data = ([one + RNG.normal(size=len(one)) * size for one in true] for size in (0.3, 1))
+    residual = [((a - b) ** 2).sum() for a, b in zip(found, true)]
+    noise = [((a - b) ** 2).sum() for a, b in zip(data, true)]
+    flat = np.concatenate(found) - np.concatenate(true)
+    assert scatter(residual, [3, 1, 5]) == pytest.approx(np.sqrt((flat**2).mean()))
+    before = np.concatenate(data) - np.concatenate(true)
+    assert noise_left(residual, noise) == pytest.approx(np.sqrt((flat**2).mean() / (before**2).mean()))
+    assert math.isnan(scatter([0.0], [0]))
+    assert math.isnan(noise_left([1.0], [0.0]))
+    assert math.isnan(scatter([np.nan], [1]))
+
+
+def test_overlap_counts_samples_with_a_form():
+    true = np.array([[1.0, 2, 3], [0, 0, 0], [1, -1, 0]])
+    found = np.array([[2.0, 4, 6], [1, 1, 1], [0, 0, 0]])
+    sums = (found * true).sum(1), (found**2).sum(1), (true**2).sum(1)
+    assert overlap(*sums) == pytest.approx(0.5)  # 1 for the first, 0 for the last
+    assert overlap(-sums[0], *sums[1:]) == pytest.approx(-0.5)
+    assert math.isnan(overlap([0.0], [1.0], [0.0]))
+    assert math.isnan(overlap([np.nan], [1.0], [1.0]))
+
+
+def test_intervals():
+    target, zero = RNG.normal(size=(4000, 2)), np.zeros((4000, 2))
+    assert coverage_68(zero - 0.9945, zero + 0.9945, target) == pytest.approx(0.68, abs=0.02)
+    assert coverage_95(zero - 1.96, zero + 1.96, target) == pytest.approx(0.95, abs=0.02)
+    assert math.isnan(coverage_68(zero * np.nan, zero, target))
+
+
+def test_detections_at_one_false_alarm_in_a_hundred():
+    score = np.concatenate([np.arange(200) / 200, np.full(50, 0.9849), np.full(50, 0.5)])
+    label = np.repeat([0, 1], [200, 100])
+    assert efficiency_1(np.stack([1 - score, score], 1), label) == 0  # three of 200 pass at 0.9849
+    score[200:250] += 2e-4
+    assert efficiency_1(np.stack([1 - score, score], 1), label) == 0.5
+    assert math.isnan(efficiency_1(np.eye(3), [0, 1, 2]))
+    assert math.isnan(efficiency_1(np.eye(2), [1, 1]))

@@ -20,7 +20,7 @@ from ..data.columns import Lists
 from ..data.dataset import Dataset
 from ..data.source import pieces
 from ..errors import UserError
-from ..metrics.translation import bleu, chrf
+from ..metrics import bleu, chrf
 from ..models.encoder_decoder import SOURCE, TARGET
 from ..run import Run
 from ..tokens.base import Tokens

@@ -9,16 +9,23 @@ The rules for nan, empty input and single classes are those of `arrays` and of e
 
 from __future__ import annotations
 
-from .base import METRICS, Metric, metric
-from .bounds import AtLeast
+from .base import METRICS, AtLeast, Metric, metric
 from .calibration import Reliability, calibration_error, reliability, spread, stretch, temperature
 from .classification import Roc, accuracy, auc, confusion, efficiency_1, macro_f1, roc
 from .crossing import Crossing, crossing
-from .entities import entities, entity_f1, entity_precision, entity_recall
-from .regression import coverage, coverage_68, coverage_95, mae, negative_log_likelihood, quantile_error, rmse
-from .series import noise_left, overlap, scatter
-from .text import perplexity, token_accuracy
-from .translation import bleu, chrf
+from .regression import (
+    coverage,
+    coverage_68,
+    coverage_95,
+    mae,
+    negative_log_likelihood,
+    noise_left,
+    overlap,
+    quantile_error,
+    rmse,
+    scatter,
+)
+from .text import bleu, chrf, entities, entity_f1, entity_precision, entity_recall, perplexity, token_accuracy
 
 __all__ = [
     "METRICS",

@@ -65,3 +65,13 @@ class RegisteredMetrics(Mapping[str, Metric]):
 
 
 METRICS = RegisteredMetrics()
+
+
+class AtLeast(float):
+    """A number that is a lower bound, and says so where it is written."""
+
+    def __format__(self, form: str) -> str:
+        return f"≥ {float(self):{form}}"
+
+    def __str__(self) -> str:
+        return f"{self:g}"

@@ -100,3 +100,45 @@ def _scores(mean: ArrayLike, std: ArrayLike, target: ArrayLike) -> tuple[Floats,
     finite = np.isfinite(predicted) & np.isfinite(spread)
     with np.errstate(over="ignore"):
         return np.divide(truth - predicted, spread, out=np.full_like(truth, NAN), where=finite), spread
+
+
+# Series recovered from their noise: sums come per sample, so that a long one counts by its points
+
+
+@metric("lower", ("residual", "count"), "root of the mean square of what is left of the noise")
+def scatter(residual: ArrayLike, count: ArrayLike) -> float:
+    """√(Σ residual / Σ count), where `residual` (n,) sums (found − true)² over the `count` (n,) points of a sample."""
+    return _root_of_ratio(residual, count)
+
+
+@metric("lower", ("residual", "noise"), "scatter that is left, over that of the data")
+def noise_left(residual: ArrayLike, noise: ArrayLike) -> float:
+    """√(Σ residual / Σ noise): the scatter that is left over that of the data; 1 is no better than the data.
+
+    noise   (n,) sums (data − true)² over the points of a sample; nan where there is none
+    """
+    return _root_of_ratio(residual, noise)
+
+
+@metric(
+    "higher", ("inner", "power", "true_power"), "normalised product of the found and the true series, mean of samples"
+)
+def overlap(inner: ArrayLike, power: ArrayLike, true_power: ArrayLike) -> float:
+    """Mean over samples of <found, true> / √(<found, found> <true, true>), each a sum over points; 1 is perfect.
+
+    Samples whose true series is zero everywhere do not count, for they have no form; nan where none is left. One that
+    is found to be zero everywhere has 0.
+    """
+    product = floats("inner", inner)
+    own, truth = floats("power", power, product.shape), finite_floats("true_power", true_power, product.shape)
+    if not numbers(product) or not numbers(own) or not (truth > 0).any():
+        return NAN
+    scale = np.sqrt(own * truth)
+    each = np.divide(product, scale, out=np.zeros_like(scale), where=scale > 0)
+    return float(each[truth > 0].mean())
+
+
+def _root_of_ratio(residual: ArrayLike, other: ArrayLike) -> float:
+    squares = floats("residual", residual)
+    total = finite_floats("count or noise", other, squares.shape).sum()
+    return float(np.sqrt(squares.sum() / total)) if numbers(squares) and total > 0 else NAN

@@ -1,58 +1,52 @@
-"""Files of tokenizers: those of others read, our own written."""
+"""Subwords: tokenizers of others read, our own learned and written."""
 
+import hashlib
 import json
 import os
+import subprocess
 import sys
+from itertools import combinations
 
 import numpy as np
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 
 from sciformer.data.columns import Lists
 from sciformer.domains.text import subwords
 from sciformer.domains.text.tokens import SUBWORD_UNITS, Text, as_table
+from sciformer.domains.text.unigram import (
+    _best_scores,
+    _candidate_pieces,
+    _expected_counts,
+    _letter_runs,
+    _part_edges,
+    _text_edges,
+    learn_pieces,
+)
 from sciformer.testing import check_tokens
+from tests.domains.text.foreign import byte_pairs, wordpiece
 from tests.errors import refuses
+from tests.paths import ROOT
 
 CORPUS = ["Two young, White males are outside near many bushes.", "it isn't über-cool: 123 cats\n  and dogs"] * 4
 UNITS = ("characters", "bytes", "words", *SUBWORD_UNITS)
 
 
-def trained(made, trainer, **options):
-    made.train_from_iterator(CORPUS, trainer(show_progress=False, **options))
-    return made
-
-
 def bert():
     """As uncased BERT: it cuts, pads, and puts tokens around a text by itself."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    made, _ = wordpiece()
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    made = trained(made, trainers.WordPieceTrainer, vocab_size=120, special_tokens=special)
-    pairs = [("[CLS]", made.token_to_id("[CLS]")), ("[SEP]", made.token_to_id("[SEP]"))]
-    made.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=pairs)
     made.enable_truncation(8)
     made.enable_padding(length=8)
     return made
 
 
-def gpt2():
-    """As GPT-2: bytes, no blank before a text, one special token for all roles."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    letters = pre_tokenizers.ByteLevel.alphabet()
-    special = ["<|endoftext|>"]
-    return trained(made, trainers.BpeTrainer, vocab_size=300, special_tokens=special, initial_alphabet=letters)
-
-
 def roberta():
     """As RoBERTa: GPT-2 with five special tokens, the mask one taking the blank before it."""
-    made = gpt2()
-    special = ["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True)]
-    made.add_special_tokens(special)
+    made = byte_pairs()
+    made.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", AddedToken("<mask>", lstrip=True, special=True)])
     return made
 
 
@@ -70,7 +64,7 @@ def llama():
     return made
 
 
-FORMS = {"bert": bert, "gpt2": gpt2, "roberta": roberta, "llama": llama}
+FORMS = {"bert": bert, "gpt2": byte_pairs, "roberta": roberta, "llama": llama}
 ROLES = {
     "bert": {"padding", "unknown", "begin", "end", "mask", "separator"},
     "gpt2": {"begin", "end", "separator"},
@@ -130,7 +124,7 @@ def test_parts_of_long_texts(form, monkeypatch):
 
 
 def test_where_parts_would_differ_a_text_stays_whole(monkeypatch):
-    made = gpt2()
+    made = byte_pairs()
     made.normalizer = normalizers.Strip()
     coder = subwords.Subwords(made.to_str(), (), False)
     assert not coder.cuts
@@ -139,23 +133,21 @@ def test_where_parts_would_differ_a_text_stays_whole(monkeypatch):
 
 
 def test_a_padded_vocabulary_and_other_roles(tmp_path):
-    gpt2().save(str(tmp_path / "t.json"))
+    made = byte_pairs()
+    made.save(str(tmp_path / "t.json"))
+    size = made.get_vocab_size()
     tokens = Text(kind="text", tokenizer=str(tmp_path / "t.json"), vocabulary=320, special={"mask": "!"})
     tokens.fit([])
     assert tokens.size == 320
     assert tokens.writable.shape == (320,)
-    assert not tokens.writable[300:].any()
+    assert not tokens.writable[size:].any()
     assert tokens.decode([310, *tokens.encode("cats"), 319]) == "cats"
     assert tokens.mask == tokens.encode("!")[0]
-    assert (
-        tokens.token_labels(
-            tokens.tokenize(as_table(["cats"])).with_columns(ids=np.full(len(tokens.encode("cats")), 319))
-        )[0]
-        == ""
-    )
+    stream = tokens.tokenize(as_table(["cats"]))
+    assert set(tokens.token_labels(stream.with_columns(ids=np.full_like(stream.columns["ids"], 319)))) == {""}
     file, other = str(tmp_path / "t.json"), str(tmp_path / "no.json")
     for options, key, where, mentions in (
-        ({"vocabulary": 299}, "tokens.vocabulary", None, (300, 299)),
+        ({"vocabulary": size - 1}, "tokens.vocabulary", None, (size, size - 1)),
         ({"special": {"mask": "[MASK]"}}, "tokens.special.mask", None, ("'[MASK]'",)),
         ({"lower": True}, "tokens.lower", file, ("tokens.lower",)),
         ({"tokenizer": other}, "tokens.tokenizer", other, (other,)),
@@ -226,9 +218,8 @@ def test_our_own_as_a_file(unit, options, tmp_path):
         assert made.decode(tokens.encode("cats and")) == "cats and"
     split = Lists(np.array(["two", "cats"], object), np.array([2]))
     if unit in ("words", *SUBWORD_UNITS):
-        np.testing.assert_array_equal(
-            again.tokenize({"text": split}).columns["word"], tokens.tokenize({"text": split}).columns["word"]
-        )
+        found, expected = (one.tokenize({"text": split}).columns["word"] for one in (again, tokens))
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_file_of_others_is_written_as_it_was(form, tmp_path):
@@ -261,3 +252,171 @@ def test_threads_are_used_here_and_never_in_a_worker(monkeypatch):
     with subwords.all_threads():
         assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"  # the user's word
     assert os.environ[subwords.PARALLELISM_VARIABLE] == "1"
+
+
+# Vocabularies learned from texts
+
+
+TEXTS = [
+    "two young men are outside near many bushes .",
+    "several men in hard hats are operating a giant pulley system .",
+    "zwei junge weiße männer sind im freien in der nähe vieler büsche .",
+    "mehrere männer mit schutzhelmen bedienen ein antriebsradsystem .",
+] * 3
+PROGRAM = "from tests.domains.text.test_subwords import TEXTS, digests; print(*digests(TEXTS))"
+
+
+def fitted(unit, texts=TEXTS, **options):
+    tokens = Text(kind="text", unit=unit, **options)
+    tokens.fit([as_table(list(texts))])
+    return tokens
+
+
+def digests(texts):
+    sizes = {"words": None, **dict.fromkeys(SUBWORD_UNITS, 300)}
+    states = [fitted(unit, texts, vocabulary=size).state for unit, size in sizes.items()]
+    return [hashlib.sha256(json.dumps(state).encode()).hexdigest() for state in states]
+
+
+def test_the_same_text_gives_the_same_vocabulary_in_every_process():
+    command = [sys.executable, "-c", PROGRAM]
+    there = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    here = digests(TEXTS)
+    assert there.split() == here  # hash tables have another order there
+    assert len(set(here)) == 4
+    assert digests(TEXTS[::-1]) == here
+    assert all(one != other for one, other in zip(digests(TEXTS[:-3]), here))
+
+
+@pytest.mark.parametrize(("unit", "few", "more"), [("bpe", 270, 300), ("wordpiece", 100, 130), ("unigram", 40, 55)])
+def test_the_size_is_what_was_asked_for_or_what_there_is(unit, few, more):
+    small, large, whole = (fitted(unit, vocabulary=size) for size in (few, more, 100_000))
+    assert (small.size, large.size) == (few, more)
+    assert more < whole.size < 1000
+    lengths = [len(tokens.encode(" ".join(TEXTS))) for tokens in (small, large, whole)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[2]
+    single = fitted(unit, ["ab"])
+    assert single.decode(single.encode("ab")) == "ab"
+
+
+def test_too_small_a_vocabulary():
+    with refuses(262, 261, key="tokens.vocabulary"):
+        fitted("bpe", vocabulary=261)
+    with refuses(20, key="tokens.vocabulary"):
+        fitted("wordpiece", vocabulary=20)
+    with refuses(6, key="tokens.vocabulary"):
+        fitted("words", vocabulary=6)
+    with refuses(99, 12, key="tokens.minimum"):
+        fitted("words", minimum=99)
+    few = fitted("unigram", vocabulary=9)  # the blank and the two likeliest letters
+    assert few.size == 9
+    assert few.decode(few.encode("en x")) == "en <unk>"
+
+
+def test_words_by_frequency_then_alphabet():
+    tokens = fitted("words", ["b a c a", "d <unk> <s> c a"])
+    assert tokens.state == {"words": "a\nc\nb\nd"}
+    assert tokens.specials == {"padding": 0, "unknown": 1, "begin": 2, "end": 3, "mask": 4, "separator": 5}
+    assert tokens.encode("a d <unk> x <s>").tolist() == [6, 9, 1, 1, 1]
+    assert fitted("words", ["b a c a", "d c a"], vocabulary=8).state == {"words": "a\nc"}
+    assert fitted("words", ["b a c a", "d c a"], minimum=2).state == {"words": "a\nc"}
+    assert fitted("words", ["B a b A"], lower=True).state == {"words": "a\nb"}
+
+
+def test_names_of_special_tokens():
+    bert = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]", "separator": "[SEP]"}
+    for unit in ("words", *SUBWORD_UNITS):
+        tokens = fitted(unit, special=bert, begin=True, end=True)
+        assert tokens.specials["end"] == tokens.specials["separator"]
+        shown = tokens.token_labels(tokens.tokenize(as_table(["two"])))
+        assert shown[0] == "[CLS]"
+        assert shown[-1] == "[SEP]"
+        same = fitted(unit, special={"padding": "<unk>"})
+        assert same.specials["padding"] == same.specials["unknown"]
+        assert unit == "bpe" or same.encode("日")[-1] == same.specials["unknown"]
+    with refuses("'start'", key="tokens.special"):
+        fitted("words", special={"start": "<s>"})
+
+
+@pytest.mark.parametrize("unit", SUBWORD_UNITS)
+def test_minimum_keeps_rare_pieces_apart(unit):
+    rare, often = (fitted(unit, ["abcd abcd xyz"], minimum=least) for least in (2, 3))
+    if unit == "unigram":
+        assert rare.state == often.state
+    else:
+        assert len(rare.encode("abcd")) == 1
+        assert len(often.encode("abcd")) > 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text("ab .\n", max_size=12), max_size=4), st.integers(1, 6), st.sampled_from(SUBWORD_UNITS))
+def test_long_texts_are_encoded_in_parts(texts, long, unit):
+    tokens = fitted(unit, ["ab ba.\nabab a. b\n" * 4])
+    whole = tokens.tokenize(as_table(texts))
+    assert tokens.coder.cuts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subwords, "MAX_BATCH_CHARACTERS", long)
+        parts = tokens.tokenize(as_table(texts))
+    assert parts.lengths.tolist() == whole.lengths.tolist()
+    for name, column in whole.columns.items():
+        np.testing.assert_array_equal(parts.columns[name], column)
+
+
+def test_a_long_text_is_learned_from_in_parts(monkeypatch):
+    text = " ".join(TEXTS)
+    whole = fitted("wordpiece", [text], vocabulary=150).state
+    monkeypatch.setattr(subwords, "MAX_BATCH_CHARACTERS", 50)
+    assert len(subwords.cut_text(text)) > 5
+    assert "".join(subwords.cut_text(text)) == text
+    assert fitted("wordpiece", [text], vocabulary=150).state == whole
+    assert subwords.cut_text("x" * 200) == ["x" * 200]
+
+
+def ways(word):
+    """All ways to cut a word."""
+    for cuts in range(len(word)):
+        for places in combinations(range(1, len(word)), cuts):
+            yield [word[i:j] for i, j in zip((0, *places), (*places, len(word)))]
+
+
+def test_unigram_sums_over_all_ways():
+    words, weight = ["abab", "ba", "c", "abc"], np.array([3.0, 2.0, 1.0, 5.0])
+    lengths = np.array([len(word) for word in words])
+    runs = _candidate_pieces(_letter_runs(words, lengths, weight), 100)
+    line = "".join(words)
+    pieces = [line[first : first + long] for first, long in zip(runs.first, runs.long)]
+    assert pieces == ["a", "b", "c", "ab", "ba", "bc", "aba", "abc", "bab", "abab"]
+    assert runs.times.tolist() == [13, 13, 6, 11, 5, 5, 3, 5, 3, 3]
+    p = np.random.default_rng(0).dirichlet(np.ones(len(pieces)))
+    likely = dict(zip(pieces, p))
+    expected = dict.fromkeys(pieces, 0.0)
+    for word, times in zip(words, weight):
+        chance = {tuple(way): np.prod([likely.get(piece, 0) for piece in way]) for way in ways(word)}
+        for way, share in chance.items():
+            for piece in way:
+                expected[piece] += times * share / sum(chance.values())
+    found = _expected_counts(_text_edges(runs, lengths), p, weight)
+    np.testing.assert_allclose(found, list(expected.values()), rtol=1e-12)
+    best = _best_scores(_part_edges(runs), np.log(p))
+    for piece, score in zip(pieces, best):
+        known = [way for way in ways(piece) if len(way) > 1 and set(way) <= set(pieces)]
+        scores = [np.log([likely[part] for part in way]).sum() for way in known]
+        np.testing.assert_allclose(score, max(scores, default=-np.inf))
+
+
+def test_unigram_finds_the_words_a_text_is_made_of():
+    rng = np.random.default_rng(0)
+    parts = ["quark", "boson", "lep", "ton"]
+    counts = {}
+    for _ in range(300):
+        word = "".join(rng.choice(parts, rng.integers(1, 4)))
+        counts[word] = counts.get(word, 0) + 1
+    letters = set("".join(parts))
+    found = learn_pieces(counts, len(letters) + 4)
+    assert set(parts) <= {piece for piece, _ in found}
+    assert letters <= {piece for piece, _ in found}
+    scores = [score for _, score in found]
+    assert scores == sorted(scores, reverse=True)
+    assert sum(np.exp(scores)) < 1.01
+    assert len(learn_pieces({"x" * 1000: 1}, 5)) <= 5  # longer than any word

@@ -1,10 +1,145 @@
+"""Characters and bytes, two streams with one vocabulary, and the ways into a model and back."""
+
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.domains.text.tokens import Text, as_table
+from sciformer.assembly import Assembly
+from sciformer.data.dataset import Dataset
+from sciformer.data.source import Memory
+from sciformer.domains.images.tokens import Patches, PatchReadout
+from sciformer.domains.text.tokens import Text, TextEmbedding, TextReadout, as_table
+from sciformer.recipe import Recipe
+from sciformer.run import train
+from sciformer.train.resume import absolute_paths
 from tests.errors import refuses
+
+EN = ["two men", "a dog runs", "two dogs", "a man and a dog"] * 5
+DE = ["zwei männer", "ein hund rennt", "zwei hunde", "ein mann und ein hund"] * 5
+BOTH = {"unit": "bpe", "learn": ["en", "de"], "vocabulary": 280}
+
+
+def recipe(tmp_path, source, target):
+    for name, lines in (("en", EN), ("de", DE)):
+        (tmp_path / f"train.{name}").write_text("\n".join(lines) + "\n")
+    return Recipe.from_dict(
+        {
+            "data": {"kind": "parallel", "files": [str(tmp_path / "train.{}")], "columns": ["en", "de"]},
+            "tokens": {
+                "source": {"kind": "text", "column": "en", **source},
+                "target": {"kind": "text", "column": "de", "begin": True, "end": True, **target},
+            },
+            "model": {"kind": "encoder_decoder", "dim": 8, "depth": 1, "heads": 2},
+            "objective": {"kind": "translate"},
+            "train": {"steps": 1},
+        }
+    )
+
+
+def test_a_joint_vocabulary_is_learned_once(tmp_path, monkeypatch):
+    learned = []
+    fit = Text.fit
+    monkeypatch.setattr(Text, "fit", lambda self, tables: (learned.append(self.column), fit(self, tables)))
+    made = Assembly.open(recipe(tmp_path, BOTH, BOTH))
+    source, target = made.tokens["source"], made.tokens["target"]
+    assert learned == ["en"]
+    assert source.state == target.state
+    assert source.state is not target.state
+    assert source.decode(target.encode("zwei dogs")) == "zwei dogs"
+    batch = made.dataset("train").batch(np.array([0]))
+    assert target.decode(batch.streams["target"].columns["ids"]) in DE
+    assert made.dataset("train").shortened == 0
+    learned.clear()
+    apart = Assembly.open(recipe(tmp_path, {"unit": "words"}, {"unit": "words"}))
+    assert learned == ["en", "de"]
+    assert apart.tokens["source"].state != apart.tokens["target"].state
+    assert "two" in apart.tokens["source"].state["words"]
+    assert "two" not in apart.tokens["target"].state["words"]
+
+
+def test_a_run_says_that_texts_were_cut(tmp_path, capsys):
+    train(recipe(tmp_path, {**BOTH, "context": 4}, {**BOTH, "context": 5}), tmp_path / "run", report=False)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "note: samples longer than tokens.*.context were cut to it: " in told
+    train(recipe(tmp_path, BOTH, BOTH), tmp_path / "other", report=False)
+    assert "were cut" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unit", ["characters", "bytes", "words", "bpe", "wordpiece", "unigram"])
+def test_who_is_alike(unit):
+    def text(**options):
+        return Text(**{"kind": "text", "unit": unit, "learn": ["en", "de"], **options})
+
+    one = text(column="en")
+    other = text(column="de", learn=["de", "en"], begin=True, end=True, context=9, tie=False, scale=True)
+    assert one.same_vocabulary(other)
+    assert other.same_vocabulary(one)
+    for options in ({"unit": "words" if unit != "words" else "bpe"}, {"vocabulary": 999}, {"lower": True}):
+        assert not one.same_vocabulary(text(**options))
+    if unit != "bytes":
+        assert not one.same_vocabulary(text(learn=["en"]))
+        assert not text(column="en", learn=[]).same_vocabulary(text(column="de", learn=[]))
+    assert not one.same_vocabulary(Patches(kind="patches"))
+    for tokens in (one, other):
+        tokens.fit([{"en": np.array(EN), "de": np.array(DE)}])
+    assert one.size == other.size
+    assert one.specials == other.specials
+
+
+def test_files_of_tokens_are_located(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = absolute_paths(recipe(tmp_path, {"tokenizer": "t.json"}, {"tokenizer": str(tmp_path / "u.json")}))
+    assert found.tokens["source"].tokenizer == str(tmp_path.resolve() / "t.json")
+    assert found.tokens["target"].tokenizer == str(tmp_path.resolve() / "u.json")
+
+
+def test_one_embedding_for_both_and_scaled():
+    torch.manual_seed(0)
+    embedding = TextEmbedding(500, 64, scale=True)
+    assert abs(float(embedding.table.weight.detach().std()) - 64**-0.5) < 0.005
+    assert abs(float(TextEmbedding(500, 64).table.weight.detach().std()) - 0.02) < 0.001
+    ids = torch.tensor([[1, 2, 2]])
+    torch.testing.assert_close(embedding({"ids": ids}), embedding.table.weight[ids] * 8)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("tied", [True, False])
+def test_losses_of_readouts(tied, smoothing):
+    torch.manual_seed(0)
+    embedding, hidden, target = TextEmbedding(11, 8), torch.randn(6, 8), {"ids": torch.arange(6)}
+    readout = TextReadout(11, 8, embedding if tied else None)
+    assert (readout.linear.weight is embedding.table.weight) == tied
+    loss = -(hidden @ readout.linear.weight.T).log_softmax(-1)
+    expected = (1 - smoothing) * loss[torch.arange(6), target["ids"]] + smoothing * loss.mean(-1)
+    torch.testing.assert_close(readout.loss(hidden, target, smoothing), expected)
+    wanted = torch.arange(6) % 2 == 0
+    torch.testing.assert_close(readout.total(hidden, target, wanted, smoothing), expected[wanted].sum())
+    torch.testing.assert_close(readout.total(hidden, target, smoothing=smoothing), expected.sum())
+    assert torch.equal(readout.predict(hidden)["ids"], readout(hidden).argmax(-1))
+    patches = PatchReadout(4, 8)
+    with refuses(key="objective.smoothing"):
+        patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted, smoothing=0.1)
+    assert patches.total(hidden, {"patch": torch.zeros(6, 4)}, wanted) > 0
+
+
+def test_texts_are_joined_or_kept_apart():
+    texts = as_table(["a b", "c", "d e f g"])
+    lengths = {}
+    for join in (False, True):
+        tokens = Text(kind="text", unit="words", end=True, join=join, context=4)
+        tokens.fit([texts])
+        dataset = Dataset(Memory(texts), {"tokens": tokens}, windows={"tokens": tokens.make_windows()})
+        batch = dataset.all()
+        lengths[join] = batch.stream.lengths.tolist()
+        ids = batch.stream.columns["ids"]
+        assert (ids == tokens.specials["end"]).sum() == 3  # each text ends once
+    assert lengths == {False: [3, 2, 4, 1], True: [4, 4, 2]}  # without padding but for the last
+
+
+# Characters and bytes
+
 
 BYTES = Text(kind="text", unit="bytes")
 
@@ -42,37 +177,8 @@ def test_the_vocabulary_is_sorted_and_has_two_more():
     assert BYTES.size == 258
     assert BYTES.decode([104, 105, 256, 257]) == "hi"
     assert fitted("ab", vocabulary=64).size == 64
-    assert Text(kind="text", context=7).window == Text(kind="text", context=7).grid_shape == 7
-
-
-def test_mistakes():
     with refuses():
         fitted("\ufffd\ufffc")
     with refuses(5, 4, key="tokens.vocabulary"):
         _ = fitted("abc", vocabulary=4).size
-
-
-def test_tokenize_is_one_text_after_the_other():
-    tokens = fitted("abc")
-    stream = tokens.tokenize(as_table(["ab", "", "ccb"]))
-    assert stream.lengths.tolist() == [2, 0, 3]
-    assert stream.columns["ids"].tolist() == [0, 1, 2, 2, 1]
-    assert tokens.tokenize(as_table([])).lengths.shape == (0,)
-    strings = tokens.tokenize({"text": np.array(["ab", "", "ccb"])})
-    np.testing.assert_array_equal(strings.columns["ids"], stream.columns["ids"])
-
-
-def test_the_readout_may_be_the_embedding():
-    tied, free = fitted("abc"), fitted("abc", tie=False)
-    for tokens, shared in ((tied, True), (free, False)):
-        embedding = tokens.embedding(8)
-        readout = tokens.readout(8, embedding)
-        assert (readout.linear.weight is embedding.table.weight) == shared
-        hidden, ids = torch.randn(6, 8), torch.tensor([0, 1, 2, 3, 4, 0])
-        loss = readout.loss(hidden, {"ids": ids})
-        expected = -(hidden @ readout.linear.weight.T).log_softmax(-1)[torch.arange(6), ids]
-        torch.testing.assert_close(loss, expected)
-        wanted = torch.tensor([1, 0, 1, 1, 0, 0]).bool()
-        torch.testing.assert_close(readout.total(hidden, {"ids": ids}, wanted), expected[wanted].sum())
-        torch.testing.assert_close(readout.total(hidden, {"ids": ids}), expected.sum())
-        assert torch.equal(readout.predict(hidden)["ids"], readout(hidden).argmax(-1))
+    assert Text(kind="text", context=7).window == Text(kind="text", context=7).grid_shape == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import gzip
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -35,6 +35,7 @@ class Parts(Data):
     """Text files in UTF-8, plain or gzip, with files of their own for validation and test where there are such."""
 
     what: ClassVar[str] = "text files"
+    unit: ClassVar[str] = "line"
 
     files: list[str] = Field(default_factory=list)
     """Names or globs of the files to train on; .gz is unpacked."""
@@ -49,19 +50,13 @@ class Parts(Data):
     errors: Errors = "strict"
     """Bytes that are not UTF-8: refuse the file (strict), or read U+FFFD in their place and count them (replace)."""
 
-    @property
-    def unit(self) -> str:
-        """What a sample is called."""
-        return "line"
-
     def open(self, log: Any = None) -> Splits:
         """Read the files of every part; divide those to train on where a part has none."""
         names = self.named()
         train = self.table(names.pop("train"))
         if not rows_of(train):
-            raise UserError(
-                f"the {self.what} to train on have no {self.unit}", key="data.files" if self.files else None
-            )
+            key = "data.files" if self.files else None
+            raise UserError(f"the {self.what} to train on have no {self.unit}", key=key)
         others = {part: self.table(files) for part, files in names.items()}
         for part, table in others.items():
             if not rows_of(table):
@@ -77,8 +72,8 @@ class Parts(Data):
         paths = self.paths()
         return Splits(order_parts(sources), fingerprint_files(paths), [*self.replaced(paths), *notes])
 
-    def table(self, names: Sequence[str | Path]) -> Table:
-        """All samples of these files."""
+    def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
+        """All samples of these files; those that are not for training may lack labels or translations."""
         raise NotImplementedError
 
     def group(self, table: Table) -> Array | None:
@@ -104,39 +99,24 @@ class Parts(Data):
         return {"train": self.files, **{part: names for part, names in given.items() if names}}
 
     def paths(self) -> list[Path]:
-        """The files of all parts."""
         return [path for names in self.named().values() for path in find_files(names, self.what)]
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
         given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
         more = {part: [locate(name) for name in names] for part, names in self.extra_parts.items()}
         return self.model_copy(update={**given, "extra_parts": more})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Each sample of these files, in their order."""
-        return Memory(self.table(files))
-
-    def shares(self) -> Split:
-        """The split, less what has files of its own."""
-        return self.split.less(self.valid, self.test)
+        return Memory(self.table(files, training=False))
 
     def divided(self, table: Table) -> dict[str, Rows]:
         """Rows of the parts drawn from the files to train on; equal texts stay in one part."""
-        split, groups = self.shares(), self.group(table)
-        if split.by:
-            if split.by not in table:
-                known = ", ".join(table)
-                raise UserError(
-                    f"data.split.by must be one of the columns {known}, not {split.by!r}", key="data.split.by"
-                )
-            column = table[split.by]
-            assert isinstance(column, np.ndarray)
-            groups = column
-        strata = None
-        if split.stratify:
-            one_of("data.split.stratify", split.stratify, table)
-            strata = table[split.stratify]
+        split = self.split.less(self.valid, self.test)
+        for key in ("by", "stratify"):
+            if name := getattr(split, key):
+                one_of(f"data.split.{key}", name, table)
+        groups = np.asarray(table[split.by]) if split.by else self.group(table)
+        strata = table[split.stratify] if split.stratify else None
         count = rows_of(table) if groups is None else len(set(groups.tolist()))
         wanted = [name for name in ("valid", "test") if getattr(split, name)]
         if count <= len(wanted):
@@ -164,7 +144,6 @@ class Parts(Data):
         ]
 
     def replaced(self, paths: Sequence[Path]) -> list[str]:
-        """Notes on the broken bytes that were replaced."""
         if self.errors == "strict":
             return []
         counts = {path: broken(path) for path in dict.fromkeys(paths)}
@@ -178,11 +157,8 @@ def key_of(part: str) -> str:
 
 def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
     """Train, valid, test, then the others."""
-    return {
-        name: sources[name]
-        for name in (*STANDARD_PARTS, *(name for name in sources if name not in STANDARD_PARTS))
-        if name in sources
-    }
+    names = dict.fromkeys((*STANDARD_PARTS, *sources))
+    return {name: sources[name] for name in names if name in sources}
 
 
 def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
@@ -199,8 +175,7 @@ def strings(values: Sequence[str]) -> Array:
 
 def read_lines(path: Path, errors: Errors = "strict") -> list[str]:
     """The lines of a file, as many as it has: only the end of a line ends one, and the last may go without."""
-    text = read_text(path, errors)
-    lines = text.split("\n")
+    lines = read_text(path, errors).split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
@@ -267,12 +242,7 @@ def broken(path: Path) -> int:
     """How many places of a file are not UTF-8, or zero."""
     told, kept = (codecs.getincrementaldecoder("utf-8")(errors) for errors in ("replace", "ignore"))
     count = 0
-    for raw, last in _chunks(path):
+    for start in range(0, size := size_of(path), CHUNK_BYTES):
+        raw, last = read_bytes(path, start, start + CHUNK_BYTES), start + CHUNK_BYTES >= size
         count += told.decode(raw, last).count("\ufffd") - kept.decode(raw, last).count("\ufffd") + raw.count(b"\0")
     return count
-
-
-def _chunks(path: Path) -> Iterator[tuple[bytes, bool]]:
-    size = size_of(path)
-    for start in range(0, size, CHUNK_BYTES):
-        yield read_bytes(path, start, start + CHUNK_BYTES), start + CHUNK_BYTES >= size

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...errors import UserError
-from .bonds import Floats, check_temperatures, energy
+from .lattices import Floats, check_temperatures, energy
 
 
 def critical_temperature() -> float:
@@ -48,9 +48,8 @@ def enumerate_states(
     height, width = (size, size) if isinstance(size, int) else size
     count = height * width
     if count > 16:
-        raise UserError(
-            f"at most 16 spins can be enumerated, not {height} x {width}", hint="Sample larger lattices with ising()."
-        )
+        message = f"at most 16 spins can be enumerated, not {height} x {width}"
+        raise UserError(message, hint="Sample larger lattices with ising().")
     heat = float(check_temperatures(temperature))
     bits = np.arange(2**count)[:, None] >> np.arange(count) & 1
     spins = (2 * bits - 1).astype(np.int8).reshape(-1, height, width)

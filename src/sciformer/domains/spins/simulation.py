@@ -16,9 +16,8 @@ from ...data.readers.simulation import SimulatedTable, load_or_make
 from ...data.source import Chosen, Memory, Source, Splits
 from ...data.split import Split
 from ...errors import UserError
-from .bonds import check_coupling
 from .ising_exact import critical_temperature
-from .lattices import ising
+from .lattices import check_coupling, ising
 
 VERSION = 1  # of the states; another one is not taken from the cache
 
@@ -58,39 +57,27 @@ class IsingLattices(SimulatedTable):
     """Folder where simulated states are kept for the next time; empty: nowhere."""
 
     def check(self) -> None:
-        """Refuse a range of temperatures that has no length, and a coupling that couples nothing."""
         check_coupling(self.coupling)
         if self.highest <= self.lowest:
             message = f"highest must be above lowest, not {self.highest} and {self.lowest}"
             raise UserError(message, key="data.highest")
 
     def file_size(self) -> int:
-        """The number of states."""
         return self.number * self.chains * self.samples
 
     def make(self) -> Table:
-        """States at all temperatures."""
-        found = ising(
-            self.size,
-            np.linspace(self.lowest, self.highest, self.number),
-            chains=self.chains,
-            samples=self.samples,
-            boundary=self.boundary,
-            coupling=self.coupling,
-            seed=self.seed,
-        )
+        options = self.model_dump(include={"chains", "samples", "boundary", "coupling", "seed"})
+        found = ising(self.size, np.linspace(self.lowest, self.highest, self.number), **options)
         critical = critical_temperature() * abs(self.coupling)
         phase = np.where(found["temperature"] < critical, "ordered", "disordered")
         return {"image": found.pop("spins"), **found, "phase": phase}
 
     def describe(self) -> str:
-        """A digest of the options."""
         fields = self.model_dump(exclude={"kind", "split", "cache", "gap"})
         digest = hashlib.sha256(json.dumps([VERSION, fields], sort_keys=True).encode()).hexdigest()
         return f"lattices-{digest[:16]}"
 
     def open(self, log: Any = None, write: bool = True) -> Splits:
-        """Simulate, or take what was simulated before, and divide it."""
         self.check()
         path = Path(self.cache) / f"{self.describe()}.npz" if self.cache else None
         table = load_or_make(path, lambda: self._make_and_log(log or (lambda text: None)), write, packed=True)

@@ -29,11 +29,8 @@ def write_lines(axes: Axes, tokens: Sequence[str], weights: Array | None, cells:
     for token, (x, y, wide), dark in zip(tokens, places, shade):
         axes.add_patch(Rectangle((x, y), wide, 1, facecolor=colormaps["Blues"](0.9 * float(dark)), linewidth=0))
         style: dict[str, Any] = {"family": "monospace", "ha": "center", "va": "center", "parse_math": False}
-        style |= {
-            "fontsize": 7 if wide > len(token) or len(token) == 1 else 4,
-            "color": "white" if dark > 0.6 else "black",
-        }
-        axes.text(x + wide / 2, y + 0.5, token, **style)
+        size, color = 7 if wide > len(token) or len(token) == 1 else 4, "white" if dark > 0.6 else "black"
+        axes.text(x + wide / 2, y + 0.5, token, fontsize=size, color=color, **style)
 
 
 def _word_places(tokens: Sequence[str]) -> list[tuple[int, int, int]]:

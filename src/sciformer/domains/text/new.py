@@ -76,7 +76,6 @@ def _bare_suffix(path: Path) -> str:
 
 
 def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: list[Path]) -> Page:
-    """A GPT on the text of the files."""
     parts = parts if len(parts) > 1 else {"train": names}
     opened = TextFiles(kind="text", files=parts["train"]).open()
     size = sum(path.stat().st_size for path in paths if len(parts) == 1 or str(path) in parts["train"])
@@ -93,7 +92,6 @@ def _guess_running_text(names: list[str], parts: dict[str, list[str]], paths: li
 
 
 def _guess_text_table(parts: dict[str, list[str]], paths: list[Path], table: Table) -> Page:
-    """A GPT on texts in a table that has nothing else."""
     seen = _TextCounts([table])
     data = [Found("data.kind", "lines", "a table with texts and no other column"), *guess.files(parts)]
     return _guess_gpt(paths, seen, seen.total_characters(0), data, "texts in a table")
@@ -118,16 +116,12 @@ class _TextCounts:
 
     def total_characters(self, size: int) -> int:
         """Characters in files of `size` bytes, extrapolated from the sample."""
-        found = (
-            max(self.characters, int(self.characters * size / self.read))
-            if self.read > MAX_SAMPLE_BYTES
-            else self.characters
-        )
+        found = self.characters
+        if self.read > MAX_SAMPLE_BYTES:
+            found = max(found, int(found * size / self.read))
         if found < MIN_TRAINING_CHARACTERS:
-            raise UserError(
-                f"training needs a text of {MIN_TRAINING_CHARACTERS} characters or more, not {found}",
-                hint="Bring more of it.",
-            )
+            message = f"training needs a text of {MIN_TRAINING_CHARACTERS} characters or more, not {found}"
+            raise UserError(message, hint="Bring more of it.")
         return found
 
 
@@ -144,15 +138,14 @@ def _guess_gpt(
     if longest and unit == "characters":
         context = min(512, max(8, -(-longest // 8) * 8))
         reason = f"99 of 100 lines have {longest} characters or fewer"
+    times = steps * batch * context / characters
     found = [
         Found("base", "text/gpt-char", "the other keys come from there"),
         *data,
         Found("tokens.unit", unit, why),
         Found("tokens.context", context, reason),
         *guess.model(characters, "characters", GPT_SIZES, 0.1 if characters < MIN_SPLIT_CHARACTERS else None),
-        Found(
-            "train.steps", steps, f"{steps * batch * context / characters:.1f} times as many characters as there are"
-        ),
+        Found("train.steps", steps, f"{times:.1f} times as many characters as there are"),
         Found("train.batch", batch),
         *guess.schedule(steps),
     ]
@@ -166,19 +159,14 @@ def _guess_gpt(
 
 
 def _encoder_keys(texts: Sequence[str], count: int, unit: str, lower: bool, parts: float = 1.6) -> list[Found]:
-    """Subwords, a context that 99 % of the texts fit into, and a model.
-
-    parts    of a word, in the mean of a long text
-    """
+    """Subwords, on average `parts` to a word, a context that 99 % of the texts fit into, and a model."""
     different = len({word for text in texts for word in text.split()})
     size = _round_up(different / 2, (500, 1000, 2000, 4000, 8000, 16000))
     long = int(np.quantile([len(text.split()) for text in texts], 0.99))
     context = _round_up(parts * long + 2, (16, 32, 64, 128, 256, 512))
     return [
         Found("tokens.kind", "text"),
-        Found(
-            "tokens.unit", "wordpiece", "parts of words, so that none is unknown (or words, bpe, unigram, characters)"
-        ),
+        Found("tokens.unit", "wordpiece", "parts of words: none is unknown (or words, bpe, unigram, characters)"),
         Found("tokens.vocabulary", size, f"at most; there are {different:,} different words"),
         Found("tokens.lower", lower, "large and small letters are alike" if lower else "large letters tell names"),
         Found("tokens.context", context, f"99 of 100 have {long} words or fewer"),
@@ -219,11 +207,8 @@ def _find_label(table: Mapping[str, Any], count: int) -> tuple[str, bool, str]:
     columns = {name: column for name, column in table.items() if name != "text"}
     sizes = {name: len(np.unique(column)) for name, column in columns.items()}
     real = [name for name, column in columns.items() if column.dtype.kind == "f" and np.isfinite(column).all()]
-    few = [
-        name
-        for name, size in sizes.items()
-        if 2 <= size <= min(guess.MAX_CLASSES, max(2, count // 2)) and name not in real
-    ]
+    most = min(guess.MAX_CLASSES, max(2, count // 2))
+    few = [name for name, size in sizes.items() if 2 <= size <= most and name not in real]
     named = [name for name in ("label", *few, *real) if name in few or name in real]
     if not named:
         listed = ", ".join(f"`{name}` with {size:,}" for name, size in sizes.items())
@@ -239,9 +224,8 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
     suffix = _bare_suffix(paths[0])
     words, tags = TAGGED_FORMATS.get(suffix, (0, None))
     universal = suffix == ".conllu"
-    table, count, told = _load(
-        Columns(kind="conll", words=words, tags=tags, comments=universal, **guess.part_fields(parts))
-    )
+    options = {"words": words, "tags": tags, "comments": universal, **guess.part_fields(parts)}
+    table, count, told = _load(Columns(kind="conll", **options))
     column: Lists = table["words"]
     kinds = sorted(set(table["tags"].values.tolist()))
     spans = all(kind == "O" or kind[1:2] == "-" for kind in kinds)
@@ -259,10 +243,8 @@ def guess_tagger(parts: dict[str, list[str]], paths: list[Path]) -> Page:
         Found("objective.kind", "tag", "entities: tags begin with B- and I-" if spans else "a tag for each word"),
     ]
     amount = f"{count:,} sentences"
-    notes = [
-        f"Found: {amount}, {len(column.values):,} words, {len(kinds)} tags: {', '.join(kinds[:12])}",
-        *told,
-    ]
+    words_and_tags = f"{len(column.values):,} words, {len(kinds)} tags: {', '.join(kinds[:12])}"
+    notes = [f"Found: {amount}, {words_and_tags}", *told]
     return Page("tags of words", paths, amount, notes, "text/tagging", found)
 
 
@@ -275,12 +257,10 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
     source, target = columns[:2]
     words = {name: sum(len(text.split()) for text in table[name]) for name in (source, target)}
     different = len({word for name in words for text in table[name] for word in text.split()})
-    base, size = (
-        ("text/transformer-tiny", (500, 1000, 2000, 5000, 10_000))
-        if count < 500_000
-        else ("text/transformer-base", (37_000,))
-    )
-    vocabulary = _round_up(different / 3, size)
+    base, sizes = "text/transformer-tiny", [500, 1000, 2000, 5000, 10_000]
+    if count >= 500_000:
+        base, sizes = "text/transformer-base", [37_000]
+    vocabulary = _round_up(different / 3, sizes)
     epoch = int(1.5 * max(words.values()))  # tokens, with some padding
     tokens = _round_up(epoch / 20, (512, 1024, 2048, 4096, 8192))
     steps = int(np.clip(100 * epoch // tokens, 500, 8000)) if base.endswith("tiny") else 100_000
@@ -317,17 +297,11 @@ def guess_translation(parts: dict[str, list[str]], columns: list[str], paths: li
 # The form of text files, by their names and their beginnings
 
 
-LANGUAGE_CODES = frozenset(
-    re.findall(
-        r"\w+",
-        """src tgt trg source target af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gd gl gu ha he
-        hi hr hu hy id ig is it ja ka kk km ko la lo lt lv mk ml mn mr ms mt my nb ne nl nn no pa pl pt ro ru si sk sl
-        so sq sr sv sw ta te th tl tr uk ur uz vi xh yo zh zu""",
-    )
-)
-CLASS_NAMES = frozenset(
-    ("pos", "neg", "positive", "negative", "neutral", "ham", "spam", "true", "false", "real", "fake")
-)
+_CODES = """src tgt trg source target af am ar az be bg bn bs ca cs cy da de el en eo es et eu fa fi fr ga gd gl gu ha
+    he hi hr hu hy id ig is it ja ka kk km ko la lo lt lv mk ml mn mr ms mt my nb ne nl nn no pa pl pt ro ru si sk sl so
+    sq sr sv sw ta te th tl tr uk ur uz vi xh yo zh zu"""
+LANGUAGE_CODES = frozenset(_CODES.split())
+CLASS_NAMES = {"pos", "neg", "positive", "negative", "neutral", "ham", "spam", "true", "false", "real", "fake"}
 TAGGED_FORMATS = {".conll": (0, None), ".conllu": (1, 3), ".iob": (0, None), ".iob2": (0, None), ".bio": (0, None)}
 MIN_LENGTH_CORRELATION = 0.3  # least correlation of the lengths of lines that belong together
 MIN_ALIGNED_LINES = 8  # lines that tell nothing about that
@@ -352,11 +326,8 @@ def find_name_pattern(paths: Sequence[Path]) -> NamePattern | None:
             sets.setdefault(str(path.with_name(name)), []).append(parts[-place])
         values = next(iter(sets.values()))
         alike = all(sorted(found) == sorted(values) for found in sets.values())
-        if (
-            alike
-            and len(set(values)) == len(values) > 1
-            and not {value.lower() for value in values} & set(guess.PART_WORDS)
-        ):
+        told = {value.lower() for value in values} & set(guess.PART_WORDS)
+        if alike and len(set(values)) == len(values) > 1 and not told:
             return NamePattern(values, list(sets))
     return None
 

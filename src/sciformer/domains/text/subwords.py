@@ -54,9 +54,7 @@ class Subwords(Coder):
             raise UserError(
                 f"the tokenizer cannot be read as a tokenizer.json of Hugging Face: {error}", key="tokens.tokenizer"
             ) from error
-        self.tokenizer.no_truncation()
-        self.tokenizer.no_padding()
-        self.tokenizer.encode_special_tokens = learned
+        _set_rules(self.tokenizer, learned)
         self.numbers: dict[str, int] = self.tokenizer.get_vocab(with_added_tokens=True)
         self.size = max(self.numbers.values(), default=-1) + 1
         added = self.tokenizer.get_added_tokens_decoder()
@@ -93,7 +91,6 @@ class Subwords(Coder):
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """Many texts at once are encoded by all cores."""
         return self._encoded(list(texts), False)
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
@@ -102,9 +99,8 @@ class Subwords(Coder):
 
     def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
         """A text takes two hundred times its room while it is encoded: long ones go in parts."""
-        parts = [
-            cut_text(text) if not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts else [text] for text in texts
-        ]
+        long = [not split and len(text) > MAX_BATCH_CHARACTERS and self.cuts for text in texts]
+        parts = [cut_text(text) if cut else [text] for text, cut in zip(texts, long)]
         made = self._some(self.tokenizer, [first for first, *_ in parts], split)
         for number, (_, *rest) in enumerate(parts):
             if rest:
@@ -135,24 +131,21 @@ class Subwords(Coder):
         steps = (rules.get("normalizer") or {}).get("normalizers", [])
         steps[:] = [step for step in steps if step["type"] != "Prepend" and step.get("pattern") != PREFIX_SPACE_PATTERN]
         made = tokenizers_package().Tokenizer.from_str(json.dumps(rules))
-        made.no_truncation()
-        made.no_padding()
-        made.encode_special_tokens = self.learned
+        _set_rules(made, self.learned)
         return made
 
     @cached_property
     def cuts(self) -> bool:
         """Whether a text may be cut before a blank, so that both parts together give what the whole does."""
         probes = [("a", " b"), ("Ab, 1.", " cd\n ef"), ("x", "  ab\n"), ("x\ny", " ' 12")]
-        found = []
         for pair in probes:
             coders = zip((self.tokenizer, self.onward, self.tokenizer), (*pair, "".join(pair)))
             first, rest, whole = (coder.encode(text, add_special_tokens=False).ids for coder, text in coders)
-            found.append(first + rest == whole)
-        return all(found)
+            if first + rest != whole:
+                return False
+        return True
 
     def decode(self, ids: Array) -> str:
-        """The pieces put together again."""
         inside = (ids >= 0) & (ids < self.size)  # what is beyond the vocabulary is padding of it
         kept = ids[inside]
         kept = kept[self.writable[kept] | (kept == self.specials.get("unknown", -1))]
@@ -180,16 +173,19 @@ class Subwords(Coder):
         return text if not goes_on or text.startswith("##") else "·" + text
 
 
-@lru_cache(maxsize=8)
-def load_subwords(text: str, names: TokenNames, learned: bool) -> Subwords:
-    """The coder behind the text of a tokenizer.json."""
-    return Subwords(text, names, learned)
+def _set_rules(tokenizer: Any, learned: bool) -> None:
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    tokenizer.encode_special_tokens = learned
+
+
+load_subwords = lru_cache(maxsize=8)(Subwords)
 
 
 def read_tokenizer_text(name: str | Path) -> str:
     """The text of a tokenizer.json, or of the one in a folder."""
     path = Path(name).expanduser()
-    path = path / "tokenizer.json" if path.is_dir() else path
+    path = path / TOKENIZER_FILE if path.is_dir() else path
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -261,11 +257,10 @@ def export_tokenizer(coder: Coder, frame: dict[str, int], lower: bool, normal: s
     else:
         made = library.Tokenizer.from_str(json.dumps(_export_vocabulary(coder, lower, normal)))
     if frame:
-        names = {role: (made.id_to_token(number), number) for role, number in frame.items()}
-        single = [
-            names[role][0] if role in names else role for role in ("begin", "$A", "end") if role in {"$A", *names}
-        ]
-        made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=list(names.values()))
+        names = {role: made.id_to_token(number) for role, number in frame.items()}
+        single = [{**names, "$A": "$A"}[role] for role in ("begin", "$A", "end") if role in {"$A", *names}]
+        numbers = [(names[role], number) for role, number in frame.items()]
+        made.post_processor = library.processors.TemplateProcessing(single=single, special_tokens=numbers)
     text: str = made.to_str(pretty=True)
     return text
 
@@ -298,10 +293,19 @@ def learn_tokenizer(
     minimum  what is seen less often than this, or than twice, is not joined
     """
     special, unknown = list(dict.fromkeys(name for _, name in names)), dict(names)["unknown"]
-    made = _untrained_tokenizer(unit, lower, normal, unknown)
-    learner = {"bpe": _learn_byte_pairs, "wordpiece": _learn_word_pieces, "unigram": _learn_unigram}[unit]
+    made, found, library = _untrained_tokenizer(unit, lower, normal, unknown), _check_texts(texts), tokenizers_package()
+    options = {"vocab_size": size, "min_frequency": max(2, minimum), "show_progress": False}
     with all_threads():
-        learner(made, _check_texts(texts), size, max(2, minimum), special, unknown)
+        if unit == "bpe":
+            letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
+            _check_size(size, len(letters) + len(special), "all bytes")
+            trainer = library.trainers.BpeTrainer(initial_alphabet=letters, special_tokens=special, **options)
+            made.train_from_iterator(found, trainer)
+        elif unit == "wordpiece":
+            made.model = library.models.WordPiece(_learn_word_pieces(made, found, special, options), unk_token=unknown)
+        else:  # the other special tokens come after the pieces, for what is among those is also found in texts
+            pieces = learn_pieces(_count_words(made, found), max(1, size - len(special)))
+            made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
     made.add_special_tokens(special)
     text: str = made.to_str()
     return text
@@ -317,48 +321,21 @@ def _check_texts(texts: Iterable[list[str]]) -> TextBatches:
         raise UserError("there is no text to train on")
 
 
-def _learn_byte_pairs(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = tokenizers_package()
-    letters = sorted(library.pre_tokenizers.ByteLevel.alphabet())
-    _check_size(size, len(letters) + len(special), "all bytes")
-    trainer = library.trainers.BpeTrainer(
-        vocab_size=size,
-        min_frequency=minimum,
-        initial_alphabet=letters,
-        special_tokens=special,
-        show_progress=False,
-    )
-    made.train_from_iterator(texts, trainer)
-
-
-def _learn_word_pieces(
-    made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str
-) -> None:
-    library = tokenizers_package()
-    counts = _count_words(made, texts)
+def _learn_word_pieces(made: Any, texts: TextBatches, special: list[str], options: dict[str, Any]) -> dict[str, int]:
+    library, counts = tokenizers_package(), _count_words(made, texts)
     letters: Counter[str] = Counter()
     for word, times in counts.items():
-        for letter in word:
-            letters[letter] += times
+        letters.update({letter: times * number for letter, number in Counter(word).items()})
     kept = set(sorted(letters, key=lambda letter: (-letters[letter], letter))[:MAX_ALPHABET])
     words = sorted(word for word in counts if kept.issuperset(word))
     inner = sorted({f"##{letter}" for word in words for letter in word[1:]})
-    _check_size(size, len(special) + len(kept) + len(inner), "all letters")
-    trainer = library.trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=minimum, special_tokens=[*special, *inner], show_progress=False
-    )
-    trained = library.Tokenizer(library.models.WordPiece(unk_token=unknown))
+    _check_size(options["vocab_size"], len(special) + len(kept) + len(inner), "all letters")
+    trained = library.Tokenizer(library.models.WordPiece(unk_token=special[0]))
     trained.pre_tokenizer = library.pre_tokenizers.WhitespaceSplit()
+    trainer = library.trainers.WordPieceTrainer(special_tokens=[*special, *inner], **options)
     trained.train_from_iterator((" ".join([word] * counts[word]) for word in words), trainer)
-    model = json.loads(trained.to_str())["model"]
-    made.model = library.models.WordPiece(model["vocab"], unk_token=unknown)
-
-
-def _learn_unigram(made: Any, texts: TextBatches, size: int, minimum: int, special: list[str], unknown: str) -> None:
-    library = tokenizers_package()
-    # The other special tokens come after the pieces, for what is among those is also found in texts.
-    pieces = learn_pieces(_count_words(made, texts), max(1, size - len(special)))
-    made.model = library.models.Unigram([(unknown, 0.0), *pieces], 0, False)
+    found: dict[str, int] = json.loads(trained.to_str())["model"]["vocab"]
+    return found
 
 
 def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
@@ -373,13 +350,11 @@ def _count_words(made: Any, texts: TextBatches) -> Counter[str]:
 
 def _check_size(size: int, least: int, what: str) -> None:
     if size < least:
-        raise UserError(
-            f"tokens.vocabulary must be {least} or more to hold {what}, not {size}", key="tokens.vocabulary"
-        )
+        message = f"tokens.vocabulary must be {least} or more to hold {what}, not {size}"
+        raise UserError(message, key="tokens.vocabulary")
 
 
 def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> Any:
-    """A tokenizer with its rules, but no vocabulary."""
     library = tokenizers_package()
     steps = {"none": [], "nfc": [library.normalizers.NFC()], "nfkc": [library.normalizers.NFKC()]}[normal]
     steps += [library.normalizers.Lowercase()] if lower else []
@@ -390,10 +365,8 @@ def _untrained_tokenizer(unit: str, lower: bool, normal: str, unknown: str) -> A
         made.decoder = library.decoders.WordPiece(prefix="##")
     else:
         # Each text begins with a blank, so that a word is the same there and elsewhere; but not before a new line.
-        steps += [
-            library.normalizers.Prepend(" "),
-            library.normalizers.Replace(library.Regex(PREFIX_SPACE_PATTERN["Regex"]), ""),
-        ]
+        pattern = library.Regex(PREFIX_SPACE_PATTERN["Regex"])
+        steps += [library.normalizers.Prepend(" "), library.normalizers.Replace(pattern, "")]
         made = library.Tokenizer(library.models.BPE() if unit == "bpe" else library.models.Unigram())
         if unit == "bpe":
             made.pre_tokenizer = library.pre_tokenizers.ByteLevel(add_prefix_space=False)

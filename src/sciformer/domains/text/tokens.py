@@ -14,6 +14,7 @@ from torch import nn
 from ...data.batch import Batch, Stream
 from ...data.columns import Array, Lists, Table
 from ...data.random import SampleRandom
+from ...data.readers.text_parts import strings
 from ...errors import UserError, one_of
 from ...tokens.base import Tokens
 from ...tokens.protocols import Editable, Exportable, Maskable, Readout, Textual
@@ -98,33 +99,29 @@ class Text(Textual, Maskable, Exportable, Editable):
         elif self.unit in SUBWORD_UNITS:
             from .subwords import learn_tokenizer
 
-            sound = ([vocabulary.clean_text(text) for text in some] for some in self._learned_from(tables))
-            size, names = self.vocabulary or DEFAULT_VOCABULARY, self._names
+            sound = ([self._sound(text) for text in texts] for texts in self._learned_from(tables))
+            size = self.vocabulary or DEFAULT_VOCABULARY
             self.state["tokenizer"] = learn_tokenizer(
-                self.unit, sound, size, self.minimum, names, self.lower, self.unicode_form
+                self.unit, sound, size, self.minimum, self._names, self.lower, self.unicode_form
             )
         elif self.unit == "words":
-            lists = self._split_from(tables)
             special = {name for _, name in self._names}
-            words = vocabulary.common_words(lists, self.vocabulary, self.minimum, special)
-            self.state["words"] = "\n".join(words)
+            words = (  # of texts that are split already, blanks inside a word part nothing («1 000»)
+                self._sound(text).split() if isinstance(text, str) else [self._sound(word) for word in text]
+                for texts in self._learned_from(tables, split=True)
+                for text in texts
+            )
+            self.state["words"] = "\n".join(vocabulary.common_words(words, self.vocabulary, self.minimum, special))
         elif self.unit == "characters":
             texts = (self._sound(text) for some in self._learned_from(tables) for text in some)
             self.state["characters"] = vocabulary.alphabet(texts)
 
-    def _learned_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
+    def _learned_from(self, tables: Iterable[Table], split: bool = False) -> Iterator[list[Any]]:
+        """The texts of each column; those that are split into words already are joined, unless `split`."""
         for table in tables:
             for name in self.learn or self.source_columns:
-                texts, split = text_column(table, name)
-                yield [" ".join(words) for words in texts] if split else texts
-
-    def _split_from(self, tables: Iterable[Table]) -> Iterator[list[str]]:
-        """The words of texts; of those that are split already, blanks inside a word part nothing («1 000»)."""
-        for table in tables:
-            for name in self.learn or self.source_columns:
-                texts, split = text_column(table, name)
-                for text in texts:
-                    yield [self._sound(word) for word in text] if split else self._sound(text).split()
+                texts, words = text_column(table, name)
+                yield [" ".join(text) for text in texts] if words and not split else texts
 
     def _read(self) -> None:
         from .subwords import read_tokenizer_text
@@ -155,7 +152,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def _lesson(self) -> tuple[Any, ...]:
-        """All that a vocabulary depends on."""
         columns = tuple(sorted(set(self.learn or self.source_columns)))
         rules = (self.lower, self.unicode_form, self._names, self.vocabulary, self.minimum)
         own = () if self.tokenizer or self.unit == "bytes" else columns
@@ -227,7 +223,6 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     @property
     def writable(self) -> Array:
-        """(size,) which ids stand for text."""
         return np.pad(self.coder.writable, (0, self.size - self.coder.size))
 
     @property
@@ -302,33 +297,36 @@ class Text(Textual, Maskable, Exportable, Editable):
 
     def tokenize(self, table: Table) -> Stream:
         """Column `ids`; with words also `word`, the number of a token's word; of several columns also `part`."""
-        texts = [self._encoded(*text_column(table, name)) for name in self.source_columns]
-        rows = len(texts[0])
-        runs = [self._run("begin", rows, 0)] if self.begin else []
+        texts = []
+        for column, split in (text_column(table, name) for name in self.source_columns):
+            if split:
+                texts.append(self.coder.encode_words([[self._sound(word) for word in words] for words in column]))
+            else:
+                texts.append(self.coder.encode([self._sound(text) for text in column]))
+        runs = [(self._markers("begin", texts[0]), 0)] if self.begin else []
         for number, found in enumerate(texts):
-            runs += [self._run("separator", rows, number - 1)] if number else []
-            runs.append(concatenate_encoded(found, number))
-        runs += [self._run("end", rows, len(texts) - 1)] if self.end else []
-        stream = concatenate_streams(runs)
-        made = {"ids"} | ({"word"} if self.coder.words else set()) | ({"part"} if len(texts) > 1 else set())
-        return Stream({name: column for name, column in stream.columns.items() if name in made}, stream.lengths)
+            runs += [(self._markers("separator", found), number - 1)] if number else []
+            runs.append((found, number))
+        runs += [(self._markers("end", texts[0]), len(texts) - 1)] if self.end else []
+        encoded = [one for row in zip(*(found for found, _ in runs)) for one in row]  # row by row, run by run
+        lengths = np.array([len(ids) for ids, _ in encoded], np.int64)
+        columns = {"ids": _flatten([ids for ids, _ in encoded])}
+        if self.coder.words:  # counted on from run to run
+            words = [np.full(len(ids), -1, np.int32) if word is None else word for ids, word in encoded]
+            counts = np.array([word.max(initial=-1) + 1 for word in words], np.int32).reshape(-1, len(runs))
+            before, word = (counts.cumsum(1) - counts).ravel().repeat(lengths), _flatten(words)
+            columns["word"] = np.where(word < 0, -1, word + before).astype(np.int32)
+        if len(texts) > 1:
+            columns["part"] = np.tile(np.array([part for _, part in runs], np.int32), len(texts[0])).repeat(lengths)
+        return Stream(columns, lengths.reshape(-1, len(runs)).sum(1))
 
-    def _run(self, role: str, rows: int, part: int) -> Stream:
-        """A special token for each row."""
-        one = np.array([self._special(role)], np.int32)
-        return concatenate_encoded([(one, None)] * rows, part)
-
-    def _encoded(self, texts: list[Any], split: bool) -> list[Encoded]:
-        if split:
-            return self.coder.encode_words([[self._sound(word) for word in words] for words in texts])
-        return self.coder.encode([self._sound(text) for text in texts])
+    def _markers(self, role: str, rows: list[Encoded]) -> list[Encoded]:
+        return [(np.array([self._special(role)], np.int32), None)] * len(rows)
 
     def mask_out(self, stream: Stream, tokens: Array) -> dict[str, Array]:
-        """The hidden token has an id of its own."""
         return {"ids": np.where(tokens, self.mask, stream.columns["ids"]).astype(np.int32)}
 
     def random_replacement(self, stream: Stream, tokens: Array, rng: SampleRandom) -> dict[str, Array]:
-        """Random tokens that stand for text."""
         ids = np.flatnonzero(self.coder.writable).astype(np.int32)
         random = ids[rng.integers("noise", len(ids), stream.lengths)]
         return {"ids": np.where(tokens, random, stream.columns["ids"])}
@@ -354,61 +352,25 @@ class Text(Textual, Maskable, Exportable, Editable):
     # Into the model and back
 
     def embedding(self, dim: int) -> nn.Module:
-        """A learned vector for each token."""
         return TextEmbedding(self.size, dim, self.scale)
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Probabilities of tokens: softmax(W h + b), where W may be the embedding, and b zero."""
         return TextReadout(self.size, dim, embedding if self.tie else None, self.bias)
 
     # For a person to look at
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """The tokens in a form that can be read."""
         return self.coder.display_tokens(stream.columns["ids"], stream.columns.get("word"))
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The text in lines, each token on a ground as dark as its weight."""
         from .draw import write_lines
 
-        stream = sample.stream
-        write_lines(axes, self.token_labels(stream), weights, cells=not self.coder.words)
+        write_lines(axes, self.token_labels(sample.stream), weights, cells=not self.coder.words)
 
 
 def as_table(texts: list[str]) -> Table:
     """A table of texts, one sample each."""
-    column = np.empty(len(texts), object)
-    column[:] = texts
-    return {"text": column}
-
-
-# Texts of a table: how they are found in it, and how encoded ones become a stream
-
-
-def concatenate_encoded(texts: list[Encoded], part: int) -> Stream:
-    """Encoded texts end to end."""
-    ids = [found for found, _ in texts]
-    word = [np.full(len(found), -1, np.int32) if word is None else word for found, word in texts]
-    lengths = np.array([len(found) for found in ids], np.int64)
-    flat = {"ids": _flatten(ids), "word": _flatten(word), "part": np.full(int(lengths.sum()), part, np.int32)}
-    return Stream(flat, lengths)
-
-
-def concatenate_streams(runs: list[Stream]) -> Stream:
-    """The rows of all runs one after the other; words are counted on from run to run."""
-    lengths = np.array([run.lengths for run in runs]).sum(0)
-    place = lengths.cumsum() - lengths
-    made = {name: np.empty(int(lengths.sum()), np.int32) for name in ("ids", "word", "part")}
-    words = np.zeros(len(lengths), np.int32)
-    for run in runs:
-        index = place[run.sample] + run.position
-        word = run.columns["word"]
-        counted = np.where(word < 0, -1, word + words[run.sample])
-        for name, column in {**run.columns, "word": counted}.items():
-            made[name][index] = column
-        np.maximum.at(words, run.sample, counted + 1)
-        place = place + run.lengths
-    return Stream(made, lengths)
+    return {"text": strings(texts)}
 
 
 def _flatten(parts: list[Array]) -> Array:

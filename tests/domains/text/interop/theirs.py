@@ -3,50 +3,18 @@
 import json
 
 import pytest
-import tokenizers
 import torch
 
-from sciformer.data.batch import Batch
+from sciformer.data.batch import Batch, StreamView
 from sciformer.domains.text.tokens import as_table
+from tests.domains.text.foreign import TEXTS, byte_pairs, wordpiece
 from tests.nn.parity import shake
 
 transformers = pytest.importorskip("transformers")
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
 
-TEXTS = ["the cat sat on the mat", "a dog", "the dog saw that the cat sat", "on", "a mat and a cat and a dog and a mat"]
-CORPUS = [*TEXTS, "cats and dogs sat and saw mats", "that that is is that that is not is not"]
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 40}
-
-
-def wordpiece():
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.decoder = tokenizers.decoders.WordPiece()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    trainer = tokenizers.trainers.WordPieceTrainer(vocab_size=60, special_tokens=special, show_progress=False)
-    made.train_from_iterator(CORPUS, trainer)
-    made.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-    return made, {f"{role}_token": name for role, name in names.items()}
-
-
-def byte_pairs(special=("<|endoftext|>",), frame=()):
-    made = tokenizers.Tokenizer(tokenizers.models.BPE())
-    made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = tokenizers.decoders.ByteLevel()
-    trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=list(special),
-        show_progress=False,
-        initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
-    )
-    made.train_from_iterator(CORPUS, trainer)
-    if frame:
-        ids = [(name, made.token_to_id(name)) for name in frame]
-        single = " ".join([frame[0], "$A", *frame[1:]])
-        made.post_processor = tokenizers.processors.TemplateProcessing(single=single, special_tokens=ids)
-    return made
 
 
 def roberta_pairs():
@@ -100,6 +68,17 @@ def inputs(run, texts=TEXTS):
     view = Batch({"tokens": tokens.tokenize(as_table(texts))}).inputs().stream
     assert not view.valid.all()
     return view
+
+
+@torch.no_grad()
+def written(model, ids, count):
+    """The likeliest tokens, one after the other."""
+    cache, fresh, found = model.trunk.cache(), ids, []
+    for _ in range(count):
+        hidden = model.decode(StreamView({"ids": fresh}, None), cache=cache)
+        fresh = model.readout(hidden[:, -1]).argmax(-1, keepdim=True)
+        found.append(int(fresh))
+    return found
 
 
 @torch.no_grad()

@@ -78,60 +78,18 @@ def test_parts_have_their_own_files_or_a_share(tmp_path):
     for name, count in {"train": 40, "val": 5, "t16": 6, "t17": 7}.items():
         for column, lines in (("en", ENGLISH), ("de", GERMAN)):
             write(tmp_path / f"{name}.{column}", "\n".join(f"{name} {line}" for line in lines[:count]))
-    there = f"{tmp_path}/{{}}.{{{{}}}}"
-    given = {
-        "valid": [there.format("val")],
-        "test": [there.format("t16")],
-        "extra_parts": {"t17": [there.format("t17")]},
-    }
-    section = parallel(there.format("train"), **given, split=Split(valid=0.3, test=0.3))
+    there = {name: f"{tmp_path}/{name}.{{}}" for name in ("train", "val", "t16", "t17")}
+    given = {"valid": [there["val"]], "test": [there["t16"]], "extra_parts": {"t17": [there["t17"]]}}
+    section = parallel(there["train"], **given, split=Split(valid=0.3, test=0.3))
     opened = section.open()
-    assert {name: len(table["en"]) for name, table in parts(opened).items()} == {
-        "train": 40,
-        "valid": 5,
-        "test": 6,
-        "t17": 7,
-    }
+    found = parts(opened)
+    assert list(found) == ["train", "valid", "test", "t17"]
+    assert [len(table["en"]) for table in found.values()] == [40, 5, 6, 7]
     assert len(opened.fingerprint) == 8
-    some = parallel(there.format("train"), valid=given["valid"], split=Split(valid=0.3, test=0.25)).open()
+    some = parallel(there["train"], valid=given["valid"], split=Split(valid=0.3, test=0.25)).open()
     assert {name: len(table["en"]) for name, table in parts(some).items()} == {"train": 30, "valid": 5, "test": 10}
-    refused(
-        section.model_copy(update={"extra_parts": {"test": ["a"]}}),
-        "train, valid, test",
-        "'test'",
-        key="data.extra_parts",
-    )
-    refused(
-        section.model_copy(update={"extra_parts": {"later": []}}),
-        "data.extra_parts.later",
-        key="data.extra_parts.later",
-    )
-
-
-def test_names_become_absolute(tmp_path, monkeypatch):
-    for column, lines in (("en", ENGLISH), ("de", GERMAN)):
-        write(tmp_path / f"a.{column}", "\n".join(lines))
-    monkeypatch.chdir(tmp_path)
-    section = parallel("a.{}", valid=["a.{}"], extra_parts={"again": ["a.{}"]}).absolute_paths()
-    assert (section.files, section.valid, section.test, section.extra_parts["again"]) == (
-        [f"{tmp_path}/a.{{}}"],
-        [f"{tmp_path}/a.{{}}"],
-        [],
-        [f"{tmp_path}/a.{{}}"],
-    )
-    monkeypatch.chdir("/")
-    assert section.open().fingerprint == section.reopen().fingerprint
-    assert section.open().notes == [
-        f"40 of 40 pairs of {part} are among those to train on too." for part in ("valid", "again")
-    ]
-
-
-def test_equal_texts_are_in_one_part(tmp_path):
-    write(tmp_path / "a.tsv", "".join(f"{ENGLISH[i % 20]}\t{i}\n" for i in range(200)))
-    found = parts(parallel(f"{tmp_path}/a.tsv", split=Split(valid=0.2, test=0.2)).open())
-    texts = {name: set(table["en"]) for name, table in found.items()}
-    assert {name: len(kept) for name, kept in texts.items()} == {"train": 12, "valid": 4, "test": 4}
-    assert len(set().union(*texts.values())) == 20
+    for wrong, key in (({"test": ["a"]}, "data.extra_parts"), ({"later": []}, "data.extra_parts.later")):
+        refused(section.model_copy(update={"extra_parts": wrong}), *wrong, key=key)
 
 
 def test_what_is_not_trained_on_is_counted(tmp_path):
@@ -140,14 +98,9 @@ def test_what_is_not_trained_on_is_counted(tmp_path):
     name = f"{tmp_path}/a.{{}}"
     opened = parallel(name, valid=[name], longest=4, ratio=2.5).open()
     assert list(opened.sources["train"].load(0)["en"]) == ["a b"]
-    assert pairs(opened.sources["valid"].load(0)) == [
-        ("a b", "a b"),
-        ("", "b"),
-        ("c d e f", "c d e f g"),
-        ("a", "a b c"),
-        ("g h", ""),
-        ("", ""),
-    ]
+    valid = opened.sources["valid"].load(0)
+    assert list(valid["en"]) == ["a b", "", "c d e f", "a", "g h", ""]
+    assert list(valid["de"]) == ["a b", "b", "c d e f g", "a b c", "", ""]
     assert opened.notes[1:] == [
         "3 of 6 pairs are not trained on: an empty text, first in pair 2.",
         "1 of 6 pairs are not trained on: a text of more than 4 words, first in pair 3.",
@@ -192,10 +145,6 @@ def test_broken_tables(tmp_path, raw, mentions, line, hint):
     refused(parallel(f"{tmp_path}/a.tsv"), *mentions, file=tmp_path / "a.tsv", line=line, hint=hint)
 
 
-def test_a_table_of_an_empty_line(tmp_path):
-    refused(parallel(write(tmp_path / "a.tsv", b"\n")), "pairs", hint="1 of 1 pairs")
-
-
 def test_wrong_columns_and_empty_parts(tmp_path):
     name = write(tmp_path / "a.tsv", "a\tb\n")
     for columns in ([], ["en"], ["en", "en"], ["en", " "]):
@@ -212,9 +161,8 @@ def test_other_files_are_read_with_the_columns_they_have(tmp_path):
     section = parallel("gone.{}")
 
     def columns(*names):
-        return {
-            name: list(column) for name, column in section.read([tmp_path / name for name in names]).load(0).items()
-        }
+        found = section.read([tmp_path / name for name in names]).load(0)
+        return {name: list(column) for name, column in found.items()}
 
     both = {"en": ENGLISH, "de": GERMAN}
     assert columns("test-1.en.gz", "test-1.de.gz") == columns("test-1.{}.gz") == both
@@ -232,16 +180,6 @@ def test_other_files_are_read_with_the_columns_they_have(tmp_path):
         columns("nothing.{}")
 
 
-def test_broken_bytes_are_replaced_and_counted(tmp_path):
-    write(tmp_path / "a.en", b"caf\xe9 \xff\xfe\0\nb and more of it\n")
-    write(tmp_path / "a.de", "Café \ufffd\nb\n")
-    name = f"{tmp_path}/a.{{}}"
-    refused(parallel(name, errors="strict"), file=tmp_path / "a.en", hint="--data.errors replace")
-    opened = parallel(name, errors="replace").open()
-    assert opened.sources["train"].load(0)["en"][0] == "caf\ufffd \ufffd\ufffd\ufffd"
-    assert opened.notes == [f"4 broken places in {tmp_path}/a.en are read as U+FFFD."]
-
-
 @shared
 def test_multi30k():
     folder = f"{SHARED}/multi30k"
@@ -250,12 +188,7 @@ def test_multi30k():
     given = {"valid": files["valid"], "test": files["test"], "extra_parts": {"test2017": files["test2017"]}}
     opened = parallel(*files["train"], **given).open()
     found = parts(opened)
-    assert {name: len(table["de"]) for name, table in found.items()} == {
-        "train": 29_000,
-        "valid": 1_014,
-        "test": 1_000,
-        "test2017": 1_000,
-    }
+    assert [len(table["de"]) for table in found.values()] == [29_000, 1_014, 1_000, 1_000]
     assert pairs(found["train"])[0] == (
         "Two young, White males are outside near many bushes.",
         "Zwei junge weiße Männer sind im Freien in der Nähe vieler Büsche.",

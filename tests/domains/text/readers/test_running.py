@@ -10,17 +10,11 @@ from sciformer.data.split import Split
 from sciformer.domains.text.readers import running
 from sciformer.domains.text.readers.running import TextChunks, TextFiles, read_text
 from tests.domains.text.readers.files import DATA as SHARED
-from tests.domains.text.readers.files import shared
+from tests.domains.text.readers.files import shared, write
 from tests.errors import refuses
 
 PLAIN = "".join(f"line {i} of the text\n" for i in range(400))
 WIDE = "ä€😀x\r\n" * 300
-
-
-def write(path, text, packed=False):
-    raw = text if isinstance(text, bytes) else text.encode()
-    path.write_bytes(gzip.compress(raw, mtime=0) if packed else raw)
-    return str(path)
 
 
 def texts(source):
@@ -28,16 +22,15 @@ def texts(source):
 
 
 def opened(files, **options):
-    return {
-        name: texts(source) for name, source in TextFiles(kind="text", files=files, **options).open().sources.items()
-    }
+    sources = TextFiles(kind="text", files=files, **options).open().sources
+    return {name: texts(source) for name, source in sources.items()}
 
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_the_split_is_at_a_byte(tmp_path, packed):
     for count in (10, 999, 5557, len(PLAIN)):
         text = PLAIN[:count]
-        name = write(tmp_path / ("a.txt.gz" if packed else "a.txt"), text, packed)
+        name = write(tmp_path / ("a.txt.gz" if packed else "a.txt"), text)
         parts = opened([name])
         assert list(parts) == ["train", "valid"]
         assert parts["train"] == [text[: int(0.9 * count)]]
@@ -66,7 +59,7 @@ def test_pieces_never_cut_a_character_or_the_end_of_a_line(tmp_path_factory, tex
 
 @pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
 def test_small_pieces_give_the_same_text(tmp_path, name):
-    files = [write(tmp_path / name, WIDE, name.endswith("gz")), write(tmp_path / "b.txt", PLAIN)]
+    files = [write(tmp_path / name, WIDE), write(tmp_path / "b.txt", PLAIN)]
     small, large = opened(files, chunk_size=1024), opened(files)
     assert len(small["train"]) > 8
     for part in ("train", "valid"):
@@ -108,12 +101,6 @@ def test_empty_lines_are_kept_where_answers_stand_beside_them(tmp_path):
     assert texts(whole.aligned([name])) == texts(whole.read([name])) == ["one\n\n \ntwo\n"]
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path):
-    name = write(tmp_path / "a.txt", b"\xef\xbb\xbf" + b"abcdefghij" * 10)
-    assert read_text(tmp_path / "a.txt") == "abcdefghij" * 10
-    assert opened([name])["train"][0].startswith("abc")
-
-
 def test_bad_bytes_are_named(tmp_path):
     raw = b"good\n" * 500 + b"caf\xe9 latin\n" + b"good\n" * 500
     for options in ({}, {"chunk_size": 1024}, {"documents": "line"}):
@@ -135,14 +122,15 @@ def test_bad_bytes_are_named(tmp_path):
 )
 @pytest.mark.parametrize("documents", ["file", "line"])
 def test_broken_files(tmp_path, raw, name, mentions, documents):
-    path = write(tmp_path / name, raw)
+    path = tmp_path / name
+    path.write_bytes(raw)
     with refuses(*mentions, path, file=path):
-        opened([path], documents=documents)
+        opened([str(path)], documents=documents)
 
 
 @pytest.mark.parametrize("documents", ["file", "line"])
 def test_a_packed_file_of_nothing(tmp_path, documents):
-    path = write(tmp_path / "a.txt.gz", gzip.compress(b"", mtime=0))
+    path = write(tmp_path / "a.txt.gz", "")
     with refuses("0" if documents == "file" else "line", key="data.files"):
         opened([path], documents=documents)
 
@@ -205,7 +193,7 @@ def test_parts_in_files_of_their_own(tmp_path, monkeypatch, documents):
     assert list(parts) == ["train", "valid", "test"]
     assert 1 <= parts["valid"].count("train") <= 2
     assert parts["test"].count("test") == 10
-    packed = write(tmp_path / "none.txt.gz", "", packed=True)
+    packed = write(tmp_path / "none.txt.gz", "")
     with refuses("data.valid", key="data.valid"):
         section.model_copy(update={"valid": [packed]}).open()
 
@@ -219,7 +207,7 @@ def test_broken_bytes_are_counted_and_replaced(tmp_path, monkeypatch, name, opti
     for place in range(0, len(raw), 100):
         raw[place] = 0xFF
     wrong = bytes(raw)
-    path = write(tmp_path / name, wrong, name.endswith("gz"))
+    path = write(tmp_path / name, wrong)
     count = wrong.decode(errors="replace").count("\ufffd") - wrong.decode(errors="ignore").count("\ufffd")
     with refuses(count, "iconv", file=path, line=1, hint="--data.errors replace"):
         opened([path], **options)

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.columns import Lists, select
 from sciformer.data.split import Split
 from sciformer.domains.text.readers.tagged import Columns
 from tests.domains.text.readers.files import DATA as SHARED
@@ -91,18 +90,13 @@ def test_a_hash_is_a_word_and_empty_lines_are_no_sentence(tmp_path):
         columns(write(tmp_path / "b.conll", "\n\n")).open()
 
 
-def test_parts_are_drawn_by_sentence_and_rows_are_taken(tmp_path):
+def test_parts_are_drawn_by_sentence(tmp_path):
     text = "\n".join(f"w{i % 20}\tO\n" + "x\tB\n" * (i % 20) for i in range(100))
     name = write(tmp_path / "a.conll", text)
     drawn = parts(columns(name, split=Split(valid=0.2, test=0.1)).open())
     kept = {part: {sentence[0][0] for sentence in sentences(table)} for part, table in drawn.items()}
     assert {part: len(words) for part, words in kept.items()} == {"train": 14, "valid": 4, "test": 2}
     assert len(set.union(*kept.values())) == 20
-    whole = columns(name).open().sources["train"].load(0)
-    rows = np.array([7, 0, 7])
-    assert isinstance(whole["tags"], Lists)
-    assert sentences(select(whole, rows)) == [sentences(whole)[row] for row in rows]
-    assert len(select(whole, rows[:0])["words"]) == 0
 
 
 def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
@@ -110,14 +104,10 @@ def test_files_of_their_own_and_files_without_tags(tmp_path, monkeypatch):
     write(tmp_path / "a.conll", "a O\n\nb O\n")
     write(tmp_path / "b.conll", "b O\n\nc O\n")
     opened = columns("a.conll", valid=["b.conll"], extra_parts={"later": ["b.conll"]}).absolute_paths().open()
-    assert {part: sentences(table)[0][0][0] for part, table in parts(opened).items()} == {
-        "train": "a",
-        "valid": "b",
-        "later": "b",
-    }
-    assert opened.notes == [
-        f"1 of 2 sentences of {part} are among those to train on too." for part in ("valid", "later")
-    ]
+    first = {part: sentences(table)[0][0][0] for part, table in parts(opened).items()}
+    assert first == {"train": "a", "valid": "b", "later": "b"}
+    note = "1 of 2 sentences of {} are among those to train on too."
+    assert opened.notes == [note.format(part) for part in ("valid", "later")]
     assert list(opened.fingerprint) == [f"{tmp_path}/a.conll", f"{tmp_path}/b.conll"]
     bare = columns("gone").read([write(tmp_path / "c.txt", "one\ntwo\n\nthree\n")]).load(0)
     assert list(bare) == ["words"]

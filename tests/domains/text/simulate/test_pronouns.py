@@ -19,15 +19,6 @@ TABLE = Pronouns(number=3000, seed=2).make()
 GENDER = {noun.de: noun.gender for noun in [*NOUNS, *PERSONS]}
 
 
-def test_the_words_of_the_grammar():
-    assert len(NOUNS) == 48
-    assert [sum(noun.gender == gender for noun in NOUNS) for gender in "mfn"] == [16, 16, 16]
-    for words in ([noun.en for noun in NOUNS], [noun.de for noun in NOUNS]):
-        assert len(set(words)) == len(words)
-    assert all(len(verb) == 6 for verb in VERBS)
-    assert all(len(determiner) == 4 for determiner in DETERMINERS)
-
-
 @pytest.mark.parametrize(
     ("determiner", "forms"),
     [("your", ("alten", "alte", "altes")), ("a", ("alten", "alte", "altes")), ("this", ("alten", "alte", "alte"))],
@@ -83,11 +74,13 @@ def test_distance_is_counted_in_words():
     distances, counts = np.unique(TABLE["distance"], return_counts=True)
     assert distances.tolist() == list(range(0, 40, 3))
     assert abs(counts - 3000 / 14).max() < 60
-    assert set(Pronouns(number=200, farthest=8).make()["distance"].tolist()) == {0, 3, 6}
+    for farthest, found in ((8, {0, 3, 6}), (2, {0})):
+        assert set(Pronouns(number=200, farthest=farthest).make()["distance"].tolist()) == found
 
 
 def test_the_nearest_noun_does_not_tell():
     english = {noun.en: PRONOUNS[noun.gender] for noun in NOUNS}
+    assert [list(english.values()).count(pronoun) for pronoun in ("er", "sie", "es")] == [16, 16, 16]
     far = TABLE["distance"] > 3
     nearest = np.array([english[pair.split()[1]] for pair in TABLE["pair"][far]])
     assert abs((nearest == TABLE["pronoun"][far]).mean() - 1 / 3) < 0.04
@@ -106,7 +99,3 @@ def test_sentences_to_be_read():
         "often anna has our picture , it was big .": "oft hat anna unser bild , es war groß .",
     }
     assert {en: pairs.get(en) for en in shown} == shown
-
-
-def test_the_shortest_distance():
-    assert set(Pronouns(number=50, farthest=2).make()["distance"].tolist()) == {0}

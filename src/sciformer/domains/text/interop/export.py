@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from ....errors import UserError
 from ....interop.export import Exporter, has_tokens, to_json, write_model
-from ....interop.family import Written
 from ....run import Run
 from ....train.folder import Folder
 from ....train.weights import load_weights
 from ..subwords import TOKENIZER_FILE, tokenizers_package
 from ..tokens import Text
-from .bert import BERT
-from .family import Family
-from .gpt2 import GPT2
-from .llama import LLAMA
+from .families import BERT, GPT2, LLAMA, Family
 
 EXPORTED_FILES = ("config.json", "model.safetensors", TOKENIZER_FILE, "tokenizer_config.json")
-SHARED_TOKEN_NAMES = {
-    "padding": "pad",
-    "unknown": "unk",
-    "mask": "mask",
-}  # their names for special tokens, by our roles
+SHARED_TOKEN_NAMES = {"padding": "pad", "unknown": "unk", "mask": "mask"}  # theirs for special tokens, by our roles
 ENCODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "cls", "end": "sep"}
 DECODER_TOKEN_NAMES = {**SHARED_TOKEN_NAMES, "begin": "bos", "end": "eos", "separator": "sep"}
 
@@ -31,9 +23,15 @@ def write(run: Run, folder: Folder) -> list[str]:
     (tokens,) = run.assembly.tokens.values()
     assert isinstance(tokens, Text)
     written = nearest_family(run).write(run.recipe, weights)
-    _write_files(
-        folder, written, tokens, ENCODER_TOKEN_NAMES if run.recipe.model.kind == "encoder" else DECODER_TOKEN_NAMES
-    )
+    names = ENCODER_TOKEN_NAMES if run.recipe.model.kind == "encoder" else DECODER_TOKEN_NAMES
+    ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
+    kept = ("pad_token_id", "bos_token_id", "eos_token_id")
+    write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
+    tokens.save(folder.path / TOKENIZER_FILE)
+    find = tokenizers_package().Tokenizer.from_file(str(folder.path / TOKENIZER_FILE)).id_to_token
+    special = {f"{names[role]}_token": find(number) for role, number in tokens.specials.items() if role in names}
+    beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
+    folder.write("tokenizer_config.json", to_json(beside))
     return written.notes
 
 
@@ -49,19 +47,6 @@ def nearest_family(run: Run) -> Family:
     theirs = {"norm": "rms", "position": "rotary", "activation": "swiglu"}
     likeness = sum(getattr(model, key, None) == value for key, value in theirs.items())
     return LLAMA if likeness >= 2 else GPT2
-
-
-def _write_files(folder: Folder, written: Written, tokens: Text, names: dict[str, str]) -> None:
-    ids = {f"{theirs}_token_id": tokens.specials.get(role) for role, theirs in names.items()}
-    kept = ("pad_token_id", "bos_token_id", "eos_token_id")
-    write_model(folder, written.config | {key: ids.get(key) for key in kept}, written.tensors)
-    tokens.save(folder.path / TOKENIZER_FILE)
-    find = tokenizers_package().Tokenizer.from_file(str(folder.path / TOKENIZER_FILE)).id_to_token
-    special = {
-        f"{theirs}_token": find(tokens.specials[role]) for role, theirs in names.items() if role in tokens.specials
-    }
-    beside = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": tokens.context, **special}
-    folder.write("tokenizer_config.json", to_json(beside))
 
 
 EXPORTER = Exporter("huggingface", "text", has_tokens(Text), EXPORTED_FILES, write)

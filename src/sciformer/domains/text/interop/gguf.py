@@ -6,7 +6,6 @@ and all else is as if its folder were read.
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ....errors import UserError
+from ....files.packages import broken, require
 from ....interop.config import Config
 from ....interop.weight_map import rope_halves_from_pairs
 from ..subwords import tokenizers_package
@@ -42,7 +42,12 @@ TOKEN_ROLES = {"bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "
 
 def read_gguf(path: Path) -> ForeignModel:
     """A file as the folder of Hugging Face that it was made from."""
-    reader = _open_gguf(path)
+    if not path.is_file():
+        raise UserError(f"there is no file {path}", file=path)
+    try:
+        reader = require("gguf", ".gguf files").GGUFReader(path)
+    except (ValueError, IndexError, OSError, OverflowError) as error:
+        raise broken(path, ".gguf", error) from error
     fields = {name: field.contents() for name, field in reader.fields.items()}
     kind = fields.get("general.architecture")
     if kind != "llama":
@@ -62,28 +67,7 @@ def read_gguf(path: Path) -> ForeignModel:
     return ForeignModel(name, Config(config, path.name, path), tensors, tokenizer, special, notes=notes)
 
 
-def _open_gguf(path: Path) -> Any:
-    if not path.is_file():
-        raise UserError(f"there is no file {path}", file=path)
-    try:
-        return _package("gguf").GGUFReader(path)
-    except (ValueError, IndexError, OSError, OverflowError) as error:
-        raise UserError(
-            f"{path} is not a whole .gguf file: {error}", hint="Was it fetched whole?", file=path
-        ) from error
-
-
-def _package(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise UserError(
-            "the package gguf, which reads .gguf files, is not installed", hint="pip install gguf"
-        ) from error
-
-
 def _config(own: Config, tied: bool) -> dict[str, Any]:
-    """The configuration in the words of Hugging Face."""
     dim, heads = own.size("embedding_length"), own.size("attention.head_count")
     width = own.size("attention.key_length", dim // heads)
     own.only("attention.value_length", width)
@@ -110,7 +94,7 @@ def _config(own: Config, tied: bool) -> dict[str, Any]:
 
 def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
     """The weights in single precision, under the names of Hugging Face."""
-    whole, found = _package("gguf.quants").dequantize, {}
+    whole, found = require("gguf.quants", ".gguf files").dequantize, {}
     for tensor in reader.tensors:
         *place, part, kind = tensor.name.split(".")
         weight = torch.from_numpy(np.array(whole(tensor.data, tensor.tensor_type), np.float32))
@@ -122,7 +106,6 @@ def _tensors(reader: Any, heads: int, kv_heads: int) -> dict[str, Tensor]:
 
 
 def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> str:
-    """The vocabulary as the text of a tokenizer.json."""
     for key, known in (("model", ("gpt2",)), ("pre", KNOWN_SPLITS)):
         value = fields.get(f"tokenizer.ggml.{key}")
         if value not in known:
@@ -137,16 +120,11 @@ def _tokenizer(fields: dict[str, Any], special: dict[str, str], path: Path) -> s
     made.pre_tokenizer = library.pre_tokenizers.Sequence([digits, bytewise]) if smollm else bytewise
     made.decoder = library.decoders.ByteLevel()
     made.add_special_tokens([word for word, kind in zip(words, kinds) if kind == CONTROL_TYPE])
-    first, last = (_added_token(fields, special, role) for role in ("bos", "eos"))
+    first, last = (  # the special tokens at the ends of each text
+        [special[f"{role}_token"]] if fields.get(f"tokenizer.ggml.add_{role}_token") else [] for role in ("bos", "eos")
+    )
     if first or last:
         numbers = [(word, made.token_to_id(word)) for word in {*first, *last}]
-        made.post_processor = library.processors.TemplateProcessing(
-            single=[*first, "$A", *last], special_tokens=numbers
-        )
-    text: str = made.to_str()
-    return json.dumps(json.loads(text), ensure_ascii=False)
-
-
-def _added_token(fields: dict[str, Any], special: dict[str, str], role: str) -> list[str]:
-    """The special token that is put at an end of each text, where one is."""
-    return [special[f"{role}_token"]] if fields.get(f"tokenizer.ggml.add_{role}_token") else []
+        frame = library.processors.TemplateProcessing(single=[*first, "$A", *last], special_tokens=numbers)
+        made.post_processor = frame
+    return json.dumps(json.loads(made.to_str()), ensure_ascii=False)

@@ -18,22 +18,14 @@ from ....interop.reading import read_config, read_json, read_pooling, read_tenso
 from ....interop.weight_map import from_theirs
 from ....recipe import Recipe
 from ..subwords import TOKENIZER_FILE, load_subwords, read_tokenizer_text
-from .bert import BERT, ROBERTA
-from .family import EMBEDDING_WEIGHT, Family
-from .gpt2 import GPT2
-from .llama import LLAMA
+from .families import BERT, EMBEDDING_WEIGHT, GPT2, LLAMA, ROBERTA, Family
 
 FAMILIES: dict[str, Family] = {
     "bert": BERT,
-    "roberta": ROBERTA,
-    "xlm-roberta": ROBERTA,
-    "camembert": ROBERTA,
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
     "gpt2": GPT2,
-    "llama": LLAMA,
-    "mistral": LLAMA,
-    "qwen2": LLAMA,
+    **dict.fromkeys(("llama", "mistral", "qwen2"), LLAMA),
 }
-
 UNITS_BY_MODEL = {"BPE": "bpe", "WordPiece": "wordpiece", "Unigram": "unigram", "WordLevel": "words"}
 TOKEN_ROLES = {"padding": "pad_token", "unknown": "unk_token", "mask": "mask_token", "separator": "sep_token"}
 
@@ -62,7 +54,9 @@ def recognises(source: Path) -> bool:
 
 def read_model(source: Path, run: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """A language model with its recipe and, in the run folder, its vocabulary."""
-    foreign = _read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
+    from .gguf import read_gguf
+
+    foreign = read_gguf(source) if source.suffix == ".gguf" else read_folder(source)
     recipe, weights = convert_model(foreign, str(run.resolve() / "model" / TOKENIZER_FILE), changes)
     state = {"tokens": {"tokens": {"tokenizer": foreign.tokenizer}}, "objective": {}}
     return Imported(
@@ -115,7 +109,6 @@ def convert_model(
 
 
 def _find_family(config: Config) -> Family:
-    """The family that a configuration names."""
     kind = config.get("model_type", "", str)
     if kind not in FAMILIES:
         refuse_type(config)
@@ -128,12 +121,6 @@ def _check_size(weights: dict[str, Tensor], assembly: Assembly, config: Config) 
     if len(weights[EMBEDDING_WEIGHT]) != size:
         told = f"as `vocab_size` in {config.where} says, not for {len(weights[EMBEDDING_WEIGHT])}"
         raise config.error(f"there must be vectors for {size} tokens, {told}")
-
-
-def _read_gguf(path: Path) -> ForeignModel:
-    from .gguf import read_gguf
-
-    return read_gguf(path)
 
 
 # Tokenizers
@@ -172,20 +159,18 @@ def token_keys(text: str, names: dict[str, str]) -> dict[str, Any]:
     first, last = _added_tokens(tokenizer)
     ends = {"begin": first or names.get("bos_token", ""), "end": last or names.get("eos_token", "")}
     special |= {role: name for role, name in ends.items() if name in known}
-    unit = UNITS_BY_MODEL.get(type(tokenizer.model).__name__)
-    if unit is None:
-        found = type(tokenizer.model).__name__
-        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {found}")
-    return {"unit": unit, "special": special, "begin": bool(first), "end": bool(last)}
+    kind = type(tokenizer.model).__name__
+    if kind not in UNITS_BY_MODEL:
+        raise UserError(f"the tokenizer must be of the type {' or '.join(UNITS_BY_MODEL)}, not {kind}")
+    return {"unit": UNITS_BY_MODEL[kind], "special": special, "begin": bool(first), "end": bool(last)}
 
 
 def _added_tokens(tokenizer: Any) -> tuple[str, str]:
     """Special tokens before and after each text; "" for none."""
     bare, framed = (tokenizer.encode("a", add_special_tokens=added).tokens for added in (False, True))
-    for first in (0, 1):
-        for last in (0, 1):
-            if framed[first : len(framed) - last] == bare:
-                return "".join(framed[:first]), framed[-1] if last else ""
+    for first, last in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        if framed[first : len(framed) - last] == bare:
+            return "".join(framed[:first]), framed[-1] if last else ""
     raise UserError(
         f"the tokenizer may put at most one token before and after each text, but makes {' '.join(framed)} of a"
     )

@@ -11,40 +11,15 @@ from pydantic import Field
 
 from ....data.columns import Array, Table
 from ....data.readers.text_parts import Parts, read_lines, strings
-from ....data.source import Memory, Source, find_files, locate
+from ....data.source import find_files, locate
 from ....data.split import Rows, Split, sample_per_class
 from ....errors import UserError, nearest, one_of
 from ....files.formats.delimited import Format, Grid, read_rows, typed
 from .pairs import COLUMN_MARK
 
-TEXT_NAMES = (
-    "text",
-    "sentence",
-    "review",
-    "content",
-    "message",
-    "tweet",
-    "comment",
-    "body",
-    "phrase",
-    "utterance",
-    "title",
-)
-LABEL_NAMES = (
-    "label",
-    "labels",
-    "class",
-    "category",
-    "sentiment",
-    "polarity",
-    "target",
-    "intent",
-    "topic",
-    "rating",
-    "tag",
-)
+TEXT_NAMES = "text sentence review content message tweet comment body phrase utterance title"
+LABEL_NAMES = "label labels class category sentiment polarity target intent topic rating tag"
 MIN_GUESS_ROWS = 10  # rows that tell which of two columns without names has few different values
-TextColumns = dict[str, list[str]]
 
 
 class Lines(Parts):
@@ -54,6 +29,7 @@ class Lines(Parts):
     """
 
     what: ClassVar[str] = "files of labelled lines"
+    unit: ClassVar[str] = "text"
 
     split: Split = Split()
     """Shares of the files kept apart for those of `valid` and `test` that have no files of their own; equal texts stay
@@ -73,19 +49,6 @@ class Lines(Parts):
     """Train on so many samples of each class only, drawn by split.seed (and the fold); a larger number adds
     to a smaller."""
 
-    @property
-    def unit(self) -> str:
-        """What a sample is called."""
-        return "text"
-
-    def table(self, names: Sequence[str | Path]) -> Table:
-        """The samples of files, all with the same columns."""
-        return self._table(names, training=True)
-
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The samples of other files; plain ones hold a text in each line, also in empty ones."""
-        return Memory(self._table(files, training=False))
-
     def named(self) -> dict[str, list[str]]:
         """The names of the files of every part; those of the classes are to train on."""
         own = [name for names in self.classes.values() for name in names]
@@ -93,20 +56,15 @@ class Lines(Parts):
         return {**found, "train": [*found["train"], *own]}
 
     def paths(self) -> list[Path]:
-        """The files of all parts."""
         names = [name for part in self.named().values() for _, name in self._labelled(part)]
         return find_files(names, self.what)
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
         classes = {label: [locate(name) for name in names] for label, names in self.classes.items()}
         return super().absolute_paths().model_copy(update={"classes": classes})
 
     def group(self, table: Table) -> Array | None:
-        """The text."""
-        found = table["text"]
-        assert isinstance(found, np.ndarray)
-        return found
+        return np.asarray(table["text"])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
         """Texts that are not empty, and of each class as many as wanted."""
@@ -134,8 +92,8 @@ class Lines(Parts):
             found += [(label, name.replace(COLUMN_MARK, label) if COLUMN_MARK in name else name) for label in wide]
         return found
 
-    def _table(self, names: Sequence[str | Path], training: bool) -> Table:
-        tables: list[tuple[Path, TextColumns]] = []
+    def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
+        tables: list[tuple[Path, dict[str, list[str]]]] = []
         for label, name in self._labelled(names or find_files(names, self.what)):
             for path in find_files([name], self.what):
                 if label:
@@ -154,7 +112,7 @@ class Lines(Parts):
         joined = {name: [cell for _, columns in tables for cell in columns[name]] for name in found}
         return {name: strings(cells) if name == "text" else typed(cells) for name, cells in joined.items()}
 
-    def _columns(self, path: Path, training: bool) -> TextColumns:
+    def _columns(self, path: Path, training: bool) -> dict[str, list[str]]:
         """The columns of one file, the text and the label under these names."""
         grid = read_rows(path, self.format, self.errors)
         names, rows, lines = self._names(grid, path)
@@ -184,26 +142,23 @@ class Lines(Parts):
                 )
             names, here = self.columns, rows[0] == self.columns
             rows, lines = rows[here:], lines[here:]
-        if names is None and rows and not grid.plain and self._tells(rows[0]):
-            names, rows, lines = [cell.strip().lstrip("#").strip() for cell in rows[0]], rows[1:], lines[1:]
+        if names is None and rows and not grid.plain:
+            usual = {*TEXT_NAMES.split(), *LABEL_NAMES.split(), self.text.lower(), self.label.lower()} - {""}
+            cells = [cell.strip().lstrip("#").strip() for cell in rows[0]]
+            if len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells):  # names, and no text
+                names, rows, lines = cells, rows[1:], lines[1:]
         if names is None:
             return self._guessed(rows, path), rows, lines
         if double := [name for place, name in enumerate(names) if name in names[:place]]:
             raise UserError(f"{path} has two columns named {double[0]!r}", file=path)
-        text = self._one(self.text, TEXT_NAMES, names, "text", path)
-        label = self._one(self.label, LABEL_NAMES, [name for name in names if name != text], "label", path)
+        text = self._one(self.text, TEXT_NAMES.split(), names, "text", path)
+        others = [name for name in names if name != text]
+        label = self._one(self.label, LABEL_NAMES.split(), others, "label", path)
         new = {name: f"{name}_" for name in ("text", "label") if name not in (text, label)}
         new |= {text: "text"} | ({label: "label"} if label else {})
         return [new.get(name, name) for name in names], rows, lines
 
-    def _tells(self, row: Sequence[str]) -> bool:
-        """Whether a first row has names of columns and no text."""
-        cells = [cell.strip().lstrip("#").strip() for cell in row]
-        usual = {*TEXT_NAMES, *LABEL_NAMES, self.text.lower(), self.label.lower()} - {""}
-        return len(set(cells)) == len(cells) and any(cell.lower() in usual for cell in cells)
-
     def _one(self, given: str, usual: Sequence[str], names: Sequence[str], what: str, path: Path) -> str:
-        """The column of the text or of the label."""
         if given:
             one_of(f"data.{what}, a column of {path},", given, names, key=f"data.{what}")
             return given

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ....data.columns import Array, Table
 from ....data.readers.text_parts import Parts, read_lines, strings
-from ....data.source import Memory, Source, find_files
+from ....data.source import find_files
 from ....data.split import Rows
 from ....errors import UserError
 
@@ -30,6 +30,7 @@ class Parallel(Parts):
     """
 
     what: ClassVar[str] = "parallel files"
+    unit: ClassVar[str] = "pair"
 
     columns: list[str] = Field(default_factory=list)
     """Names of the columns, such as [en, de]: what stands for `{}` in names of files (`train.{}.gz`). Files named
@@ -39,41 +40,29 @@ class Parallel(Parts):
     ratio: float | None = Field(default=None, ge=1)
     """Pairs of which one text has more than so many times the words of another are not trained on."""
 
-    @property
-    def unit(self) -> str:
-        """What a sample is called."""
-        return "pair"
+    def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
+        """The pairs of files, or, where that is no training, what columns there are of them, at least the first.
 
-    def table(self, names: Sequence[str | Path]) -> Table:
-        """The pairs of files, every column of them."""
-        return _join_tables([self._pairs(self._fill_mark(str(name))) for name in self._check_names(names)])
-
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The pairs of other files, or what columns there are of them: without translations, the first.
-
-        Files are known by a column's name in theirs (`test.en test.de`, or `test.{}`); others hold all columns with
-        tabs between, or only the first.
+        Files to predict are known by a column's name in theirs (`test.en test.de`, or `test.{}`); others hold all
+        columns with tabs between, or only the first.
         """
         meant: dict[str, dict[str, str]] = {}
-        for name in map(str, self._check_names(files)):
-            if COLUMN_MARK in name:
-                meant[name] = self._existing_files(self._fill_mark(name))
+        for name in map(str, self._check_names(names)):
+            if training or COLUMN_MARK in name:
+                meant[name] = self._fill_mark(name) if training else self._existing_files(self._fill_mark(name))
                 continue
             for path in find_files([name], self.what):
                 whole, column = _split_column_name(path, self.columns)
                 meant.setdefault(whole, {})[column] = str(path)
-        return Memory(_join_tables([self._pairs(given, some=True) for given in meant.values()]))
+        joined = _concatenate_columns([self._pairs(given, some=not training) for given in meant.values()])
+        return {column: strings(texts) for column, texts in joined.items()}
 
     def paths(self) -> list[Path]:
-        """The files of all parts, of every column."""
         names = [wide for names in self.named().values() for name in names for wide in self._fill_mark(name).values()]
         return find_files(names, self.what)
 
     def group(self, table: Table) -> Array | None:
-        """The text of the first column."""
-        found = table[self.columns[0]]
-        assert isinstance(found, np.ndarray)
-        return found
+        return np.asarray(table[self.columns[0]])
 
     def trained(self, table: Table, rows: Rows, notes: list[str]) -> Rows:
         """Pairs without an empty text, and not of too many words."""
@@ -106,14 +95,10 @@ class Parallel(Parts):
 
     def _fill_mark(self, name: str) -> dict[str, str]:
         """The name of each column's file, or of the one that has them all."""
-        return (
-            {column: name.replace(COLUMN_MARK, column) for column in self.columns}
-            if COLUMN_MARK in name
-            else {"": name}
-        )
+        marked = COLUMN_MARK in name
+        return {column: name.replace(COLUMN_MARK, column) for column in self.columns} if marked else {"": name}
 
     def _existing_files(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Those of the columns that have files."""
         found = {}
         for column, name in given.items():
             try:
@@ -140,7 +125,6 @@ class Parallel(Parts):
         return _concatenate_columns([self._read_aligned(dict(zip(files, paths))) for paths in zip(*files.values())])
 
     def _read_aligned(self, paths: Mapping[str, Path]) -> TextColumns:
-        """A file for each column, line by line."""
         texts = {column: [line.strip() for line in read_lines(path, self.errors)] for column, path in paths.items()}
         (one, lines), *others = texts.items()
         for column, found in others:
@@ -153,11 +137,10 @@ class Parallel(Parts):
         return texts
 
     def _read_tab_separated(self, path: Path, some: bool) -> TextColumns:
-        """One file with all columns, or the first of them."""
         lines = read_lines(path, self.errors)
         named = bool(lines) and [cell.strip() for cell in lines[0].split("\t")] == self.columns
         lines = lines[named:]  # without a first line that names the columns
-        most = len(self.columns) - 1
+        most, marked = len(self.columns) - 1, COLUMN_MARK in "".join(self.files)
         if some and 2 * sum("\t" in line for line in lines) < sum(bool(line.strip()) for line in lines):
             return {self.columns[0]: [line.strip() for line in lines]}
         rows = []
@@ -167,9 +150,7 @@ class Parallel(Parts):
                 raise UserError(
                     f"line {number} of {path} must have the {len(self.columns)} texts {', '.join(self.columns)} with "
                     f"tabs between, but has {tabs or 'no'} tab{'s' * (tabs > 1)}: {line[:60]!r}",
-                    hint=""
-                    if COLUMN_MARK in "".join(self.files)
-                    else f"Files of one language each are named with {COLUMN_MARK}.",
+                    hint="" if marked else f"Files of one language each are named with {COLUMN_MARK}.",
                     file=path,
                     line=number,
                 )
@@ -181,14 +162,9 @@ def _concatenate_columns(tables: Sequence[TextColumns]) -> TextColumns:
     """The columns of several files, one after the other."""
     for table in tables:
         if list(table) != list(tables[0]):
-            raise UserError(
-                f"every file must have the columns {', '.join(tables[0])}, but another file has {', '.join(table)}"
-            )
+            first, other = ", ".join(tables[0]), ", ".join(table)
+            raise UserError(f"every file must have the columns {first}, but another file has {other}")
     return {column: [text for table in tables for text in table[column]] for column in tables[0]}
-
-
-def _join_tables(tables: Sequence[TextColumns]) -> Table:
-    return {column: strings(texts) for column, texts in _concatenate_columns(tables).items()}
 
 
 def _split_column_name(path: Path, columns: Sequence[str]) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -31,8 +31,6 @@ from ....errors import UserError
 class TextFiles(Parts):
     """Text files in UTF-8."""
 
-    what: ClassVar[str] = "text files"
-
     documents: Literal["file", "line", "paragraph"] = "file"
     """What one text is: a whole file, a line, or lines between empty ones. Of whole files `split` keeps the last part
     of the text apart, else whole lines or paragraphs, drawn."""
@@ -41,12 +39,10 @@ class TextFiles(Parts):
     (gzip must)."""
 
     @property
-    def unit(self) -> str:
-        """What a sample is called."""
+    def unit(self) -> str:  # type: ignore[override]
         return self.documents
 
     def open(self, log: Any = None) -> Splits:
-        """Find the files and divide the text."""
         if self.split.by:
             raise UserError(
                 f"data.split.by cannot be {self.split.by!r} because texts have no other columns", key="data.split.by"
@@ -71,17 +67,16 @@ class TextFiles(Parts):
         paths = self.paths()
         return Splits(order_parts(sources), fingerprint_files(paths), self.replaced(paths))
 
-    def table(self, names: Sequence[str | Path]) -> Table:
-        """Each document of these files as a sample."""
+    def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
         paths = find_files(names, self.what)
-        return _text_table([text for path in paths for text in self._documents(read_text(path, self.errors))])
+        texts = [text for path in paths for text in self._documents(read_text(path, self.errors))]
+        return {"text": strings(texts)}
 
     def aligned(self, files: Sequence[str | Path]) -> Source:
-        """Each document of other files; of lines also the empty ones."""
         if self.documents != "line":
             return self.read(files)
         paths = find_files(files, self.what)
-        return Memory(_text_table([line for path in paths for line in read_lines(path, self.errors)]))
+        return Memory({"text": strings([line for path in paths for line in read_lines(path, self.errors)])})
 
     def _documents(self, text: str) -> list[str]:
         if self.documents == "file":
@@ -91,7 +86,7 @@ class TextFiles(Parts):
 
     def _by_position(self, paths: list[Path]) -> dict[str, Source]:
         """Train on the beginning, choose on what follows, judge on the end."""
-        sizes, split = [size_of(path) for path in paths], self.shares()
+        sizes, split = [size_of(path) for path in paths], self.split.less(self.valid, self.test)
         total = sum(sizes)
         shares = {"train": 1 - split.valid - split.test, "valid": 1 - split.test, "test": 1.0}
         ends = {name: int(round(total * share, 6)) for name, share in shares.items()}  # 1 - 0.9 is less than 0.1
@@ -117,9 +112,7 @@ class TextChunks:
         self.pieces: list[list[tuple[Path, int, int]]] = []
         room = 0  # left in the last piece
         for path, start, end in stretches:
-            cuts = [_next_boundary(path, place) for place in range(start, end, chunk_size)] + [
-                _next_boundary(path, end)
-            ]
+            cuts = [_next_boundary(path, place) for place in (*range(start, end, chunk_size), end)]
             for low, high in pairwise(cuts):
                 if high <= low:
                     continue
@@ -131,14 +124,9 @@ class TextChunks:
         self.sizes = [len(texts) for texts in self.pieces]
 
     def load(self, piece: int) -> Table:
-        """The texts of a piece."""
-        return _text_table(
-            [decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in self.pieces[piece]]
-        )
-
-
-def _text_table(texts: list[str]) -> Table:
-    return {"text": strings(texts)}
+        parts = self.pieces[piece]
+        texts = [decode(read_bytes(path, low, high), path, low, self.errors) for path, low, high in parts]
+        return {"text": strings(texts)}
 
 
 def _next_boundary(path: Path, place: int) -> int:

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from ....data.columns import Array, Lists, Table
 from ....data.readers.text_parts import Parts, read_lines, strings
-from ....data.source import Memory, Source, find_files
+from ....data.source import find_files
 from ....errors import UserError
 
 DOCUMENT_MARK = "-DOCSTART-"
@@ -26,6 +26,7 @@ class Columns(Parts):
     """
 
     what: ClassVar[str] = "files of words in columns"
+    unit: ClassVar[str] = "sentence"
 
     words: int = Field(default=0, ge=0)
     """Number of the column with the word, from 0."""
@@ -34,27 +35,14 @@ class Columns(Parts):
     comments: bool = False
     """Lines that begin with `#` between sentences are comments, as in CoNLL-U; else `#` is a word."""
 
-    @property
-    def unit(self) -> str:
-        """What a sample is called."""
-        return "sentence"
-
-    def table(self, names: Sequence[str | Path]) -> Table:
-        """The sentences of files with their tags."""
-        return self._table(names, training=True)
-
-    def read(self, files: Sequence[str | Path]) -> Source:
-        """The sentences of other files, which may go without tags: then there is only the column `words`."""
-        return Memory(self._table(files, training=False))
-
     def group(self, table: Table) -> Array | None:
-        """The words of a sentence."""
         words = table["words"]
         assert isinstance(words, Lists)
         stops = words.lengths.cumsum()
         return strings(["\n".join(words.values[a:b]) for a, b in zip(stops - words.lengths, stops)])
 
-    def _table(self, names: Sequence[str | Path], training: bool) -> Table:
+    def table(self, names: Sequence[str | Path], training: bool = True) -> Table:
+        """The sentences of files; without tags only the column `words`, where that is no training."""
         found: dict[str, list[str]] = {"words": [], "tags": []}
         lengths: list[int] = []
         for path in find_files(names, self.what):
@@ -108,9 +96,8 @@ class Columns(Parts):
                 )
             rows.append([cell.strip(BLANKS) for cell in cells])
             sizes[-1] += 1
-            if not all(
-                rows[-1][place] for place in (self.words, -1 if self.tags is None else self.tags) if place < len(cells)
-            ):
+            places = (self.words, -1 if self.tags is None else self.tags)
+            if not all(rows[-1][place] for place in places if place < len(cells)):
                 raise UserError(
                     f"line {number} of {path} must have a word and a tag, not {line[:80]!r}", file=path, line=number
                 )

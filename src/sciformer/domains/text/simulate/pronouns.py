@@ -43,6 +43,10 @@ def _split_pairs(text: str) -> list[tuple[str, ...]]:
     return [tuple(word.split("/")) for word in text.split()]
 
 
+def _nouns(by_gender: dict[str, str]) -> list[Noun]:
+    return [Noun(en, de, gender) for gender, text in by_gender.items() for en, de in _split_pairs(text)]
+
+
 _NOUNS = {
     "m": "dog/hund tree/baum garden/garten table/tisch chair/stuhl coat/mantel hat/hut key/schlüssel tower/turm "
     "park/park river/fluss apple/apfel train/zug letter/brief ring/ring mountain/berg",
@@ -51,16 +55,13 @@ _NOUNS = {
     "n": "house/haus book/buch car/auto picture/bild bicycle/fahrrad boat/boot ship/schiff window/fenster horse/pferd "
     "glass/glas dress/kleid bed/bett shirt/hemd knife/messer village/dorf piano/klavier",
 }
-NOUNS = [Noun(en, de, gender) for gender, text in _NOUNS.items() for en, de in _split_pairs(text)]
-PERSONS = [
-    Noun(en, de, gender)
-    for gender, text in {
-        "m": "man/mann teacher/lehrer baker/bäcker son/sohn",
-        "f": "woman/frau singer/sängerin aunt/tante daughter/tochter",
-        "n": "child/kind girl/mädchen",
-    }.items()
-    for en, de in _split_pairs(text)
-]
+NOUNS = _nouns(_NOUNS)
+_PERSONS = {
+    "m": "man/mann teacher/lehrer baker/bäcker son/sohn",
+    "f": "woman/frau singer/sängerin aunt/tante daughter/tochter",
+    "n": "child/kind girl/mädchen",
+}
+PERSONS = _nouns(_PERSONS)
 # English, German and the person of the verb: 0 ich, 1 du, 2 er, 3 wir and sie (plural).
 SUBJECTS = [("i", "ich", 0), ("you", "du", 1), ("he", "er", 2), ("she", "sie", 2), ("we", "wir", 3), ("they", "sie", 3)]
 SUBJECTS += [("anna", "anna", 2), ("peter", "peter", 2)]
@@ -165,7 +166,6 @@ class Pronouns(SimulatedTable):
     """Shares kept apart, by pairs of nouns."""
 
     def make(self) -> Table:
-        """All pairs of sentences."""
         rng = np.random.default_rng(self.seed)
         groups = rng.integers(self.farthest // WORDS_PER_GROUP + 1, size=self.number)
         found = [make_sentence(int(count), rng) for count in groups]
@@ -175,19 +175,14 @@ class Pronouns(SimulatedTable):
             "de": strings([" ".join(one.de) for one in found]),
             "distance": np.array([one.distance for one in found], np.int64),
             "pronoun": np.array(answers, "U3"),
-            "place": np.array([_last_index(one.de, answer) for one, answer in zip(found, answers)], np.int64),
+            "place": np.array([len(one.de) - 1 - one.de[::-1].index(it) for one, it in zip(found, answers)], np.int64),
             "noun": np.array([one.noun.en for one in found], str),
             "pair": np.array([f"{one.noun.en} {one.nearest}" for one in found], str),
         }
 
     def describe(self) -> str:
-        """The options in words."""
         return f"pronouns up to {self.farthest} words away, {self.number} sentences, seed {self.seed}"
 
     def file_reader(self) -> Data:
         """The reader of English sentences, with the German after a tab where it is known."""
         return Parallel(kind="parallel", columns=["en", "de"])
-
-
-def _last_index(words: list[str], word: str) -> int:
-    return len(words) - 1 - words[::-1].index(word)

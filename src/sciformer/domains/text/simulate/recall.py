@@ -51,9 +51,7 @@ class Recall(SimulatedTable):
         return {"text": text, "value": value, "lag": np.full(self.number, self.lag)}
 
     def describe(self) -> str:
-        """The options in words."""
         return f"recall of {self.symbols} symbols after {self.lag}, {self.number} sequences, seed {self.seed}"
 
     def file_reader(self) -> Data:
-        """The reader of lines of text files."""
         return TextFiles(kind="text", documents="line")

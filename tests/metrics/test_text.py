@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall
-from sciformer.metrics.entities import spans
+from sciformer.metrics import entities, entity_f1, entity_precision, entity_recall, perplexity, token_accuracy
+from sciformer.metrics.text import spans
 from tests.errors import refuses
 
 
@@ -110,3 +110,19 @@ def test_mistakes():
         entity_f1([["O"]], [["O", "O"]])
     with refuses("`tags`", "'O'"):
         entity_f1(["O"], [["O"]])
+
+
+def test_perplexity_and_token_accuracy():
+    assert perplexity([math.log(4) * 3, 0.0], [3, 0]) == pytest.approx(4)
+    assert perplexity([10 * math.log(50), math.log(2)], [10, 1]) == pytest.approx((50**10 * 2) ** (1 / 11))
+    assert perplexity([1e9], [1]) == math.inf
+    assert token_accuracy([1, 2], [4, 2]) == 0.5
+    for metric in (perplexity, token_accuracy):
+        assert np.isnan(metric([0.0], [0]))
+        assert np.isnan(metric([0.0, np.nan], [1, 1]))
+        with refuses("`count`", -1):
+            metric([0.0, 0.0], [1, -1])
+        with refuses("(0,)"):
+            metric([], [])
+    with refuses("`correct`", "`count`"):
+        token_accuracy([3], [2])
