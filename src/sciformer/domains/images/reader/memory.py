@@ -14,8 +14,8 @@ import numpy as np
 
 from ....data.columns import Array, Lists, Table, rows_of
 from ....errors import UserError
-from .collection import common_dtype
-from .resize import Resizer
+from .decode import Resizer
+from .sets import common_dtype
 
 
 def images(
