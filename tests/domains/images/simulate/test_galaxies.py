@@ -93,8 +93,8 @@ def test_galsim_draws_the_same_where_it_is_installed():
         with refuses("galsim", hint="pip install galsim"):
             Galaxies(engine="galsim").make(2)
         return
-    from sciformer.domains.images.simulate.galsim import load_galsim
     from sciformer.domains.images.simulate.optics import blur
+    from sciformer.domains.images.simulate.sersic import load_galsim
 
     n, radius, ratio = np.array([0.5, 1.0, 2.0, 3.0]), np.array([6.0, 4.0, 5.0, 8.0]), np.array([1.0, 0.4, 0.7, 0.9])
     given = 64, n, radius, ratio, np.array([0.0, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(0, 1, (4, 2))

@@ -98,7 +98,7 @@ class ImageFiles(TaggedFiles):
             said = f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank)."
             notes += [said] if pixels else []
         notes += dict.fromkeys(note for one in everything for note in one.notes)
-        return Splits(order_parts(chunks), _fingerprints(everything), notes)
+        return Splits(order_parts(dict(chunks)), _fingerprints(everything), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The images of other files in their order."""
