@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,7 +27,7 @@ def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
     if shade is not None:
         level = np.clip(shade / max(float(shade.max(initial=0)), 1e-12), 0, 1)
-        look = {"cmap": SHADE_COLOURS, "alpha": MAX_SHADE_ALPHA * level, "vmin": 0, "vmax": 1}
+        look: dict[str, Any] = {"cmap": SHADE_COLOURS, "alpha": MAX_SHADE_ALPHA * level, "vmin": 0, "vmax": 1}
         axes.imshow(level, extent=span, interpolation="nearest", **look)
     axes.set(xticks=[], yticks=[])
 

@@ -11,8 +11,9 @@ The deflection is exact, as a series that falls as f^k with f = (1 - q) / (1 + q
 isothermal ellipsoid (SIE). Signs and names are those of lenstronomy: e1 and e2 are f times the cosine and sine of twice
 the angle of the mass's long axis, from x to y.
 
-The source is a Sersic profile, the lens shines as another whose form is near that of its mass. Rays are traced through every pixel at 2 x 2 points, blurred
-by two Gaussians, and given the noise of a sky and of light itself. Lengths are arcseconds; rows go down as y grows.
+The source is a Sersic profile, the lens shines as another whose form is near that of its mass. Rays are traced through
+every pixel at 2 x 2 points, blurred by two Gaussians, and given the noise of a sky and of light itself. Lengths are
+arcseconds; rows go down as y grows.
 
 What it is not: a survey. Nothing but the two galaxies is in the field, sources are smooth, the point-spread function is
 round, all ranges are flat or logarithmic. Compare arXiv 2210.04143 (Huang et al.), whose images lenstronomy made; that
