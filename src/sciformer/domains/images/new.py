@@ -100,7 +100,6 @@ def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> lis
 
 
 def _has_blank_pixels(source: ImageChunks) -> bool:
-    """Whether the first images have pixels that are not finite."""
     try:
         source.load(0)
     except UserError as error:
@@ -155,7 +154,7 @@ def is_image_source(name: str) -> bool:
     """Whether a name is a folder of images, a picture, or a table of pictures."""
     path = Path(name).expanduser()
     if path.is_dir():
-        return bool(list_image_files([path]).entries)
+        return bool(list_image_files([path], []))
     return path.exists() and (lists_images(path) if is_table(path) else is_image(path))
 
 
@@ -248,7 +247,7 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> gu
 
 IMAGES = guess.Guess(
     guess_images,
-    find=lambda files: [entry.path for entry in list_image_files(files).entries],
+    find=lambda files: [entry.path for entry in list_image_files(files, [])],
     recognises=is_image_source,
 )
 PATCHES = guess.Guess(guess_patches)

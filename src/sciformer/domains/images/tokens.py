@@ -303,7 +303,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Pixels, by a linear layer and squared error."""
         if self.cutting.steps != self.cutting.sides:
             raise UserError(
                 f"patches overlap with tokens.step: {self.step}, so that hidden patches are seen in their neighbours",
@@ -331,7 +330,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return tuple(_cells(stream)[token].tolist())
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """The pixels of two patches change places."""
         self.check_token(stream, token, *to)
         there = np.flatnonzero((_cells(stream) == to).all(1))
         if not len(there):

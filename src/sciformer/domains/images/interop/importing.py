@@ -52,7 +52,6 @@ class ImageModel:
         return found if self.classes else found | {"objective": {"kind": "masked", "mask_ratio": 0.75}}
 
     def links(self, model: Any) -> list[WeightMap]:
-        """Which weights of ours are which of theirs."""
         found = vit.weight_links(self.names, model, bool(self.classes))
         return found if self.decoder is None else found + mae.decoder_links(self.names, model)
 
@@ -95,7 +94,6 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
 
 
 def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[ImageModel, dict[str, Any]]:
-    """A model, and how others described it."""
     if not source.is_dir():
         return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
     config, tensors = read_config(source), read_tensors(source)

@@ -39,17 +39,12 @@ class ImageFile(NamedTuple):
     tag: str = ""
 
 
-class Listing(NamedTuple):
-    """The files that were named, and notes on what was not taken."""
+def list_image_files(names: Sequence[str | Path], notes: list[str]) -> list[ImageFile]:
+    """The files that names, globs and folders mean, each once; a class may stand before a name: NAME:FILES.
 
-    entries: list[ImageFile]
-    notes: list[str]
-
-
-def list_image_files(names: Sequence[str | Path]) -> Listing:
-    """The files that names, globs and folders mean, each once; a class may stand before a name: NAME:FILES."""
+    notes   takes sentences on what was not taken
+    """
     found: dict[Path, ImageFile] = {}
-    notes: list[str] = []
     if not names:
         find_files([], FILE_KIND)
     for tag, name in map(split_tag, names):
@@ -59,7 +54,7 @@ def list_image_files(names: Sequence[str | Path]) -> Listing:
             if found.setdefault(entry.path, entry).tag != entry.tag:
                 tags = f"{found[entry.path].tag or 'none'} and {entry.tag or 'none'}"
                 raise UserError(f"{entry.path} has two classes: {tags}", file=entry.path)
-    return Listing(list(found.values()), notes)
+    return list(found.values())
 
 
 def _match_files(name: str, notes: list[str]) -> list[ImageFile]:
@@ -129,7 +124,6 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def _bare_suffix(path: Path) -> str:
-    """The end of a name, without .gz."""
     return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
 
 
@@ -151,15 +145,11 @@ def is_image(path: Path) -> bool:
 # Tables that name images: CSV, TSV, JSON lines, Parquet
 
 
-class ImageTable(NamedTuple):
-    """The files that a table names, relative to its folder, with its other columns."""
+def read_image_table(path: Path, image: str = "", label: str = "") -> tuple[list[Path], dict[str, Array]]:
+    """The files that a table names, relative to its folder, and its other columns.
 
-    paths: list[Path]
-    columns: dict[str, Array]
-
-
-def read_image_table(path: Path, image: str = "", label: str = "") -> ImageTable:
-    """A table with its columns of images and classes as given, or found by a usual name."""
+    image, label   columns of files and classes; found by a usual name unless given
+    """
     columns = _table_columns(path)
     if image:
         one_of(f"data.image, a column of {path},", image, columns, key="data.image")
@@ -181,7 +171,7 @@ def read_image_table(path: Path, image: str = "", label: str = "") -> ImageTable
         message = f"the {len(paths):,} images that {path} names in `{name}` do not exist, for example {paths[0]}"
         hint = "Names of images are relative to the folder of the table."
         raise UserError(message, hint=hint, key="data.image", file=path)
-    return ImageTable(paths, columns)
+    return paths, columns
 
 
 def find_label_column(columns: Collection[str], given: str, what: str) -> str:
@@ -209,7 +199,6 @@ def _path_column(columns: Mapping[str, Array]) -> str:
 
 
 def _table_columns(path: Path) -> dict[str, Array]:
-    """The columns of a table, with numbers or words."""
     if _bare_suffix(path) in (".parquet", ".pq"):
         return _parquet_columns(path)
     grid = read_rows(path)

@@ -52,7 +52,6 @@ def images(
 
 
 def _image_pixels(number: int, what: Any) -> Array:
-    """(height, width, channels) of one image."""
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
         raise UserError(

@@ -59,7 +59,6 @@ class ImageFormat:
 
 
 def _first_with(one: ImageSet, channels: int) -> str:
-    """The file of the first image of a set with so many channels."""
     return str(one.column("file", np.flatnonzero(one.shapes[:, 2] == channels)[:1])[0])
 
 
@@ -79,7 +78,6 @@ class ImageChunks:
         self.sizes = [sum(len(rows) for _, rows in some) for some in self.pieces]
 
     def load(self, piece: int) -> Table:
-        """The images of a piece, and what is known of them."""
         some = self.pieces[piece]
         table = {name: self._column(name, some) for name in self.columns}
         shapes = self._shapes(some)
@@ -147,7 +145,6 @@ class ImageChunks:
 
 
 def _ordered_pieces(rows: Sequence[Array], piece: int) -> list[Piece]:
-    """Pieces that keep the order of the images."""
     which = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
     flat = np.concatenate(rows) if rows else np.zeros(0, np.int64)
     return [_by_set(which[start : start + piece], flat[start : start + piece]) for start in range(0, len(flat), piece)]

@@ -19,7 +19,7 @@ from ....data.split import sample_per_class
 from ....errors import UserError, nearest
 from .arrays import open_arrays
 from .decode import Resizer
-from .listing import Listing, is_picture, list_image_files
+from .listing import is_picture, list_image_files
 from .pieces import ImageChunks, ImageFormat, is_missing
 from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
@@ -79,7 +79,6 @@ class ImageFiles(TaggedFiles):
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
     def open(self, log: Any = None) -> Splits:
-        """Look at all files, and divide their images."""
         notes: list[str] = []
         sets = self._sets(log, notes)
         everything = [one for some in sets.values() for one in some]
@@ -103,7 +102,7 @@ class ImageFiles(TaggedFiles):
     def read(self, files: Sequence[str | Path]) -> Source:
         """The images of other files in their order."""
         notes: list[str] = []
-        sets = [one for _, one in self._gathered(list_image_files(files), "the files", notes, training=False)]
+        sets = [one for _, one in self._gathered(files, "the files", notes, training=False)]
         form = self._format(sets, notes)
         notes += dict.fromkeys(note for one in sets for note in one.notes)
         return ImageChunks(sets, [np.arange(len(one)) for one in sets], form, mixed=False, notes=notes)
@@ -115,31 +114,31 @@ class ImageFiles(TaggedFiles):
         return ImageFormat(sets, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
 
     def _gathered(
-        self, found: Listing, whose: str, notes: list[str], training: bool = True
+        self, names: Sequence[str | Path], whose: str, notes: list[str], log: Any = None, training: bool = True
     ) -> list[tuple[str, ImageSet]]:
         """The images of files; bad ones are refused, or told in the notes."""
+        listed: list[str] = []
+        entries = list_image_files(names, listed)
+        if log is not None and len(entries) > 1000:
+            log(f"looking at {len(entries):,} files of images")
         wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
         deep, words, bad = self.bad_files == "skip", tuple(filter(None, wanted)), BadFiles()
         options = ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
-        made = gather_image_sets(found.entries, options, bad)
+        made = gather_image_sets(entries, options, bad)
         if bad and not deep:
             raise bad.error(sum(len(one) for _, one in made) + len(bad), training)
         notes += bad.notes()
         made = [(part, one) for part, one in made if len(one)]
         if not made:
             raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
-        notes += found.notes
+        notes += listed
         return made
 
     def _sets(self, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:
-        """Sets of images for each part that has files."""
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
-            found = list_image_files(names)
-            if log is not None and len(found.entries) > 1000:
-                log(f"looking at {len(found.entries):,} files of images")
-            made = self._gathered(found, f"data.{'files' if part == 'train' else part}", notes)
+            made = self._gathered(names, f"data.{'files' if part == 'train' else part}", notes, log)
             told = {own for own, _ in made} - {""}
             for own, one in made:
                 if part == "train" and "train" in told:

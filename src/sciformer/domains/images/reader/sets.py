@@ -63,7 +63,6 @@ class BadFiles(list[tuple[str, UserError]]):
         return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
 
     def notes(self) -> list[str]:
-        """Notes on files that are left out."""
         more = len(self) - MAX_LISTED_FILES
         rest = [f"left out {more:,} more files that cannot be read."] if more > 0 else []
         return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest

@@ -59,12 +59,10 @@ class Galaxies(SimulatedImages):
     """What draws the smooth parts; galsim, if you have installed it, is much slower."""
 
     def check(self) -> None:
-        """Refuse unknown classes, and an engine that is not installed."""
         super().check()
         ENGINES[self.engine]()
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Galaxies of these classes."""
         n, draw = len(label), ENGINES[self.engine]()
         light = np.zeros((n, self.bands, self.size, self.size), np.float32)
         truth = {name: np.zeros(n, np.float32) for name in ("radius", "axis_ratio", "angle")}

@@ -62,12 +62,10 @@ class Lenses(SimulatedImages):
     """Whether the lens shines; else it is as if it had been subtracted."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """All that is drawn before the images are made."""
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))
         return found.get(name, super().known_column(name, count, part))
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Images of lenses, and what is known of them."""
         truth = draw_truths(rng)
         blue, red = rng.uniform(-0.2, 0.8, LENSES_PER_CHUNK), rng.uniform(1.0, 1.8, LENSES_PER_CHUNK)
         light = blur(render_arcs(truth, self.size), truth["seeing"], FIELD_ARCSEC)

@@ -34,7 +34,6 @@ class LightMaps:
     dust: Array | None = None
 
     def add(self, map: Array, share: Array, colour: Array) -> None:
-        """More light, of this share."""
         self.maps.append((map * per_image(share), np.asarray(colour)))
 
 
