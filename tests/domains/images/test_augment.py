@@ -11,22 +11,15 @@ from sciformer.domains.images.augment import Augmentation, resample
 from sciformer.domains.images.scaling import denormalise_patches, stretch_values, unstretch_values
 from sciformer.domains.images.tokens import Patches
 from sciformer.objectives.masked import Masked
+from tests.domains.images.test_tokens import fitted, images_of
 from tests.errors import refuses
 
 RNG = np.random.default_rng(0)
 
 
-def fitted(images, **options):
-    tokens = Patches(kind="patches", **options)
-    tokens.fit([{"image": images}])
-    return tokens
-
-
-def varied(images, ids, epoch=0, **options):
+def varied(images, ids, **options):
     tokens = fitted(images, **options)
-    stream = tokens.augment_stream(tokens.tokenize({"image": images}), SampleRandom(0, epoch, ids))
-    patches = stream.columns["patch"]
-    return tokens.image(patches.reshape(len(images), -1, patches.shape[-1]))
+    return images_of(tokens.augment_stream(tokens.tokenize({"image": images}), SampleRandom(0, 0, ids)), tokens)
 
 
 def bump(height, width, down, aside):
@@ -56,24 +49,6 @@ def test_views_of_an_image():
         np.testing.assert_allclose(moved[0, :7, :2], square[0, 1:, 1::-1], atol=1e-5)
         ring = resample(square, np.array([[4.5, 1.5]]), still, angle, periodic=True)
         np.testing.assert_allclose(ring, np.roll(square, (-1, 2), (1, 2)), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "augment", [("crop",), ("rotate",), ("shift",), ("noise",), ("crop", "rotate", "shift", "noise")]
-)
-def test_variations_are_pure_and_differ(augment):
-    images = RNG.integers(0, 255, (20, 9, 7, 2)).astype(np.uint8)
-    ids = np.arange(20) + 50
-    found = varied(images, ids, patch=3, augment=augment)
-    assert found.shape == images.shape
-    assert found.dtype == np.float32
-    some = RNG.permutation(20)[:7]
-    tokens = fitted(images, patch=3, augment=augment)
-    stream = tokens.tokenize({"image": images[some]})
-    again = tokens.augment_stream(stream, SampleRandom(0, 0, ids[some])).columns["patch"].reshape(7, 9, 18)
-    np.testing.assert_array_equal(tokens.image(again), found[some])
-    assert not np.array_equal(varied(images, ids, epoch=1, patch=3, augment=augment), found)
-    assert (found != images).any((1, 2, 3)).mean() > 0.7
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "bool", "float32", "float64"])
@@ -107,6 +82,7 @@ def test_how_far_they_go():
     down, aside = (np.diff(turned[..., 0], axis=axis)[:, 5, 5] for axis in (1, 2))
     np.testing.assert_allclose(np.hypot(down, aside), 1, atol=1e-4)
     assert np.abs(np.exp(1j * np.arctan2(aside, down)).mean()) < 0.12  # all angles alike
+    assert varied(ramp.astype(np.uint8), np.arange(300), augment=("rotate",)).dtype == np.float32
     with refuses("(0.9, 0.5)", key="tokens.crop"):
         varied(ramp, np.arange(300), augment=("crop",), crop=(0.9, 0.5))
 

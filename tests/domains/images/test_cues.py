@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sciformer.domains.images import cues
-from sciformer.domains.images.cues import cue_bias, draw_bias
+from sciformer.domains.images.cues import cue_bias
 from sciformer.evaluation.evaluate import Evaluation
 from sciformer.inspect.report.page import Page
 from tests.errors import refuses
@@ -28,12 +28,6 @@ def test_nothing_to_count():
     assert np.isnan([found.value, found.error]).all()
     with refuses((2,), (1,)):
         cue_bias([1, 2], [1, 2], [1])
-
-
-def test_models_beside_each_other():
-    figure = draw_bias({"ViT": cue_bias([1, 1], [1, 2], [2, 1]), "CNN": cue_bias([3, 3], [1, 2], [2, 1])}, "a", "b")
-    figure.draw_without_rendering()
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["ViT", "CNN"]
 
 
 def test_the_section_of_the_report():

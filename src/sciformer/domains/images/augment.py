@@ -50,7 +50,7 @@ class Augmentation:
         if "negate" in self.augment:
             if images.dtype.kind in "bui":  # counts without a sign have no negative
                 images = images.astype(np.float32)
-            images = np.where(_per_image(rng.uniform("negate") < 0.5), -images, images)
+            images = np.where((rng.uniform("negate") < 0.5)[:, None, None, None], -images, images)
         return self._add_noise(images, rng) if "noise" in self.augment else images
 
     def symmetries(self, shape: Shape, rng: SampleRandom) -> Array:
@@ -188,7 +188,3 @@ def _wrap_or_mirror(index: Array, size: int, periodic: bool) -> Array:
     first = int(index.min(initial=0))
     place = np.arange(first, int(index.max(initial=0)) + 1) % (size if periodic or size == 1 else 2 * size)
     return np.where(place < size, place, 2 * size - 1 - place).take(index - first)
-
-
-def _per_image(chosen: Array) -> Array:
-    return chosen[:, None, None, None]

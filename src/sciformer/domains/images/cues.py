@@ -41,7 +41,6 @@ class CueBias(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Its binomial error."""
         n = self.first + self.second
         return float(np.sqrt(self.value * (1 - self.value) / n)) if n else float("nan")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -26,16 +27,9 @@ def draw_image(axes: Axes, image: Array, shade: Array | None) -> None:
     axes.imshow(to_rgb(image, display_limits(image)), extent=span, interpolation="nearest")
     if shade is not None:
         level = np.clip(shade / max(float(shade.max(initial=0)), 1e-12), 0, 1)
-        axes.imshow(
-            level,
-            cmap=SHADE_COLOURS,
-            alpha=MAX_SHADE_ALPHA * level,
-            extent=span,
-            vmin=0,
-            vmax=1,
-            interpolation="nearest",
-        )
-    _hide_ticks(axes)
+        look: dict[str, Any] = {"cmap": SHADE_COLOURS, "alpha": MAX_SHADE_ALPHA * level, "vmin": 0, "vmax": 1}
+        axes.imshow(level, extent=span, interpolation="nearest", **look)
+    axes.set(xticks=[], yticks=[])
 
 
 def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
@@ -47,10 +41,7 @@ def draw_side_by_side(axes: Axes, images: Mapping[str, Array]) -> None:
         span = (left, left + last.shape[1], last.shape[0] - 0.5, -0.5)
         axes.imshow(to_rgb(image, ends), extent=span, interpolation="nearest")
         axes.text(left + last.shape[1] / 2, last.shape[0], name, ha="center", va="top", fontsize="x-small")
-    axes.set_xlim(-0.5, left + last.shape[1])
-    axes.set_ylim(last.shape[0] - 0.5, -0.5)
-    _hide_ticks(axes)
-    axes.set_frame_on(False)
+    axes.set(xlim=(-0.5, left + last.shape[1]), ylim=(last.shape[0] - 0.5, -0.5), xticks=[], yticks=[], frame_on=False)
 
 
 def display_limits(image: Array) -> tuple[Array, Array]:
@@ -81,8 +72,3 @@ def to_rgb(image: Array, ends: tuple[Array, Array]) -> Array:
 
 def _display_channels(image: Array) -> Array:
     return image if image.shape[-1] == 3 else image.mean(-1, keepdims=True)
-
-
-def _hide_ticks(axes: Axes) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])

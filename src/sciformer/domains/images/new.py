@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...data.batch import describe
 from ...data.columns import Array, Lists, rows_of
 from ...data.readers.arrays import Arrays
-from ...data.source import Splits
 from ...errors import UserError
 from ...recipe import guess
 from ...recipe.page import Found, Page
@@ -31,6 +30,7 @@ IMAGE_NAMES = ("image", "images", "img", "picture", "pictures", "pixels", "spins
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "phase", "type", "y", "target", "truth")
 VALUE_NAMES = ("target", "targets", "value", "y", "label")
 GROUP_NAMES = ("chain", "group", "object", "patient", "subject", "source", "series", "run", "field", "id")
+NO_CLASSES = "No classes were found: a folder for each tells them, or a table with a column `label`."
 CHANNEL_REASONS = {1: "grey; colours become grey", 3: "colours; grey becomes colour"}
 AUTOENCODER_KEYS = (
     Found("tokens.target", "patch", "hidden patches by their own mean and deviation"),
@@ -40,58 +40,49 @@ AUTOENCODER_KEYS = (
 )
 
 
-class FoundImages(NamedTuple):
-    """Contents of the image files."""
-
-    opened: Splits
-    samples: int
-    shapes: Array
-    columns: dict[str, Array]
-    varying: bool
-    blank: bool
-    skips: bool
-
-
 def guess_images(names: list[str], paths: list[Path]) -> Page:
     """A vision transformer on the images of the files."""
     parts = guess.group_by_part(names)
-    seen = inspect_images(parts)
+    opened, skips = guess.open_readable(ImageFiles(kind="images", **guess.part_fields(parts)))
+    source = opened.sources["train"]
+    assert isinstance(source, ImageChunks)
+    count = guess.check_count(sum(source.sizes), "images", opened.notes)
+    shapes, varying = (
+        np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets]),
+        source.form.varying,
+    )
     flat = {
         name: _class_or_value_column(name, column)
-        for name, column in seen.columns.items()
-        if name not in ("file", "entry")
+        for name in source.columns
+        if name not in ("file", "entry") and (column := source.known_column(name)) is not None
     }
     flat = {name: column for name, column in flat.items() if column.dtype.kind != "U" or not _too_many_classes(column)}
-    ask = find_question(flat, max(seen.samples, 5 * MAX_INTEGER_CLASSES))
-    size = _target_size(seen)
-    sides = size or (int(seen.shapes[0, 0]), int(seen.shapes[0, 1]))
+    ask = find_question(flat, max(count, 5 * MAX_INTEGER_CLASSES))
+    side = _target_side(shapes, varying)
+    height, width, channels = (int(length) for length in shapes[0])
+    sides = (side, side) if side else (height, width)
     differ = "they differ: scaled and cut to a square; without it each stays as it is"
-    channels = int(seen.shapes[0, 2])
     label = ask.column if ask.kind == "classify" else ""
     where = "" if label == "label" else f" in `{label}`"
     notes = [
-        f"Found: {seen.samples:,} images to train on, {_describe_images(seen)}.",
+        f"Found: {count:,} images to train on, {_describe_images(shapes, varying)}.",
         *([f"Classes{where}: {guess.list_counts(flat[label])}."] if label else []),
-        *(
-            ["No classes were found: a folder for each tells them, or a table with a column `label`."]
-            if ask.kind == "masked"
-            else []
-        ),
-        *seen.opened.notes,
+        *([NO_CLASSES] if ask.kind == "masked" else []),
+        *opened.notes,
     ]
     found = [
         Found("data.kind", "images"),
-        *guess.files(parts, seen.skips),
-        Found("data.size", size and size[0], differ if seen.varying else "large ones"),
+        *guess.files(parts, skips),
+        Found("data.size", side, differ if varying else "large ones"),
         Found("data.channels", channels if channels in CHANNEL_REASONS else None, CHANNEL_REASONS.get(channels, "")),
-        Found("data.blank", 0.0 if seen.blank else None, "for pixels that are not finite"),
-        *guess.split(seen.opened.sources, seen.samples, "images", "those that are the same", stratify=label),
-        *vision_keys(sides, seen.samples, "images", ask.kind),
+        Found("data.blank", 0.0 if _has_blank_pixels(source) else None, "for pixels that are not finite"),
+        *guess.split(opened.sources, count, "images", "those that are the same", stratify=label),
+        *vision_keys(sides, count, "images", ask.kind),
         *ask.found,
         *(AUTOENCODER_KEYS if ask.kind == "masked" else ()),
     ]
     files = [Path(name) for name in names]
-    return Page("vision transformer", files, f"{seen.samples:,} images", notes, "images/vit-tiny", found)
+    return Page("vision transformer", files, f"{count:,} images", notes, "images/vit-tiny", found)
 
 
 def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> list[Found]:
@@ -108,21 +99,7 @@ def vision_keys(sides: tuple[int, int], count: int, unit: str, kind: str) -> lis
     ]
 
 
-def inspect_images(parts: dict[str, list[str]]) -> FoundImages:
-    """The images of the files to train on, of which headers tell the shapes."""
-    opened, skips = guess.open_readable(ImageFiles(kind="images", **guess.part_fields(parts)))
-    source = opened.sources["train"]
-    assert isinstance(source, ImageChunks)
-    every = [found for found in opened.sources.values() if isinstance(found, ImageChunks)]
-    count = guess.check_count(sum(source.sizes), "images", opened.notes)
-    shapes = np.concatenate([source.form.fit.output_shapes(one.shapes) for one in source.sets])
-    columns = {name: found for name in source.columns if (found := source.known_column(name)) is not None}
-    varying = any(one.form.varying for one in every)
-    return FoundImages(opened, count, shapes, columns, varying, _has_blank_pixels(source), skips)
-
-
 def _has_blank_pixels(source: ImageChunks) -> bool:
-    """Whether the first images have pixels that are not finite."""
     try:
         source.load(0)
     except UserError as error:
@@ -132,11 +109,11 @@ def _has_blank_pixels(source: ImageChunks) -> bool:
     return False
 
 
-def _describe_images(seen: FoundImages) -> str:
-    channels = int(seen.shapes[0, 2])
+def _describe_images(shapes: Array, varying: bool) -> str:
+    channels = int(shapes[0, 2])
     word = {1: "grey", 3: "in colours"}.get(channels, f"with {channels} channels")
-    low, high = seen.shapes[:, :2].min(0), seen.shapes[:, :2].max(0)
-    if not seen.varying:
+    low, high = shapes[:, :2].min(0), shapes[:, :2].max(0)
+    if not varying:
         return f"{low[0]} x {low[1]} pixels, {word}"
     return f"{low[0]} to {high[0]} pixels high and {low[1]} to {high[1]} wide, {word}"
 
@@ -152,13 +129,12 @@ def _too_many_classes(column: Array) -> bool:
     return len(np.unique(column)) > min(max(MAX_INTEGER_CLASSES, len(column) // 5), len(column) // 2)
 
 
-def _target_size(seen: FoundImages) -> tuple[int, int] | None:
-    """The size to which images are scaled: where they differ, or are large."""
-    middle = int(np.median(seen.shapes[:, :2].min(1)))
-    if not seen.varying and seen.shapes[:, :2].max() <= 2 * MAX_SIDE:
+def _target_side(shapes: Array, varying: bool) -> int | None:
+    """The side to which images are scaled: where they differ, or are large."""
+    middle = int(np.median(shapes[:, :2].min(1)))
+    if not varying and shapes[:, :2].max() <= 2 * MAX_SIDE:
         return None
-    side = min(MAX_SIDE, max(8, middle - middle % 8))
-    return side, side
+    return min(MAX_SIDE, max(8, middle - middle % 8))
 
 
 def patch_side(height: int, width: int) -> int:
@@ -178,7 +154,7 @@ def is_image_source(name: str) -> bool:
     """Whether a name is a folder of images, a picture, or a table of pictures."""
     path = Path(name).expanduser()
     if path.is_dir():
-        return bool(list_image_files([path]).entries)
+        return bool(list_image_files([path], []))
     return path.exists() and (lists_images(path) if is_table(path) else is_image(path))
 
 
@@ -269,9 +245,9 @@ def find_question(flat: dict[str, Array], count: int, along: bool = False) -> gu
     return guess.regress(aim, f"`{aim}` has values{also}") if aim else guess.masked("patches", 0.5)
 
 
-def _find_image_files(files: list[str | Path]) -> list[Path]:
-    return [entry.path for entry in list_image_files(files).entries]
-
-
-IMAGES = guess.Guess(guess_images, find=_find_image_files, recognises=is_image_source)
+IMAGES = guess.Guess(
+    guess_images,
+    find=lambda files: [entry.path for entry in list_image_files(files, [])],
+    recognises=is_image_source,
+)
 PATCHES = guess.Guess(guess_patches)

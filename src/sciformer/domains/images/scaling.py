@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -78,8 +78,7 @@ class ChannelMoments:
 
     @property
     def deviation(self) -> Array:
-        found: Array = np.sqrt(self.squares / self.count)
-        return found
+        return np.asarray(np.sqrt(self.squares / self.count))
 
 
 def normalise_patches(section: Patches, stream: Stream) -> dict[str, Array]:
@@ -153,22 +152,32 @@ def patch_moments(patches: Array) -> tuple[Array, Array]:
     return patches.mean(-1, keepdims=True), np.sqrt(spread + EPSILON)
 
 
+class Stretch(NamedTuple):
+    """A formula for readers, the function of values and softening that it is, and its inverse."""
+
+    formula: str
+    forward: Callable[[Array, float], Array]
+    inverse: Callable[[Array, float], Array]
+
+
+STRETCHES = {
+    "asinh": Stretch("asinh(x / softening)", lambda x, s: np.arcsinh(x / s), lambda x, s: s * np.sinh(x)),
+    "log": Stretch(
+        "sign(x) log(1 + |x| / softening)",
+        lambda x, s: np.sign(x) * np.log1p(np.abs(x) / s),
+        lambda x, s: np.sign(x) * s * np.expm1(np.abs(x)),
+    ),
+    "sqrt": Stretch("sign(x) sqrt(|x|)", lambda x, s: np.sign(x) * np.sqrt(np.abs(x)), lambda x, s: np.sign(x) * x**2),
+}
+
+
 def stretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
     """Values with large ones made smaller, the same on both sides of 0."""
     if how == "none":
         return values
-    values = values.astype(np.result_type(values, np.float32))
-    if how == "asinh":
-        return np.asarray(np.arcsinh(values / soft))
-    if how == "log":
-        return np.asarray(np.sign(values) * np.log1p(np.abs(values) / soft))
-    return np.asarray(np.sign(values) * np.sqrt(np.abs(values)))
+    return np.asarray(STRETCHES[how].forward(values.astype(np.result_type(values, np.float32)), soft))
 
 
 def unstretch_values(values: Array, how: str, soft: float = 1.0) -> Array:
     """The way back."""
-    if how == "asinh":
-        return np.asarray(soft * np.sinh(values))
-    if how == "log":
-        return np.asarray(np.sign(values) * soft * np.expm1(np.abs(values)))
-    return np.asarray(np.sign(values) * values**2) if how == "sqrt" else values
+    return values if how == "none" else np.asarray(STRETCHES[how].inverse(values, soft))

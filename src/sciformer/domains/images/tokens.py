@@ -21,7 +21,7 @@ from .augment import Augmentation
 from .column import ImageColumn, group_equal_rows
 from .draw import draw_image, draw_side_by_side
 from .layers import PatchEmbedding, PatchReadout, Pixels, Stem
-from .scaling import TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
+from .scaling import STRETCHES, TARGET_PREFIX, denormalise_patches, learn_scaling, normalise_patches, unstretch_values
 
 Side = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -97,7 +97,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Height and width, where images have different ones."""
         return ("image_shape",)
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
@@ -110,7 +109,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     @property
     def cutting(self) -> PatchGrid:
-        """How images are cut."""
         sides = self.sides
         if self.step is not None and self.step > min(sides):
             raise UserError(
@@ -154,7 +152,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return np.asarray(self.cutting.grid(stream.columns["size"][stream.starts]))
 
     def shift_windows(self, stream: Stream, starts: Array) -> Stream:
-        """Windows are images of their own."""
         starts, columns = np.repeat(starts, stream.lengths, 0), stream.columns
         assert self.window_shape is not None
         size = np.minimum(columns["size"] - starts * self.cutting.steps, self.cutting.covered(self.window_shape))
@@ -255,14 +252,12 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     def pictures(self, stream: Stream) -> list[tuple[Array, Array]]:
         """Samples of one size, and their images (n, height, width, channels), for each size."""
-        if "size" not in stream.columns:
-            groups = [np.arange(len(stream))] if len(stream) else []
-        else:
-            groups = group_equal_rows(stream.columns["size"][stream.starts])
+        sizes = np.broadcast_to(self.shape[:2], (len(stream), 2))
+        if "size" in stream.columns:
+            sizes = stream.columns["size"][stream.starts]
         found = []
-        for rows in groups:
-            sizes = stream.columns.get("size")
-            height, width = self.shape[:2] if sizes is None else sizes[stream.starts[rows[0]]]
+        for rows in group_equal_rows(sizes):
+            height, width = sizes[rows[0]]
             patches = stream.columns["patch"][_tokens(stream.starts[rows], stream.lengths[rows[0]])]
             cut = patches.reshape(len(rows), -1, patches.shape[-1])
             found.append((rows, self.image(cut, (int(height), int(width)))))
@@ -303,13 +298,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return self.pixels if self.embed == "none" else dim
 
     def embedding(self, dim: int) -> nn.Module:
-        """A linear layer, convolutions, or nothing."""
         if self.embed == "convolution":
             return Stem(self.raster, self.grid_shape, dim)
         return PatchEmbedding(self.pixels, dim) if self.embed == "linear" else Pixels()
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """Pixels, by a linear layer and squared error."""
         if self.cutting.steps != self.cutting.sides:
             raise UserError(
                 f"patches overlap with tokens.step: {self.step}, so that hidden patches are seen in their neighbours",
@@ -323,7 +316,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         return {**super().masks, "centre": self._mask_centre}
 
     def _mask_centre(self, stream: Stream, share: float) -> Array:
-        cell = stream.columns.get("cell", stream.columns["at"])
+        cell = _cells(stream)
         last = np.zeros((len(stream), 2))
         np.maximum.at(last, stream.sample, cell)
         away = np.abs(cell / np.maximum(1, last[stream.sample]) - 0.5).max(1)
@@ -334,12 +327,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How does a person edit it?
 
     def where(self, stream: Stream, token: int) -> tuple[float, ...]:
-        return tuple(stream.columns.get("cell", stream.columns["at"])[token].tolist())
+        return tuple(_cells(stream)[token].tolist())
 
     def move(self, stream: Stream, token: int, *to: float) -> Stream:
-        """The pixels of two patches change places."""
         self.check_token(stream, token, *to)
-        there = np.flatnonzero((stream.columns.get("cell", stream.columns["at"]) == to).all(1))
+        there = np.flatnonzero((_cells(stream) == to).all(1))
         if not len(there):
             raise UserError(f"the image has no patch at row {to[0]:g} and column {to[1]:g}")
         order = np.arange(len(stream.columns["patch"]))
@@ -359,12 +351,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
             "image": "(x - mean) / deviation of the channel, then the same with mean and deviation of the image",
             "none": "values as they are",
         }
-        formulas = {
-            "asinh": "asinh(x / softening)",
-            "log": "sign(x) log(1 + |x| / softening)",
-            "sqrt": "sign(x) sqrt(|x|)",
-        }
-        first = f"x = {formulas[self.stretch]}, then " if self.stretch != "none" else ""
+        first = f"x = {STRETCHES[self.stretch].formula}, then " if self.stretch != "none" else ""
         return {
             **super().preprocessing(),
             "image": dict(zip(("height", "width", "channels"), self.shape)),
@@ -378,7 +365,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     # How does a person look at it?
 
     def token_labels(self, stream: Stream) -> list[str]:
-        return [f"{row},{column}" for row, column in stream.columns.get("cell", stream.columns["at"])]
+        return [f"{row},{column}" for row, column in _cells(stream)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """The image, its patches shaded by their weights; those that are hidden are empty."""
@@ -400,7 +387,6 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         )
 
     def _picture(self, stream: Stream, patches: Array) -> Array:
-        """The image (height, width, channels) of one sample."""
         size = stream.columns["size"][0] if "size" in stream.columns else self.shape[:2]
         return self.image(patches.astype(np.float64), (int(size[0]), int(size[1])))
 
@@ -411,7 +397,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
         size = stream.columns["size"][0] if "size" in stream.columns else np.asarray(self.shape[:2])
         total, count = np.zeros(size), np.zeros(size)
         side, wide = self.cutting.sides
-        for (row, column), weight in zip(stream.columns.get("cell", stream.columns["at"]), np.asarray(weights)):
+        for (row, column), weight in zip(_cells(stream), np.asarray(weights)):
             down, aside = row * self.cutting.steps[0], column * self.cutting.steps[1]
             total[down : down + side, aside : aside + wide] += weight
             count[down : down + side, aside : aside + wide] += 1
@@ -419,7 +405,7 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
 
     def distance(self, stream: Stream) -> Array:
         """Between the centres of two patches, in pixels; round the edges where they touch."""
-        at = stream.columns.get("cell", stream.columns["at"]) * np.asarray(self.cutting.steps, np.float64)
+        at = _cells(stream) * np.asarray(self.cutting.steps, np.float64)
         apart = np.abs(at[:, None] - at[None])
         if self.periodic:
             size = stream.columns["size"][:1] if "size" in stream.columns else np.asarray(self.shape[:2])
@@ -429,6 +415,11 @@ class Patches(Maskable, Windowed, Augmentable, Gridded, Exportable, Editable):
     @property
     def distance_unit(self) -> str:
         return "pixels"
+
+
+def _cells(stream: Stream) -> Array:
+    """(T, 2) the row and column of each patch in its image."""
+    return stream.columns.get("cell", stream.columns["at"])
 
 
 def _tokens(starts: Array, length: int) -> Array:

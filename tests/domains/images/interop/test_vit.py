@@ -5,7 +5,6 @@ import pytest
 import safetensors.torch
 import torch
 
-from sciformer.cli.main import main
 from sciformer.data.batch import Batch
 from sciformer.evaluation.embed import embed
 from sciformer.interop import export_model, import_model
@@ -49,7 +48,10 @@ def test_the_same_numbers_in_and_out(head, changes, tmp_path):
     last = model.vit.layernorm(theirs.hidden_states[-1])
     torch.testing.assert_close(hidden(run, pictures), last, atol=1e-5, rtol=0)
 
+    assert run.recipe.data.size == (height, width)
     assert export_model(run, tmp_path / "out") == []
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["config.json", "model.safetensors", "preprocessor_config.json"]
     again = transformers.ViTForImageClassification.from_pretrained(tmp_path / "out").eval()
     with torch.no_grad():
         back = again(pixel_values(pictures, mean, deviation)).logits
@@ -179,16 +181,3 @@ def test_the_key_in_the_way_is_named(tokens, model, pair, tmp_path):
     run = made(tmp_path, tokens, **model)
     with refuses(f"`{pair}`", key=pair.partition(":")[0]):
         export_model(run, tmp_path / "out")
-
-
-def test_from_the_command_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    save(tmp_path / "tiny-vit", make("ViT", "ForImageClassification", **NAMES))
-    np.save("pictures.npy", images())
-    assert main(["import", "tiny-vit"]) == 0
-    assert capsys.readouterr().out.startswith("wrote runs/tiny-vit: encoder of 2 blocks of width 16, ")
-    assert main(["predict", "runs/tiny-vit", "pictures.npy", "--out", "answers.csv"]) == 0
-    assert Run("runs/tiny-vit").recipe.data.size == (12, 12)
-    assert main(["export", "runs/tiny-vit", "--out", "back"]) == 0
-    names = sorted(path.name for path in (tmp_path / "back").iterdir())
-    assert names == ["config.json", "model.safetensors", "preprocessor_config.json"]

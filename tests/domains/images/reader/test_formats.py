@@ -7,8 +7,8 @@ from astropy.io import fits
 from astropy.table import Table
 from PIL import Image
 
-from sciformer.domains.images.reader.collection import guess_axes
 from sciformer.domains.images.reader.reader import ImageFiles
+from sciformer.domains.images.reader.sets import guess_axes
 from tests.domains.images.reader.examples import idx, opened, picture, pixels, read
 from tests.errors import refuses
 

@@ -20,13 +20,6 @@ def test_cues_agree_as_often_as_they_should():
     assert all(one != two for one, two in pairs)
 
 
-def test_images_are_bytes_of_the_size_asked_for():
-    table = Cues(size=40).make(16)
-    assert table["image"].shape == (16, 40, 40)
-    assert table["image"].dtype == np.uint8
-    assert (np.ptp(table["image"], axis=(1, 2)) > 60).all()
-
-
 def test_shapes_and_textures_differ_from_each_other():
     v, u = np.meshgrid(np.linspace(-1.2, 1.2, 80), np.linspace(-1.2, 1.2, 80), indexing="ij")
     masks = [shape_depth(name, u[None], v[None])[0] > 0 for name in CLASSES]

@@ -9,8 +9,6 @@ from sciformer.domains.images.simulate import base
 from sciformer.domains.images.simulate.galaxies import CLASSES, Galaxies
 from sciformer.domains.images.simulate.morphology import MAKERS
 from sciformer.domains.images.simulate.sersic import sersic
-from sciformer.recipe import Recipe
-from sciformer.run import Run, train
 from tests.errors import refuses
 
 
@@ -93,8 +91,8 @@ def test_galsim_draws_the_same_where_it_is_installed():
         with refuses("galsim", hint="pip install galsim"):
             Galaxies(engine="galsim").make(2)
         return
-    from sciformer.domains.images.simulate.galsim import load_galsim
     from sciformer.domains.images.simulate.optics import blur
+    from sciformer.domains.images.simulate.sersic import load_galsim
 
     n, radius, ratio = np.array([0.5, 1.0, 2.0, 3.0]), np.array([6.0, 4.0, 5.0, 8.0]), np.array([1.0, 0.4, 0.7, 0.9])
     given = 64, n, radius, ratio, np.array([0.0, 1.0, 2.0, 3.0]), np.random.default_rng(0).normal(0, 1, (4, 2))
@@ -109,13 +107,3 @@ def test_few_images_stay_in_memory_and_many_do_not(monkeypatch):
     monkeypatch.setattr(base, "MAX_HELD_BYTES", 1000)
     source = Galaxies(size=16, number=32, chunk_size=16).open().sources["train"]
     assert source.load(1) is not source.load(1)
-
-
-@pytest.mark.parametrize("name", ["images/galaxies", "images/lenses"])
-def test_a_recipe_trains_on_simulated_images(name, tmp_path):
-    small = {"data.number": 40, "data.test": 20, "data.size": 24, "data.chunk_size": 16, "tokens.patch": 8}
-    small |= {"model.dim": 16, "model.depth": 1, "model.heads": 2, "train.device": "cpu"}
-    small |= {"train.steps": 3, "train.batch": 8, "train.evaluate_every": 3, "train.warmup": 1}
-    run = train(Recipe.load(name, small), tmp_path / "run", show=False, report=False)
-    assert np.isfinite(run.scores["loss"])
-    assert Run(run.path).evaluate("test").size == 20

@@ -11,11 +11,13 @@ from sciformer.domains.images.simulate.lenses import (
     SOURCE_COLUMNS,
     TARGETS,
     Lenses,
+    axis_ratio_and_angle,
+    deflection,
     draw_truths,
     render_arcs,
     source_brightness,
+    source_plane,
 )
-from sciformer.domains.images.simulate.lensing import axis_ratio_and_angle, deflection, source_plane
 from sciformer.domains.images.simulate.optics import pixel_centres
 
 ZERO = np.zeros(1)

@@ -51,8 +51,8 @@ def write(run: Run, folder: Folder) -> list[str]:
     config, named = (_autoencoder if hides else _classifier)(run, tokens, picture, weights, notes)
     about = {
         **vit.SIZE_KEYS.write(run.recipe.model),
-        "image_size": _side_or_sides(height, width),
-        "patch_size": _side_or_sides(*picture.patch),
+        "image_size": vit.side_or_sides(height, width),
+        "patch_size": vit.side_or_sides(*picture.patch),
         "num_channels": channels,
         "qkv_bias": True,
     }
@@ -128,10 +128,6 @@ def _with_position_table(
         return dict(weights)
     notes.append(POSITION_NOTE)
     return {**weights, name: trunk.position.code(grid(tokens.grid_shape)).float()}
-
-
-def _side_or_sides(height: int, width: int) -> int | list[int]:
-    return height if height == width else [height, width]
 
 
 FILES = ("config.json", "model.safetensors", pixels.PREPROCESSOR_FILE)

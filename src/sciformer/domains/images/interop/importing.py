@@ -15,7 +15,6 @@ from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_config, read_json, read_pickled, read_tensors, read_weights
 from ....interop.weight_map import WeightMap, from_theirs, sort_classes
-from ....recipe import Recipe
 from ....train.weights import named_tensors
 from . import mae, timm, vit
 from .pixels import Scaling, class_names, pixel_scaling, read_scaling
@@ -53,7 +52,6 @@ class ImageModel:
         return found if self.classes else found | {"objective": {"kind": "masked", "mask_ratio": 0.75}}
 
     def links(self, model: Any) -> list[WeightMap]:
-        """Which weights of ours are which of theirs."""
         found = vit.weight_links(self.names, model, bool(self.classes))
         return found if self.decoder is None else found + mae.decoder_links(self.names, model)
 
@@ -62,14 +60,9 @@ def recognises(source: Path) -> bool:
     """Whether a source is a model of images: weights of timm, or a folder."""
     if source.suffix in (".pt", ".pth"):
         return timm.is_timm(read_pickled(source))
-    return source.suffix == ".safetensors" or is_image_model(source)
-
-
-def is_image_model(folder: Path) -> bool:
-    """Whether a folder is that of a model of images."""
-    if not (folder / "config.json").is_file():
-        return False
-    config = read_json(folder / "config.json")
+    if not (source / "config.json").is_file():
+        return source.suffix == ".safetensors"
+    config = read_json(source / "config.json")
     return config.get("model_type") in MODEL_TYPES or "architecture" in config
 
 
@@ -93,12 +86,14 @@ def import_images(source: Path, changes: Mapping[str, Any] | None = None) -> Imp
     state = {"tokens": {"tokens": scaled}, "objective": objective}
     if not found.classes and found.decoder is None:
         notes.append(NO_HEAD_NOTE)
-        weights |= _zero_weights(recipe, state, weights)
+        with torch.device("meta"):
+            own = named_tensors(Assembly.from_state(recipe, state).network())
+        untrained = [name for name in own if name not in weights and name.startswith(UNTRAINED_WEIGHTS)]
+        weights |= {name: torch.zeros(own[name].shape) for name in untrained}
     return Imported(source.stem, recipe, weights, state, config, notes)
 
 
 def _read_model(source: Path, changes: Mapping[str, Any], notes: list[str]) -> tuple[ImageModel, dict[str, Any]]:
-    """A model, and how others described it."""
     if not source.is_dir():
         return _timm(read_weights(source), Config({}, str(source), source), changes, notes), {"model_type": "timm"}
     config, tensors = read_config(source), read_tensors(source)
@@ -142,15 +137,6 @@ def _timm(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]
     scaled = pixel_scaling(about.get("mean"), about.get("std"), picture.channels, config)
     decoder = mae.sections_from_weights(tensors, notes) if mae.has_decoder(tensors) else None
     return ImageModel("timm", picture, model, tensors, names, scaled, classes, decoder)
-
-
-def _zero_weights(recipe: Recipe, state: dict[str, Any], weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Zeros for the weights of the readout of a model without a head."""
-    with torch.device("meta"):
-        own = named_tensors(Assembly.from_state(recipe, state).network())
-    return {
-        name: torch.zeros(own[name].shape) for name in own if name not in weights and name.startswith(UNTRAINED_WEIGHTS)
-    }
 
 
 IMPORTER = Importer(recognises, lambda source, run, changes: import_images(source, changes), MODEL_TYPES)

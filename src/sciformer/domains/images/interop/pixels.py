@@ -50,10 +50,8 @@ def read_scaling(folder: Path, channels: int, notes: list[str]) -> Scaling:
     factor = found.get("rescale_factor", 1 / MAX_PIXEL_VALUE) if found.get("do_rescale", True) else 1.0
     if not isinstance(factor, (int, float)) or not factor > 0:
         raise config.error(f"`rescale_factor` in {file} must be above 0, not {factor}")
-    mean, deviation = (
-        (0.0, 1.0) if not found.get("do_normalize", True) else (found.get("image_mean"), found.get("image_std"))
-    )
-    return pixel_scaling(mean, deviation, channels, config, 1 / factor)
+    scaled = (found.get("image_mean"), found.get("image_std")) if found.get("do_normalize", True) else (0.0, 1.0)
+    return pixel_scaling(scaled[0], scaled[1], channels, config, 1 / factor)
 
 
 def preprocessor_config(mean: Sequence[float], deviation: Sequence[float], height: int, width: int) -> dict[str, Any]:

@@ -85,14 +85,17 @@ class ImageGeometry:
         return [self.height, self.width, self.channels]
 
     def tokens(self) -> dict[str, Any]:
-        rows, columns = self.patch
-        return {"kind": "patches", "patch": rows if rows == columns else [rows, columns]}
+        return {"kind": "patches", "patch": side_or_sides(*self.patch)}
 
     def check(self, config: Config) -> None:
-        """Refuse images that patches do not fill."""
         if self.height % self.patch[0] or self.width % self.patch[1]:
             sides, patch = f"{self.height} x {self.width}", f"{self.patch[0]} x {self.patch[1]}"
             raise config.error(f"images of {sides} in {config.where} are not filled by patches of {patch}")
+
+
+def side_or_sides(height: int, width: int) -> int | list[int]:
+    """One number for a square, two for others."""
+    return height if height == width else [height, width]
 
 
 def canonical_names(tensors: dict[str, Tensor], notes: list[str]) -> dict[str, Tensor]:
@@ -172,7 +175,6 @@ def weight_links(names: WeightNames, model: Any, head: bool) -> list[WeightMap]:
 
 
 def _pair(config: Config, key: str, default: int) -> tuple[int, int]:
-    """Height and width, given as one number or as two."""
     value = config.get(key, default, int, list)
     pair = value if isinstance(value, list) else [value, value]
     if len(pair) != 2 or not all(isinstance(one, int) and one > 0 for one in pair):

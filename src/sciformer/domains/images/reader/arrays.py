@@ -8,6 +8,8 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -18,23 +20,12 @@ from ....data.columns import Array
 from ....data.readers.text_parts import MAX_UNPACKED_BYTES
 from ....errors import UserError
 from ....files.formats.hdf5 import _h5py
-from ....files.packages import broken, package
+from ....files.packages import broken, package, require
 
 ARRAY_SUFFIXES = (".npy", ".npz", ".h5", ".hdf5", ".fits", ".fit", ".fz", ".idx")
 IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}  # of idx files
 MAX_ROW_GAP = 64  # rows that are read for nothing rather than begin anew
-FITS_STRUCTURE_KEYWORDS = (
-    "SIMPLE",
-    "XTENSION",
-    "BITPIX",
-    "NAXIS",
-    "EXTEND",
-    "PCOUNT",
-    "GCOUNT",
-    "COMMENT",
-    "HISTORY",
-    "",
-)
+FITS_STRUCTURE = ("SIMPLE", "XTENSION", "BITPIX", "NAXIS", "EXTEND", "PCOUNT", "GCOUNT", "COMMENT", "HISTORY")
 
 
 class ArrayInfo(NamedTuple):
@@ -45,76 +36,69 @@ class ArrayInfo(NamedTuple):
     turned: bool = False
 
 
+@dataclass(frozen=True)
 class ArrayFile:
     """Arrays by name, of which only shapes and types were read; `header` has single values that belong to all."""
 
-    def __init__(
-        self, path: Path, form: str, arrays: dict[str, ArrayInfo], header: dict[str, Any] | None = None
-    ) -> None:
-        self.path, self.form, self.arrays, self.header = path, form, arrays, header or {}
+    path: Path
+    form: str
+    arrays: dict[str, ArrayInfo]
+    header: dict[str, Any] = field(default_factory=dict)
 
     def get(self, name: str, rows: Array | None = None) -> Array:
         """An array, or sorted rows of it, in the byte order of this machine; texts as words."""
-        try:
-            found = READERS[self.form](self.path, name, rows)
-        except UserError:
-            raise
-        except Exception as error:  # damaged files make each library raise a dozen different ones
-            raise broken(self.path, self.form, error) from error
-        if found.dtype.kind in "OS":
-            return np.array([_header_value(value) for value in found.ravel().tolist()]).reshape(found.shape)
-        return found.astype(found.dtype.newbyteorder("="), copy=False)
+        found: Array = _with_broken(FORMATS[self.form].read, self.form, self.path, name, rows)
+        if found.dtype.kind not in "OS":
+            return found.astype(found.dtype.newbyteorder("="), copy=False)
+        values = found.ravel().tolist()
+        words = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in values]
+        return np.array(words).reshape(found.shape)
 
 
-def _header_value(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-
-
-def detect_format(path: Path) -> str:
-    """The format of a file by how it begins, or nothing if it is none of these."""
+def _with_broken(call: Callable[..., Any], form: str, path: Path, *rest: Any) -> Any:
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            begin = file.read(16)
-    except (OSError, EOFError, zlib.error) as error:
-        raise broken(path, "gzip", error) from error
-    for mark, form in MAGIC_BYTES.items():
-        if begin.startswith(mark):
-            return form
-    idx = len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4
-    return "idx" if idx else ""
+        return call(path, *rest)
+    except UserError:
+        raise
+    except Exception as error:  # damaged files make each library raise a dozen different ones
+        raise broken(path, form, error) from error
 
 
-MAGIC_BYTES = {b"\x93NUMPY": "NPY", b"PK\x03\x04": "NPZ", b"\x89HDF": "HDF5", b"SIMPLE  =": "FITS"}
+def _unpacked(path: Path) -> IO[bytes]:
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
 
 
 def open_arrays(path: Path) -> ArrayFile:
-    """A file of any of these formats."""
-    form = detect_format(path)
+    """A file of any of these formats, told by how it begins."""
+    try:
+        with _unpacked(path) as file:
+            begin = file.read(16)
+    except (OSError, EOFError, zlib.error) as error:
+        raise broken(path, "gzip", error) from error
+    form = next((form for form, known in FORMATS.items() if known.magic and begin.startswith(known.magic)), "")
+    if len(begin) >= 8 and begin[:2] == b"\0\0" and begin[2] in IDX_TYPES and 1 <= begin[3] <= 4:
+        form = "idx"
     if not form:
         with path.open("rb") as file:
             begin = file.read(12)
         raise UserError(f"{path} is not an NPY, NPZ, HDF5, FITS or idx file: it begins with {begin!r}", file=path)
-    try:
-        return OPENERS[form](path)
-    except UserError:
-        raise
-    except Exception as error:
-        raise broken(path, form, error) from error
-
-
-def row_blocks(rows: Array) -> Iterator[tuple[int, int, Array]]:
-    """Runs of sorted rows with small gaps: first and last + 1 of each, and which of these are meant."""
-    for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1):
-        if len(run):
-            yield int(run[0]), int(run[-1]) + 1, run - run[0]
+    found: ArrayFile = _with_broken(FORMATS[form].open, form, path)
+    return found
 
 
 def _read_row_blocks(array: Any, rows: Array | None) -> Array:
-    """Rows of anything that can be sliced."""
+    """Rows of anything that can be sliced, neighbours and what is between close ones at once."""
     if rows is None:
         return np.asarray(array[...])
-    parts = [np.asarray(array[start:stop])[inside] for start, stop, inside in row_blocks(rows)]
+    runs = [run for run in np.split(rows, np.flatnonzero(np.diff(rows) > MAX_ROW_GAP) + 1) if len(run)]
+    parts = [np.asarray(array[int(run[0]) : int(run[-1]) + 1])[run - run[0]] for run in runs]
     return np.concatenate(parts) if len(parts) != 1 else parts[0]
+
+
+def _check_length(path: Path, needed: int, there: int) -> None:
+    if there < needed:
+        hint = "Was it cut off? Fetch or write it again."
+        raise UserError(f"{path} must have {needed:,} bytes of numbers, not {there:,}", hint=hint, file=path)
 
 
 # NumPy
@@ -133,14 +117,12 @@ def _npy_header(file: IO[bytes], path: Path) -> ArrayInfo:
 def _open_npy(path: Path) -> ArrayFile:
     with path.open("rb") as file:
         found = _npy_header(file, path)
-        there = path.stat().st_size - file.tell()
-    if there < (needed := int(np.prod(found.shape)) * found.dtype.itemsize):
-        raise UserError(
-            f"{path} must have {needed:,} bytes of numbers, not {there:,}",
-            hint="Was it cut off? Write it again.",
-            file=path,
-        )
+        _check_length(path, int(np.prod(found.shape)) * found.dtype.itemsize, path.stat().st_size - file.tell())
     return ArrayFile(path, "NPY", {"array": found})
+
+
+def _read_npy(path: Path, name: str, rows: Array | None) -> Array:
+    return _read_row_blocks(np.load(path, mmap_mode="r", allow_pickle=False), rows)
 
 
 def _open_npz(path: Path) -> ArrayFile:
@@ -200,34 +182,24 @@ def _read_hdf5(path: Path, name: str, rows: Array | None) -> Array:
 # FITS
 
 
-def _astropy() -> Any:
-    from astropy.io import fits  # type: ignore[import-untyped,unused-ignore]
-
-    return fits
-
-
-def _open_hdus(path: Path) -> Any:
+@contextmanager
+def _open_hdus(path: Path) -> Iterator[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # on cards that are not quite as the standard has them
-        return package(_astropy, "astropy", "FITS", "astro").open(path, memmap=False, lazy_load_hdus=False)
+        with require("astropy.io.fits", "FITS files").open(path, memmap=False, lazy_load_hdus=False) as hdus:
+            yield hdus
 
 
 def _open_fits(path: Path) -> ArrayFile:
     arrays: dict[str, ArrayInfo] = {}
     header: dict[str, Any] = {}
-    with warnings.catch_warnings(), _open_hdus(path) as hdus:
-        warnings.simplefilter("ignore")
+    with _open_hdus(path) as hdus:
         for number, hdu in enumerate(hdus):
-            header |= {
-                k: v
-                for k, v in hdu.header.items()
-                if not k.startswith(FITS_STRUCTURE_KEYWORDS[:-1]) and k and k not in header
-            }
+            cards = {k: v for k, v in hdu.header.items() if k and not k.startswith(FITS_STRUCTURE)}
+            header |= {k: v for k, v in cards.items() if k not in header}
             if hdu.is_image and hdu.shape and np.prod(hdu.shape):
-                kind = np.dtype(fits_dtype(hdu.header))
-                arrays[hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)] = ArrayInfo(
-                    tuple(hdu.shape), kind
-                )
+                name = hdu.name if hdu.name and hdu.name != "PRIMARY" else str(number)
+                arrays[name] = ArrayInfo(tuple(hdu.shape), np.dtype(fits_dtype(hdu.header)))
             elif not hdu.is_image and hdu.columns is not None:
                 for column in hdu.columns:
                     kind = hdu.columns.dtype[column.name]
@@ -253,14 +225,12 @@ def _cell_shape(dim: str | None, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _read_fits(path: Path, name: str, rows: Array | None) -> Array:
-    with warnings.catch_warnings(), _open_hdus(path) as hdus:
-        warnings.simplefilter("ignore")
+    with _open_hdus(path) as hdus:
         for number, hdu in enumerate(hdus):
             if hdu.is_image and hdu.shape and name in (hdu.name, str(number)):
-                dtype = fits_dtype(hdu.header)
                 whole = rows is None or len(hdu.shape) < 3
                 found = np.asarray(hdu.data) if whole else _read_row_blocks(hdu.section, rows)
-                return found.astype(dtype, copy=False)
+                return found.astype(fits_dtype(hdu.header), copy=False)
             if not hdu.is_image and hdu.columns is not None and name in hdu.columns.names:
                 column = np.asarray(hdu.data[name])
                 return column if rows is None else column[rows]
@@ -271,7 +241,7 @@ def _read_fits(path: Path, name: str, rows: Array | None) -> Array:
 
 
 def _open_idx(path: Path) -> ArrayFile:
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+    with _unpacked(path) as file:
         _, _, code, axes = file.read(4)
         shape = tuple(int(side) for side in np.frombuffer(file.read(4 * axes), ">u4"))
     return ArrayFile(path, "idx", {"array": ArrayInfo(shape, np.dtype(IDX_TYPES[code]))})
@@ -285,36 +255,30 @@ def _read_idx(path: Path, name: str, rows: Array | None) -> Array:
 @lru_cache(maxsize=2)
 def _load_idx_array(path: Path, changed: int) -> Array:
     """The array of an idx file, unpacked up to what its header says."""
-    ((_, stored),) = _open_idx(path).arrays.items()
-    needed, skip = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize, 4 + 4 * len(stored.shape)
+    stored = _open_idx(path).arrays["array"]
+    needed = int(np.prod(stored.shape, dtype=np.int64)) * stored.dtype.itemsize
     if needed > MAX_UNPACKED_BYTES:
-        raise UserError(
-            f"{path} must have at most {MAX_UNPACKED_BYTES >> 30} GiB, not the {needed:,} bytes that its header says",
-            file=path,
-        )
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        file.read(skip)
+        most = f"{MAX_UNPACKED_BYTES >> 30} GiB"
+        raise UserError(f"{path} must have at most {most}, not the {needed:,} bytes that its header says", file=path)
+    with _unpacked(path) as file:
+        file.read(4 + 4 * len(stored.shape))
         raw = file.read(needed)
-    if len(raw) < needed:
-        raise UserError(
-            f"{path} must have {needed:,} bytes of numbers, not {len(raw):,}",
-            hint="Was it cut off? Fetch it again.",
-            file=path,
-        )
+    _check_length(path, needed, len(raw))
     return np.frombuffer(raw, stored.dtype).reshape(stored.shape)
 
 
-OPENERS: dict[str, Callable[[Path], ArrayFile]] = {
-    "NPY": _open_npy,
-    "NPZ": _open_npz,
-    "HDF5": _open_hdf5,
-    "FITS": _open_fits,
-    "idx": _open_idx,
-}
-READERS: dict[str, Callable[[Path, str, Array | None], Array]] = {
-    "NPY": lambda path, name, rows: _read_row_blocks(np.load(path, mmap_mode="r", allow_pickle=False), rows),
-    "NPZ": _read_npz,
-    "HDF5": _read_hdf5,
-    "FITS": _read_fits,
-    "idx": _read_idx,
+class ArrayFormat(NamedTuple):
+    """How files of a format begin, and how they are opened and read."""
+
+    magic: bytes
+    open: Callable[[Path], ArrayFile]
+    read: Callable[[Path, str, Array | None], Array]
+
+
+FORMATS = {
+    "NPY": ArrayFormat(b"\x93NUMPY", _open_npy, _read_npy),
+    "NPZ": ArrayFormat(b"PK\x03\x04", _open_npz, _read_npz),
+    "HDF5": ArrayFormat(b"\x89HDF", _open_hdf5, _read_hdf5),
+    "FITS": ArrayFormat(b"SIMPLE  =", _open_fits, _read_fits),
+    "idx": ArrayFormat(b"", _open_idx, _read_idx),
 }

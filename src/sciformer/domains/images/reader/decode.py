@@ -1,4 +1,4 @@
-"""Pictures in files, through Pillow: what their headers say, and their pixels."""
+"""Pictures in files, through Pillow: headers, pixels, and the shape that every image is brought to."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -15,7 +16,6 @@ import numpy as np
 from ....data.columns import Array
 from ....errors import UserError
 from ....files.packages import broken, package
-from .resize import Resizer, cover_box
 
 FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "PPM", "WEBP")
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".bmp", ".pgm", ".ppm", ".webp")
@@ -31,12 +31,82 @@ END_MARKER_BYTES = 1024  # bytes at the end of a file, in which its last mark st
 DIGEST_BYTES = 1 << 16  # bytes at either end by which long files are told apart
 STRIP_TAGS = ((273, 6), (324, 1))  # tags of a TIFF with the places of strips and tiles, and how far on their sizes are
 TRANSPOSED_ORIENTATIONS = (5, 6, 7, 8)  # orientations in which height and width change places
+LUMA_WEIGHTS = (0.299, 0.587, 0.114)  # of ITU-R 601, as Pillow has them
+
+
+@dataclass(frozen=True)
+class Resizer:
+    """What is done to every image.
+
+    shape      (height, width) it is scaled to cover, and cut to about its centre; None: as it is
+    channels   1 makes colours grey, 3 repeats grey; None: as they are
+    """
+
+    shape: tuple[int, int] | None = None
+    channels: int | None = None
+
+    def __call__(self, image: Array) -> Array:
+        """(..., height, width, channels) -> the same of another shape."""
+        if self.shape is not None and image.shape[-3:-1] != self.shape:
+            image = _resize(image, self.shape)
+        if self.channels in (None, image.shape[-1]):
+            return image
+        if self.channels == 1 and image.shape[-1] == 3:
+            return _round(image.astype(np.float32) @ np.array(LUMA_WEIGHTS, np.float32)[:, None], image.dtype)
+        if image.shape[-1] == 1:
+            return np.repeat(image, self.channels or 1, -1)
+        message = f"an image of {image.shape[-1]} channels cannot be read as {self.channels} (data.channels)"
+        raise UserError(message, key="data.channels")
+
+    def output_shapes(self, shapes: Array) -> Array:
+        """(n, 3) heights, widths and channels as they will be."""
+        made = shapes.copy()
+        if self.shape is not None:
+            made[:, :2] = self.shape
+        if self.channels is not None:
+            made[:, 2] = self.channels
+        return made
+
+
+def _cover_box(shape: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, float, float, float]:
+    """(top, left, height, width) of the largest part about the centre that has the proportions of what is wanted."""
+    scale = max(wanted[0] / shape[0], wanted[1] / shape[1])
+    height, width = min(shape[0], wanted[0] / scale), min(shape[1], wanted[1] / scale)
+    return (shape[0] - height) / 2, (shape[1] - width) / 2, height, width
+
+
+def _resize(image: Array, wanted: tuple[int, int]) -> Array:
+    """(..., h, w, c) -> (..., H, W, c): scaled to cover and cut about the centre; smoothed where it shrinks."""
+    top, left, height, width = _cover_box((image.shape[-3], image.shape[-2]), wanted)
+    down = _triangle_weights(image.shape[-3], top, height, wanted[0])
+    aside = _triangle_weights(image.shape[-2], left, width, wanted[1])
+    exact = image.astype(np.result_type(image.dtype, np.float32))
+    return _round(np.einsum("yh,...hwc,xw->...yxc", down, exact, aside, optimize=True), image.dtype)
+
+
+def _triangle_weights(count: int, start: float, length: float, wanted: int) -> Array:
+    """(wanted, count) weights of linear interpolation, wider where many pixels become one, as Pillow has them."""
+    scale = length / wanted
+    centre = start + (np.arange(wanted)[:, None] + 0.5) * scale
+    weights = np.maximum(0, 1 - np.abs((np.arange(count) + 0.5 - centre) / max(scale, 1.0)))
+    return np.asarray(weights / weights.sum(1, keepdims=True))
+
+
+def _round(values: Array, dtype: np.dtype[Any]) -> Array:
+    """Values rounded and bounded to a type of whole numbers, or as a type of real ones."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = np.clip(np.rint(values), limits.min, limits.max)
+    return values.astype(dtype)
 
 
 class ImageHeader(NamedTuple):
-    """What is known of a picture before its pixels are: its shape and type, and what tells it from others.
+    """What is known of a file with one image before its pixels are.
 
+    size      bytes of the file
+    digest    a number that tells it from others
     reduced   whether it has 16 bits for each colour, of which Pillow reads 8
+    cards     what a header of FITS says of it
     """
 
     height: int
@@ -46,6 +116,7 @@ class ImageHeader(NamedTuple):
     size: int
     digest: int
     reduced: bool = False
+    cards: dict[str, Any] | None = None
 
 
 def pillow() -> Any:
@@ -93,25 +164,28 @@ def decode_image(path: Path, pixels: int, fit: Resizer | None = None) -> Array:
             layers = []
             for number in range(pages):
                 image.seek(number)
-                layers.append(_pixel_array(image))
+                layers.append(_pixel_array(_plain(image)))
             made = np.concatenate(layers, -1)
         else:
             ImageOps.exif_transpose(image, in_place=True)
-            target = PILLOW_MODES[image.mode][0]
-            plain = image.convert(target) if target and image.mode != target else image
-            if fit is not None and fit.shape is not None and target:
-                top, left, height, width = cover_box(plain.size[::-1], fit.shape)
-                if plain.size[::-1] != fit.shape:
-                    box = (left, top, left + width, top + height)
-                    plain = plain.resize(fit.shape[::-1], pillow().Resampling.BILINEAR, box)
+            plain, shape = _plain(image), None if fit is None else fit.shape
+            if shape is not None and PILLOW_MODES[image.mode][0] and plain.size[::-1] != shape:
+                top, left, height, width = _cover_box(plain.size[::-1], shape)
+                box = (left, top, left + width, top + height)
+                plain = plain.resize(shape[::-1], pillow().Resampling.BILINEAR, box)
             made = _pixel_array(plain)
     return made if fit is None else fit(made)
 
 
+def _plain(image: Any) -> Any:
+    """A picture in the mode that it is read as."""
+    target = PILLOW_MODES[image.mode][0]
+    return image.convert(target) if target and image.mode != target else image
+
+
 def _pixel_array(image: Any) -> Array:
-    target, channels, dtype = PILLOW_MODES[image.mode]
-    plain = image.convert(target) if target and image.mode != target else image
-    found = np.asarray(plain).astype(dtype, copy=False)
+    _, channels, dtype = PILLOW_MODES[image.mode]
+    found = np.asarray(image).astype(dtype, copy=False)
     return found.reshape(*found.shape[:2], channels)
 
 
@@ -126,9 +200,8 @@ def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[An
             if image.size[0] * image.size[1] * pages > pixels:
                 raise _too_many_pixels(path, pixels, image.size[0] * image.size[1] * pages)
             if image.mode not in PILLOW_MODES:
-                raise UserError(
-                    f"{path} must have grey or coloured pixels, not those of Pillow's mode {image.mode!r}", file=path
-                )
+                found = f"those of Pillow's mode {image.mode!r}"
+                raise UserError(f"{path} must have grey or coloured pixels, not {found}", file=path)
             yield image, pages
     except UserError:
         raise
@@ -142,9 +215,8 @@ def _open_picture(file: IO[bytes], path: Path, pixels: int) -> Iterator[tuple[An
         if begin.startswith((b"II*\0", b"MM\0*")):
             found = "it is a TIFF of a form that Pillow does not read"
             hint = "NPY, HDF5 or FITS hold any channels and types."
-        raise UserError(
-            f"{path} is not a picture that can be read ({', '.join(FORMATS)}): {found}", hint=hint, file=path
-        ) from error
+        message = f"{path} is not a picture that can be read ({', '.join(FORMATS)}): {found}"
+        raise UserError(message, hint=hint, file=path) from error
     except Exception as error:  # damaged files make Pillow raise a dozen different ones
         raise broken(path, "picture", error) from error
 
@@ -156,19 +228,19 @@ def _too_many_pixels(path: Path, pixels: int, found: int) -> UserError:
 
 def _channel_pages(image: Any, pixels: int) -> int:
     """The pages of a TIFF, where they are alike and have one channel each; otherwise 1."""
-    count = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+    count = int(getattr(image, "n_frames", 1)) if image.format == "TIFF" else 1
     size, mode = image.size, image.mode
     if count == 1 or PILLOW_MODES.get(mode, ("", 3, ""))[1] > 1:
         return 1
     if count > MAX_PAGES or count * size[0] * size[1] > pixels:
-        return int(count)  # refused by its pixels, without a look at every page
+        return count  # refused by its pixels, without a look at every page
     for number in range(1, count):
         image.seek(number)
         if (image.size, image.mode) != (size, mode):
             count = 1
             break
     image.seek(0)
-    return int(count)
+    return count
 
 
 def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
@@ -180,10 +252,8 @@ def _is_complete(image: Any, file: IO[bytes], size: int) -> bool:
         file.seek(at)
         return (b"IEND" if image.format == "PNG" else b"\xff\xd9") in tail
     tags = image.tag_v2 if image.format == "TIFF" else {}
-    strips = [
-        np.atleast_1d(tags[first]) + np.atleast_1d(tags[first + more]) for first, more in STRIP_TAGS if first in tags
-    ]
-    return bool(strips) and all(int(stop.max()) <= size for stop in strips)
+    ends = [np.atleast_1d(tags[first]) + np.atleast_1d(tags[first + on]) for first, on in STRIP_TAGS if first in tags]
+    return bool(ends) and all(int(end.max()) <= size for end in ends)
 
 
 def file_digest(file: IO[bytes], size: int) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 
 from ....data.columns import Array, Lists, Table, rows_of
 from ....errors import UserError
-from .collection import common_dtype
-from .resize import Resizer
+from .decode import Resizer
+from .sets import common_dtype
 
 
 def images(
@@ -52,7 +52,6 @@ def images(
 
 
 def _image_pixels(number: int, what: Any) -> Array:
-    """(height, width, channels) of one image."""
     found = np.asarray(what)
     if found.ndim not in (2, 3) or found.dtype.kind not in "biuf" or not found.size:
         raise UserError(

@@ -18,18 +18,10 @@ from ....data.source import Source, Splits, fingerprint
 from ....data.split import sample_per_class
 from ....errors import UserError, nearest
 from .arrays import open_arrays
-from .collection import Axes, ImageFileSet, ImageSet, ReadOptions, is_picture
-from .listing import (
-    MAX_LISTED_FILES,
-    BadFiles,
-    Listing,
-    bad_file_reason,
-    bad_files_error,
-    gather_image_sets,
-    list_image_files,
-)
-from .pieces import ImageChunks, ImageFormat, common_columns, is_missing
-from .resize import Resizer
+from .decode import Resizer
+from .listing import is_picture, list_image_files
+from .pieces import ImageChunks, ImageFormat, is_missing
+from .sets import Axes, BadFiles, ImageSet, ReadOptions, gather_image_sets
 
 LABEL_HINT = (
     "Classes are told by folders, FOLDER/CLASS/*.png; by a name before files, CLASS:NAME; by a table of images, CSV or "
@@ -87,77 +79,66 @@ class ImageFiles(TaggedFiles):
     """Images read at a time; as many as have 64 MiB of pixels unless given. A training keeps several such pieces."""
 
     def open(self, log: Any = None) -> Splits:
-        """Look at all files, and divide their images."""
         notes: list[str] = []
-        sets, prints = self._sets(log, notes)
+        sets = self._sets(log, notes)
         everything = [one for some in sets.values() for one in some]
         for name in self.state.get("truth", ()):
             _require_column(name, everything, notes)
-        form = ImageFormat(everything, self._fit(), notes)
-        columns = common_columns(everything)
+        form = self._format(everything, notes)
         rows = self._divided(sets, notes)
         groups = {part: np.concatenate([one.groups for one in some]) for part, some in sets.items()}
         notes += note_overlaps(groups, "images")
-        sources: dict[str, Source] = {}
+        chunks = {}
         for part, kept in rows.items():
             some = sets.get(part, sets["train"])
-            sources[part] = self._source(some, kept, form, columns)
-        self._count_blanks(sources, form, notes)
+            chunks[part] = ImageChunks(some, in_files(map(len, some), kept), form)
+        if self.blank is not None and form.dtype.kind == "f":
+            pixels, images = (sum(some) for some in zip(*(source.blanks() for source in chunks.values())))
+            said = f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank)."
+            notes += [said] if pixels else []
         notes += dict.fromkeys(note for one in everything for note in one.notes)
-        return Splits(order_parts(sources), prints, notes)
+        return Splits(order_parts(dict(chunks)), _fingerprints(everything), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The images of other files in their order."""
         notes: list[str] = []
-        found = list_image_files(files)
-        sets = [one for _, one in self._gathered(found, "the files", notes, training=False)]
-        form = ImageFormat(sets, self._fit(), notes)
+        sets = [one for _, one in self._gathered(files, "the files", notes, training=False)]
+        form = self._format(sets, notes)
         notes += dict.fromkeys(note for one in sets for note in one.notes)
-        parts = [(one, np.arange(len(one))) for one in sets]
-        piece = form.piece(self.chunk_size)
-        return ImageChunks(parts, form, common_columns(sets), piece, self.blank, mixed=False, notes=notes)
+        return ImageChunks(sets, [np.arange(len(one)) for one in sets], form, mixed=False, notes=notes)
 
-    def _fit(self) -> Resizer:
+    def _format(self, sets: Sequence[ImageSet], notes: list[str]) -> ImageFormat:
         sides = (self.size, self.size) if isinstance(self.size, int) else self.size
         if sides is not None and min(sides) < 1:
             raise UserError(f"data.size must be 1 pixel or more, not {self.size}", key="data.size")
-        return Resizer(sides, self.channels)
-
-    @property
-    def _rules(self) -> ReadOptions:
-        wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
-        deep = self.bad_files == "skip"
-        words = tuple(filter(None, wanted))
-        return ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
+        return ImageFormat(sets, Resizer(sides, self.channels), notes, self.chunk_size, self.blank)
 
     def _gathered(
-        self, found: Listing, whose: str, notes: list[str], training: bool = True
+        self, names: Sequence[str | Path], whose: str, notes: list[str], log: Any = None, training: bool = True
     ) -> list[tuple[str, ImageSet]]:
         """The images of files; bad ones are refused, or told in the notes."""
-        bad: BadFiles = []
-        made = gather_image_sets(found.entries, self._rules, bad)
-        total = sum(len(one) for _, one in made) + len(bad)
-        if bad and self.bad_files == "stop":
-            raise bad_files_error(bad, total, training)
-        for name, error in bad[:MAX_LISTED_FILES]:
-            notes.append(f"left out {bad_file_reason(name, error).rstrip('.')}.")
-        if len(bad) > MAX_LISTED_FILES:
-            notes.append(f"left out {len(bad) - MAX_LISTED_FILES:,} more files that cannot be read.")
+        listed: list[str] = []
+        entries = list_image_files(names, listed)
+        if log is not None and len(entries) > 1000:
+            log(f"looking at {len(entries):,} files of images")
+        wanted = (*self.state.get("truth", ()), *self.meta, self.split.by, self.split.stratify)
+        deep, words, bad = self.bad_files == "skip", tuple(filter(None, wanted)), BadFiles()
+        options = ReadOptions(self.image, self.label, self.axes, self.pixels, deep, words, self.channels)
+        made = gather_image_sets(entries, options, bad)
+        if bad and not deep:
+            raise bad.error(sum(len(one) for _, one in made) + len(bad), training)
+        notes += bad.notes()
         made = [(part, one) for part, one in made if len(one)]
         if not made:
             raise UserError(f"no image in {whose} can be read", hint=" ".join(notes[:4]))
-        notes += found.notes
+        notes += listed
         return made
 
-    def _sets(self, log: Any, notes: list[str]) -> tuple[dict[str, list[ImageSet]], dict[str, str]]:
-        """Sets of images for each part that has files, and what tells whether these changed."""
+    def _sets(self, log: Any, notes: list[str]) -> dict[str, list[ImageSet]]:
         given = self.named()
         sets: dict[str, list[ImageSet]] = {}
         for part, names in given.items():
-            found = list_image_files(names)
-            if log is not None and len(found.entries) > 1000:
-                log(f"looking at {len(found.entries):,} files of images")
-            made = self._gathered(found, f"data.{'files' if part == 'train' else part}", notes)
+            made = self._gathered(names, f"data.{'files' if part == 'train' else part}", notes, log)
             told = {own for own, _ in made} - {""}
             for own, one in made:
                 if part == "train" and "train" in told:
@@ -165,10 +146,9 @@ class ImageFiles(TaggedFiles):
                 elif part == "train" or part not in told or own == part:
                     sets.setdefault(part, []).append(one)
             if both := [other for other in STANDARD_PARTS[1:] if part == "train" and other in sets and other in given]:
-                raise UserError(
-                    f"the part {both[0]} is given by data.{both[0]} and by data.files too", key=f"data.{both[0]}"
-                )
-        return sets, _fingerprints([one for some in sets.values() for one in some])
+                message = f"the part {both[0]} is given by data.{both[0]} and by data.files too"
+                raise UserError(message, key=f"data.{both[0]}")
+        return sets
 
     def _divided(self, sets: dict[str, list[ImageSet]], notes: list[str]) -> dict[str, Array]:
         """The rows of each part, counted over its sets."""
@@ -184,37 +164,18 @@ class ImageFiles(TaggedFiles):
         if not len(kept):
             raise UserError(f"all {count:,} images to train on are left out", hint=" ".join(notes))
         split = self.split.less("valid" in sets, "test" in sets)
-        groups = _concatenate_column(train, split.by) if split.by else np.concatenate([one.groups for one in train])
-        if not split.by and (again := len(kept) - len(np.unique(groups[kept]))):
+        groups = np.concatenate([one.groups for one in train])[kept]
+        again = 0 if split.by else len(kept) - len(np.unique(groups))
+        if again:
             said = f"{again:,} of {len(kept):,} images are the same as others: these stay in one part"
             notes.append(f"{said}{_conflicting_class_note(train, groups, kept)}.")
-            divided = split.divide(len(kept), groups[kept], self._strata(train, kept))
-        else:
-            divided = split.divide(len(kept), groups[kept] if split.by else None, self._strata(train, kept))
-        rows = {part: kept[some] for part, some in divided.items()}
+        by = _concatenate_column(train, split.by)[kept] if split.by else groups if again else None
+        strata = _concatenate_column(train, split.stratify)[kept] if split.stratify else None
+        rows = {part: kept[some] for part, some in split.divide(len(kept), by, strata).items()}
         if self.labels_per_class is not None:
-            rows["train"] = sample_per_class(
-                _concatenate_column(train, "label"), rows["train"], self.labels_per_class, split.lot, notes, "image"
-            )
-        for part, some in sets.items():
-            if part != "train":
-                rows[part] = np.arange(sum(map(len, some)))
-        return rows
-
-    def _strata(self, train: Sequence[ImageSet], kept: Array) -> Array | None:
-        return _concatenate_column(train, self.split.stratify)[kept] if self.split.stratify else None
-
-    def _source(self, sets: Sequence[ImageSet], rows: Array, form: ImageFormat, columns: Sequence[str]) -> ImageChunks:
-        parts = list(zip(sets, in_files(map(len, sets), rows)))
-        return ImageChunks(parts, form, columns, form.piece(self.chunk_size), self.blank)
-
-    def _count_blanks(self, sources: dict[str, Source], form: ImageFormat, notes: list[str]) -> None:
-        if self.blank is None or form.dtype.kind != "f":
-            return
-        counts = [source.blanks() for source in sources.values() if isinstance(source, ImageChunks)]
-        pixels, images = (sum(some) for some in zip(*counts))
-        if pixels:
-            notes.append(f"{pixels:,} pixels in {images:,} images are not finite: read as {self.blank:g} (data.blank).")
+            labels = _concatenate_column(train, "label")
+            rows["train"] = sample_per_class(labels, rows["train"], self.labels_per_class, split.lot, notes, "image")
+        return rows | {part: np.arange(sum(map(len, some))) for part, some in sets.items() if part != "train"}
 
 
 def _conflicting_class_note(train: Sequence[ImageSet], groups: Array, kept: Array) -> str:
@@ -222,46 +183,36 @@ def _conflicting_class_note(train: Sequence[ImageSet], groups: Array, kept: Arra
     if not all("label" in one.columns for one in train):
         return ""
     _, label = np.unique(_concatenate_column(train, "label")[kept], return_inverse=True)
-    pairs = np.unique(np.stack([groups[kept], label.astype(groups.dtype)]), axis=1)
+    pairs = np.unique(np.stack([groups, label.astype(groups.dtype)]), axis=1)
     count = pairs.shape[1] - len(np.unique(pairs[0]))
     return f", but {count:,} of them have another class" if count else ""
 
 
 def _concatenate_column(sets: Sequence[ImageSet], name: str) -> Array:
-    """A column of all images."""
     _require_column(name, sets)
     return np.concatenate([one.columns[name] for one in sets])
 
 
 def _require_column(name: str, sets: Sequence[ImageSet], notes: Sequence[str] = ()) -> None:
-    """Refuse sets that lack a column."""
     for one in sets:
         if name not in one.columns:
-            advice = (
-                " ".join([*notes, *one.notes, LABEL_HINT]) if name == "label" else nearest(name, _known_columns(one))
-            )
-            raise UserError(f"the images of {one.name} have no column `{name}`", hint=advice, file=one.name)
-
-
-def _known_columns(one: ImageSet) -> list[str]:
-    """What a set knows of its images: columns, and keywords in the header of a file with one."""
-    first = Path(one.paths[0]) if isinstance(one, ImageFileSet) and one.paths else None
-    return [*one.columns, *(() if first is None or is_picture(first) else open_arrays(first).header)]
+            known = [*one.columns]
+            if one.paths and not is_picture(first := Path(one.paths[0])):
+                known += open_arrays(first).header
+            hint = " ".join([*notes, *one.notes, LABEL_HINT]) if name == "label" else nearest(name, known)
+            raise UserError(f"the images of {one.name} have no column `{name}`", hint=hint, file=one.name)
 
 
 def _fingerprints(sets: Sequence[ImageSet]) -> dict[str, str]:
     """Fingerprints: of each table and file of arrays; of all pictures together, by their names, sizes and digests."""
-    paths = dict.fromkeys(path for one in sets for path in one.origin)
-    found = {str(path): fingerprint(path) for path in paths}
-    pictures = [one for one in sets if isinstance(one, ImageFileSet)]
+    found = {str(path): fingerprint(path) for path in dict.fromkeys(path for one in sets for path in one.origin)}
+    pictures = sorted(row for one in sets for row in zip(one.paths, one.bytes, one.groups.tolist()))
     if pictures:
-        folders = {os.path.dirname(path) for one in pictures for path in one.paths}
+        folders = {os.path.dirname(path) for path, _, _ in pictures}
         top = os.path.commonpath([os.path.realpath(folder) for folder in folders])
-        hashed, size = hashlib.sha256(), 0
-        for path, bytes_, digest in sorted(
-            row for one in pictures for row in zip(one.paths, one.bytes.tolist(), one.groups.tolist())
-        ):
-            hashed.update(f"{os.path.relpath(path, top)} {bytes_} {digest}\n".encode())
-            size += bytes_
-        found[top] = f"{sum(map(len, pictures)):,} pictures, {size:,} bytes, {hashed.hexdigest()[:16]}"
+        hashed = hashlib.sha256()
+        for path, size, digest in pictures:
+            hashed.update(f"{os.path.relpath(path, top)} {size} {digest}\n".encode())
+        total = sum(size for _, size, _ in pictures)
+        found[top] = f"{len(pictures):,} pictures, {total:,} bytes, {hashed.hexdigest()[:16]}"
     return found

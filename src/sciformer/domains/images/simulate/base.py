@@ -34,11 +34,9 @@ class SimulatedImages(SimulatedSequence):
         return super().known_column(name, count, part)
 
     def stays_in_memory(self, count: int) -> bool:
-        """Whether so many images are small enough."""
         bytes_per_number = 4 if getattr(self, "unit", "") == "flux" else 1
         return bool(count * self.size**2 * getattr(self, "bands", 1) * bytes_per_number <= MAX_HELD_BYTES)
 
     def file_reader(self) -> Data:
-        """The reader of images of any form."""
         found: Data = find("data", "images")(kind="images")
         return found

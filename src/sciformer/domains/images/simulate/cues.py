@@ -51,7 +51,6 @@ class Cues(SimulatedImages):
     """Deviation of the noise, where the range of brightness is 1."""
 
     def check(self) -> None:
-        """Refuse fewer classes than two."""
         super().check()
         if len(self.classes) == 1:
             raise UserError(f"classes must be two or more, not only {self.classes[0]}", key="data.classes")
@@ -62,7 +61,6 @@ class Cues(SimulatedImages):
         return {**found, "agree": found["test"]}
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Images of these shapes."""
         n, agree = len(label), {"test": 0.0, "agree": 1.0}.get(part, self.agree)
         kinds = np.sort(self.class_numbers())
         other = kinds[(np.searchsorted(kinds, label) + rng.integers(1, len(kinds), n)) % len(kinds)]

@@ -9,7 +9,7 @@ The classes are those of arXiv 2110.01024 (Lin et al.), after the questions of G
 overlap, as there: axis ratios of smooth classes share their tails, arms may be weak, and noise hides much of what is
 faint, so that no answer is right for all. Stars and other galaxies in the field belong to no class.
 
-What it is: Sersic bulges and exponential disks with the textbook's arms, bars, dust and tails (galaxy_parts.py) behind
+What it is: Sersic bulges and exponential disks with the textbook's arms, bars, dust and tails (morphology.py) behind
 a point-spread function of two Gaussians and the noise of a sky and of light itself (optics.py). What it is not: a
 survey. There is no redshift, no history of star formation, no artefact of a camera; ranges are round numbers. Train
 on it to learn, to test, to pretrain.
@@ -29,20 +29,14 @@ from .base import SimulatedImages
 from .morphology import CLASSES as CLASSES
 from .morphology import MAKERS, OLD_STAR_COLOURS, DrawProfile, LightMaps
 from .optics import FIELD_SIDE, add_noise, band_fluxes, blur, render_blurred_blobs, signal_to_noise, to_picture
-from .sersic import sersic
+from .sersic import load_galsim, sersic
 
 MIN_SNR, MAX_SNR = 20.0, 400.0  # the range of signal-to-noise ratios
 SEEING_RANGE = (0.7, 1.5)  # the deviation of the blur
 STARS_PER_FIELD, GALAXIES_PER_FIELD = 0.4, 0.6  # in a field, on average
 
 
-def _galsim() -> DrawProfile:
-    from .galsim import load_galsim
-
-    return load_galsim()
-
-
-ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": _galsim}  # who draws smooth parts
+ENGINES: dict[str, Callable[[], DrawProfile]] = {"builtin": lambda: sersic, "galsim": load_galsim}
 
 
 class Galaxies(SimulatedImages):
@@ -65,12 +59,10 @@ class Galaxies(SimulatedImages):
     """What draws the smooth parts; galsim, if you have installed it, is much slower."""
 
     def check(self) -> None:
-        """Refuse unknown classes, and an engine that is not installed."""
         super().check()
         ENGINES[self.engine]()
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Galaxies of these classes."""
         n, draw = len(label), ENGINES[self.engine]()
         light = np.zeros((n, self.bands, self.size, self.size), np.float32)
         truth = {name: np.zeros(n, np.float32) for name in ("radius", "axis_ratio", "angle")}

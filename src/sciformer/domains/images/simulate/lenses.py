@@ -3,9 +3,17 @@
     table = Lenses(seed=1).make(10_000)            # columns image (n, 64, 64) of 8 bits, einstein_radius, e1, e2 ...
     table = Lenses(light=False).make(1000)         # the arcs alone, as if the lens were subtracted
 
-The mass is an elliptical power law with a shear from outside (lensing.py), exact; the source is a Sersic profile, the
-lens shines as another whose form is near that of its mass. Rays are traced through every pixel at 2 x 2 points, blurred
-by two Gaussians, and given the noise of a sky and of light itself. Lengths are arcseconds; rows go down as y grows.
+The mass is the elliptical power law of Tessore and Metcalf (arXiv 1507.01819) with a shear from outside:
+
+    kappa(R) = (3 - slope) / 2 (b / R)^(slope - 1),     R^2 = q^2 x^2 + y^2,     b = sqrt(q) theta_E
+
+The deflection is exact, as a series that falls as f^k with f = (1 - q) / (1 + q). A slope of 2 is the singular
+isothermal ellipsoid (SIE). Signs and names are those of lenstronomy: e1 and e2 are f times the cosine and sine of twice
+the angle of the mass's long axis, from x to y.
+
+The source is a Sersic profile, the lens shines as another whose form is near that of its mass. Rays are traced through
+every pixel at 2 x 2 points, blurred by two Gaussians, and given the noise of a sky and of light itself. Lengths are
+arcseconds; rows go down as y grows.
 
 What it is not: a survey. Nothing but the two galaxies is in the field, sources are smooth, the point-spread function is
 round, all ranges are flat or logarithmic. Compare arXiv 2210.04143 (Huang et al.), whose images lenstronomy made; that
@@ -23,7 +31,6 @@ from pydantic import Field
 from ....data.columns import Array, Table
 from ....data.readers.sequence import log_uniform, sample_sequence
 from .base import SimulatedImages
-from .lensing import axis_ratio_and_angle, source_plane
 from .optics import TWO_PI, add_noise, band_fluxes, blur, per_image, pixel_centres, to_picture
 from .sersic import profile, sersic, total_flux
 
@@ -33,6 +40,7 @@ RAYS_PER_PIXEL_SIDE = 2  # rays on a side of a pixel
 LENSES_AT_ONCE = 4  # lenses whose rays are traced at a time: as many as a cache holds
 TARGETS = ("einstein_radius", "slope", "e1", "e2", "centre_x", "centre_y", "shear_1", "shear_2")
 SOURCE_COLUMNS = ("source_x", "source_y", "source_radius", "source_index", "source_e1", "source_e2")
+SERIES_TOLERANCE = 1e-5  # where the series of a deflection ends, over its first term
 SNR_RANGE = (20.0, 200.0)  # of the arcs
 SEEING_RANGE = (0.05, 0.12)  # the deviation of the blur
 
@@ -54,12 +62,10 @@ class Lenses(SimulatedImages):
     """Whether the lens shines; else it is as if it had been subtracted."""
 
     def known_column(self, name: str, count: int, part: str) -> Array | None:
-        """All that is drawn before the images are made."""
         found = sample_sequence(count, 0, LENSES_PER_CHUNK, lambda index: draw_truths(self.draw_chunk(part, index)[0]))
         return found.get(name, super().known_column(name, count, part))
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Images of lenses, and what is known of them."""
         truth = draw_truths(rng)
         blue, red = rng.uniform(-0.2, 0.8, LENSES_PER_CHUNK), rng.uniform(1.0, 1.8, LENSES_PER_CHUNK)
         light = blur(render_arcs(truth, self.size), truth["seeing"], FIELD_ARCSEC)
@@ -78,7 +84,6 @@ def draw_truths(rng: np.random.Generator) -> dict[str, Array]:
     """What is true of the lenses of a chunk, from the beginning of its random numbers."""
 
     def ellipse(deviation: float) -> Array:
-        """(2, LENSES_PER_CHUNK) of length below 0.35."""
         given = rng.normal(0, deviation, (2, LENSES_PER_CHUNK))
         return given * np.minimum(1, 0.35 / np.maximum(np.hypot(*given), 1e-9))
 
@@ -110,6 +115,42 @@ def render_arcs(truth: Mapping[str, Array], size: int) -> Array:
         ]
         made[first : first + LENSES_AT_ONCE] = sum(rays[1:], rays[0]) / RAYS_PER_PIXEL_SIDE**2
     return made
+
+
+def axis_ratio_and_angle(e1: Array, e2: Array) -> tuple[Array, Array]:
+    """Axis ratio and angle of the long axis."""
+    f = np.hypot(e1, e2)
+    return (1 - f) / (1 + f), 0.5 * np.arctan2(e2, e1)
+
+
+def deflection(x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array) -> tuple[Array, Array]:
+    """The angle (n, H, W) by which light that is seen at x, y from the centre was bent; arguments (n,)."""
+    q, angle = axis_ratio_and_angle(e1, e2)
+    f, t = np.hypot(e1, e2), np.asarray(slope) - 1
+    c, s = per_image(np.cos(angle)), per_image(np.sin(angle))
+    along, across = c * x + s * y, c * y - s * x
+    inner = along * per_image(q) + 1j * across
+    far = np.maximum(np.abs(inner), np.float32(1e-9))
+    turn = inner / far
+    double, found = turn * turn, np.ones_like(turn)
+    steepest = max(float(f.max(initial=0)), 1e-9)
+    for k in range(1 + int(np.log(SERIES_TOLERANCE) / np.log(steepest)), 0, -1):  # the innermost bracket first
+        found *= double
+        found *= per_image(-f * (2 * k - (2 - t)) / (2 * k + (2 - t)))
+        found += 1
+    b = np.asarray(radius) * np.sqrt(q)
+    size = per_image(2 * b / (1 + q)) * (per_image(b) / far) ** per_image(t - 1)
+    turned = found * turn * (size * (c + 1j * s))
+    return turned.real, turned.imag
+
+
+def source_plane(
+    x: Array, y: Array, radius: Array, slope: Array, e1: Array, e2: Array, centre: Array, shear: Array
+) -> tuple[Array, Array]:
+    """Where light that is seen at x, y came from: theta - alpha(theta) - shear theta; centre and shear (n, 2)."""
+    bent = deflection(x - per_image(centre[:, 0]), y - per_image(centre[:, 1]), radius, slope, e1, e2)
+    g1, g2 = per_image(shear[:, 0]), per_image(shear[:, 1])
+    return x - bent[0] - g1 * x - g2 * y, y - bent[1] - g2 * x + g1 * y
 
 
 def source_brightness(x: Array, y: Array, truth: Mapping[str, Array]) -> Array:

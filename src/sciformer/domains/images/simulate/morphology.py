@@ -17,10 +17,8 @@ from .optics import FIELD_SIDE, TWO_PI, per_image, render_blobs, rotated_coordin
 from .sersic import CUSP_SOFTENING, profile
 
 DrawProfile = Callable[..., Array]  # of Sersic profiles, as `sersic.sersic`
-OLD_STAR_COLOURS, YOUNG_STAR_COLOURS = (
-    (0.9, 1.5),
-    (0.1, 0.8),
-)  # magnitudes between the bluest and the reddest band, of old and of young stars
+OLD_STAR_COLOURS = (0.9, 1.5)  # magnitudes between the bluest and the reddest band
+YOUNG_STAR_COLOURS = (0.1, 0.8)
 ARM_WAVES, ARM_SHARPNESS = 2, (1.0, 3.5)  # of arms: waves that break them, and how narrow they are
 MAX_CLUMPS, TAIL_BLOBS = 12, 14  # the most of an irregular galaxy; blobs in a tidal tail
 
@@ -36,7 +34,6 @@ class LightMaps:
     dust: Array | None = None
 
     def add(self, map: Array, share: Array, colour: Array) -> None:
-        """More light, of this share."""
         self.maps.append((map * per_image(share), np.asarray(colour)))
 
 
@@ -134,8 +131,7 @@ def _arms(theta: Array, far: Array, n: int, barred: bool, rng: np.random.Generat
     grown = 1 / (1 + np.exp(-(far + np.float32(0.1)) / np.float32(0.12)))  # none within the bar's end
     strength = per_image(log_uniform(rng, 0.35, 2.6, n))
     inner = pattern.mean((1, 2), keepdims=True)
-    made: Array = np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03)
-    return made
+    return np.asarray(np.maximum(1 + grown * strength * (pattern - inner) / inner, 0.03))
 
 
 def irregular(n: int, size: int, rng: np.random.Generator, draw: DrawProfile) -> LightMaps:

@@ -13,10 +13,7 @@ from ....data.columns import Array
 TWO_PI = 2 * np.pi
 FIELD_SIDE = 64.0  # units of length on a side of the field: pixels, where there are 64
 PICTURE_DARK, PICTURE_SOFTENING, PICTURE_TOP = 3.0, 4.0, 150.0  # of `to_picture`, in deviations of the sky
-PSF_WING_SHARE, PSF_WING_WIDTH = (
-    0.2,
-    2.2,
-)  # of the blur: the share of the second Gaussian, and its width over that of the first
+PSF_GAUSSIANS = ((0.8, 1.0), (0.2, 2.2))  # of the blur: shares of two Gaussians, and widths over that of the first
 PSF_CUTOFF = 1e-8  # of a blur, over its middle
 GAIN = 4.0  # counts in a deviation of the sky, squared: light that adds as much noise as the sky does
 
@@ -46,26 +43,20 @@ def render_blobs(size: int, x: Array, y: Array, width: Array, flux: Array, field
 
     def line(centre: Array) -> Array:
         apart = (along - np.asarray(centre, np.float32)[..., None]) / np.asarray(width, np.float32)[..., None]
-        made: Array = np.exp(-0.5 * np.minimum(apart**2, 80)) * np.asarray(unit / width, np.float32)[..., None]
-        return made
+        return np.asarray(np.exp(-0.5 * np.minimum(apart**2, 80)) * np.asarray(unit / width, np.float32)[..., None])
 
     across, down = line(x), line(y)
     if flux.ndim == 3:
         across, down = across[:, None], down[:, None]
-    made: Array = np.matmul((down * np.asarray(flux, np.float32)[..., None]).swapaxes(-1, -2), across)
-    return made
+    return np.asarray(np.matmul((down * np.asarray(flux, np.float32)[..., None]).swapaxes(-1, -2), across))
 
 
 def render_blurred_blobs(
     size: int, x: Array, y: Array, width: Array, flux: Array, seeing: Array, field: float = FIELD_SIDE
 ) -> Array:
     """The same, blurred by a point-spread function of deviation `seeing` (n,) as `blur` does."""
-    both = [
-        (share, seeing[:, None] * factor)
-        for share, factor in ((1 - PSF_WING_SHARE, 1.0), (PSF_WING_SHARE, PSF_WING_WIDTH))
-    ]
-    wide = np.concatenate([np.hypot(width, more) for _, more in both], 1)
-    shares = np.concatenate([flux * share for share, _ in both], -1)
+    wide = np.concatenate([np.hypot(width, seeing[:, None] * factor) for _, factor in PSF_GAUSSIANS], 1)
+    shares = np.concatenate([flux * share for share, _ in PSF_GAUSSIANS], -1)
     return render_blobs(size, np.tile(x, (1, 2)), np.tile(y, (1, 2)), wide, shares, field)
 
 
@@ -78,7 +69,7 @@ def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
     along = pixel_centres(size, field)
     apart = along[:, None] - along[None]
     made = np.zeros_like(light)
-    for share, factor in ((1 - PSF_WING_SHARE, 1.0), (PSF_WING_SHARE, PSF_WING_WIDTH)):
+    for share, factor in PSF_GAUSSIANS:
         deviation = np.maximum(np.asarray(width, np.float32) * factor, field / size / 3)
         one = np.exp(-0.5 * (apart / per_image(deviation)) ** 2)
         one[one < PSF_CUTOFF] = 0  # tiny numbers are slow, and of no use
@@ -91,24 +82,21 @@ def blur(light: Array, width: Array, field: float = FIELD_SIDE) -> Array:
 def add_noise(light: Array, rng: np.random.Generator) -> Array:
     """Light in deviations of the sky, with the noise of the sky and its own."""
     deviation = np.sqrt(1 + np.maximum(light, 0) / np.float32(GAIN))
-    made: Array = light + deviation * rng.standard_normal(light.shape, np.float32)
-    return made
+    return np.asarray(light + deviation * rng.standard_normal(light.shape, np.float32))
 
 
 def to_picture(light: Array) -> Array:
     """8-bit pixels, asinh(x / PICTURE_SOFTENING): even where the sky's noise is, logarithmic where it is bright."""
     low, high = np.arcsinh(-PICTURE_DARK / PICTURE_SOFTENING), np.arcsinh(PICTURE_TOP / PICTURE_SOFTENING)
     level = (np.arcsinh(light / np.float32(PICTURE_SOFTENING)) - np.float32(low)) * np.float32(255 / (high - low))
-    made: Array = np.clip(np.rint(level), 0, 255).astype(np.uint8)
-    return made
+    return np.asarray(np.clip(np.rint(level), 0, 255).astype(np.uint8))
 
 
 def band_fluxes(index: Array, bands: int) -> Array:
     """(n, bands) fluxes of mean 1, from red to blue, of light that is `index` magnitudes brighter in the reddest."""
     steps = np.linspace(0.5, -0.5, bands) if bands > 1 else np.zeros(1)
     made = 10 ** (0.4 * np.asarray(index)[:, None] * steps)
-    found: Array = (made / made.mean(1, keepdims=True)).astype(np.float32)
-    return found
+    return np.asarray((made / made.mean(1, keepdims=True)).astype(np.float32))
 
 
 def signal_to_noise(light: Array) -> Array:
@@ -116,5 +104,4 @@ def signal_to_noise(light: Array) -> Array:
 
     The mean over bands of the squares' sum, and its root.
     """
-    found: Array = np.sqrt((light.astype(np.float64) ** 2).sum((-1, -2)).mean(-1))
-    return found
+    return np.asarray(np.sqrt((light.astype(np.float64) ** 2).sum((-1, -2)).mean(-1)))

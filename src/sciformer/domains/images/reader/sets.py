@@ -1,0 +1,423 @@
+"""Sets of images, each read by the numbers of its rows: files with one image each, or the rows of one array."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from ....data.columns import Array
+from ....data.random import key, mix
+from ....errors import UserError, nearest, one_of
+from . import decode
+from .arrays import ArrayFile, open_arrays
+from .decode import ImageHeader, Resizer
+from .listing import (
+    LABEL_NAMES,
+    PART_NAMES,
+    ImageFile,
+    find_label_column,
+    is_picture,
+    is_table,
+    name_words,
+    part_of_name,
+    read_image_table,
+)
+
+Axes = Literal["", "hw", "hwc", "chw", "nhw", "nhwc", "nchw"]
+IMAGE_NAMES = "image images img imgs data x pixels cutout cutouts picture pictures array"
+MAX_CHANNELS = 32  # channels at most, where the order of axes is guessed
+MAX_CHANNEL_STACK = 20  # a stack so short may be of channels
+MAX_LISTED_FILES = 10  # bad files that a message names
+MAX_THREADS = min(8, os.cpu_count() or 1)
+ROWS_CHECKED_AT_ONCE = 1024  # images of an array that are read at a time, to see that they can be
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read: the keys of the section that the user gave, and which single values are of use."""
+
+    image: str = ""
+    label: str = ""
+    axes: Axes = ""
+    pixels: int = 1 << 26
+    deep: bool = False
+    wanted: tuple[str, ...] = ()
+    channels: int | None = None
+    alone: bool = False
+    """Whether a file is one of several, so that a short stack in it is of the channels of one image."""
+
+
+class BadFiles(list[tuple[str, UserError]]):
+    """Files that cannot be read, by name, and why."""
+
+    def reasons(self) -> list[str]:
+        """A line for each of the first."""
+        return [f"{name}: {error.message.removeprefix(f'{name} ')}" for name, error in self[:MAX_LISTED_FILES]]
+
+    def notes(self) -> list[str]:
+        more = len(self) - MAX_LISTED_FILES
+        rest = [f"left out {more:,} more files that cannot be read."] if more > 0 else []
+        return [f"left out {reason.rstrip('.')}." for reason in self.reasons()] + rest
+
+    def error(self, total: int, training: bool = True) -> UserError:
+        """The error that names them; of one, its own."""
+        if len(self) == 1:
+            ((_, error),) = self
+            hint = "Or go on without: --data.bad_files skip" if training else "Or ask without it."
+            return error.with_fields(hint=f"{error.hint} {hint if total > 1 else ''}".strip())
+        more = [f"and {len(self) - MAX_LISTED_FILES:,} more"] if len(self) > MAX_LISTED_FILES else []
+        shown = "".join(f"\n  {line}" for line in self.reasons() + more)
+        count = f"{len(self):,} of {total:,}" if len(self) < total else f"{total:,}"
+        hint = "Mend or remove them, or go on without: --data.bad_files skip" if training else "Ask without them."
+        return UserError(f"{count} images cannot be read:{shown}", hint=hint)
+
+
+@dataclass(eq=False)
+class ImageSet:
+    """Images that are known before they are read.
+
+    name      of the set, for messages
+    shapes    (n, 3) height, width and channels of each
+    dtype     of the pixels
+    columns   what else is known of each
+    groups    (n,) numbers that are equal for images that are the same
+    paths     the file of each; empty for an array
+    bytes     of each file
+    cube      the array that has them all, and its axes
+    origin    files of many of them, or of what is known of them
+    """
+
+    name: str
+    shapes: Array
+    dtype: np.dtype[Any]
+    columns: dict[str, Array]
+    groups: Array
+    options: ReadOptions
+    paths: list[str] = field(default_factory=list)
+    bytes: list[int] = field(default_factory=list)
+    cube: tuple[ArrayFile, str, str] | None = None
+    notes: list[str] = field(default_factory=list)
+    origin: tuple[Path, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one image, which has a file of its own."""
+        return self.cube is not None and "n" not in self.cube[2]
+
+    def column(self, name: str, rows: Array) -> Array:
+        """A column of these rows; `file` is the file of each."""
+        if name != "file":
+            return self.columns[name][rows]
+        return np.array([self.paths[row] for row in rows.tolist()] if self.cube is None else [self.name] * len(rows))
+
+    def read(self, rows: Array, fit: Resizer) -> Iterator[Array | UserError]:
+        """The pixels (height, width, channels) of each of these rows, or why they cannot be read."""
+        if self.cube is None:
+
+            def pixels(path: Path) -> Array:
+                if is_picture(path):
+                    return decode.decode_image(path, self.options.pixels, fit)
+                return next(_single_image(path, self.options)._read_array(np.zeros(1, np.int64), fit))
+
+            return map_files(pixels, [Path(self.paths[row]) for row in rows])
+        return self._read_array(rows, fit)
+
+    def _read_array(self, rows: Array, fit: Resizer) -> Iterator[Array]:
+        assert self.cube is not None
+        file, array, axes = self.cube
+        order = np.argsort(rows, kind="stable")
+        found = file.get(array)[None] if self.single else file.get(array, rows[order])
+        if "c" not in axes:
+            found = found[..., None]
+        elif axes.endswith("chw"):
+            found = np.moveaxis(found, -3, -1)
+        for row in np.argsort(order, kind="stable"):
+            yield fit(np.ascontiguousarray(found[row].astype(self.dtype, copy=False)))
+
+
+def map_files(make: Callable[[Path], Result], paths: Sequence[Path]) -> Iterator[Result | UserError]:
+    """What is made of every file in order, or why it cannot be read; pictures are unpacked by several threads."""
+
+    def attempt(path: Path) -> Result | UserError:
+        try:
+            return make(path)
+        except UserError as error:
+            return error
+        except OSError as error:
+            return UserError(f"{path} cannot be read: {error.strerror or error}", file=path)
+
+    if len(paths) < 2 or MAX_THREADS < 2 or not all(map(is_picture, paths)):
+        yield from map(attempt, paths)
+        return
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
+        yield from pool.map(attempt, paths)
+
+
+def common_dtype(kinds: Mapping[str, object]) -> np.dtype[Any]:
+    """The one type of pixels, of which each type found has an example."""
+    found = [np.dtype(kind) for kind in kinds]
+    if len({kind.kind for kind in found}) > 1 or (found[0].kind != "f" and len(found) > 1):
+        words = ", ".join(f"{kind} in {path}" for kind, path in zip(found, kinds.values()))
+        hint = "Save them alike: 8 and 16 bits differ in scale."
+        raise UserError(f"all images must have the same type of pixels, not {words}", hint=hint)
+    return np.result_type(*found)
+
+
+# From files to sets
+
+
+def gather_image_sets(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> list[tuple[str, ImageSet]]:
+    """Sets of images in the order of the files, each with its part where that is told; files that cannot be read are
+    put among the bad."""
+    arrays = sum(not is_table(entry.path) and not is_picture(entry.path) for entry in entries)
+    options = replace(options, alone=arrays > 1)
+    made: list[tuple[str, ImageSet]] = []
+    run: list[ImageFile] = []  # files of one image each that follow each other
+    for entry in entries:
+        found: list[tuple[str, ImageSet]] = []
+        if is_table(entry.path):
+            found = [("", _table_set(entry.path, options, bad))]
+        elif not is_picture(entry.path):
+            if "labels" in entry.path.name and "ubyte" in entry.path.name:  # read with the images beside it
+                continue
+            (opened,) = map_files(partial(_array_sets, options=options), [entry.path])
+            if isinstance(opened, UserError):
+                bad.append((str(entry.path), opened))
+                continue
+            found = opened
+        if run and (found or run[-1].part != entry.part):
+            made.append((run[0].part, _run_set(run, options, bad)))
+            run = []
+        for part, one in found:
+            if entry.tag:
+                one.columns["label"] = np.full(len(one), entry.tag)
+            made.append((part or entry.part, one))
+        if not found:
+            run.append(entry)
+    return [*made, (run[0].part, _run_set(run, options, bad))] if run else made
+
+
+def _run_set(entries: Sequence[ImageFile], options: ReadOptions, bad: BadFiles) -> ImageSet:
+    columns: dict[str, Array] = {}
+    if any(entry.tag for entry in entries):
+        columns["label"] = np.array([entry.tag for entry in entries])
+        bare = next((entry.path for entry in entries if not entry.tag), None)
+        if bare is not None:
+            message = f"{bare} has no class, but other images have a class by their folder or before their name"
+            raise UserError(message, file=bare)
+    return _file_set(str(entries[0].path), [entry.path for entry in entries], columns, options, bad)
+
+
+def _table_set(path: Path, options: ReadOptions, bad: BadFiles) -> ImageSet:
+    paths, columns = read_image_table(path, options.image, options.label)
+    made = _file_set(str(path), paths, columns, replace(options, image="", label=""), bad)
+    made.origin = (path,)
+    return made
+
+
+def _file_set(
+    name: str, paths: Sequence[Path], columns: dict[str, Array], options: ReadOptions, bad: BadFiles
+) -> ImageSet:
+    """Files with an image each, of which headers are read; bad ones are left out."""
+    kept, looks = [], []
+    for number, look in enumerate(map_files(partial(_header, options=options), paths)):
+        if isinstance(look, UserError):
+            bad.append((str(paths[number]), look))
+        else:
+            kept.append(number)
+            looks.append(look)
+    columns = {name: column[np.array(kept, np.int64)] for name, column in columns.items()}
+    cards = [look.cards or {} for look in looks]
+    known = [card for card in (cards[0] if cards else {}) if all(card in one for one in cards)]
+    columns |= {card: np.array([one[card] for one in cards]) for card in known if card not in columns}
+    kinds = {look.dtype: paths[row] for row, look in zip(reversed(kept), reversed(looks))}
+    reduced = sum(look.reduced for look in looks)
+    return ImageSet(
+        name,
+        np.array([look[:3] for look in looks], np.int32).reshape(-1, 3),
+        common_dtype(kinds) if kinds else np.dtype("uint8"),
+        columns,
+        np.array([look.digest for look in looks], np.int64),
+        options,
+        [str(paths[row]) for row in kept],
+        [look.size for look in looks],
+        notes=[f"{reduced:,} pictures have 16 bits for each colour, of which Pillow reads 8."] if reduced else [],
+    )
+
+
+def _header(path: Path, options: ReadOptions) -> ImageHeader:
+    if is_picture(path):
+        return decode.read_header(path, options.pixels, options.deep)
+    one = _single_image(path, options)
+    assert one.cube is not None
+    if options.deep:
+        one.cube[0].get(one.cube[1])
+    height, width, channels = one.shapes[0].tolist()
+    cards = {name: column[0] for name, column in one.columns.items()}
+    with path.open("rb") as file:
+        size = path.stat().st_size
+        digest = decode.file_digest(file, size)
+    return ImageHeader(height, width, channels, one.dtype.str, size, digest, cards=cards)
+
+
+def _single_image(path: Path, options: ReadOptions) -> ImageSet:
+    ((_, found),) = find_image_arrays(open_arrays(path), replace(options, alone=True))
+    if not found.single:
+        raise UserError(f"{path} must have a single image, as the files beside it have, not {len(found):,}", file=path)
+    return found
+
+
+def _array_sets(path: Path, options: ReadOptions) -> list[tuple[str, ImageSet]]:
+    """The images of a file with arrays; none where it is one image, to be read as pictures are."""
+    file = open_arrays(path)
+    made = find_image_arrays(file, options)
+    if any(one.single for _, one in made):
+        return []
+    for _, one in made:
+        assert one.cube is not None
+        _attach_idx_labels(path, one)
+        for start in range(0, len(one) if options.deep else 0, ROWS_CHECKED_AT_ONCE):
+            file.get(one.cube[1], np.arange(start, min(start + ROWS_CHECKED_AT_ONCE, len(one))))
+    return made
+
+
+def _attach_idx_labels(path: Path, images: ImageSet) -> None:
+    """Give the images of an idx file their labels, from the file beside it that is named alike."""
+    named = path.name.replace("images", "labels").replace("idx3", "idx1")
+    for name in (named, f"{named}.gz", named.removesuffix(".gz")) if "ubyte" in path.name else ():
+        if name != path.name and (other := path.with_name(name)).exists():
+            labels = open_arrays(other).get("array")
+            if labels.shape != (len(images),):
+                needed = f"a label for each of the {len(images):,} images of {path.name}"
+                raise UserError(f"{other} must have {needed}, not the shape {labels.shape}", file=other)
+            images.columns["label"] = labels.astype(np.int64)
+            images.origin += (other,)
+            return
+
+
+# Which array of a file has the images
+
+
+def find_image_arrays(file: ArrayFile, options: ReadOptions) -> list[tuple[str, ImageSet]]:
+    """The images of a file, and the part they are meant for where the names of arrays tell it (x_train, x_test)."""
+    if options.image:
+        known = {name.lower(): name for name in reversed(file.arrays)}
+        if options.image.lower() not in known:
+            message = f"{file.path} has no array `{options.image}` (data.image)"
+            raise UserError(message, hint=nearest(options.image, file.arrays), key="data.image", file=file.path)
+        return [("", _array_set(file, known[options.image.lower()], options))]
+    shaped = [
+        name
+        for name, (shape, dtype, _) in file.arrays.items()
+        if dtype.kind in "biuf" and (len(shape) in (3, 4) or (len(shape) == 2 and min(shape) > 1))
+    ]
+    if not shaped:
+        listed = ", ".join(f"`{name}` {stored.dtype} {stored.shape}" for name, stored in file.arrays.items())
+        message = f"{file.path} has no array of images, (n, height, width): it has {listed or 'no arrays'}"
+        raise UserError(message, file=file.path)
+    told = {name: part for name in shaped if (part := part_of_name(name))}
+    if "train" in told.values() and len(set(told.values())) == len(told) > 1:
+        return [(part, _array_set(file, name, options)) for name, part in told.items()]
+    usual = [name for word in IMAGE_NAMES.split() for name in shaped if name.rpartition("/")[2].lower() == word]
+    if not usual and len(shaped) > 1 and file.form != "FITS":
+        words = ", ".join(f"`{name}` {file.arrays[name].shape}" for name in shaped[:8])
+        message, hint = f"{file.path} has several arrays of images: {words}", "Say which: --data.image NAME"
+        raise UserError(message, hint=hint, key="data.image", file=file.path)
+    return [("", _array_set(file, (usual or shaped)[0], options))]
+
+
+def _array_set(file: ArrayFile, name: str, options: ReadOptions) -> ImageSet:
+    shape, dtype, _ = file.arrays[name]
+    axes = options.axes or guess_axes(shape)
+    stack = not options.axes and axes == "nhw" and shape[0] <= MAX_CHANNEL_STACK
+    each = any(stored.shape in (shape[:1], (shape[0], 1)) for stored in file.arrays.values())
+    known = options.alone or 1 < shape[0] == options.channels
+    if known and stack and not each and shape[0] < min(shape[1:]) and file.form != "idx":
+        axes = "chw"
+    what, sides = f"`{name}` of {file.path}", dict(zip(axes, shape))
+    if len(axes) != len(shape):
+        message = f"{what} cannot have the axes {axes} (data.axes) because its shape is {shape}"
+        raise UserError(message, key="data.axes", file=file.path)
+    columns = _array_columns(file, name, axes, options)
+    if axes == "hw" and any(len(stored.shape) == 1 and stored.shape[0] == shape[0] for stored in file.arrays.values()):
+        hint = "Reshape rows of pixels to (n, height, width)."
+        raise UserError(f"{what} must be images (n, height, width), not of shape {shape}", hint=hint, file=file.path)
+    count, height, width = sides.get("n", 1), sides["h"], sides["w"]
+    if not min(height, width, sides.get("c", 1)):
+        raise UserError(f"{what} has no pixels: its shape is {shape}", file=file.path)
+    if height * width > options.pixels:
+        most = f"the {options.pixels:,} of data.pixels"
+        message = f"images of {file.path} have {height:,} x {width:,} pixels, more than {most}"
+        raise UserError(message, key="data.pixels", file=file.path)
+    notes = []
+    if "n" in axes:
+        notes += _unread_label_notes(file, count) if "label" not in columns else []
+        if stack and axes == "nhw" and not columns:
+            said = f"{shape[0]} images of {height} x {width}; if these are channels of one: --data.axes chw"
+            notes.append(f"{file.path} has {said}")
+        columns = {"entry": np.arange(count), **columns}
+    return ImageSet(
+        str(file.path),
+        np.tile(np.array([(height, width, sides.get("c", 1))], np.int32), (count, 1)),
+        np.dtype("uint8") if dtype.kind == "b" else dtype.newbyteorder("="),
+        columns,
+        (mix(key(str(file.path), name) ^ mix(np.arange(count))) >> np.uint64(1)).astype(np.int64),
+        options,
+        cube=(file, name, axes),
+        notes=notes,
+        origin=(file.path,),
+    )
+
+
+def _unread_label_notes(file: ArrayFile, count: int) -> list[str]:
+    """Notes on arrays that are called like classes, but have not one for each image."""
+    return [
+        f"`{name}` of {file.path} has {shape[0]:,} entries, not {count:,} as there are images: it was not read."
+        for name, (shape, _, _) in file.arrays.items()
+        if name.rpartition("/")[2].lower() in LABEL_NAMES and len(shape) == 1 and shape[0] != count
+    ]
+
+
+def guess_axes(shape: tuple[int, ...]) -> Axes:
+    """The likeliest order of the axes."""
+    if len(shape) == 2:
+        return "hw"
+    if len(shape) == 3:
+        return "hwc" if shape[2] in (1, 3, 4) and min(shape[:2]) > 4 else "nhw"
+    if len(shape) != 4:
+        raise UserError(f"an array of images must have 2 to 4 axes, not the shape {shape}")
+    first = shape[1] <= MAX_CHANNELS and shape[1] < min(shape[2:])
+    last = shape[3] <= MAX_CHANNELS and shape[3] < min(shape[1:3])
+    return "nchw" if first and not last else "nhwc"
+
+
+def _array_columns(file: ArrayFile, image: str, axes: Axes, options: ReadOptions) -> dict[str, Array]:
+    """What else is known of the images of an array: others with an entry for each, or what the header says of one."""
+    if "n" not in axes:
+        known = {name.lower(): value for name, value in reversed(file.header.items())}
+        made = {name: np.array([known[name.lower()]]) for name in options.wanted if name.lower() in known}
+        if options.label:
+            one_of(f"data.label, a keyword of {file.path},", options.label.lower(), known, key="data.label")
+            made["label"] = np.array([known[options.label.lower()]])
+        return made
+    count, part = file.arrays[image].shape[0], part_of_name(image)
+    entries = [name for name, stored in file.arrays.items() if stored.shape in ((count,), (count, 1))]
+    mine = {name: name for name in entries if not part or part_of_name(name) == part}
+    if part:
+        mine = {"_".join(word for word in name_words(name) if word not in PART_NAMES): name for name in mine}
+    made = {new.rpartition("/")[2]: file.get(old).reshape(count) for new, old in mine.items()}
+    label = find_label_column(made, options.label, f"an array of {file.path}")
+    if label and label != "label":
+        made["label"] = made.pop(label)
+    return made
