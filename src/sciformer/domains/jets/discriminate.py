@@ -44,7 +44,6 @@ class Discriminate(Classify):
         return "classify"
 
     def fit(self, train: Dataset) -> None:
-        """Learn the classes, and check that the background and the spectrum are there."""
         super().fit(train)
         self._check_rejections()
         if self.spectrum:
@@ -93,7 +92,6 @@ class Discriminate(Classify):
 
     @property
     def measured(self) -> list[str]:
-        """The metrics, and a rejection for every class and share."""
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
@@ -143,7 +141,6 @@ class Discriminate(Classify):
     # How rejections are shown
 
     def lower_is_better(self, name: str) -> bool:
-        """Not of a rejection."""
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
@@ -159,7 +156,6 @@ class Discriminate(Classify):
         return [*super().score_groups(names), ScoreGroup("rejection", "Rejections", found)]
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        """The background against the share of a class that is kept, and its spectrum before and after cuts."""
         from .rejection_plots import rejection_figures  # drawing takes a second to import, and a training draws nothing
 
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
@@ -169,7 +165,6 @@ class Discriminate(Classify):
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:
-        """Where there are rejections, how they are read."""
         if not any(map(_is_rejection, names)):
             return ""
         return "Of rejections the median; ≥ where no background was left in a run."

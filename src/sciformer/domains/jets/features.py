@@ -30,7 +30,6 @@ class Kinematics:
 
     @cached_property
     def pt(self) -> Array:
-        """Transverse momentum."""
         return np.asarray(np.hypot(self.vector[:, 0], self.vector[:, 1]))
 
     def feature(self, name: str) -> Array:
@@ -83,12 +82,10 @@ class Feature(BaseModel):
 
     @property
     def is_kinematic(self) -> bool:
-        """Whether it follows from momenta."""
         return self.name in KINEMATIC_FEATURES and not self.column and not self.formula
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns it is made of."""
         if not self.formula:
             return (self.column or self.name,)
         from ...data.readers.formula import Formula

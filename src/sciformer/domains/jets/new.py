@@ -258,7 +258,6 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
 
 
 def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:
-    """The class to reject, if one is called like a background, and the mass to watch."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -324,7 +323,6 @@ class ParticleColumns:
 
     @property
     def columns(self) -> list[str]:
-        """All columns that may be of use."""
         known = {
             "charge",
             *(name.lower() for name in TYPE_FLAGS),
@@ -410,7 +408,6 @@ def momentum_formulas(parts: ColumnKinds) -> dict[str, str]:
 
 
 def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for charge and types; none where they cannot be known."""
     code = next((own[name] for name in PDG_CODE_NAMES if name in own), None)
     charge = own.get("charge")
     if charge is not None and all(name.lower() in own for name in TYPE_FLAGS):
@@ -431,7 +428,6 @@ def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
 
 
 def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for impact parameters and their errors, or None without their columns."""
     made = {}
     for wanted, names in TRACK_NAMES.items():
         name = next((own[one] for one in names if one in own), None)

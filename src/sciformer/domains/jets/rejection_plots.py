@@ -173,12 +173,9 @@ def draw_sculpting(
 
 
 def _merge_edges(edges: Array) -> Array:
-    """Every other edge, and the last."""
     return edges[::2] if len(edges) % 2 else np.append(edges[::2], edges[-1])
 
 
 def _merge_bins(shares: Array) -> Array:
-    """Shares of bins twice as wide."""
     whole = np.append(shares, 0.0) if len(shares) % 2 else shares
-    found: Array = whole.reshape(-1, 2).sum(axis=1)
-    return found
+    return whole.reshape(-1, 2).sum(axis=1)

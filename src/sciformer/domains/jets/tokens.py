@@ -99,7 +99,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     @property
     def column_features(self) -> list[Feature]:
-        """Features that are columns of the data."""
         return [feature for feature in self.feature_list if not feature.is_kinematic]
 
     @property
@@ -116,13 +115,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return (self.vector[3],)
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
-        """A token for each entry of the momentum, up to `max_tokens`."""
         found = known(self.vector[0], lists=True)
         return None if found is None else np.minimum(found, self.max_tokens).astype(np.int64)
 
     @property
     def axes(self) -> int:
-        """deta and dphi, or E, px, py, pz."""
         return 2 if self.at == "plane" else 4
 
     # What is a token, and where is it?
@@ -229,7 +226,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
-        """Layers, a matrix, or nothing."""
         if self.embed == "layers":
             return ParticleEmbedding(len(self.feature_list), (*self.widths, dim))
         return LinearEmbedding(len(self.feature_list), dim if self.embed == "linear" else None)
@@ -240,11 +236,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return ParticlePairs(self.pair_features, self.pair_widths, heads, self.pair_last, self.pair_bias)
 
     def visible_part(self, dim: int) -> nn.Module:
-        """The rank of a hidden particle in pT."""
         return RankEmbedding(self.max_tokens, dim)
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """ln(pT / jet pT), deta, dphi, and the type."""
         return ParticleReadout(dim, len(self.types) + 1)
 
     def maskable(self, stream: Stream) -> Array:
@@ -289,7 +283,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # How do others make it?
 
     def example(self) -> Table:
-        """Three jets of random particles, with every column that is needed."""
         rng, lengths = np.random.default_rng(0), np.array([9, 5, 12])
         table: dict[str, Array | Lists] = {
             name: Lists(rng.uniform(0, 1, lengths.sum()).astype(np.float32), lengths) for name in self.required_columns
@@ -301,7 +294,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return table
 
     def preprocessing(self) -> dict[str, Any]:
-        """The columns of particles, and every feature with its centre, scale and clip, in order."""
         features = []
         for place, feature in enumerate(self.feature_list):
             one = feature.model_dump(mode="json")
@@ -344,7 +336,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return [f"{symbols[kind]} {p:.{d}f} GeV" for kind, p, d in zip(stream.columns["type"], pt, digits)]
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The plane of deta and dphi: a marker for each type, area by pT, colour by weight; + is the jet axis."""
         columns = sample.stream.columns
         pt = np.hypot(*columns["vector"].T[:2])
         draw_particles(axes, columns["plane"], pt, columns["type"], self.symbols, weights)

@@ -55,7 +55,6 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
-    """The sections `tokens`, `model` and `objective`, from names and shapes."""
     first, inner = (
         f"{ENCODER_PREFIX}/inp_transform/kernel",
         f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel",
@@ -112,7 +111,6 @@ BLOCK = {
 
 
 def _weight_links(model: Any) -> list[WeightMap]:
-    """Which weights of ours are which of theirs."""
     names: Any = {"suffixes": DENSE, "transposed": True}
     return [
         *layer("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform", **names),

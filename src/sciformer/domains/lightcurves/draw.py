@@ -47,7 +47,6 @@ class SeriesView:
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 
     def x(self, period: float | None) -> Array:
-        """Times, or phases from 0 to 1."""
         if period is None or not self.time.size:
             return self.time - self.begin
         return (self.time - self.time.min()) / period % 1.0
@@ -125,7 +124,6 @@ def _band_colour(name: str, number: int) -> str:
 def _draw_error_bars(
     axes: Axes, x: Array, value: Array, error: Array | None, colour: str, order: int = 1, width: float = 0.7
 ) -> None:
-    """Error bars of those that have one, without points."""
     known = np.zeros(len(x), bool) if error is None else np.isfinite(error) & np.isfinite(value)
     if error is not None and known.any():
         low, high = value[known] - error[known], value[known] + error[known]

@@ -145,7 +145,6 @@ def _file_layout(file: CurveFile) -> str:
 
 
 def _flag_column(file: CurveFile) -> str:
-    """A column of flags, if there is one beside the points."""
     beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
     found = hits(QUALITY, beside)
     return found[0] if found else ""
@@ -200,7 +199,6 @@ def _is_real(column: Array) -> bool:
 
 
 def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
-    """Further columns of objects, in a few words."""
     known = [seen.table[name] for name in ("id", "label") if name in seen.table]  # a table of objects has them again
     found = [
         name
@@ -220,7 +218,6 @@ def _describe_lengths(lengths: Array, window: int) -> str:
 
 
 def _value_keys(seen: FoundCurves) -> list[Found]:
-    """Magnitudes or fluxes, their centre and their scale."""
     column = seen.table["value"]
     assert isinstance(column, Lists)
     name = plain(seen.file.names.value)

@@ -35,7 +35,6 @@ class Points:
 
     @property
     def sample(self) -> Array:
-        """(T,) the series of each point."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def take(self, index: Array) -> Points:

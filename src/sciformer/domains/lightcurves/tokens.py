@@ -106,12 +106,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Columns that are used where they are there; the period folds drawings."""
         return ("error", "band", "limit", "clean", "period")
 
     @property
     def grid_shape(self) -> None:
-        """Not counted: times are real numbers."""
         return None
 
     @property
@@ -127,7 +125,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def known_bands(self) -> list[str]:
-        """The bands, where there are several."""
         found: list[str] = list(self.bands) or self.state.get("bands", [])
         return found if len(found) > 1 else []
 
@@ -139,7 +136,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def input_features(self) -> list[str]:
-        """The features of a token, in their order."""
         names = [f"value {i + 1}" for i in range(self.patch)] if self.patch > 1 else ["value"]
         if self.patch > 1:
             names += [f"no value {i + 1}" for i in range(self.patch)]
@@ -153,7 +149,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def limited(self) -> bool:
-        """Whether there are upper limits among the tokens."""
         return self.limits == "keep" and self.patch == 1 and bool(self.state.get("limits", False))
 
     @property
@@ -195,7 +190,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         )
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Level and scale of the values that are seen."""
         about = self._level(stream)[2]
         return about.centre, about.scale
 
@@ -225,18 +219,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # How does it enter the model, and how does it come back?
 
     def embedding(self, dim: int) -> nn.Module:
-        """A linear layer, and a vector for each band."""
         entries = points.count_extra_rows(self.state["extra"]) if self.extra else 0
         return ObservationEmbedding(len(self.input_features), dim, len(self.known_bands), entries)
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """The band of a hidden measurement, and the time since the one before."""
         since = self.input_features.index("since") if "since" in self.input_features else None
         bands = len(self.known_bands)
         return ObservationTrace(dim, bands, since) if bands or since is not None else None
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """The value, plain or with its uncertainty."""
         noisy = self.gaussian and self.errors in ("weight", "both") and self.weighting == "chi2"
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
@@ -271,7 +262,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # How do others make it?
 
     def example(self) -> Table:
-        """Three random series, with every column that was learned."""
         return points.example_table(self)
 
     @property
@@ -279,13 +269,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return self.window
 
     def preprocessing(self) -> dict[str, Any]:
-        """The features in their order, and all that was learned."""
         return {**super().preprocessing(), "features": self.input_features, "columns": points.describe_columns(self)}
 
     # How does a person look at it?
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Band and time since the beginning."""
         columns, bands = stream.columns, self.known_bands
         at = columns["at"] - columns["at"].min(initial=np.inf)
         names = [f"{bands[band]} " if bands else "" for band in columns.get("band", np.zeros(len(at), np.int64))]
@@ -295,11 +283,9 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         return words
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The series with its errors, a marker for each band, colour by weight."""
         draw_series(axes, points.series_view(sample.stream, self), weights, self.magnitudes)
 
     def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
-        """Folded, where a period is known or was found."""
         period = self._period(sample)
         if period is None:
             return {}

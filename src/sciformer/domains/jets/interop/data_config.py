@@ -239,7 +239,6 @@ class OptionReader:
         return name
 
     def with_file_names(self, text: str) -> str:
-        """A formula with the names of columns that the files have."""
         for name in column_names(text) if self.magic else ():
             if name not in self.new:
                 text = re.sub(rf"\b{re.escape(name)}\b", self.file_name(name), text)
@@ -259,7 +258,6 @@ class OptionReader:
             return ""
 
     def _unused(self) -> None:
-        """Note untranslatable new variables, also where nothing in the recipe needs them."""
         for name, text in self.new.items():
             if name in self.wanted or any(f"new_variables: {name}:" in note for note in self.made.notes):
                 continue
@@ -454,7 +452,6 @@ class OptionReader:
         return entries
 
     def _feature(self, name: str) -> dict[str, Any]:
-        """The definition of a feature: kinematic, a column, or a formula."""
         tokens = self.made.tokens
         text, px, py, energy, deta, dphi = (
             self.with_file_names(expand_formula(one, self.new))

@@ -91,7 +91,6 @@ class _SimplifyCalls(ast.NodeTransformer):
     """Without the names of modules, and with operators for functions that are one."""
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """A function of a module, or one without; methods have no equal."""
         name = _function_name(node.func)
         given = [self.visit(value) for value in node.args]
         keywords = {word.arg: word.value for word in node.keywords}
@@ -120,7 +119,6 @@ class _SimplifyCalls(ast.NodeTransformer):
         return given[0]
 
     def visit_Attribute(self, node: ast.Attribute) -> Any:
-        """Numbers of a module."""
         if isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES and node.attr in CONSTANTS:
             return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
         raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
@@ -141,12 +139,10 @@ class _ExpandNames(ast.NodeTransformer):
         self.new, self.inside, self.size = new, inside, size or [0]
 
     def visit_Call(self, node: ast.Call) -> Any:
-        """The name of a function is no column."""
         node.args = [self.visit(value) for value in node.args]
         return node
 
     def visit_Name(self, node: ast.Name) -> Any:
-        """A column stays; a variable becomes its formula, unless it is a part of itself."""
         if node.id not in self.new or node.id in self.inside or self.new[node.id] == node.id:
             return node
         self.size[0] += len(str(self.new[node.id]))

@@ -172,7 +172,6 @@ def class_names(number: int) -> list[str]:
 
 
 def _weight_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
-    """Which weights of ours are which of theirs."""
     tokens, model = sections["tokens"], sections["model"]
     links = [WeightMap("pooling.token", ("cls_token",))]
     links += layer("entrance.embedding.norm", "embed.input_bn", suffixes=BATCH_NORM)

@@ -67,15 +67,13 @@ class Prongs(Rows):
 
     @property
     def visible(self) -> Floats:
-        """Which prongs (4, n) leave a trace."""
         return self.flavour < NEUTRINO
 
     def together(self) -> Floats:
         """Which jets have all their visible prongs within the radius of their common direction."""
         seen = self.visible
         axis = np.where(seen[:, None], self.vectors, 0).sum(0)
-        inside: Floats = np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
-        return inside
+        return np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
 
     def distance(self, axis: Floats) -> Floats:
         """Distances (4, n) in rapidity and azimuth of the prongs from an axis (4, n)."""
@@ -109,12 +107,10 @@ def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
 
 
 def _draw_falling_pt(drawn: Floats, least: Floats, slope: Floats) -> Floats:
-    """Exponentially falling from the least pT, cut off at the most."""
     return least - slope * np.log1p(-drawn * -np.expm1((least - MAX_PARENT_PT) / slope))
 
 
 def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 15.0) -> Floats:
-    """A Breit-Wigner curve, cut off `reach` widths away."""
     edge = np.arctan(2 * reach)
     return mass + 0.5 * width * np.tan(edge * (2 * drawn - 1))
 
@@ -199,7 +195,6 @@ def _draw_sea_quarks(drawn: Floats) -> Floats:
 
 
 def _compute_momenta(made: Prongs) -> None:
-    """The momenta of the prongs, taken as massless, and of the W."""
     label, parent = made.label, made.parent
     made.vectors[0][:, label == QCD] = parent[:, label == QCD]
     two = np.flatnonzero(((label >= HBB) & (label <= HGG)) | (label == ZQQ) | (label == WQQ))

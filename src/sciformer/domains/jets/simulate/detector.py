@@ -81,7 +81,6 @@ def detect_jets(
 def _find_detected(
     crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
 ) -> DetectedParticles:
-    """Particles near the parent that the detector finds, as they are."""
     p = crowd.p
     rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > MIN_NEUTRAL_PT**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
     crowd = crowd.take(rows)

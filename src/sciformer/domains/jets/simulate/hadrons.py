@@ -167,7 +167,6 @@ def _leptonic_decay(virtual: ParticleArray, mass: Floats, rng: np.random.Generat
 
 
 def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator) -> tuple[ParticleArray, Floats]:
-    """Heavy clusters as two lighter ones, light ones as they are."""
     big, rest = np.flatnonzero(mass > MIN_SPLIT_MASS), np.flatnonzero(mass <= MIN_SPLIT_MASS)
     parents, size = whole.take(big), mass[big]
     drawn = rng.random((2, len(big)), np.float32)

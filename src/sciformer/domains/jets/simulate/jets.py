@@ -85,17 +85,14 @@ class Jets(SimulatedSequence):
     """Jets made at a time; a training keeps several such chunks in memory, and mixes some of them."""
 
     def describe(self) -> str:
-        """The classes and options in words."""
         kinds = ", ".join(self.classes)
         return f"jets of {kinds}; seed {self.seed}, version {self.version}, at most {self.most} particles"
 
     def cache_prefix(self) -> str:
-        """Version, seed and options."""
         kinds = "".join(map(str, self.class_numbers()))
         return f"jets-{self.version}-{self.seed}-{kinds}-{self.most}"
 
     def make(self, count: int, first: int = 0, part: str = "file") -> Table:
-        """Jets of a part, from one number on."""
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
@@ -104,11 +101,9 @@ class Jets(SimulatedSequence):
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
     def make_tables(self) -> Iterator[Table]:
-        """Jets of a file, in pieces."""
         return super().tables("")
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Jets of these classes, from as many candidates as it takes."""
         slots = [np.flatnonzero(label == number) for number in range(len(CLASSES))]  # places still to be filled
         found, azimuth, momenta = [], np.empty(len(label)), np.empty((4, len(label)))
         while any(map(len, slots)):
@@ -130,18 +125,15 @@ class Jets(SimulatedSequence):
         return jet_columns(DetectedParticles.join(found), momenta, azimuth, label)
 
     def select_columns(self, table: Table) -> Table:
-        """The columns that were asked for, and those of whole jets."""
         if not self.state:
             return table
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"], "label", *JET_COLUMNS}
         return {name: column for name, column in table.items() if name in names}
 
     def stays_in_memory(self, count: int) -> bool:
-        """All but very many jets do."""
         return count <= MAX_HELD_JETS
 
     def file_reader(self) -> Data:
-        """The reader of events with the branches of JetClass."""
         found = EventFiles(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
         return found.want(**self.state) if self.state else found
 

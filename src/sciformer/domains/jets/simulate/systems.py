@@ -126,7 +126,6 @@ def _start_systems(
 
 
 def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
-    """Soft gluon jets anywhere around, as often in any jet."""
     rows = np.repeat(np.arange(len(top)), rng.poisson(np.where(top, SOFT_JETS_TOP, SOFT_JETS)))
     drawn = rng.random((3, len(rows)))
     power = np.where(top[rows], -SOFT_PT_POWER_TOP, -SOFT_PT_POWER)
@@ -200,7 +199,6 @@ def _rescale_momenta(
 
 
 def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
-    """Leptons and neutrinos of the W bosons."""
     higgs = np.flatnonzero(prongs.label == HQQL)
     made = []
     for rows, boson, frame, first in (

@@ -21,8 +21,7 @@ TWO_PI = 2 * np.pi
 def random_phases(epochs: Epochs, period: Array, rng: np.random.Generator) -> Array:
     """Phases (T,) from -0.5 to 0.5, counted from a time of its own for each curve."""
     phase = epochs.time / epochs.spread(period) + epochs.spread(rng.random(len(period)))
-    made: Array = phase - np.rint(phase)
-    return made
+    return phase - np.rint(phase)
 
 
 def eclipse_dip(phase: Array, depth: Array, width: Array, power: Array) -> Array:

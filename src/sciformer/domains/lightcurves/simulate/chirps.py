@@ -50,8 +50,7 @@ def noise_power(frequency: Array) -> Array:
     shape = np.exp(-(f**0.138) - 221 * f * np.sin(521 * f)) * (1 + np.tanh(1680 * (1.13e-3 - f)))
     made = (own + 9e-45 * f ** (-7 / 3) * shape) / STRAIN_UNIT**2
     band = (frequency >= MIN_FREQUENCY) & (frequency < frequency.max())
-    result: Array = np.where(band, made, np.inf)
-    return result
+    return np.where(band, made, np.inf)
 
 
 def inner_product(a: Array, b: Array, step: float = STEP_SECONDS) -> Array:
@@ -68,8 +67,7 @@ def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     """Series (..., N) divided by the noise at each frequency: noise has variance 1 there, and (h|h) = sum h^2."""
     points = series.shape[-1]
     spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(window_frequencies(points, step)))
-    made: Array = np.fft.irfft(spectrum, points)
-    return made
+    return np.fft.irfft(spectrum, points)
 
 
 def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
@@ -78,8 +76,7 @@ def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
     size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
     wave = rng.standard_normal((n, len(power), 2), np.float32)
     wave *= size[:, None]
-    made: Array = wave.view(np.complex64)[..., 0]
-    return made
+    return wave.view(np.complex64)[..., 0]
 
 
 def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -> Array:
@@ -109,8 +106,7 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
     ) * (second / RINGDOWN_DAMPING)
     angle = np.remainder(np.where(before, turned, turned + after) + phase[:, None], 2 * np.pi).astype(np.float32)
     fade = np.clip((time - time[0]) / (TAPER_SHARE * (time[-1] - time[0])), 0, 1)
-    made: Array = np.where(before, height, late) * np.cos(angle) * np.sin(np.pi / 2 * fade) ** 2
-    return made
+    return np.where(before, height, late) * np.cos(angle) * np.sin(np.pi / 2 * fade) ** 2
 
 
 def signals(

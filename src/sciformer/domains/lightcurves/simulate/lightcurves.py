@@ -85,19 +85,15 @@ class LightCurves(SimulatedSequence):
     chunks in memory, and mixes some of them."""
 
     def chunk_rows(self) -> int:
-        """Curves of a chunk."""
         return CURVES_PER_CHUNK[self.what]
 
     def class_names(self) -> tuple[str, ...]:
-        """The classes of this kind of curves."""
         return CLASSES[self.what]
 
     def chunk_key(self) -> tuple[int, ...]:
-        """The version and the kind of curves."""
         return self.version, CURVE_KINDS.index(self.what)
 
     def samples_per_chunk(self) -> int:
-        """Curves of a piece, fewer of long ones."""
         return self.chunk_size or (4096 if self.what in ("stars", "supernovae") else 512)
 
     def check(self) -> None:
@@ -127,17 +123,14 @@ class LightCurves(SimulatedSequence):
         return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def describe(self) -> str:
-        """The classes and options in words."""
         kinds = ", ".join(self.classes or CLASSES[self.what])
         return f"{self.what} of {kinds}; seed {self.seed}, version {self.version}, {self._options()}"
 
     def cache_prefix(self) -> str:
-        """Version, seed, and a digest of the options."""
         told = f"{self._options()} {list(self.class_numbers())}"
         return f"{self.what}-{self.version}-{self.seed}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Curves of these classes."""
         if self.what == "stars":  # made class by class, then mixed
             order = np.argsort(label, kind="stable")
             return select(stars.stars(label[order], rng, self.cadence, self.points), np.argsort(order))
@@ -150,6 +143,5 @@ class LightCurves(SimulatedSequence):
         return chirps.signals(label, rng, self.points, self.snr, self.white)
 
     def file_reader(self) -> Data:
-        """The reader of curves of any form."""
         found = SeriesFiles(kind="series")
         return found.want(**self.state) if self.state else found

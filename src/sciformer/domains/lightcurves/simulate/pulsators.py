@@ -77,13 +77,11 @@ SECOND_PERIODS = {
 
 @lru_cache
 def _correlation_root(name: str) -> Array:
-    """A square root of the correlations."""
     matrix = np.eye(6)
     matrix[np.triu_indices(6, 1)] = CORRELATIONS[name]
     values, vectors = np.linalg.eigh(matrix + matrix.T - np.eye(6))
     root = vectors * np.sqrt(np.maximum(values, 0))
-    made: Array = root / np.sqrt((root**2).sum(1, keepdims=True))
-    return made
+    return root / np.sqrt((root**2).sum(1, keepdims=True))
 
 
 def draw_parameters(name: str, n: int, rng: np.random.Generator) -> Array:
@@ -111,8 +109,7 @@ def fourier_coefficients(drawn: Array) -> Array:
     made: Array = np.concatenate([first, high]).T
     turns = np.exp(1j * TWO_PI * np.outer(np.arange(1, HARMONICS + 1), np.arange(GRID_POINTS) / GRID_POINTS))
     shape = (made @ turns).real
-    scaled: Array = made / np.ptp(shape, axis=1)[:, None]
-    return scaled
+    return made / np.ptp(shape, axis=1)[:, None]
 
 
 def sum_harmonics(coefficients: Array, x: Array, epochs: Epochs) -> Array:

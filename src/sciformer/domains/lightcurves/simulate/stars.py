@@ -71,8 +71,7 @@ def stars(label: Array, rng: np.random.Generator, cadence: str, points: int) -> 
 def _keep_enough_points(seen: Array, epochs: Epochs) -> Array:
     """Points that are seen; all of a curve of which nearly nothing would be left."""
     count = np.add.reduceat(seen, epochs.starts, dtype=np.int64)
-    kept: Array = seen | epochs.spread(count < np.minimum(MIN_POINTS, epochs.lengths))
-    return kept
+    return seen | epochs.spread(count < np.minimum(MIN_POINTS, epochs.lengths))
 
 
 def curve_shape(name: str, epochs: Epochs, rng: np.random.Generator) -> CurveShape:

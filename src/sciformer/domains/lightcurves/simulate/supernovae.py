@@ -55,19 +55,16 @@ class LightModel:
     beta: Array
 
     def at(self, time: Array) -> Array:
-        """The flux, not yet scaled."""
         since = time - self.start
         later = since - self.gamma
         s = _sigmoid(later / PLATEAU_SMOOTHING)
         plateau = (1 - s) * (1 - self.beta * since / self.gamma)
         tail = s * (1 - self.beta) * np.exp(np.minimum(-later / self.fall, 50))
-        made: Array = _sigmoid(since / self.rise) * (plateau + tail)
-        return made
+        return _sigmoid(since / self.rise) * (plateau + tail)
 
 
 def _sigmoid(x: Array) -> Array:
-    made: Array = 1 / (1 + np.exp(np.clip(-x, -60, 60)))
-    return made
+    return 1 / (1 + np.exp(np.clip(-x, -60, 60)))
 
 
 @lru_cache
@@ -81,14 +78,12 @@ def _modulus_table() -> tuple[Array, Array]:
 
 def distance_modulus(redshift: Array) -> Array:
     """Distance moduli."""
-    made: Array = np.interp(redshift, *_modulus_table())
-    return made
+    return np.interp(redshift, *_modulus_table())
 
 
 def planck_brightness(wave: Array, heat: Array) -> Array:
     """Brightness of a black body for each frequency, of wavelengths in micrometres."""
-    made: Array = 1 / (wave**3 * np.expm1(14387.77 / (wave * heat)))
-    return made
+    return 1 / (wave**3 * np.expm1(14387.77 / (wave * heat)))
 
 
 def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str) -> dict[str, Array | Lists]:
@@ -141,7 +136,6 @@ def draw_candidates(
 
 
 def _class_rows(table: dict[str, tuple[float, float]], names: Array) -> Array:
-    """Rows of a table of pairs, by class (n, 2)."""
     return np.array([table[name] for name in CLASSES])[_class_numbers(names)]
 
 
@@ -192,5 +186,4 @@ def _trim_window(rows: Array, time: Array, found: Array, n: int) -> Array:
     first, last = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(first, rows[found], time[found])
     np.maximum.at(last, rows[found], time[found])
-    kept: Array = (time >= first[rows] - LIMIT_DAYS) & (time <= last[rows])
-    return kept
+    return (time >= first[rows] - LIMIT_DAYS) & (time <= last[rows])
