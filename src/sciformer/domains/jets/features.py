@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from ...data.columns import Array
 
 FeatureSetName = Literal["kin", "kinpid", "full"]
+VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
+PLANE_COLUMNS = ("part_deta", "part_dphi")
+TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 MIN_MOMENTUM = 1e-8  # momenta below it count as this
 ROWS_AT_ONCE = 4096  # rows that stay in a cache
 

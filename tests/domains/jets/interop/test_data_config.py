@@ -10,7 +10,7 @@ from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
 from sciformer.domains.jets.interop.data_config import import_data, read_data_config, translate_options
-from sciformer.domains.jets.simulate.jets import jets
+from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import write_root
 from tests.errors import refuses
@@ -390,7 +390,7 @@ def test_a_large_file_is_refused(tmp_path):
 
 
 def test_an_imported_recipe_reads_its_files(here):
-    table = jets(40, classes=("QCD", "Tbqq"))
+    table = Jets(classes=["QCD", "Tbqq"]).make(40)
     made = {name: column for name, column in table.items() if name.startswith(("part_", "jet_"))}
     charge = made["part_charge"]
     made |= {"part_pid": Lists(charge.values * 211, charge.lengths), "n_parts": made["jet_pt"]}

@@ -2,8 +2,7 @@
 
 import pytest
 
-from sciformer.domains.jets.interop.data_config import class_names
-from sciformer.domains.jets.interop.formula import column_names, expand_formula, translate_formula
+from sciformer.domains.jets.interop.data_config import class_names, column_names, expand_formula, translate_formula
 from tests.errors import refuses
 
 
