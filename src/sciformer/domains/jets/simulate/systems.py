@@ -27,10 +27,7 @@ MAX_TOP_B_SCALE = 0.859  # that of the b in a top quark, in units of twice its e
 SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
 MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV, their pT
 SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
-B_FRAGMENTATION, C_FRAGMENTATION = (
-    (9.0, 0.982),
-    (4.0, 1.055),
-)  # share of a heavy quark that its hadron keeps: a beta distribution
+B_FRAGMENTATION, C_FRAGMENTATION = (9.0, 0.982), (4.0, 1.055)  # beta distributions of what a heavy hadron keeps
 TRANSVERSE_KICK = 0.35  # GeV, at right angles
 MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
 
