@@ -36,20 +36,6 @@ def test_ratios_are_their_time_over_ours(options):
     assert found["part_train_cpu.ratio_official"]["bar"] == 1.2
 
 
-def test_jets_are_as_said():
-    sample = jets_sides.jets(2000, 0)
-    lengths = sample["lengths"]
-    assert abs(lengths.mean() - 45) < 1.5
-    assert abs(lengths.std() - 15) < 1.5
-    assert 2 <= lengths.min() <= lengths.max() <= 128
-    x, v, mask, label = jets_sides.padded(sample, False)
-    assert x.shape == (2000, 17, 128)
-    assert mask.sum() == lengths.sum() == len(sample["vector"])
-    assert torch.equal(v[3, :, : lengths[3]].T, torch.from_numpy(sample["vector"][lengths[:3].sum() :][: lengths[3]]))
-    assert (v[:, 3] > 0).all()  # filled up with particles, not with zeros
-    assert len(label) == 2000
-
-
 def test_both_sides_are_one_network_and_learn():
     pytest.importorskip("weaver")
     batches = [jets_sides.jets(4, seed) for seed in range(2)]

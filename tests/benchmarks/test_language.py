@@ -85,9 +85,3 @@ def test_tuning_never_sees_the_test_part(data, tmp_path, capsys):
     kept = json.loads((tmp_path / "tune-gpt-384-path-0.json").read_text())
     assert "valid" in kept
     assert not any("test" in key for key in kept)
-
-
-@pytest.mark.parametrize("name", list(language.TRIED))
-def test_configurations_load(name):
-    model, changes = language.TRIED[name]
-    assert Recipe.load(f"text/wikitext-{model}", changes).model.trunk

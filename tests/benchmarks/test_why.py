@@ -13,7 +13,6 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import memory  # noqa: E402
-import pool  # noqa: E402
 import why  # noqa: E402
 from sciformer.assembly import Assembly  # noqa: E402
 from sciformer.recipe import Recipe  # noqa: E402
@@ -101,28 +100,3 @@ def test_the_gradient_against_a_small_step():
             slope = torch.stack([(loss(place, way) - loss(place, -way)) / 2e-5 for way in unit])
             length.append(slope.norm())
     assert found == pytest.approx(float(length[0] / length[1]), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("text", "pronoun"),
-    [
-        ("ich mag dein haus , es ist toll .", "es"),
-        ("ich mag es , sagt er , weil sie toll ist .", "sie"),
-        ("ich mag es , und", ""),
-        ("er ist toll", ""),
-        ("", ""),
-    ],
-)
-def test_where_the_pronoun_stands(text, pronoun):
-    assert memory.pronoun_of(text) == pronoun
-
-
-def test_what_fails_is_told_and_the_others_go_on(tmp_path, capsys):
-    def work(task):
-        return {"value": 1 / task["by"]}
-
-    tasks = {"a": {"by": 2}, "b": {"by": 0}, "c": {"by": 4}}
-    then = lambda name, result: {"d": {"by": 8}} if name == "c" else {}  # noqa: E731
-    found = dict(pool.side_by_side(work, tasks, 0, tmp_path, then))
-    assert {name: result["value"] for name, result in found.items()} == {"a": 0.5, "c": 0.25, "d": 0.125}
-    assert "b failed" in capsys.readouterr().err

@@ -5,18 +5,17 @@ import re
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from sciformer.compare.compare import compare, format_figure
 from sciformer.compare.statistics import Comparison, Row, Trial, verdict
 from sciformer.compare.statistics import Figure as Seeds
 from sciformer.domains.jets.discriminate import Discriminate
-from sciformer.domains.jets.rejection import rejection, sculpting, tradeoff
-from sciformer.domains.jets.rejection_plots import draw_sculpting, draw_tradeoff
+from sciformer.domains.jets.rejection import rejection, tradeoff
+from sciformer.domains.jets.rejection_plots import draw_tradeoff
 from sciformer.inspect.report import page
 from sciformer.metrics import AtLeast
 from sciformer.recipe import Recipe
-from sciformer.run import Run, train
+from sciformer.run import train
 from tests.errors import refuses
 
 
@@ -49,21 +48,6 @@ def test_curves_are_rejections_against_the_share_that_is_kept():
     assert [line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1] == ["o", "^"]  # a bound points up
     with refuses():
         draw_tradeoff({}, {})
-
-
-@pytest.mark.parametrize("bins", [40, 7])
-@pytest.mark.parametrize("classes", [1, 4])
-def test_spectra_before_and_after(classes, bins):
-    rng = np.random.default_rng(0)
-    x = rng.exponential(40, 3000)
-    few = np.zeros(3000, bool)
-    few[:10] = True
-    cuts = [("80 % kept", sculpting(x, x > 20, bins=bins)), ("30 % kept", sculpting(x, few, bins=bins))]
-    figure = draw_sculpting({f"s{i}": cuts for i in range(classes)}, "mass", "noise")
-    assert isinstance(figure, Figure)
-    assert all("80 % kept: 0." in axes.texts[0].get_text() for axes in figure.axes[:classes])  # 30 % leaves too few
-    with refuses():
-        draw_sculpting({"s": []})
 
 
 def recipe(folder, signal=1.5, **objective):
@@ -140,16 +124,6 @@ def test_where_no_background_is_left_the_report_says_so(tmp_path):
     scores = run.evaluate("test").scores
     assert all(isinstance(value, AtLeast) for name, value in scores.items() if name.startswith("rejection"))
     assert re.search(r"not drawn; .*\bnoise\b", run.folder.report.read_text())
-
-
-def test_without_a_background_there_is_nothing_of_it(run):
-    plain = Run(run.path)
-    objective = plain.assembly.objective.model_copy(update={"background": ""})
-    object.__setattr__(objective, "state", dict(plain.assembly.objective.state))
-    assert objective.measured == ["accuracy", "macro_f1", "auc", "calibration_error"]
-    p, label = sample()
-    assert objective.details({"probabilities": p, "label": label}) == []
-    assert objective.figures({"probabilities": p, "label": label}, {}) == {}
 
 
 @pytest.mark.parametrize(
