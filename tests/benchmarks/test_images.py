@@ -3,14 +3,10 @@
 import argparse
 import gzip
 import importlib.metadata
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import images_data as data
 import images_insight as insight

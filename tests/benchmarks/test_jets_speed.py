@@ -2,13 +2,9 @@
 
 import argparse
 import importlib.metadata
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import jets_sides
 import jets_speed

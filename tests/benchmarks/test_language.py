@@ -2,21 +2,16 @@
 
 import json
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import language  # noqa: E402
-from ngram import texts_of  # noqa: E402
-from sciformer.data.batch import StreamView  # noqa: E402
-from sciformer.recipe import Recipe  # noqa: E402
-from sciformer.run import train  # noqa: E402
+import language
+from ngram import texts_of
+from sciformer.data.batch import StreamView
+from sciformer.recipe import Recipe
+from sciformer.run import train
 
 CHANCE = np.random.default_rng(0)
 

@@ -1,13 +1,10 @@
 """The benchmarks of light curves: folds, periodogram, filters, peaks of spectra, the matched filter."""
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import lightcurves_classic as classic
 import lightcurves_data as data

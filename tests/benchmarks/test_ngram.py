@@ -1,7 +1,6 @@
 """N-grams: against the textbook, written with dictionaries; sums are one; the tokens are those of the recipe."""
 
 import math
-import sys
 from collections import Counter
 
 import numpy as np
@@ -9,14 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ngram import FALLBACK, NGram, discounts, evaluate, texts_of
 from sciformer.assembly import Assembly
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.errors import refuses
-from tests.paths import BENCHMARKS
-
-sys.path.insert(0, str(BENCHMARKS))
-from ngram import FALLBACK, NGram, discounts, evaluate, texts_of
 
 CHANCE = np.random.default_rng(0)
 LONG = CHANCE.zipf(1.6, 4000) % 30

@@ -2,16 +2,12 @@
 
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import measure  # noqa: E402
-import tables  # noqa: E402
+import measure
+import tables
+from tests.paths import ROOT
 
 KEYS = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
 FILES = sorted((ROOT / "benchmarks" / "results").glob("*.json"))

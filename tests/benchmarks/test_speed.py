@@ -1,14 +1,11 @@
 """The comparison of speed counts right, and its nanoGPT is the network that ours is compared with."""
 
 import argparse
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import decoding
 import nanogpt

@@ -2,20 +2,15 @@
 
 import gc
 import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import memory  # noqa: E402
-import why  # noqa: E402
-from sciformer.assembly import Assembly  # noqa: E402
-from sciformer.recipe import Recipe  # noqa: E402
+import memory
+import why
+from sciformer.assembly import Assembly
+from sciformer.recipe import Recipe
 
 
 @pytest.fixture(scope="module")

@@ -14,15 +14,8 @@ from ...data.columns import Array
 
 MARKERS = ("o", "s", "D", "^", "v", "X")
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa7711", "#774499", "#444444")
-BAND_COLOURS = {
-    "u": "#774499",
-    "g": "#228833",
-    "r": "#cc3311",
-    "R": "#cc3311",
-    "i": "#aa7711",
-    "z": "#664433",
-    "y": "#222222",
-}
+BAND_COLOURS = {"u": "#774499", "g": "#228833", "r": "#cc3311", "R": "#cc3311", "i": "#aa7711", "z": "#664433"}
+BAND_COLOURS["y"] = "#222222"
 MAX_MARKERS = 400  # points of a regular series in a drawing, above which they are a line
 
 
