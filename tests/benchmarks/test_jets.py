@@ -64,19 +64,6 @@ def test_with_few_jets_all_updates_choose_and_known_rows_are_not_trained(options
     assert tuning.rows() == [{"id": "transfer.all.part.scratch.accuracy", "value": 0.8}]
 
 
-def test_tops_are_told_by_a_median_with_its_bound(options):
-    tuning = Tuning(options, "tops")
-    done = {}
-    for name, task in tuning.tasks().items():
-        done |= tuning.then(name, result(task, 0.9 if task["rate"] == 1e-3 else 0.8))
-    for name, task in done.items():
-        tuning.then(name, result(task, 0.9 + 0.02 * task["seed"]))
-    rows = {row["id"]: row for row in tuning.rows()}
-    assert sorted(rows) == ["toptag.pretrained.rejection30", "toptag.scratch.rejection30"]
-    row = rows["toptag.scratch.rejection30"]
-    assert (row["value"], row["bound"], row["accuracy"]) == (92.0, True, [0.9, 0.92, 0.94])
-
-
 def test_a_median_is_a_bound_only_where_the_middle_seed_is_one():
     def seeds(*found):
         return [{"test": {"r": value}, "bounds": ["r"] if bound else []} for value, bound in found]

@@ -8,7 +8,6 @@ import pytest
 
 import lightcurves_classic as classic
 import lightcurves_data as data
-import lightcurves_forest as forest
 import lightcurves_speed as speed
 from lightcurves import PARTS
 from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
@@ -26,22 +25,6 @@ def test_folds_judge_every_object_once_and_share_the_classes():
         assert counts.max() - counts.min() <= 1
     tests = [data.parts(LABELS, one)["test"] for one in range(5)]
     assert sorted(np.concatenate(tests)) == list(range(len(LABELS)))
-
-
-def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
-    options = argparse.Namespace(rates=[1e-3], seeds=[0], folds=5, paired=False, tiny=False, out=tmp_path)
-    options.sizes, options.ways, options.models = ["20", "all"], ["scratch", "folded", "pretrained"], ["transformer"]
-    options.number = options.epochs = options.steps = options.workers = 0
-    options.compile, options.device, options.widen = False, "", 0
-    few, whole = (Tuning(options, name, PARTS[name], "x").tasks() for name in ("fewshot", "asas"))
-    assert "asas-all-transformer-scratch-0-0.001-0" in few
-    assert few.keys() & whole.keys() == whole.keys()
-    assert few["asas-all-folded-scratch-0-0.001-0"]["part"] == "asas"
-    assert {name for name in few if name.startswith("fewshot-all")} == {"fewshot-all-transformer-pretrained-0-0.001-0"}
-    assert len(few) == 6
-    for name, task in whole.items():
-        mine, its = (PARTS[one["part"]].recipe(one).to_dict() for one in (few[name], task))
-        assert mine == its
 
 
 def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
@@ -77,36 +60,6 @@ def test_rates_are_tried_once_then_all_seeds_at_the_best(tmp_path, widen):
     others = [f"asas-all-gru-scratch-{fold}-0.001-{seed}" for fold, seed in ((0, 1), (1, 0), (1, 1))]
     grid = [f"asas-all-gru-scratch-0-{rate}-0" for rate in ("0.001", "0.01")]
     assert sorted(done) == sorted([*grid, *others, *(["asas-all-gru-scratch-0-0.0001-0"] if widen else [])])
-
-
-@pytest.fixture(scope="module")
-def star():
-    rng = np.random.default_rng(0)
-    t = np.sort(rng.integers(0, 300, 120) + rng.uniform(0.3, 0.7, 120))
-    error = rng.uniform(0.02, 0.05, 120)
-    x = 2 * np.pi * t / 0.731
-    return t, 12 + 0.3 * np.cos(x) + 0.1 * np.cos(2 * x + 1) + error * rng.standard_normal(120), error
-
-
-def test_harmonics_are_found(star):
-    t, y, error = star
-    amplitudes, share = forest.shape_of(t, y, 1 / error**2, 1 / 0.731)
-    assert np.abs(amplitudes) == pytest.approx([0.3, 0.1, 0, 0], abs=0.02)
-    assert share > 0.95
-    assert len(forest.moments(y)) == 10
-    assert np.isfinite(forest.periodic(t, y, error)).all()
-    assert np.isfinite(forest.periodic(t[:2], y[:2] * 0 + 1, error[:2])).all()
-
-
-def test_filters_follow_a_curve_and_leave_outliers_out():
-    y = np.tile(np.linspace(0, 1, 101), (2, 1))
-    bad = y.copy()
-    bad[0, 50] = 40
-    for name, found in classic.FILTERS.items():
-        assert np.abs(found(bad, 11) - y)[:, 5:-5].max() < 0.02, name
-    noisy = y + 0.1 * np.random.default_rng(0).standard_normal(y.shape)
-    assert classic.best_width("median", noisy, y, [1, 3, 21, 301]) == 21
-    assert classic.best_width("median", y, y, [1, 3, 21, 301]) == 1
 
 
 def test_the_peak_of_a_spectrum_gives_the_gravity():
