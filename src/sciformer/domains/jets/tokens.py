@@ -344,7 +344,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
             look: dict[str, Any] = {"marker": MARKERS[int(number) % len(MARKERS)], "edgecolors": "#333333"}
             look |= {"color": "#4477aa"} if weights is None else {"c": shade[here], "cmap": "YlOrRd", "norm": scale}
             look |= {"linewidths": 0.5, "alpha": 0.85, "label": symbols[int(number)]}
-            axes.scatter(*plane[here].T, s=size[here], **look)
+            axes.scatter(plane[here, 0], plane[here, 1], s=size[here], **look)
         reach = max(0.1, 1.1 * float(np.abs(plane).max(initial=0)))
         axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="Δη", ylabel="Δφ")
         if len(pt):

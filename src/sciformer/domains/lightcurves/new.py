@@ -21,8 +21,9 @@ from ...recipe.page import Found, Page
 
 SIZES: guess.Sizes = {0: (32, 2, 4), 500: (64, 3, 4), 20_000: (128, 4, 8)}
 EPOCHS, BATCHES = 40, {0: 8, 320: 32, 20_000: 128}
-TARGET_NAMES = ("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh")
-TARGET_NAMES += ("target", "y")
+TARGET_NAMES = (
+    *("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y"),
+)
 MAX_CLASSES = 200
 MAX_CLASS_SHARE = 0.9  # share of a class beside which others are not learned
 MAX_WINDOW = 512  # points of a window

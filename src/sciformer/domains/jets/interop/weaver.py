@@ -19,7 +19,7 @@ from ..layers import PAIR_FEATURES
 from ..simulate.decays import CLASSES  # those of JetClass, in the order of the published models
 
 FEATURE_SETS_BY_COUNT = {len(features): name for name, features in FEATURE_SETS.items()}
-PAIR_FEATURES_BY_COUNT = {0: [], 1: ["ln_delta"], 3: [*PAIR_FEATURES[:3]], 4: [*PAIR_FEATURES]}
+PAIR_FEATURES_BY_COUNT: dict[int, list[str]] = {0: [], 1: ["ln_delta"], 3: [*PAIR_FEATURES[:3]], 4: [*PAIR_FEATURES]}
 HEAD = "heads.class.layer.1"
 LAYERS_PER_BLOCK = 3  # of a block of ParticleNet
 EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision

@@ -198,7 +198,7 @@ def _compute_momenta(made: Prongs) -> None:
         (three, (none, made.inner[0, three]), (made.vectors[0], made.bosons[0])),
         (four, made.inner[:, four], made.bosons),
     ):
-        both = decay(parent[:, rows], made.mass[rows], *masses, made.turns[0][:, rows])
+        both = decay(parent[:, rows], made.mass[rows], masses[0], masses[1], made.turns[0][:, rows])
         for part, momenta in zip(parts, both):
             part[:, rows] = momenta
     for rows, boson, place in ((three, 0, 1), (four, 0, 0), (four, 1, 2)):

@@ -66,7 +66,7 @@ class ParticleArray(Rows):
         """What they become, one for one, at the place where they are."""
         both = np.empty((2, len(self)), np.int8)
         both[0], both[1] = kind, charge
-        return ParticleArray(p, *both, self.jet, self.vertex)
+        return ParticleArray(p, both[0], both[1], self.jet, self.vertex)
 
 
 def hadronise_clusters(

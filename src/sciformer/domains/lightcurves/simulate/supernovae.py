@@ -162,7 +162,8 @@ def _draw_visits(n: int, bands: int, rng: np.random.Generator) -> tuple[Array, A
     clear = rng.random((n, SURVEY_NIGHTS)) < rng.uniform(0.5, 0.9, (n, 1))
     rhythm = rng.choice([2, 3, 4, 5, 7], (n, 1, bands))
     beat = (np.arange(SURVEY_NIGHTS)[None, :, None] + rng.integers(0, 7, (n, 1, bands))) % rhythm == 0
-    return np.nonzero(beat & clear[:, :, None])
+    rows, night, band = np.nonzero(beat & clear[:, :, None])
+    return rows, night, band
 
 
 def _trim_window(rows: Array, time: Array, found: Array, n: int) -> Array:
