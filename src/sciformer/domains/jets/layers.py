@@ -70,15 +70,21 @@ def pair_features(i: Tensor, j: Tensor, names: Sequence[str] = PAIR_FEATURES) ->
     dphi = (phii - phij) + (phii_more - phij_more)
     dphi = dphi - 2 * math.pi * (dphi / (2 * math.pi)).round()
     delta = (dy * dy + dphi * dphi).sqrt()
-    found = {"ln_delta": delta, "ln_kt": least * delta}
-    if "ln_z" in names:
-        found["ln_z"] = least / (pti + ptj).clamp(min=MIN_PAIR_VALUE)
-    if "ln_m2" in names:
-        pt, mt = pti * ptj, mti * mtj
-        masses = (pti * pti * mj + ptj * ptj * mi + mi * mj) / (mt + pt).clamp(min=MIN_DIVISOR)
-        opening = 2 * mt * (dy / 2).sinh().square() + 2 * pt * (dphi / 2).sin().square()
-        found["ln_m2"] = mi + mj + 2 * (masses + opening)
-    return torch.stack([found[name].clamp(min=MIN_PAIR_VALUE).log() for name in names], -1)
+    found = []
+    for name in names:
+        if name == "ln_delta":
+            value = delta
+        elif name == "ln_kt":
+            value = least * delta
+        elif name == "ln_z":
+            value = least / (pti + ptj).clamp(min=MIN_PAIR_VALUE)
+        else:
+            pt, mt = pti * ptj, mti * mtj
+            masses = (pti * pti * mj + ptj * ptj * mi + mi * mj) / (mt + pt).clamp(min=MIN_DIVISOR)
+            opening = 2 * mt * (dy / 2).sinh().square() + 2 * pt * (dphi / 2).sin().square()
+            value = mi + mj + 2 * (masses + opening)
+        found.append(value.clamp(min=MIN_PAIR_VALUE).log())
+    return torch.stack(found, -1)
 
 
 def _padding_mask(real: Tensor | None) -> Tensor | None:

@@ -154,10 +154,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
         vector = stack_columns([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
-        if count := (vector[:, 3] < 0).sum():
-            message = (
-                f"energies in column `{self.vector[3]}` must be 0 or more, but {count} particles have a negative one"
-            )
+        if (wrong := vector[:, 3] < 0).any():
+            found = f"{wrong.sum()} particles have a negative energy"
+            message = f"energies in column `{self.vector[3]}` must be 0 or more, but {found}"
             raise UserError(message, hint="Leave these particles out.")
         if all(name in table for name in self.jet):
             jets = np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
