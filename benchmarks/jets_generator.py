@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from jets_data import decoded
 from measure import RESULTS, commit, hardware, record, spread, versions
 from sciformer.data.columns import Lists
+from sciformer.domains.jets.features import TYPE_FLAGS
 from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.domains.jets.simulate.detector import DetectedParticles
-from sciformer.domains.jets.simulate.jets import TYPE_FLAGS, Jets, groomed_masses
+from sciformer.domains.jets.simulate.jets import Jets, groomed_masses
 
 Array = NDArray[Any]
 Observables = dict[str, Array]

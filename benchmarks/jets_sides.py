@@ -14,6 +14,7 @@ from sciformer.assembly import Assembly
 from sciformer.data.batch import Batch, Stream
 from sciformer.data.collate import AsyncTensors
 from sciformer.domains.jets.interop import weaver
+from sciformer.domains.jets.simulate import decays
 from sciformer.evaluation.evaluate import one_behind
 from sciformer.interop.config import Config
 from sciformer.objectives.base import ANSWER, Step
@@ -149,7 +150,7 @@ class Ours:
         optimizer = make_optimizer(self.step, recipe.train, ranks.device)
         size = len(batches[0]["lengths"])
         self.updater = OptimizerStep(self.step, self.step, optimizer, recipe.train, ranks, 1 << 40, size, print)
-        self.order = [weaver.CLASSES.index(name) for name in found.classes]
+        self.order = [decays.CLASSES.index(name) for name in found.classes]
         self.batches = [self._batch(batch) for batch in batches]
         self.device, self.number = ranks.device, 0
         self.answer: Callable[..., Any] = self._answer

@@ -1,12 +1,7 @@
 """The kernel benchmark counts right: the worst cell, the right side as the base, all processes together."""
 
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import attention
 

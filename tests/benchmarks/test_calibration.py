@@ -2,10 +2,6 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import calibration
 from tests.evaluation.test_calibrate import images

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import everything
 from everything import STAGES, Stage
 

@@ -3,23 +3,15 @@
 import argparse
 import gzip
 import importlib.metadata
-import json
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
-import images
 import images_data as data
 import images_insight as insight
 import images_sides as sides
 import images_speed as speed
-import images_tasks as tasks
-from pictures import draw_hunger
 
 KEYS = {"id", "value", "unit", "better", "spread", "seeds", "command", "hardware", "versions", "commit"}
 
@@ -49,11 +41,6 @@ def test_mnist_is_divided_once_and_a_few_labels_add_up(tmp_path):
     assert ids["train-10-0"] != ids["train-10-1"]
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(SystemExit, match="train-images-idx3-ubyte is needed"):
-        data.mnist(tmp_path, tmp_path / "out", [0])
-
-
 @pytest.fixture
 def options(monkeypatch):
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "1")
@@ -73,39 +60,6 @@ def test_ratios_are_their_time_over_ours(options):
     options.part = "loop"
     (row,) = speed.rows([{"ours": [2.0], "images": [1024.0]}], options, "cpu")
     assert (row["id"], row["value"], row["workers"]) == ("vit_b16_loop.images_per_s", 512, 2)
-
-
-def test_lenses_count_coverage_over_all_values():
-    one = {"targets": ["e1", "einstein_radius"], "rmse": [0.2, 0.03], "deviation": [1, 1]}
-    one |= {"coverage68": [0.6, 0.7], "coverage95": [0.9, 1.0]}
-    part = tasks.Lenses()
-    found = {name: value for name, (value, _, _) in part.scores(("all", "vit", ""), [one]).items()}
-    assert found == {
-        "lenses.vit.einstein_rmse": 0.03,
-        "lenses.coverage68": pytest.approx(0.65),
-        "lenses.coverage95": pytest.approx(0.95),
-    }
-    assert list(part.scores(("all", "resnet18", ""), [one])) == ["lenses.resnet18.einstein_rmse"]
-    assert part.about(("all", "vit", ""), [[one]])["by_target"]["e1"]["rmse"] == 0.2
-
-
-def test_the_picture_of_hunger_has_a_line_for_every_model_with_two_numbers(tmp_path):
-    rows = [
-        {"id": f"galaxies.{number}.{model}.accuracy", "value": 0.7 + 0.1 * place, "spread": 0.01}
-        for model in ("vit", "resnet18")
-        for place, number in enumerate((1000, 10_000))
-    ]
-    rows.append({"id": "galaxies.1000.linformer.accuracy", "value": 0.5, "spread": None})
-    figure = draw_hunger({row["id"]: row for row in rows})
-    lines = {line.get_label(): line.get_xydata().tolist() for line in figure.axes[0].lines}
-    expected = [[1000, pytest.approx(70)], [10_000, pytest.approx(80)]]
-    assert lines == {"ResNet-18": expected, "Vision Transformer": expected}
-    assert draw_hunger({row["id"]: row for row in rows[-1:]}) is None
-    images.draw(tmp_path / "rows.json", tmp_path / "pictures")
-    assert not (tmp_path / "pictures").exists()
-    (tmp_path / "rows.json").write_text(json.dumps(rows))
-    images.draw(tmp_path / "rows.json", tmp_path / "pictures")
-    assert (tmp_path / "pictures" / "images-hunger.png").exists()
 
 
 def test_rows_of_what_models_look_at():

@@ -2,16 +2,11 @@
 
 import argparse
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import jets
 from jets import Tuning, median
-from jets_data import columns_of
 from jets_tasks import changes_of
 
 
@@ -69,31 +64,6 @@ def test_with_few_jets_all_updates_choose_and_known_rows_are_not_trained(options
     assert tuning.rows() == [{"id": "transfer.all.part.scratch.accuracy", "value": 0.8}]
 
 
-def test_tops_are_told_by_a_median_with_its_bound(options):
-    tuning = Tuning(options, "tops")
-    done = {}
-    for name, task in tuning.tasks().items():
-        done |= tuning.then(name, result(task, 0.9 if task["rate"] == 1e-3 else 0.8))
-    for name, task in done.items():
-        tuning.then(name, result(task, 0.9 + 0.02 * task["seed"]))
-    rows = {row["id"]: row for row in tuning.rows()}
-    assert sorted(rows) == ["toptag.pretrained.rejection30", "toptag.scratch.rejection30"]
-    row = rows["toptag.scratch.rejection30"]
-    assert (row["value"], row["bound"], row["accuracy"]) == (92.0, True, [0.9, 0.92, 0.94])
-
-
-def test_where_the_end_of_the_grid_is_best_the_next_rate_is_tried(options):
-    options.widen = 1
-    tuning = Tuning(options, "pythia")
-    then = {}
-    for name, task in tuning.tasks().items():
-        then |= tuning.then(name, result(task, 1e-3 / task["rate"] / 2))
-    assert sorted(then) == ["pythia-all-part-scratch-0.0001-0-0.25", "pythia-all-pfn-scratch-0.0001-0-0.25"]
-    assert tuning.rows() == []
-    seeds = tuning.then("pythia-all-part-scratch-0.0001-0-0.25", result(then.popitem()[1] | {"model": "part"}, 0.4))
-    assert sorted(seeds) == [f"pythia-all-part-scratch-0.001-{seed}" for seed in range(3)]
-
-
 def test_a_median_is_a_bound_only_where_the_middle_seed_is_one():
     def seeds(*found):
         return [{"test": {"r": value}, "bounds": ["r"] if bound else []} for value, bound in found]
@@ -102,12 +72,3 @@ def test_a_median_is_a_bound_only_where_the_middle_seed_is_one():
     assert median(seeds((865, True), (865, False), (432.5, False)), "r") == (865, False)
     assert median(seeds((300, False), (100, False), (865, True)), "r") == (300, False)
     assert median(seeds((300, False), (100, False)), "r") == (100, False)
-
-
-def test_columns_of_jets_come_back_as_they_were_written(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    pq.write_table(pa.table({"part_px": [[1.0, 2.0], [], [3.0]], "label_QCD": [1, 0, 1]}), tmp_path / "x.parquet")
-    found = columns_of(tmp_path / "x.parquet")
-    assert found["part_px"].values.tolist() == [1, 2, 3]
-    assert found["part_px"].lengths.tolist() == [2, 0, 1]
-    assert found["label_QCD"].tolist() == [1, 0, 1]

@@ -2,10 +2,6 @@
 
 import argparse
 import importlib.metadata
-import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import jets_loading
 from sciformer.domains.jets.interop.data_config import translate_options

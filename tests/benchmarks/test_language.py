@@ -2,21 +2,16 @@
 
 import json
 import math
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import language  # noqa: E402
-from ngram import texts_of  # noqa: E402
-from sciformer.data.batch import StreamView  # noqa: E402
-from sciformer.recipe import Recipe  # noqa: E402
-from sciformer.run import train  # noqa: E402
+import language
+from ngram import texts_of
+from sciformer.data.batch import StreamView
+from sciformer.recipe import Recipe
+from sciformer.run import train
 
 CHANCE = np.random.default_rng(0)
 
@@ -85,9 +80,3 @@ def test_tuning_never_sees_the_test_part(data, tmp_path, capsys):
     kept = json.loads((tmp_path / "tune-gpt-384-path-0.json").read_text())
     assert "valid" in kept
     assert not any("test" in key for key in kept)
-
-
-@pytest.mark.parametrize("name", list(language.TRIED))
-def test_configurations_load(name):
-    model, changes = language.TRIED[name]
-    assert Recipe.load(f"text/wikitext-{model}", changes).model.trunk

@@ -1,17 +1,13 @@
 """The benchmarks of light curves: folds, periodogram, filters, peaks of spectra, the matched filter."""
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import lightcurves_classic as classic
 import lightcurves_data as data
-import lightcurves_forest as forest
 import lightcurves_speed as speed
 from lightcurves import PARTS
 from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
@@ -31,41 +27,6 @@ def test_folds_judge_every_object_once_and_share_the_classes():
     assert sorted(np.concatenate(tests)) == list(range(len(LABELS)))
 
 
-def test_parts_of_a_fold_do_not_meet():
-    for fold in range(5):
-        parts = data.parts(LABELS, fold)
-        whole = np.concatenate([parts[name] for name in ("train", "valid", "test")])
-        assert sorted(whole) == list(range(len(LABELS)))
-        for few in data.FEW:
-            assert set(parts[f"train-{few}"]) <= set(parts["train"])
-            assert np.unique(LABELS[parts[f"train-{few}"]], return_counts=True)[1].max() <= few
-            assert set(LABELS[parts[f"valid-{few}"]]) == set(LABELS)
-
-
-def test_scores_of_a_confusion_matrix():
-    label, answer = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 1, 0])
-    matrix = data.confusion(label, answer, 3)
-    assert matrix.tolist() == [[2, 1, 0], [0, 2, 0], [1, 0, 0]]
-    scores = data.judged(matrix)
-    assert scores == {"accuracy": pytest.approx(4 / 6), "macro_f1": pytest.approx((2 / 3 + 0.8 + 0) / 3)}
-
-
-def test_with_all_labels_few_shots_are_the_runs_of_the_whole_table(tmp_path):
-    options = argparse.Namespace(rates=[1e-3], seeds=[0], folds=5, paired=False, tiny=False, out=tmp_path)
-    options.sizes, options.ways, options.models = ["20", "all"], ["scratch", "folded", "pretrained"], ["transformer"]
-    options.number = options.epochs = options.steps = options.workers = 0
-    options.compile, options.device, options.widen = False, "", 0
-    few, whole = (Tuning(options, name, PARTS[name], "x").tasks() for name in ("fewshot", "asas"))
-    assert "asas-all-transformer-scratch-0-0.001-0" in few
-    assert few.keys() & whole.keys() == whole.keys()
-    assert few["asas-all-folded-scratch-0-0.001-0"]["part"] == "asas"
-    assert {name for name in few if name.startswith("fewshot-all")} == {"fewshot-all-transformer-pretrained-0-0.001-0"}
-    assert len(few) == 6
-    for name, task in whole.items():
-        mine, its = (PARTS[one["part"]].recipe(one).to_dict() for one in (few[name], task))
-        assert mine == its
-
-
 def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     options = argparse.Namespace(rates=[1e-3], seeds=[0, 1], folds=5, paired=True, tiny=False, out=tmp_path)
     options.sizes, options.ways = ["20"], ["pretrained", "supervised", "folded_supervised"]
@@ -81,15 +42,6 @@ def test_what_is_pretrained_is_what_few_labels_begin_with(tmp_path):
     assert begun == set(bodies)
     folded = PARTS["pretrain"].recipe(bodies["pretrain-all-folded-supervised-0"])
     assert (folded.tokens.periods, folded.data.number, folded.train.steps) == (2, 30_000, 30_000 * 4 // 256)
-
-
-def test_seeds_share_folds_but_not_questions(tmp_path):
-    options = argparse.Namespace(rates=[1e-3], seeds=[0, 1, 2], folds=5, paired=True, tiny=False, out=tmp_path)
-    options.sizes, options.ways, options.models = ["20"], ["scratch"], ["gru"]
-    by_fold = Tuning(options, "asas", PARTS["asas"], "x")
-    assert by_fold.runs(("all", "gru", "scratch")) == [(0, 0), (1, 1), (2, 2)]
-    denoise = Tuning(options, "denoise", PARTS["denoise"], "x")  # transits and oscillators: every seed has both
-    assert denoise.runs(("all", "denoiser", "both")) == [(fold, seed) for fold in (0, 1) for seed in (0, 1, 2)]
 
 
 @pytest.mark.parametrize("widen", [0, 1])
@@ -108,50 +60,6 @@ def test_rates_are_tried_once_then_all_seeds_at_the_best(tmp_path, widen):
     others = [f"asas-all-gru-scratch-{fold}-0.001-{seed}" for fold, seed in ((0, 1), (1, 0), (1, 1))]
     grid = [f"asas-all-gru-scratch-0-{rate}-0" for rate in ("0.001", "0.01")]
     assert sorted(done) == sorted([*grid, *others, *(["asas-all-gru-scratch-0-0.0001-0"] if widen else [])])
-
-
-@pytest.fixture(scope="module")
-def star():
-    rng = np.random.default_rng(0)
-    t = np.sort(rng.integers(0, 300, 120) + rng.uniform(0.3, 0.7, 120))
-    error = rng.uniform(0.02, 0.05, 120)
-    x = 2 * np.pi * t / 0.731
-    return t, 12 + 0.3 * np.cos(x) + 0.1 * np.cos(2 * x + 1) + error * rng.standard_normal(120), error
-
-
-def test_the_periodogram_is_that_of_the_definition(star):
-    t, y, error = star
-    frequency, power = forest.periodogram(t, y, error, forest.SEARCH)
-    assert 1 / frequency[0] <= forest.LONGEST
-    assert frequency[-1] == pytest.approx(forest.HIGHEST, abs=1e-2)
-    w = 1 / error**2
-    for place in (0, 17, len(frequency) // 2, int(power.argmax()), len(frequency) - 1):
-        angle = 2 * np.pi * frequency[place] * t
-        design = np.stack([np.ones_like(t), np.cos(angle), np.sin(angle)], 1) * np.sqrt(w)[:, None]
-        left = [np.linalg.lstsq(some, y * np.sqrt(w), rcond=None)[1][0] for some in (design, design[:, :1])]
-        assert power[place] == pytest.approx(1 - left[0] / left[1], abs=1e-4)
-    assert 1 / frequency[power.argmax()] == pytest.approx(0.731, abs=1e-3)
-
-
-def test_harmonics_are_found(star):
-    t, y, error = star
-    amplitudes, share = forest.shape_of(t, y, 1 / error**2, 1 / 0.731)
-    assert np.abs(amplitudes) == pytest.approx([0.3, 0.1, 0, 0], abs=0.02)
-    assert share > 0.95
-    assert len(forest.moments(y)) == 10
-    assert np.isfinite(forest.periodic(t, y, error)).all()
-    assert np.isfinite(forest.periodic(t[:2], y[:2] * 0 + 1, error[:2])).all()
-
-
-def test_filters_follow_a_curve_and_leave_outliers_out():
-    y = np.tile(np.linspace(0, 1, 101), (2, 1))
-    bad = y.copy()
-    bad[0, 50] = 40
-    for name, found in classic.FILTERS.items():
-        assert np.abs(found(bad, 11) - y)[:, 5:-5].max() < 0.02, name
-    noisy = y + 0.1 * np.random.default_rng(0).standard_normal(y.shape)
-    assert classic.best_width("median", noisy, y, [1, 3, 21, 301]) == 21
-    assert classic.best_width("median", y, y, [1, 3, 21, 301]) == 1
 
 
 def test_the_peak_of_a_spectrum_gives_the_gravity():
@@ -177,15 +85,6 @@ def test_the_matched_filter_is_normal_in_noise_and_finds_signals():
     assert classic.bank(shifted, template[None]) == pytest.approx([4], rel=0.05)
     assert classic.bank(template[None], template[None], shifts=False) == pytest.approx([4])
     assert classic.overlap(shifted, shifted * 3) == pytest.approx([1])
-
-
-def test_lengths_are_as_said():
-    found = speed.lengths("lognormal", 20_000, None)
-    assert found.max() == speed.WIDTH
-    assert np.median(found) == pytest.approx(speed.MEDIAN, abs=3)
-    table = speed.table(found[:50])
-    times = np.split(table["time"].values, found[:50].cumsum()[:-1])
-    assert all((np.diff(some) >= 0).all() for some in times)
 
 
 def test_the_smaller_ratio_is_the_one_that_counts():

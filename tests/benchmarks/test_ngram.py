@@ -1,7 +1,6 @@
 """N-grams: against the textbook, written with dictionaries; sums are one; the tokens are those of the recipe."""
 
 import math
-import sys
 from collections import Counter
 
 import numpy as np
@@ -9,14 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ngram import FALLBACK, NGram, discounts, evaluate, texts_of
 from sciformer.assembly import Assembly
 from sciformer.recipe import Recipe
 from sciformer.run import train
 from tests.errors import refuses
-from tests.paths import BENCHMARKS
-
-sys.path.insert(0, str(BENCHMARKS))
-from ngram import FALLBACK, NGram, discounts, evaluate, texts_of
 
 CHANCE = np.random.default_rng(0)
 LONG = CHANCE.zipf(1.6, 4000) % 30
@@ -75,22 +71,6 @@ def test_probabilities_sum_to_one(texts, order, data):
         assert np.exp(again) == pytest.approx(p)
 
 
-def test_longer_is_better_and_counts_are_kinds():
-    train, test = LONG.repeat(2)[:6000], LONG.repeat(2)[6000:]
-    losses = [-NGram(order, 30).fit([train]).log_probabilities(test).mean() for order in (1, 2, 3)]
-    assert losses[0] > losses[1] + 0.3
-    # «francisco» is frequent, but only after «san»: after something new it is less likely than a word of many places.
-    text = [0, 1] * 20 + [2, 3, 4, 3, 5, 3, 6, 3, 7, 3]
-    p = NGram(2, 9).fit([text]).probabilities([8])
-    assert p[3] > p[1]
-
-
-def test_nothing_reaches_into_the_next_text():
-    apart, joined = NGram(2, 6).fit([[0, 1], [2, 3]] * 9), NGram(2, 6).fit([[0, 1, 2, 3] * 9])
-    assert apart.probabilities([1])[2] < 0.3 < joined.probabilities([1])[2]
-    assert apart.log_probabilities([1, 2], start=1).tolist() == apart.log_probabilities([1, 2])[1:].tolist()
-
-
 def test_discounts_by_hand():
     counts = np.repeat([1, 2, 3, 4, 9], [100, 30, 12, 6, 5])
     y = 100 / 160
@@ -98,19 +78,6 @@ def test_discounts_by_hand():
     assert discounts(counts) == pytest.approx(expected)
     assert discounts(np.array([1, 1, 2])).tolist() == list(FALLBACK)
     assert discounts(np.repeat([1, 2, 3, 4], [10, 1, 50, 1])).tolist() == list(FALLBACK)  # they would be negative
-
-
-def test_mistakes():
-    with refuses("0 and 5"):
-        NGram(0, 5)
-    with refuses("0 to 4", "1 to 5"):
-        NGram(2, 5).fit([[1, 5]])
-    with refuses():
-        NGram(2, 5).fit([[]])
-    with refuses(hint="fit"):
-        NGram(2, 5).log_probabilities([1])
-    with refuses("classify", key="objective.kind"):
-        evaluate(Recipe.load("text/recall-rnn", {"data.number": 60, "data.lag": 2}))
 
 
 def test_it_is_judged_on_the_tokens_of_the_recipe(tmp_path):

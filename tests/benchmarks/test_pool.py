@@ -3,17 +3,13 @@
 import os
 import subprocess
 import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-
 import pool
-from pool import beyond, keep, origins, seeds_row, side_by_side
+from pool import beyond, keep, side_by_side
 
 
 def named(*names):
@@ -37,24 +33,6 @@ def test_tasks_that_compile_the_same_wait_for_the_first(tmp_path):
     began.clear()
     assert dict(side_by_side(work, tasks, 0, tmp_path, then, lambda task: task["name"][0])) == found
     assert not began  # all were kept
-
-
-@pytest.mark.parametrize("done", [False, True])
-def test_they_wait_no_longer_than_compiling_takes_nor_where_one_is_done(tmp_path, monkeypatch, done):
-    monkeypatch.setattr(pool, "_Here", lambda: ThreadPoolExecutor(2))
-    monkeypatch.setattr(pool, "COMPILING", 1e9 if done else 0.0)
-    second, tasks = threading.Event(), named("a0", "a1")
-    if done:
-        (tmp_path / "a2.json").write_text("{}")
-        tasks |= named("a2")
-
-    def work(task):
-        if task["name"] == "a1":
-            second.set()
-        return {"beside": second.wait(20)}
-
-    found = dict(side_by_side(work, tasks, 0, tmp_path, alike=lambda task: "a"))
-    assert found["a0"]["beside"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a child that its parent is gone")
@@ -127,15 +105,6 @@ def test_runs_kept_with_the_project_are_not_trained_again(tmp_path):
     more = {"one": {"name": "one", "steps": 20}}
     assert dict(side_by_side(work, more, 0, tmp_path / "third", before=tmp_path / "kept.json"))["one"]["score"] == 20
     assert began == ["one"]  # more was asked of it than of the one that is kept
-
-
-def test_a_row_names_all_machines_and_commits_of_its_runs():
-    runs = [{"hardware": kind, "commit": "abc", "versions": {"torch": "2"}} for kind in ("GPU", "GPU", "CPU")]
-    about = origins(runs)
-    assert about == {"hardware": "GPU, CPU", "commit": "abc", "versions": {"torch": "2"}}
-    row = seeds_row("x", [1.0, 2.0, 3.0], "share", "higher", "python x.py", "", **about)
-    assert (row["value"], row["spread"], row["hardware"]) == (2.0, 1.0, "GPU, CPU")
-    assert origins([*runs, {}]) == {}
 
 
 def test_a_grid_is_widened_where_its_end_is_best():

@@ -1,14 +1,11 @@
 """The comparison of speed counts right, and its nanoGPT is the network that ours is compared with."""
 
 import argparse
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 pytest.importorskip("transformers")
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import decoding
 import nanogpt
@@ -82,16 +79,3 @@ def decoding_view(ids):
     from sciformer.data.batch import StreamView
 
     return StreamView({"ids": ids}, None)
-
-
-def test_both_sides_learn(capsys):
-    sizes = (66, 16, 32, 2, 4)
-    _, ids = sides.text(2000, 8)
-    torch.manual_seed(0)
-    model, get_batch = nanogpt.GPT(*sizes), nanogpt.batches(ids, 16, 8, "cpu")
-    x, y = get_batch()
-    with torch.no_grad():
-        before = float(model(x, y)[1])
-    nanogpt.trainer(model, lambda call, x, y: call(x, y)[1], get_batch, "cpu", compiled=False, rate=3e-3)(20)
-    with torch.no_grad():
-        assert float(model(x, y)[1]) < before - 0.5

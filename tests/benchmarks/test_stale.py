@@ -1,16 +1,12 @@
 """Rows name what they depend on, and are told when that changes."""
 
 import json
-import sys
 
 import pytest
 
+import stale
 from tests.golden import NAMES
 from tests.paths import BENCHMARKS, ROOT
-
-sys.path.insert(0, str(BENCHMARKS))
-
-import stale
 
 ROWS = [row for file in sorted((BENCHMARKS / "results").glob("*.json")) for row in json.loads(file.read_text())]
 

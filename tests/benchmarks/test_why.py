@@ -2,21 +2,10 @@
 
 import gc
 import json
-import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import memory  # noqa: E402
-import pool  # noqa: E402
-import why  # noqa: E402
-from sciformer.assembly import Assembly  # noqa: E402
-from sciformer.recipe import Recipe  # noqa: E402
+import why
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +46,6 @@ def test_the_rate_is_chosen_by_validation(tiny):
     assert len(later) == 3  # the other seed, at the best rate alone
 
 
-def test_pictures(tiny, tmp_path):
-    folder, rows = tiny
-    made = sorted(path.name for path in (folder / "pictures").iterdir())
-    assert made == ["memory.png", "pronoun-attention.png", "pronouns.png"]
-    again = why.draw(folder / "rows.json", tmp_path)
-    assert all(path.read_bytes() == (folder / "pictures" / path.name).read_bytes() for path in again)
-    seen = rows["pronoun.transformer.accuracy"]["attention"]
-    assert np.array(seen["weights"]).sum(1) == pytest.approx(np.ones(3), abs=2e-3)
-    assert [words[3] for words in seen["words"]] == ["dog", "cat", "house"]
-
-
 def test_what_is_done_is_not_done_again(tiny, capsys):
     folder, rows = tiny
     words = f"recall --tiny --jobs 0 --lags 2,4 --seeds 0,1 --rates 3e-3,1e-2 --device cpu --out {folder}/out"
@@ -76,53 +54,3 @@ def test_what_is_done_is_not_done_again(tiny, capsys):
     assert "recall-rnn-2" not in said
     again = {row["id"]: row["value"] for row in json.loads((folder / "again.json").read_text())}
     assert again == {name: row["value"] for name, row in rows.items() if name.startswith("memory")}
-
-
-def test_the_gradient_against_a_small_step():
-    recipe = Recipe.load("text/recall-rnn", {"data.lag": 3, "data.number": 60, "model.dim": 8, "train.device": "cpu"})
-    data = Assembly.open(recipe)
-    model = data.network().double()
-    found = memory.reach(model, data, count=1)
-    batch = data.dataset("test").batch(np.arange(1))
-    inputs = batch.inputs()
-    label = data.objective.classes.index(batch.samples["value"][0])
-    x = model.embed(inputs.stream).detach()
-
-    def loss(place, way):
-        moved = x.clone()
-        moved[0, place] += way
-        logits = model.heads["class"](model.pool(memory.Encoded(model.run(moved, inputs.stream), None)))
-        return torch.nn.functional.cross_entropy(logits, torch.tensor([label]))
-
-    with torch.no_grad():
-        length = []
-        for place in (0, -1):
-            unit = 1e-5 * torch.eye(8, dtype=torch.float64)
-            slope = torch.stack([(loss(place, way) - loss(place, -way)) / 2e-5 for way in unit])
-            length.append(slope.norm())
-    assert found == pytest.approx(float(length[0] / length[1]), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("text", "pronoun"),
-    [
-        ("ich mag dein haus , es ist toll .", "es"),
-        ("ich mag es , sagt er , weil sie toll ist .", "sie"),
-        ("ich mag es , und", ""),
-        ("er ist toll", ""),
-        ("", ""),
-    ],
-)
-def test_where_the_pronoun_stands(text, pronoun):
-    assert memory.pronoun_of(text) == pronoun
-
-
-def test_what_fails_is_told_and_the_others_go_on(tmp_path, capsys):
-    def work(task):
-        return {"value": 1 / task["by"]}
-
-    tasks = {"a": {"by": 2}, "b": {"by": 0}, "c": {"by": 4}}
-    then = lambda name, result: {"d": {"by": 8}} if name == "c" else {}  # noqa: E731
-    found = dict(pool.side_by_side(work, tasks, 0, tmp_path, then))
-    assert {name: result["value"] for name, result in found.items()} == {"a": 0.5, "c": 0.25, "d": 0.125}
-    assert "b failed" in capsys.readouterr().err

@@ -61,16 +61,6 @@ def test_no_frame_changes_what_comes_out(net, name):
     assert not torch.allclose(net(s, ragged, at=1.1 * at), expected, rtol=1e-4)  # another energy is another jet
 
 
-def test_four_vectors_turn_with_the_frame(net):
-    frame, x = FRAMES["rotation and boosts"], momenta(6)[None]
-    layout = Layout(x, None)
-    pairs, h, s = TokenPairs(layout), torch.randn(6, 8).double(), torch.randn(6, 4).double()
-    _, moved = net.blocks[0](h, x[0], s, pairs, layout)
-    _, turned = net.blocks[0](h, x[0] @ frame.T, s, pairs, layout)
-    assert (moved - x[0]).abs().max() > 1e-3
-    torch.testing.assert_close(turned, moved @ frame.T, rtol=1e-8, atol=1e-8)
-
-
 def test_a_block_is_its_equation(net):
     torch.manual_seed(3)
     block, x = net.blocks[0], momenta(4)
@@ -146,15 +136,3 @@ def test_in_training_a_block_normalises_over_its_pairs():
     for (name, mine), its in zip(block.named_parameters(), plain.parameters()):
         if its.grad is not None and "token.bias" not in name:  # in front of a norm: no effect, but for rounding
             torch.testing.assert_close(mine.grad, its.grad, msg=name)
-
-
-def test_small_functions():
-    p = torch.tensor([[5.0, 3.0, 0.0, 0.0], [2.0, 0.0, 2.0, 0.0]])
-    assert minkowski_product(p, p).tolist() == [16.0, 0.0]
-    assert signed_log(torch.tensor([0.0, math.e - 1, 1 - math.e])).tolist() == pytest.approx([0, 1, -1])
-    pairs = TokenPairs(Layout(torch.zeros(5, 1), Ragged([2, 0, 3])))
-    assert list(zip(pairs.left.tolist(), pairs.right.tolist())) == [
-        *((0, 1), (1, 0)),
-        *((2, 3), (2, 4), (3, 2), (3, 4), (4, 2), (4, 3)),
-    ]
-    assert pairs.gathered(torch.ones(8, 1)).flatten().tolist() == [1, 1, 2, 2, 2]

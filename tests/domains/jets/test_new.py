@@ -89,18 +89,10 @@ def test_momenta_in_other_words_and_a_column_with_the_class(simulated):
     pt = Lists(np.hypot(simulated["part_px"].values, simulated["part_py"].values), simulated["part_px"].lengths)
     phi = np.arctan2(simulated["part_py"].values, simulated["part_px"].values)
     eta = np.arcsinh(simulated["part_pz"].values / pt.values)
-    table = {
-        "cand_pt": pt,
-        "cand_eta": Lists(eta, pt.lengths),
-        "cand_phi": Lists(phi, pt.lengths),
-        "cand_energy": simulated["part_energy"],
-        "genpart_pt": pt,
-        "genpart_eta": Lists(eta, pt.lengths),
-        "genpart_phi": Lists(phi, pt.lengths),
-        "is_signal": simulated["label_Hbb"].astype(np.int64),
-        "event_weight": np.ones(60),
-        "jet_pt": simulated["jet_pt"],
-    }
+    polar = {"pt": pt, "eta": Lists(eta, pt.lengths), "phi": Lists(phi, pt.lengths)}
+    table = {f"{stem}_{name}": column for stem in ("cand", "genpart") for name, column in polar.items()}
+    table |= {"cand_energy": simulated["part_energy"], "is_signal": simulated["label_Hbb"].astype(np.int64)}
+    table |= {"event_weight": np.ones(60), "jet_pt": simulated["jet_pt"]}
     write_parquet("a.parquet", table)
     recipe, page = classifier("a.parquet")
     assert recipe.data.new["part_px"] == "cand_pt * cos(cand_phi)"
@@ -207,10 +199,8 @@ def test_momenta_by_their_names():
         "a.": {"eta": "a.Eta"},
     }
     assert momentum_formulas({"px": "part_px", "py": "part_py", "pz": "part_pz", "energy": "part_energy"}) == {}
-    assert (
-        momentum_formulas({"px": "a", "py": "b", "pz": "c", "mass": "m"})["part_energy"]
-        == "sqrt(a**2 + b**2 + c**2 + m**2)"
-    )
+    heavy = momentum_formulas({"px": "a", "py": "b", "pz": "c", "mass": "m"})
+    assert heavy["part_energy"] == "sqrt(a**2 + b**2 + c**2 + m**2)"
     assert momentum_formulas({"pt": "a", "eta": "b", "phi": "c"})["part_energy"] == "a * cosh(b)"
 
 
@@ -235,10 +225,7 @@ def test_classes_labels_weights_and_observers():
     assert find_class_flags(flags) == {}
     assert find_label({"jet_label": np.array([3, 4]), "target": np.array([0.5, 1])}) == "jet_label"
     assert find_label({"target": np.array([0.5, 1])}) == ""
-    assert find_weight({"genWeight": np.array([1.0, -1])}) == (
-        "",
-        "`genWeight` has weights below zero, or NaN: it is not used",
-    )
+    assert find_weight({"genWeight": np.array([1.0, -1])})[0] == ""
     table = {"jet_pt": np.ones(2), "Jet_size": np.ones(2), "other": np.ones(2), "event": np.ones(2)}
     assert find_observers(table, ["event"]) == ["jet_pt"]
     assert tag_by_class(["a/HToBB_000.root", "a/HToBB_001.root", "b/QCD_1.root"])[1] == "HToBB:a/HToBB_001.root"

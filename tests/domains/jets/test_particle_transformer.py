@@ -73,16 +73,6 @@ def test_the_order_of_particles_does_not_matter():
     assert_close(answer(columns), answer(mixed))
 
 
-def test_a_jet_does_not_depend_on_its_company():
-    assembly = assembled("part")
-    model, batch = assembly.network(seed=3).eval(), batch_of(assembly)
-    together = model.pool(model.encode(batch.inputs().stream))
-    assert torch.isfinite(together).all()
-    for row in range(len(LENGTHS)):
-        alone = model.pool(model.encode(batch.take(np.array([row])).inputs(packed=True).stream))
-        assert_close(alone[0], together[row], atol=1e-5, rtol=1e-4)
-
-
 def test_first_weights_are_those_of_the_original():
     model = assembled("part", **{"model.dim": 64, "model.depth": 4}).network()
     bound = (6 / 128) ** 0.5  # queries, keys and values each for itself
@@ -178,26 +168,6 @@ def test_targets_are_momentum_and_type():
     np.testing.assert_allclose(columns["target vector"][several, 0], np.clip(expected, -5, 5)[several], atol=1e-5)
     assert columns["target vector"].shape == (30, 3)
     np.testing.assert_array_equal(columns["target type"], raw.columns["type"])
-
-
-def test_hidden_particles_are_found():
-    """The likelihood grows, and the type is found more often than by chance."""
-    assembly = assembled("part-masked", **{"objective.mask_ratio": 0.3})
-    step = Step(assembly.network(seed=0), assembly.objective).train()
-    optimizer = torch.optim.AdamW(step.parameters(), 3e-3)
-    batch = batch_of(assembly, training=True)
-    losses = []
-    for _ in range(40):
-        loss, _ = step(batch.inputs(packed=True))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item() / batch.count)
-    assert losses[-1] < losses[0] - 1.5
-    step.eval()
-    total, outputs = step(batch.inputs(), outputs=True)
-    assert outputs["count"].sum() == batch.count
-    assert total.item() == pytest.approx(outputs["loss"].sum().item(), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -165,10 +165,8 @@ def test_sculpting_refuses():
 
 def test_which_way_is_better():
     objective = Discriminate(kind="discriminate")
-    assert [objective.lower_is_better(name) for name in ("loss", "auc", "rejection_50", "rejection_99.5_b")] == [
-        True,
-        *[False] * 3,
-    ]
+    names = ("loss", "auc", "rejection_50", "rejection_99.5_b")
+    assert [objective.lower_is_better(name) for name in names] == [True, False, False, False]
 
 
 def test_a_line_about_a_model_leaves_out_the_rejections_of_many_classes():

@@ -2,9 +2,7 @@
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
-from sciformer.data.batch import Batch
 from sciformer.data.columns import Lists, select
 from sciformer.domains.jets.tokens import Particles
 from sciformer.testing import check_tokens
@@ -114,21 +112,6 @@ def test_angles_are_made_where_they_are_missing():
     np.testing.assert_allclose(stream_of(mirrored).columns["plane"], made_up.columns["plane"], atol=2e-5)
 
 
-def test_at_is_the_plane_or_the_vector():
-    table = jets()
-    plane, vector = stream_of(table), stream_of(table, at="vector")
-    np.testing.assert_array_equal(plane.columns["at"], plane.columns["plane"])
-    np.testing.assert_array_equal(vector.columns["at"], vector.columns["vector"][:, [3, 0, 1, 2]])
-    assert (made().axes, made(at="vector").axes, made().grid_shape) == (2, 4, None)
-
-
-def test_only_columns_that_are_needed_are_asked_for():
-    assert made(features="kin").required_columns == ("part_px", "part_py", "part_pz", "part_energy")
-    assert "part_d0val" in made().required_columns
-    assert "jet_pt" in made().optional_columns
-    assert made(features=[{"name": "d", "column": "mine"}]).required_columns[-1] == "mine"
-
-
 def test_scales_left_open_are_learned():
     tokens = made(features=["log_pt", {"name": "log_energy", "centre": None, "scale": None}])
     table = jets((200, 300), seed=2)
@@ -186,17 +169,6 @@ def test_distance_goes_round():
     apart = tokens.distance(stream)
     assert apart[0, 1] == pytest.approx(2 * np.pi - 6.2, abs=1e-6)
     assert apart[1, 2] == pytest.approx(0.5, abs=1e-6)
-
-
-def test_a_drawing_has_a_marker_for_each_type():
-    tokens, figure = made(), Figure()
-    stream = tokens.tokenize(jets((30,)))
-    axes = figure.add_subplot()
-    tokens.draw(Batch({"tokens": stream}), np.linspace(0, 1, 30), axes)
-    assert len(axes.collections) == len(np.unique(stream.columns["type"])) == 5
-    assert sum(len(marks.get_offsets()) for marks in axes.collections) == 30
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("Δη", "Δφ")
-    figure.draw_without_rendering()
 
 
 @pytest.mark.skipif(not DATA.exists(), reason="data beside the repository")

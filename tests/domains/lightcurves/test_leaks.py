@@ -112,12 +112,8 @@ def test_loss_and_predictions_do_not_depend_on_the_layout(case):
         torch.testing.assert_close(loss, losses[0], rtol=1e-5, atol=1e-5)
         for name, answer in answers.items():
             torch.testing.assert_close(answer, found[0][name], rtol=1e-4, atol=1e-5)
-    alone = [step(ready_row(batch, row).inputs())[0] for row in range(len(batch))]
+    alone = [step(batch.take(np.array([row])).inputs())[0] for row in range(len(batch))]
     torch.testing.assert_close(sum(alone).detach(), losses[0], rtol=1e-4, atol=1e-4)
-
-
-def ready_row(batch, row):
-    return batch.take(np.array([row]))
 
 
 POOLS = ["mean", "max", "last", "class_attention", "attention"]

@@ -44,42 +44,36 @@ class Discriminate(Classify):
         return "classify"
 
     def fit(self, train: Dataset) -> None:
-        """Learn the classes, and check that the background and the spectrum are there."""
         super().fit(train)
         self._check_rejections()
         if self.spectrum:
             column = train.sample_column(self.spectrum)
             if column.ndim != 1 or column.dtype.kind not in "biuf":
-                raise UserError(
-                    f"column `{self.spectrum}` must have one number for each sample, "
-                    f"not {column.dtype} of shape {column.shape}",
-                    key="objective.spectrum",
-                )
+                kind = f"{column.dtype} of shape {column.shape}"
+                message = f"column `{self.spectrum}` must have one number for each sample, not {kind}"
+                raise UserError(message, key="objective.spectrum")
 
     def _check_rejections(self) -> None:
         if not self.background:
             if self.efficiencies or self.spectrum:
                 key = "efficiencies" if self.efficiencies else "spectrum"
-                raise UserError(
-                    f"objective.{key} needs objective.background, the class to reject, which is missing",
-                    key="objective.background",
-                )
+                message = f"objective.{key} needs objective.background, the class to reject, which is missing"
+                raise UserError(message, key="objective.background")
             return
         one_of("objective.background", self.background, self.classes)
-        for name, shares in self.efficiencies.items():
+        for name in self.efficiencies:
             if name not in self.signals:
                 raise UserError(
                     f"objective.efficiencies must name classes other than the background, not {name!r}",
                     hint=f"{nearest(name, self.signals)} For the usual shares: --objective.efficiencies {{}}",
                     key="objective.efficiencies",
                 )
-            for share in shares if isinstance(shares, list) else [shares]:
+            for share in self.kept(name):
                 if not 0 < share <= 1:
-                    raise UserError(
-                        f"the share of {name} in objective.efficiencies must be above 0 and up to 1, not {share:g}",
-                        hint="50 % is 0.5.",
-                        key="objective.efficiencies",
+                    message = (
+                        f"the share of {name} in objective.efficiencies must be above 0 and up to 1, not {share:g}"
                     )
+                    raise UserError(message, hint="50 % is 0.5.", key="objective.efficiencies")
 
     def kept(self, name: str) -> list[float]:
         """The shares of a class that are kept where the background is rejected."""
@@ -93,7 +87,6 @@ class Discriminate(Classify):
 
     @property
     def measured(self) -> list[str]:
-        """The metrics, and a rejection for every class and share."""
         return super().measured + [title for title, *_ in self._working_points()]
 
     def _working_points(self) -> list[tuple[str, str, float]]:
@@ -116,9 +109,8 @@ class Discriminate(Classify):
     def score(self, outputs: Mapping[str, Array]) -> dict[str, float]:
         """The metrics; rejections of which only a lower bound is known are marked as such."""
         found = {title: one for title, (_, _, one) in self._rejections(outputs).items()}
-        return super().score(outputs) | {
-            title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()
-        }
+        scores = {title: AtLeast(one.value) if one.bound else one.value for title, one in found.items()}
+        return super().score(outputs) | scores
 
     def details(self, outputs: Mapping[str, Array], samples: Mapping[str, Array] | None = None) -> list[dict[str, Any]]:
         """For every class and share that is kept: the rejection, the cut, and how it changes a spectrum."""
@@ -143,7 +135,6 @@ class Discriminate(Classify):
     # How rejections are shown
 
     def lower_is_better(self, name: str) -> bool:
-        """Not of a rejection."""
         return not _is_rejection(name) and super().lower_is_better(name)
 
     def headline(self, names: Iterable[str]) -> list[str]:
@@ -153,13 +144,11 @@ class Discriminate(Classify):
         return shown if len(hidden) <= MAX_SHOWN_REJECTIONS else [name for name in shown if name not in hidden]
 
     def score_groups(self, names: Iterable[str]) -> list[ScoreGroup]:
-        found = {
-            name: name.removeprefix(REJECTION_PREFIX).replace("_", " % of ", 1) for name in names if _is_rejection(name)
-        }
+        own = [name for name in names if _is_rejection(name)]
+        found = {name: name.removeprefix(REJECTION_PREFIX).replace("_", " % of ", 1) for name in own}
         return [*super().score_groups(names), ScoreGroup("rejection", "Rejections", found)]
 
     def figures(self, outputs: Mapping[str, Array], samples: Mapping[str, Array]) -> dict[str, Callable[[], Figure]]:
-        """The background against the share of a class that is kept, and its spectrum before and after cuts."""
         from .rejection_plots import rejection_figures  # drawing takes a second to import, and a training draws nothing
 
         return super().figures(outputs, samples) | rejection_figures(self, outputs, samples)
@@ -169,7 +158,6 @@ class Discriminate(Classify):
         return _is_rejection(name)
 
     def summary_note(self, names: Iterable[str]) -> str:
-        """Where there are rejections, how they are read."""
         if not any(map(_is_rejection, names)):
             return ""
         return "Of rejections the median; ≥ where no background was left in a run."

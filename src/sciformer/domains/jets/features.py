@@ -13,6 +13,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from ...data.columns import Array
 
 FeatureSetName = Literal["kin", "kinpid", "full"]
+VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
+PLANE_COLUMNS = ("part_deta", "part_dphi")
+TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 MIN_MOMENTUM = 1e-8  # momenta below it count as this
 ROWS_AT_ONCE = 4096  # rows that stay in a cache
 
@@ -30,12 +33,7 @@ class Kinematics:
 
     @cached_property
     def pt(self) -> Array:
-        """Transverse momentum."""
         return np.asarray(np.hypot(self.vector[:, 0], self.vector[:, 1]))
-
-    def feature(self, name: str) -> Array:
-        """A feature by its name."""
-        return KINEMATIC_FEATURES[name](self)
 
 
 def _log(values: Array) -> Array:
@@ -83,12 +81,10 @@ class Feature(BaseModel):
 
     @property
     def is_kinematic(self) -> bool:
-        """Whether it follows from momenta."""
         return self.name in KINEMATIC_FEATURES and not self.column and not self.formula
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """The columns it is made of."""
         if not self.formula:
             return (self.column or self.name,)
         from ...data.readers.formula import Formula
@@ -108,31 +104,16 @@ class Feature(BaseModel):
         return bool(calls & set(LIST_FUNCTIONS)) or any(isinstance(part, ast.Subscript) for part in parts)
 
 
-def _kinematic_feature(name: str, centre: float, scale: float) -> Feature:
-    return Feature(name=name, centre=centre, scale=scale, clip=(-5, 5))
-
-
-def _column_feature(name: str, **more: Any) -> Feature:
-    return Feature(name=name, column=f"part_{more.pop('column', name)}", **more)
-
-
-_MOMENTUM = [
-    _kinematic_feature("log_pt", 1.7, 0.7),
-    _kinematic_feature("log_energy", 2.0, 0.7),
-    _kinematic_feature("log_pt_rel", -4.7, 0.7),
-    _kinematic_feature("log_energy_rel", -4.7, 0.7),
-    _kinematic_feature("delta_r", 0.2, 4.0),
-]
+_SCALES = {"log_pt": (1.7, 0.7), "log_energy": (2.0, 0.7), "log_pt_rel": (-4.7, 0.7), "log_energy_rel": (-4.7, 0.7)}
+_SCALES["delta_r"] = (0.2, 4.0)
+_MOMENTUM = [Feature(name=name, centre=a, scale=b, clip=(-5, 5)) for name, (a, b) in _SCALES.items()]
 _PLANE = [Feature(name="deta"), Feature(name="dphi")]
-_TYPE = [
-    _column_feature(name)
-    for name in ("charge", "isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
-]
+_TYPE = [Feature(name=name, column=f"part_{name}") for name in ("charge", *TYPE_FLAGS)]
 _DISPLACED = [
-    _column_feature("d0", column="d0val", change="tanh"),
-    _column_feature("d0err", clip=(0, 1)),
-    _column_feature("dz", column="dzval", change="tanh"),
-    _column_feature("dzerr", clip=(0, 1)),
+    Feature(name="d0", column="part_d0val", change="tanh"),
+    Feature(name="d0err", column="part_d0err", clip=(0, 1)),
+    Feature(name="dz", column="part_dzval", change="tanh"),
+    Feature(name="dzerr", column="part_dzerr", clip=(0, 1)),
 ]
 FEATURE_SETS: dict[str, list[Feature]] = {
     "kin": [*_MOMENTUM, *_PLANE],

@@ -212,15 +212,12 @@ class ParticleReadout(Readout):
         self.values, self.kinds = nn.Linear(dim, 6), nn.Linear(dim, types)
 
     def gaussian(self, hidden: Tensor) -> Gaussian:
-        """Mean and deviation (n, 3)."""
         mean, raw = self.values(hidden).float().chunk(2, -1)
         return Gaussian(mean, F.softplus(raw) + self.FLOOR)
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
-        """The negative log likelihood (n,)."""
         values = self.gaussian(hidden).loss(target["vector"].float()).sum(-1)
         return values + F.cross_entropy(self.kinds(hidden).float(), target["type"], reduction="none")
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The expected momentum and the likeliest type."""
         return {"vector": self.gaussian(hidden).mean, "type": self.kinds(hidden).argmax(-1)}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from ...errors import UserError
 from ...files.formats.base import EventFile, Layout, opened, release
 from ...recipe import guess
 from ...recipe.page import Found, Page
+from .features import TYPE_FLAGS, VECTOR_COLUMNS
 
 BACKGROUND_NAMES = ("qcd", "background", "bkg")
 MASS_NAMES = ("jet_sdmass", "jet_msoftdrop", "jet_mass", "fj_sdmass", "fj_mass")
@@ -98,11 +100,7 @@ def _token_keys(seen: FoundJets) -> list[Found]:
     return [
         Found("data.new", new or None, "columns by formulas, under the names of JetClass"),
         Found("tokens.kind", "particles"),
-        Found(
-            "tokens.vector",
-            list(VECTOR_COLUMNS),
-            "momentum and energy of a particle; GeV is what the scales of features fit",
-        ),
+        Found("tokens.vector", list(VECTOR_COLUMNS), "momentum and energy; GeV is what the scales of features fit"),
         Found("tokens.features", features, FEATURE_REASONS[features]),
         Found("tokens.max_tokens", most, f"the hardest particles; jets have {mean:.0f} in the mean, at most {longest}"),
         Found("tokens.widths", widths if small else None, f"small, for {seen.samples:,} jets"),
@@ -116,26 +114,19 @@ def _token_keys(seen: FoundJets) -> list[Found]:
 def inspect_files(paths: Sequence[Path]) -> FoundJets:
     """The columns of the first file, and rows of some of the others."""
     try:
-        return _inspect_files(paths)
+        some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
+        kinds = {name.rpartition("/")[2]: kind for name, kind in opened(some[0], form).columns.items()}
+        particles = find_particles(kinds)
+        wanted = [*particles.columns, *event_columns(kinds)]
+        tables: list[Table] = []
+        for path in some[:: max(1, len(some) // MAX_SAMPLED_FILES)]:
+            if len(tables) < MAX_SAMPLED_FILES * SAMPLES_PER_FILE:
+                tables += _sample_rows(opened(path, form), wanted)
+        count = sum(opened(path, form).rows for path in some)
+        count = guess.check_count(round(count * len(paths) / (len(some) + len(bad))), "jets", bad)
+        return FoundJets(concatenate(tables), count, form, particles, bad)
     finally:
         release(paths)
-
-
-def _inspect_files(paths: Sequence[Path]) -> FoundJets:
-    some, form, bad = _readable_files(paths[:: max(1, len(paths) // MAX_COUNTED_FILES)])
-    kinds = _column_kinds(opened(some[0], form))
-    particles = find_particles(kinds)
-    wanted = [*particles.columns, *event_columns(kinds)]
-    tables: list[Table] = []
-    count = 0
-    step = max(1, len(some) // MAX_SAMPLED_FILES)
-    for number, path in enumerate(some):
-        file = opened(path, form)
-        count += file.rows
-        if number % step == 0 and len(tables) < MAX_SAMPLED_FILES * SAMPLES_PER_FILE:
-            tables += _sample_rows(file, wanted)
-    count = guess.check_count(round(count * len(paths) / (len(some) + len(bad))), "jets", bad)
-    return FoundJets(concatenate(tables), count, form, particles, bad)
 
 
 def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str]]:
@@ -152,11 +143,6 @@ def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str
     if form is None or not good:
         raise next(iter(wrong.values()))
     return good, form, [f"left out {path}: {e.message}." for path, e in wrong.items()]
-
-
-def _column_kinds(file: EventFile) -> dict[str, str]:
-    """Columns by the names that formulas can spell."""
-    return {name.rpartition("/")[2]: kind for name, kind in file.columns.items()}
 
 
 def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
@@ -183,12 +169,9 @@ def _file_layout(path: Path) -> Layout:
                 opened(path, Layout(tree))
                 return Layout(tree)
         raise
-    return Layout(axes=axes, words=next((name for name in LABEL_NAMES if _has_words(path, file, name)), ""))
-
-
-def _has_words(path: Path, file: EventFile, name: str) -> bool:
-    """Whether a column has a word for each jet."""
-    return name in file.others and name in opened(path, Layout(words=name)).columns
+    others = [name for name in LABEL_NAMES if name in file.others]
+    words = next((name for name in others if name in opened(path, Layout(words=name)).columns), "")
+    return Layout(axes=axes, words=words)
 
 
 def _guess_axes(file: EventFile) -> dict[str, list[str]]:
@@ -225,8 +208,7 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
     flags, column = find_class_flags(table), find_label(table)
     tags = sorted({split_tag(name)[0] for name in names})
     if any(tags):
-        if "" in tags:
-            missing = next(name for name in names if not split_tag(name)[0])
+        for missing in (name for name in names if not split_tag(name)[0]):
             hint = "Write CLASS:NAME for all files, or NAME for all."
             raise UserError(f"{missing} has no class before it, but other files do", hint=hint, file=missing)
         notes = [f"Classes, by the tags of the files: {', '.join(tags)}."]
@@ -258,7 +240,6 @@ def _find_question(table: Table, names: list[str], parts: dict[str, list[str]]) 
 
 
 def _rejection_keys(names: Sequence[str], table: Table) -> list[Found]:
-    """The class to reject, if one is called like a background, and the mass to watch."""
     lower = {name.lower(): name for name in names}
     background = next((lower[name] for name in BACKGROUND_NAMES if name in lower and len(names) > 1), "")
     mass = next((name for name in MASS_NAMES if name in table), None) if background else None
@@ -277,13 +258,11 @@ JETS = guess.Guess(guess_jets, tagged=True)
 # What columns of events mean, by their names: momenta of particles, types, tracks, classes and weights
 
 
-MOMENTUM_NAMES = {"px": "px", "py": "py", "pz": "pz", "energy": "energy", "e": "energy", "en": "energy", "pt": "pt"}
-MOMENTUM_NAMES |= {"eta": "eta", "rapidity": "eta", "phi": "phi", "mass": "mass", "m": "mass"}
+MOMENTUM_NAMES = {name: name for name in ("px", "py", "pz", "energy", "pt", "eta", "phi", "mass")}
+MOMENTUM_NAMES |= {"e": "energy", "en": "energy", "rapidity": "eta", "m": "mass"}
 MOMENTUM_PATTERN = re.compile(
     rf"(?P<stem>|.*[_.]|.*[a-z0-9](?=(?-i:[A-Z])))(?P<part>{'|'.join(MOMENTUM_NAMES)})", re.IGNORECASE
 )
-VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
-TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 PDG_CODE_NAMES = ("pdgid", "pid", "pdg_id", "pdg")
 TRACK_NAMES = {
     "part_d0val": ("d0val", "d0", "dxy"),
@@ -292,20 +271,13 @@ TRACK_NAMES = {
     "part_dzerr": ("dzerr", "errordz"),
 }
 KNOWN_PREFIXES = {"part_": "JetClass", "PFCands_": "NanoAOD with PF candidates", "ParticleFlowCandidate.": "Delphes"}
-KNOWN_PREFIXES |= {"": "names without a prefix"}
+KNOWN_PREFIXES[""] = "names without a prefix"
 LIKELY_PREFIXES = ("part", "pfcand", "particleflow", "constit", "particle", "cand", "track")  # the likeliest first
 OTHER_OBJECTS = re.compile(r"gen|truth|aux|sv|vert|jet|muon|electron|tau|photon|met|lep|tower|trig")
-LABEL_NAMES: tuple[str, ...] = (
-    "label",
-    "jet_label",
-    "is_signal_new",
-    "is_signal",
-    "issignal",
-    "truth_label",
-    "target",
-    "class",
+LABEL_NAMES = (
+    *("label", "jet_label", "is_signal_new", "is_signal", "issignal", "truth_label", "target", "class", "jet_class"),
+    *("category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process"),
 )
-LABEL_NAMES += ("jet_class", "category", "y", "jet_flavour", "jet_flavor", "flavour", "flavor", "signal", "process")
 CLASS_FLAG_PREFIXES = ("label_", "jet_is", "fj_is", "is_", "is")
 WEIGHT_NAMES = ("weight", "weights", "eventweight", "evtweight", "mcweight", "genweight", "sampleweight")
 OBSERVER_PATTERN = re.compile(r"(jet|fj|ak\d+|fatjet)[_.](?!size$)\w+$|(event|run|luminosityblock)$", re.IGNORECASE)
@@ -324,13 +296,7 @@ class ParticleColumns:
 
     @property
     def columns(self) -> list[str]:
-        """All columns that may be of use."""
-        known = {
-            "charge",
-            *(name.lower() for name in TYPE_FLAGS),
-            *PDG_CODE_NAMES,
-            *(one for names in TRACK_NAMES.values() for one in names),
-        }
+        known = {"charge", *(name.lower() for name in TYPE_FLAGS), *PDG_CODE_NAMES, *chain(*TRACK_NAMES.values())}
         more = [name for end, name in self.own.items() if end in known]
         return list(dict.fromkeys([*self.parts.values(), *more]))
 
@@ -381,9 +347,7 @@ def _rank_prefix(stem: str) -> int:
         return len(LIKELY_PREFIXES) + 2
     if not plain.startswith(LIKELY_PREFIXES[:3]) and OTHER_OBJECTS.search(plain):
         return 0
-    return 1 + max(
-        (len(LIKELY_PREFIXES) - place for place, word in enumerate(LIKELY_PREFIXES) if word in plain), default=0
-    )
+    return 1 + max((len(LIKELY_PREFIXES) - i for i, word in enumerate(LIKELY_PREFIXES) if word in plain), default=0)
 
 
 def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[str, str]]:
@@ -398,40 +362,38 @@ def feature_formulas(layout: ParticleColumns, table: Table) -> tuple[str, dict[s
 def momentum_formulas(parts: ColumnKinds) -> dict[str, str]:
     """Formulas for the columns of VECTOR_COLUMNS that have other names, or none."""
     if {"px", "py", "pz"} <= set(parts):
-        px, py, pz = (parts[key] for key in ("px", "py", "pz"))
-        energy = parts.get("energy") or f"sqrt({px}**2 + {py}**2 + {pz}**2 + {parts.get('mass')}**2)"
-        wanted = dict(zip(VECTOR_COLUMNS, (px, py, pz, energy)))
+        wanted = [parts[key] for key in ("px", "py", "pz")]
+        squared = " + ".join(f"{part}**2" for part in wanted)
+        momentum = f"sqrt({squared})"
     else:
         pt, eta, phi = (parts[key] for key in ("pt", "eta", "phi"))
+        wanted = [f"{pt} * cos({phi})", f"{pt} * sin({phi})", f"{pt} * sinh({eta})"]
         momentum = f"{pt} * cosh({eta})"
-        energy = parts.get("energy") or (f"sqrt(({momentum})**2 + {parts['mass']}**2)" if "mass" in parts else momentum)
-        wanted = dict(zip(VECTOR_COLUMNS, (f"{pt} * cos({phi})", f"{pt} * sin({phi})", f"{pt} * sinh({eta})", energy)))
-    return {name: formula for name, formula in wanted.items() if formula != name}
+        squared = f"({momentum})**2"
+    energy = f"sqrt({squared} + {parts['mass']}**2)" if "mass" in parts else momentum
+    return _renamed(dict(zip(VECTOR_COLUMNS, (*wanted, parts.get("energy") or energy))))
+
+
+def _renamed(formulas: dict[str, str]) -> dict[str, str]:
+    return {name: formula for name, formula in formulas.items() if name != formula}
 
 
 def _type_formulas(own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for charge and types; none where they cannot be known."""
     code = next((own[name] for name in PDG_CODE_NAMES if name in own), None)
     charge = own.get("charge")
     if charge is not None and all(name.lower() in own for name in TYPE_FLAGS):
-        wanted = {"part_charge": charge, **{f"part_{name}": own[name.lower()] for name in TYPE_FLAGS}}
-        return {name: column for name, column in wanted.items() if name != column}
+        return _renamed({"part_charge": charge, **{f"part_{name}": own[name.lower()] for name in TYPE_FLAGS}})
     if charge is None or code is None:
         return None
-    lepton = f"(abs({code}) == 11) | (abs({code}) == 13)"
-    made = {
-        "part_charge": charge,
-        "part_isChargedHadron": f"({charge} != 0) & ~({lepton})",
-        "part_isNeutralHadron": f"({charge} == 0) & (abs({code}) != 22)",
-        "part_isPhoton": f"abs({code}) == 22",
-        "part_isElectron": f"abs({code}) == 11",
-        "part_isMuon": f"abs({code}) == 13",
-    }
-    return {name: formula for name, formula in made.items() if name != formula}
+    formulas = (
+        f"({charge} != 0) & ~((abs({code}) == 11) | (abs({code}) == 13))",
+        f"({charge} == 0) & (abs({code}) != 22)",
+        *(f"abs({code}) == {number}" for number in (22, 11, 13)),
+    )
+    return _renamed({"part_charge": charge, **{f"part_{name}": made for name, made in zip(TYPE_FLAGS, formulas)}})
 
 
 def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
-    """Formulas for impact parameters and their errors, or None without their columns."""
     made = {}
     for wanted, names in TRACK_NAMES.items():
         name = next((own[one] for one in names if one in own), None)
@@ -449,29 +411,27 @@ def _track_formulas(table: Table, own: ColumnKinds) -> dict[str, str] | None:
 
 def event_columns(kinds: ColumnKinds) -> list[str]:
     """Values of events that may be classes, weights or observers."""
-    values = [name for name, kind in kinds.items() if kind == "value"]
-    return [
-        name
-        for name in values
-        if name.lower() in LABEL_NAMES
-        or name.startswith(CLASS_FLAG_PREFIXES)
-        or _is_weight_name(name)
-        or OBSERVER_PATTERN.match(name)
-    ]
+
+    def wanted(name: str) -> bool:
+        known = name.lower() in LABEL_NAMES or name.startswith(CLASS_FLAG_PREFIXES) or _is_weight_name(name)
+        return known or bool(OBSERVER_PATTERN.match(name))
+
+    return [name for name, kind in kinds.items() if kind == "value" and wanted(name)]
+
+
+def _values_of_jets(table: Table) -> dict[str, Array]:
+    return {name: column for name, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
 
 
 def find_class_flags(table: Table) -> dict[str, str]:
     """Columns with 1 for jets of a class, by class; empty without flags."""
-    flat = {name: column for name, column in table.items() if not isinstance(column, Lists) and column.ndim == 1}
+    flags = {name: flag for name, flag in _values_of_jets(table).items() if flag.dtype.kind in "biuf"}
+    flat = {name: flag for name, flag in flags.items() if np.isin(flag, (0, 1)).all()}
     for start in CLASS_FLAG_PREFIXES:
-        names = [name for name in flat if re.match(rf"{start}\w", name) and _is_flag(flat[name])]
+        names = [name for name in flat if re.match(rf"{start}\w", name)]
         if len(names) > 1 and (np.sum([flat[name] for name in names], 0) == 1).all():
             return {name.removeprefix(start): name for name in names}
     return {}
-
-
-def _is_flag(column: Array) -> bool:
-    return column.dtype.kind in "biuf" and bool(np.isin(column, (0, 1)).all())
 
 
 def find_label(table: Table) -> str:
@@ -483,8 +443,8 @@ def find_label(table: Table) -> str:
 
 def find_weight(table: Table) -> tuple[str, str]:
     """The column with a weight for each jet, or the reason against it."""
-    for name, column in table.items():
-        if _is_weight_name(name) and not isinstance(column, Lists) and column.ndim == 1:
+    for name, column in _values_of_jets(table).items():
+        if _is_weight_name(name):
             good = column.dtype.kind in "iuf" and bool(np.isfinite(column).all() and (column >= 0).all())
             return (name, "") if good else ("", f"`{name}` has weights below zero, or NaN: it is not used")
     return "", ""
@@ -496,12 +456,7 @@ def _is_weight_name(name: str) -> bool:
 
 def find_observers(table: Table, but: Iterable[str]) -> list[str]:
     """Numbers of jets that are worth keeping beside the answers."""
-    left = set(but)
-    return [
-        name
-        for name, column in table.items()
-        if name not in left and OBSERVER_PATTERN.match(name) and not isinstance(column, Lists) and column.ndim == 1
-    ]
+    return [name for name in _values_of_jets(table) if name not in set(but) and OBSERVER_PATTERN.match(name)]
 
 
 def tag_by_class(names: Sequence[str]) -> list[str]:

@@ -36,7 +36,6 @@ class Rejection(NamedTuple):
         return float(1 / (1 + np.exp(-np.clip(self.odds, -700, 700))))
 
     def __str__(self) -> str:
-        """The value and its error, or that it is a bound."""
         if self.bound:
             return f"≥ {self.value:.4g}"
         if not np.isfinite(self.error):
@@ -183,5 +182,4 @@ def log_odds(p: Floats, signal: int, background: int) -> Floats:
         logs = np.log(np.clip(p[:, [signal, background]], 0, None))
     both = np.isneginf(logs).all(axis=1)
     logs[both] = 0
-    found: Floats = logs[:, 0] - logs[:, 1]
-    return found
+    return logs[:, 0] - logs[:, 1]

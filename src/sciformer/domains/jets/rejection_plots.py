@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -54,24 +55,19 @@ def rejection_figures(
         left = np.array([[one.left for one in shares.values()] for shares in found.values()])
         if not left.any():
             raise UserError(f"no samples of {objective.background} are among those that are kept")
-        enough = [
-            share for share, many in zip(EFFICIENCIES, (left >= MIN_SPECTRUM_SAMPLES).mean(axis=0) >= 0.5) if many
-        ]
-        panels = {
-            name: [
-                (f"{100 * share:g} % kept", objective.sculpted(outputs, column, name, shares[share].odds))
-                for share in enough[-3:] or EFFICIENCIES[:3]
-            ]
-            for name, shares in found.items()
-        }
+        many = (left >= MIN_SPECTRUM_SAMPLES).mean(axis=0) >= 0.5
+        cuts = [share for share, enough in zip(EFFICIENCIES, many) if enough][-3:] or EFFICIENCIES[:3]
+        panels: dict[str, list[tuple[str, Sculpting]]] = {name: [] for name in found}
+        for name, share in itertools.product(found, cuts):
+            cut = objective.sculpted(outputs, column, name, found[name][share].odds)
+            panels[name].append((f"{100 * share:g} % kept", cut))
         return draw_sculpting(panels, objective.spectrum, objective.background)
 
     caption = f"How often {objective.background} is rejected, against the share of a class that is kept"
     drawn: dict[str, Callable[[], Figure]] = {caption: tradeoffs}
     if objective.spectrum in samples:
-        drawn[f"Spectrum of {objective.spectrum} of {objective.background}, before and after cuts"] = partial(
-            spectra, samples[objective.spectrum]
-        )
+        caption = f"Spectrum of {objective.spectrum} of {objective.background}, before and after cuts"
+        drawn[caption] = partial(spectra, samples[objective.spectrum])
     return drawn
 
 
@@ -95,10 +91,8 @@ def draw_tradeoff(curves: Mapping[str, Roc], points: Mapping[str, Sequence[Rejec
         y = np.divide(1.0, passed, out=np.full(len(x), np.nan), where=passed > 0)
         greatest = max(greatest, np.nanmax(y, initial=1.0))
         colour = COLOURS[i % len(COLOURS)]
-        line_style: dict[str, Any] = {
-            "color": colour,
-            "linestyle": LINE_DASHES[i % len(LINE_DASHES)] if len(curves) > 1 else "-",
-        }
+        dashes = LINE_DASHES[i % len(LINE_DASHES)] if len(curves) > 1 else "-"
+        line_style: dict[str, Any] = {"color": colour, "linestyle": dashes}
         sure = passed >= MIN_BACKGROUND_SAMPLES * curve.false_positive[curve.false_positive > 0].min()
         axes.plot(x, y, linewidth=0.6, alpha=0.7, **line_style)
         axes.plot(x, np.where(sure, y, np.nan), label=style.escape_label(name), linewidth=1.5, zorder=3, **line_style)
@@ -137,19 +131,15 @@ def draw_sculpting(
         axes.stairs(before, edges, fill=True, color="0.88", label="all" if number == 0 else None)
         words = "too few left"
         for i, (label, cut) in enumerate(cuts):
-            line_style: dict[str, Any] = {
-                "color": LINE_COLOURS[i % len(LINE_COLOURS)],
-                "linestyle": LINE_DASHES[i % len(LINE_DASHES)],
-            }
+            line_style: dict[str, Any] = {"color": LINE_COLOURS[i % len(LINE_COLOURS)]}
+            line_style["linestyle"] = LINE_DASHES[i % len(LINE_DASHES)]
             if number == 0:
                 axes.plot([], [], label=style.escape_label(label), linewidth=1.2, **line_style)
             if cut.passed >= MIN_SPECTRUM_SAMPLES:
                 after = _merge_bins(cut.after)
                 axes.stairs(after, edges, baseline=None, linewidth=1.2, **line_style)
-                words, highest = (
-                    f"{label}: {cut.divergence:.2f} bit\nby chance {cut.chance:.2f}",
-                    max(highest, after.max()),
-                )
+                words = f"{label}: {cut.divergence:.2f} bit\nby chance {cut.chance:.2f}"
+                highest = max(highest, after.max())
         if across > 1:
             axes.set_title(style.escape_label(name), fontsize=FONT_SIZE, loc="left")
         axes.text(0.98, 0.95, words, ha="right", va="top", fontsize=FONT_SIZE, color="0.3", transform=axes.transAxes)
@@ -173,12 +163,9 @@ def draw_sculpting(
 
 
 def _merge_edges(edges: Array) -> Array:
-    """Every other edge, and the last."""
     return edges[::2] if len(edges) % 2 else np.append(edges[::2], edges[-1])
 
 
 def _merge_bins(shares: Array) -> Array:
-    """Shares of bins twice as wide."""
     whole = np.append(shares, 0.0) if len(shares) % 2 else shares
-    found: Array = whole.reshape(-1, 2).sum(axis=1)
-    return found
+    return whole.reshape(-1, 2).sum(axis=1)

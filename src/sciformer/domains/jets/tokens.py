@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from pydantic import Field, field_validator
 from torch import nn
 
@@ -15,9 +16,12 @@ from ...data.columns import Array, Lists, Table
 from ...data.readers.formula import Formula
 from ...errors import UserError, one_of
 from ...tokens.protocols import Editable, Exportable, Maskable, Pairwise, Readout
-from .draw import draw_particles
 from .features import (
     FEATURE_SETS,
+    KINEMATIC_FEATURES,
+    PLANE_COLUMNS,
+    TYPE_FLAGS,
+    VECTOR_COLUMNS,
     Feature,
     FeatureSetName,
     Kinematics,
@@ -39,7 +43,8 @@ from .layers import (
 )
 
 TARGET_PREFIX = "target "
-TYPE_SYMBOLS = {"isChargedHadron": "π±", "isNeutralHadron": "h⁰", "isPhoton": "γ", "isElectron": "e", "isMuon": "μ"}
+TYPE_SYMBOLS = dict(zip(TYPE_FLAGS, ("π±", "h⁰", "γ", "e", "μ")))
+MARKERS = ("o", "s", "D", "^", "v", "X")
 MAX_FITTED_PARTICLES = 1_000_000  # particles from which centres and scales are learned
 
 
@@ -60,9 +65,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     movable_column: ClassVar[str] = "plane"
     coordinates: ClassVar[tuple[str, ...]] = ("deta", "dphi")
 
-    vector: tuple[str, str, str, str] = ("part_px", "part_py", "part_pz", "part_energy")
+    vector: tuple[str, str, str, str] = VECTOR_COLUMNS
     """Columns of the momentum and the energy of particles, in GeV."""
-    plane: tuple[str, str] = ("part_deta", "part_dphi")
+    plane: tuple[str, str] = PLANE_COLUMNS
     """Columns of the angles of particles to the jet axis; made from the momenta where they are missing."""
     jet: tuple[str, str, str, str] = ("jet_pt", "jet_eta", "jet_phi", "jet_energy")
     """Columns of the jet; made from the momenta where one is missing."""
@@ -99,7 +104,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     @property
     def column_features(self) -> list[Feature]:
-        """Features that are columns of the data."""
         return [feature for feature in self.feature_list if not feature.is_kinematic]
 
     @property
@@ -116,13 +120,11 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return (self.vector[3],)
 
     def count_tokens(self, known: Callable[..., Array | None]) -> Array | None:
-        """A token for each entry of the momentum, up to `max_tokens`."""
         found = known(self.vector[0], lists=True)
         return None if found is None else np.minimum(found, self.max_tokens).astype(np.int64)
 
     @property
     def axes(self) -> int:
-        """deta and dphi, or E, px, py, pz."""
         return 2 if self.at == "plane" else 4
 
     # What is a token, and where is it?
@@ -152,26 +154,24 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         lengths, like = parts[0].lengths.astype(np.int64), self.vector[0]
         vector = stack_columns([part.values for part in parts])
         check_finite(vector, "/".join(self.vector))
-        if (vector[:, 3] < 0).any():
-            count = (vector[:, 3] < 0).sum()
-            raise UserError(
-                f"energies in column `{self.vector[3]}` must be 0 or more, "
-                f"but {count} particles have a negative energy",
-                hint="Leave these particles out.",
-            )
-        jet = np.repeat(self._jets(table, vector, lengths), lengths, axis=0)
-        columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector))}
-        if all(name in table for name in self.plane):
-            columns["plane"] = stack_columns(
-                [check_lengths(particle_column(table, name), lengths, name, like).values for name in self.plane]
-            )
+        if (wrong := vector[:, 3] < 0).any():
+            found = f"{wrong.sum()} particles have a negative energy"
+            message = f"energies in column `{self.vector[3]}` must be 0 or more, but {found}"
+            raise UserError(message, hint="Leave these particles out.")
+        if all(name in table for name in self.jet):
+            jets = np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
         else:
-            columns["plane"] = relative_kinematics(vector, columns["jet"])[:, 1:]
-        raw = stack_columns(
-            [feature_values(table, feature, lengths, like) for feature in self.column_features], len(vector)
-        )
-        check_finite(raw, ", ".join(feature.name for feature in self.column_features))
-        columns["raw"] = raw
+            jets = sum_jet_momenta(vector, lengths)
+        jet = np.repeat(jets, lengths, axis=0)
+        if all(name in table for name in self.plane):
+            angles = [check_lengths(particle_column(table, name), lengths, name, like).values for name in self.plane]
+            plane = stack_columns(angles)
+        else:
+            plane = relative_kinematics(vector, jet)[:, 1:]
+        features = self.column_features
+        raw = stack_columns([feature_values(table, feature, lengths, like) for feature in features], len(vector))
+        check_finite(raw, ", ".join(feature.name for feature in features))
+        columns = {"vector": vector, "jet": jet, "type": self._type(table, len(vector)), "plane": plane, "raw": raw}
         stream = self._hardest_first(Stream(columns, lengths))
         kept = np.minimum(lengths, self.max_tokens)
         return stream if (kept == lengths).all() else stream.cut(stream.starts, kept)
@@ -184,10 +184,8 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         if "hidden" in stream.columns:
             columns["features"][stream.columns["hidden"].astype(bool)] = 0
             columns["rank"] = stream.position
-        if TARGET_PREFIX + "vector" in stream.columns:
-            columns[TARGET_PREFIX + "vector"] = hidden_targets(
-                stream.columns[TARGET_PREFIX + "vector"], stream.columns["jet"]
-            )
+        if (target := TARGET_PREFIX + "vector") in stream.columns:
+            columns[target] = hidden_targets(stream.columns[target], stream.columns["jet"])
         return stream.with_columns(**columns)
 
     def _raw_features(self, stream: Stream) -> Array:
@@ -196,7 +194,7 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         found = np.empty((len(self.feature_list), len(stream.columns["vector"])), np.float32)
         own = iter(stream.columns["raw"].T)
         for place, feature in enumerate(self.feature_list):
-            found[place] = kinematics.feature(feature.name) if feature.is_kinematic else next(own)
+            found[place] = KINEMATIC_FEATURES[feature.name](kinematics) if feature.is_kinematic else next(own)
         return found.T
 
     def _hardest_first(self, stream: Stream) -> Stream:
@@ -205,12 +203,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         rises = np.diff(pt2, prepend=np.inf) > 1e-6 * pt2  # more than the rounding of a file that is sorted already
         rises[stream.starts[stream.lengths > 0]] = False
         return stream.reorder(np.lexsort((-pt2, stream.sample))) if rises.any() else stream
-
-    def _jets(self, table: Table, vector: Array, lengths: Array) -> Array:
-        """(B, 4) pT, eta, phi and E."""
-        if all(name in table for name in self.jet):
-            return np.stack([np.asarray(table[name]) for name in self.jet], -1).astype(np.float32)
-        return sum_jet_momenta(vector, lengths)
 
     def _type(self, table: Table, count: int) -> Array:
         """(T,) the number of the type whose column is largest; one more where none is set."""
@@ -229,7 +221,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return len(self.feature_list) if self.embed == "features" else dim
 
     def embedding(self, dim: int) -> nn.Module:
-        """Layers, a matrix, or nothing."""
         if self.embed == "layers":
             return ParticleEmbedding(len(self.feature_list), (*self.widths, dim))
         return LinearEmbedding(len(self.feature_list), dim if self.embed == "linear" else None)
@@ -240,11 +231,9 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return ParticlePairs(self.pair_features, self.pair_widths, heads, self.pair_last, self.pair_bias)
 
     def visible_part(self, dim: int) -> nn.Module:
-        """The rank of a hidden particle in pT."""
         return RankEmbedding(self.max_tokens, dim)
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """ln(pT / jet pT), deta, dphi, and the type."""
         return ParticleReadout(dim, len(self.types) + 1)
 
     def maskable(self, stream: Stream) -> Array:
@@ -289,7 +278,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
     # How do others make it?
 
     def example(self) -> Table:
-        """Three jets of random particles, with every column that is needed."""
         rng, lengths = np.random.default_rng(0), np.array([9, 5, 12])
         table: dict[str, Array | Lists] = {
             name: Lists(rng.uniform(0, 1, lengths.sum()).astype(np.float32), lengths) for name in self.required_columns
@@ -301,7 +289,6 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
         return table
 
     def preprocessing(self) -> dict[str, Any]:
-        """The columns of particles, and every feature with its centre, scale and clip, in order."""
         features = []
         for place, feature in enumerate(self.feature_list):
             one = feature.model_dump(mode="json")
@@ -345,9 +332,24 @@ class Particles(Pairwise, Maskable, Exportable, Editable):
 
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
         """The plane of deta and dphi: a marker for each type, area by pT, colour by weight; + is the jet axis."""
-        columns = sample.stream.columns
-        pt = np.hypot(*columns["vector"].T[:2])
-        draw_particles(axes, columns["plane"], pt, columns["type"], self.symbols, weights)
+        columns, symbols = sample.stream.columns, self.symbols
+        plane, kind, pt = columns["plane"], columns["type"], np.hypot(*columns["vector"].T[:2])
+        size = 6 + 240 * np.sqrt(pt / max(float(pt.max(initial=0)), 1e-9)) ** 1.5
+        shade = np.zeros(len(pt)) if weights is None else np.asarray(weights, np.float64)
+        scale = Normalize(0, max(float(shade.max(initial=0)), 1e-12))
+        axes.plot([0], [0], "+", color="#bb3333", markersize=12, zorder=1)
+        for number in np.unique(kind):
+            here = np.flatnonzero(kind == number)
+            look: dict[str, Any] = {"marker": MARKERS[int(number) % len(MARKERS)], "edgecolors": "#333333"}
+            look |= {"color": "#4477aa"} if weights is None else {"c": shade[here], "cmap": "YlOrRd", "norm": scale}
+            look |= {"linewidths": 0.5, "alpha": 0.85, "label": symbols[int(number)]}
+            axes.scatter(plane[here, 0], plane[here, 1], s=size[here], **look)
+        reach = max(0.1, 1.1 * float(np.abs(plane).max(initial=0)))
+        axes.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal", xlabel="Δη", ylabel="Δφ")
+        if len(pt):
+            legend = axes.legend(fontsize="x-small", loc="upper right", frameon=False, handletextpad=0.1, borderpad=0)
+            for handle in filter(None, legend.legend_handles):
+                handle.set(array=None, sizes=[25], facecolor="#cccccc")
 
     def distance(self, stream: Stream) -> Array:
         """Delta R in the plane of pseudorapidity and azimuth."""

@@ -36,8 +36,8 @@ NOTES = (
 def import_astromer(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:
     """The weights with their recipe for light curves, one band at a time."""
     tensors = read_arrays(path)
-    about = {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}
-    sections = {"about": about, "data": {"kind": "series"}, **_sections(tensors, str(path))}
+    sections: dict[str, dict[str, Any]] = {"about": {"paper": "arXiv 2205.01677 (Donoso-Oliva et al.)"}}
+    sections |= {"data": {"kind": "series"}, **_sections(tensors, str(path))}
     recipe = imported_recipe(path.stem, "Weights of ASTROMER 1.", sections, changes)
     weights = from_theirs(_weight_links(recipe.model), tensors, Config({}, str(path), path))
     weights["entrance.hidden"] = weights["entrance.embedding.linear.bias"].clone()  # a point at the mean
@@ -55,29 +55,16 @@ def read_arrays(path: Path) -> dict[str, Tensor]:
 
 
 def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, Any]]:
-    """The sections `tokens`, `model` and `objective`, from names and shapes."""
-    first, inner = (
-        f"{ENCODER_PREFIX}/inp_transform/kernel",
-        f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel",
-    )
+    first = f"{ENCODER_PREFIX}/inp_transform/kernel"
+    inner = f"{ENCODER_PREFIX}/enc_layers/0/ffn/layer_with_weights-0/kernel"
     if first not in tensors or inner not in tensors or tensors[inner].dim() != 2:
         there = join_names(sorted(tensors)) or "no weights"
         raise UserError(f"{where} must have the weights of ASTROMER 1, {first} and others, but has {there}", file=where)
-    if tensors[first].shape[0] != 1:
-        raise UserError(
-            f"`{first}` must take a single number for each point, its magnitude, not {tensors[first].shape[0]}",
-            file=where,
-        )
+    if (size := tensors[first].shape[0]) != 1:
+        raise UserError(f"`{first}` must take a single number for each point, its magnitude, not {size}", file=where)
     dim, hidden = tensors[inner].shape
     blocks = {name.split("/")[2] for name in tensors if name.startswith(f"{ENCODER_PREFIX}/enc_layers/")}
-    tokens = {
-        "kind": "observations",
-        "window": 200,
-        "centre": "mean",
-        "scale": "none",
-        "errors": "none",
-        "magnitudes": True,
-    }
+    tokens = {"kind": "observations", "window": 200, "centre": "mean", "scale": "none", "errors": "none"}
     model = {
         "kind": "encoder",
         "dim": dim,
@@ -96,7 +83,7 @@ def _sections(tensors: Mapping[str, Tensor], where: str) -> dict[str, dict[str, 
         "hidden_dropout": 0.0,
     }
     objective = {"kind": "masked", "mask_ratio": 0.5, "random": 0.2, "same": 0.2}
-    return {"tokens": tokens, "model": model, "objective": objective}
+    return {"tokens": tokens | {"magnitudes": True}, "model": model, "objective": objective}
 
 
 DENSE: Suffixes = {".weight": "/kernel", ".bias": "/bias"}
@@ -112,7 +99,6 @@ BLOCK = {
 
 
 def _weight_links(model: Any) -> list[WeightMap]:
-    """Which weights of ours are which of theirs."""
     names: Any = {"suffixes": DENSE, "transposed": True}
     return [
         *layer("entrance.embedding.linear", f"{ENCODER_PREFIX}/inp_transform", **names),

@@ -14,15 +14,8 @@ from ...data.columns import Array
 
 MARKERS = ("o", "s", "D", "^", "v", "X")
 COLOURS = ("#4477aa", "#cc6677", "#228833", "#aa7711", "#774499", "#444444")
-BAND_COLOURS = {
-    "u": "#774499",
-    "g": "#228833",
-    "r": "#cc3311",
-    "R": "#cc3311",
-    "i": "#aa7711",
-    "z": "#664433",
-    "y": "#222222",
-}
+BAND_COLOURS = {"u": "#774499", "g": "#228833", "r": "#cc3311", "R": "#cc3311", "i": "#aa7711", "z": "#664433"}
+BAND_COLOURS["y"] = "#222222"
 MAX_MARKERS = 400  # points of a regular series in a drawing, above which they are a line
 
 
@@ -47,7 +40,6 @@ class SeriesView:
         return float(np.floor(low)) if low > 10 * (high - low) else 0.0
 
     def x(self, period: float | None) -> Array:
-        """Times, or phases from 0 to 1."""
         if period is None or not self.time.size:
             return self.time - self.begin
         return (self.time - self.time.min()) / period % 1.0
@@ -125,7 +117,6 @@ def _band_colour(name: str, number: int) -> str:
 def _draw_error_bars(
     axes: Axes, x: Array, value: Array, error: Array | None, colour: str, order: int = 1, width: float = 0.7
 ) -> None:
-    """Error bars of those that have one, without points."""
     known = np.zeros(len(x), bool) if error is None else np.isfinite(error) & np.isfinite(value)
     if error is not None and known.any():
         low, high = value[known] - error[known], value[known] + error[known]

@@ -82,7 +82,6 @@ class ObservationReadout(Readout):
         return Gaussian(mean, F.softplus(self.spread(hidden).float()) + self.FLOOR)
 
     def loss(self, hidden: Tensor, target: Columns) -> Tensor:
-        """The loss (n,), a mean over the values of a token."""
         mean, std = self.gaussian(hidden)
         value = target["value"].float().view_as(mean)
         if self.spread is None:
@@ -98,7 +97,6 @@ class ObservationReadout(Readout):
         return (loss * weight).sum(-1) / there
 
     def predict(self, hidden: Tensor) -> Columns:
-        """The expected value, and how far it may be from the truth."""
         mean, std = self.gaussian(hidden)
         return {"value": mean, "error": std} if self.size > 1 else {"value": mean[..., 0], "error": std[..., 0]}
 

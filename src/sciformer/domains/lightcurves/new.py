@@ -22,18 +22,7 @@ from ...recipe.page import Found, Page
 SIZES: guess.Sizes = {0: (32, 2, 4), 500: (64, 3, 4), 20_000: (128, 4, 8)}
 EPOCHS, BATCHES = 40, {0: 8, 320: 32, 20_000: 128}
 TARGET_NAMES = (
-    "redshift",
-    "z",
-    "hostgalz",
-    "zspec",
-    "period",
-    "logg",
-    "numax",
-    "teff",
-    "metallicity",
-    "feh",
-    "target",
-    "y",
+    *("redshift", "z", "hostgalz", "zspec", "period", "logg", "numax", "teff", "metallicity", "feh", "target", "y"),
 )
 MAX_CLASSES = 200
 MAX_CLASS_SHARE = 0.9  # share of a class beside which others are not learned
@@ -80,12 +69,14 @@ def guess_lightcurves(names: list[str], paths: list[Path]) -> Page:
     ask = _find_question(seen)
     label = ask.column if ask.kind == "classify" else ""
     window = int(min(MAX_WINDOW, max(16, -(-np.quantile(seen.lengths, 0.99) // 8) * 8)))
-    columns = asdict(seen.file.names) | {"quality": _flag_column(seen.file)}
+    file, middle = seen.file, int(np.median(seen.lengths))
+    beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
+    columns = asdict(file.names) | {"quality": next(iter(hits(QUALITY, beside)), "")}
     if label != "label":
         columns["label"] = ""
-    middle = int(np.median(seen.lengths))
+    layout = "an object in each file" if file.single else f"a row for each {'object' if file.listed else 'observation'}"
     notes = [
-        f"Found: {seen.samples:,} objects, half of them with {middle:,} points or more; {_file_layout(seen.file)}.",
+        f"Found: {seen.samples:,} objects, half of them with {middle:,} points or more; {layout}.",
         *_band_names(seen.table),
         *ask.notes,
         *seen.opened.notes,
@@ -138,19 +129,6 @@ def inspect_files(names: Sequence[str], objects: str = "") -> FoundCurves:
     return FoundCurves(table, count, open_curves(scans[0].path, Names()), opened, time.lengths, skips)
 
 
-def _file_layout(file: CurveFile) -> str:
-    if file.single:
-        return "an object in each file"
-    return "a row for each object" if file.listed else "a row for each observation"
-
-
-def _flag_column(file: CurveFile) -> str:
-    """A column of flags, if there is one beside the points."""
-    beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
-    found = hits(QUALITY, beside)
-    return found[0] if found else ""
-
-
 def _band_names(table: Table) -> list[str]:
     band = table.get("band")
     if not isinstance(band, Lists):
@@ -187,28 +165,17 @@ def _find_question(seen: FoundCurves) -> guess.Question:
     return guess.masked("points", 0.5)._replace(notes=notes)
 
 
-def _same_values(column: Array, other: Any) -> bool:
-    return isinstance(other, np.ndarray) and bool((column.astype(str) == other.astype(str)).all())
-
-
 def _is_real(column: Array) -> bool:
-    return (
-        column.dtype.kind == "f"
-        and bool(np.isfinite(column).mean() > 0.9)
-        and len(np.unique(column)) > MAX_CLASSES // 10
-    )
+    if column.dtype.kind != "f":
+        return False
+    return bool(np.isfinite(column).mean() > 0.9) and len(np.unique(column)) > MAX_CLASSES // 10
 
 
 def _other_columns(seen: FoundCurves, ask: guess.Question) -> str:
-    """Further columns of objects, in a few words."""
-    known = [seen.table[name] for name in ("id", "label") if name in seen.table]  # a table of objects has them again
-    found = [
-        name
-        for name, column in seen.table.items()
-        if isinstance(column, np.ndarray)
-        and name not in ("id", "label", ask.column)
-        and not any(_same_values(column, one) for one in known)
-    ]
+    words = {name: column.astype(str) for name, column in seen.table.items() if isinstance(column, np.ndarray)}
+    known = [words.pop(name) for name in ("id", "label") if name in words]  # a table of objects has them again
+    found = [name for name, column in words.items() if not any((column == one).all() for one in known)]
+    found = [name for name in found if name != ask.column]
     return f"; there are {', '.join(found[:8])}" if found else ""
 
 
@@ -220,7 +187,6 @@ def _describe_lengths(lengths: Array, window: int) -> str:
 
 
 def _value_keys(seen: FoundCurves) -> list[Found]:
-    """Magnitudes or fluxes, their centre and their scale."""
     column = seen.table["value"]
     assert isinstance(column, Lists)
     name = plain(seen.file.names.value)

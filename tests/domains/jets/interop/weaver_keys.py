@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from sciformer.assembly import Assembly
-from sciformer.domains.jets.interop.weaver import CLASSES
+from sciformer.domains.jets.simulate.decays import CLASSES
 from sciformer.interop.importing import imported_recipe
 from sciformer.train.weights import load_into
 

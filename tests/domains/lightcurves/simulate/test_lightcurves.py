@@ -7,7 +7,7 @@ import pytest
 
 from sciformer.data.columns import Lists, rows_of
 from sciformer.data.readers.simulation import write_simulation
-from sciformer.domains.lightcurves.simulate.lightcurves import CURVE_KINDS, OPTIONS, OPTIONS_BY_KIND, LightCurves
+from sciformer.domains.lightcurves.simulate.lightcurves import CURVE_KINDS, LightCurves
 
 UNKNOWN = {"period", "epoch", "mass", "eta", "merger"}  # NaN where there is none
 OTHERS = [
@@ -38,12 +38,6 @@ def test_columns_are_whole_and_finite(what, more):
     inside[(lengths.cumsum() - lengths)] = False
     assert (np.diff(table["time"].values, prepend=0)[inside] > 0).all()
     assert "error" not in table or (table["error"].values > 0).all()
-
-
-def test_every_option_is_used_by_some_kind():
-    assert (
-        {name for names in OPTIONS_BY_KIND.values() for name in names} == set(OPTIONS) < set(LightCurves.model_fields)
-    )
 
 
 def test_pieces_of_long_series_are_smaller():

@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 
-from sciformer.domains.lightcurves.simulate import cadence, photometry, stars
-from sciformer.domains.lightcurves.simulate.binaries import eclipse_dip
+from sciformer.domains.lightcurves.simulate import cadence, stars
 from sciformer.domains.lightcurves.simulate.cadence import Epochs
 from sciformer.domains.lightcurves.simulate.lightcurves import LightCurves
-from sciformer.domains.lightcurves.simulate.pulsators import (
+from sciformer.domains.lightcurves.simulate.stars import (
+    CLASSES,
     PERCENTILE_SIGMAS,
     PERCENTILE_TABLES,
+    damped_random_walk,
     draw_parameters,
+    eclipse_dip,
     fourier_coefficients,
 )
-from sciformer.domains.lightcurves.simulate.stars import CLASSES, damped_random_walk
 
 PERIODIC = ("RRAB", "RRC", "CEP_F", "CEP_1O", "DSCT", "ED", "ESD", "EC", "ACV")
 
@@ -147,7 +148,7 @@ def test_errors_in_the_manner_of_asas():
     bright, faint = (np.median(scatter[one]) for one in (clean < 11, (clean > 13) & (clean < 13.5)))
     assert faint > 3 * bright
     assert table["value"].lengths.max() == cadence.ASAS_POINTS
-    assert middle == pytest.approx(photometry.ASAS_QUOTED_ERROR, rel=0.05)
+    assert middle == pytest.approx(stars.ASAS_QUOTED_ERROR, rel=0.05)
 
 
 def test_most_of_a_curve_is_above_the_limit(rng):
@@ -156,4 +157,4 @@ def test_most_of_a_curve_is_above_the_limit(rng):
     mira = np.repeat(label, table["value"].lengths) == CLASSES.index("MIRA")
     assert table["value"].lengths.min() >= cadence.MIN_POINTS
     assert table["value"].lengths[label == CLASSES.index("MIRA")].mean() < 240  # some are lost when faint
-    assert np.percentile(table["clean"].values[~mira], 99) < photometry.ASAS_LIMIT
+    assert np.percentile(table["clean"].values[~mira], 99) < stars.ASAS_LIMIT

@@ -8,19 +8,20 @@ Formulas are read as trees and written in our words; nothing is evaluated.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
+from ....data.readers.formula import CONSTANTS, LIST_FUNCTIONS, Formula
 from ....errors import UserError
 from ....recipe.page import Found, check_new_recipe, write_page
-from ..features import FEATURE_SETS, Feature
-from .formula import column_names, expand_formula, translate_formula
+from ..features import FEATURE_SETS, PLANE_COLUMNS, VECTOR_COLUMNS, Feature
 
 MAX_BYTES = 1 << 20  # bytes of a data file
 KNOWN_KEYS = {
@@ -28,29 +29,30 @@ KNOWN_KEYS = {
     *("inputs", "labels", "observers", "monitor_variables", "weights", "bucketing"),
 }
 INPUT_ROLES = ("points", "features", "vectors", "mask")
-VECTOR_COLUMNS = ("part_px", "part_py", "part_pz", "part_energy")
-PLANE_COLUMNS = ("part_deta", "part_dphi")
 FeatureScaling = dict[str, Any]  # centre, scale, clip
-DATA_REASONS = {
-    "tree": "treename",
-    "select": "selection",
-    "select_new": "test_time_selection, of files that answers are asked for",
-    "new": "new_variables that are needed",
-    "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
-    "label": "labels",
-    "observers": "columns that are kept beside the answers",
-    "weight": "weights",
-    "reweight": "weights",
-}
-TOKEN_REASONS = {
-    "vector": "the four-vector of a particle",
-    "plane": "its place beside the axis of the jet",
-    "features": "what a particle enters with",
-    "max_tokens": "particles of a jet, the hardest ones",
-}
-OBJECTIVE_REASONS = {
-    "weight": "of each jet in the loss",
-    "balance": "classes count alike, as in weaver where it reweights",
+FILE_KEYS = ("data.files", "data.valid", "data.test")
+REASONS = {
+    "data": {
+        "tree": "treename",
+        "select": "selection",
+        "select_new": "test_time_selection, of files that answers are asked for",
+        "new": "new_variables that are needed",
+        "classes": "labels: a column, or formula, that is 1 where the jet is of the class",
+        "label": "labels",
+        "observers": "columns that are kept beside the answers",
+        "weight": "weights",
+        "reweight": "weights",
+    },
+    "tokens": {
+        "vector": "the four-vector of a particle",
+        "plane": "its place beside the axis of the jet",
+        "features": "what a particle enters with",
+        "max_tokens": "particles of a jet, the hardest ones",
+    },
+    "objective": {
+        "weight": "of each jet in the loss",
+        "balance": "classes count alike, as in weaver where it reweights",
+    },
 }
 
 
@@ -81,7 +83,12 @@ def import_data(
         made = translate_options(options)
     except UserError as error:
         raise error.with_fields(file=source) from error
-    write_page(path, *recipe_page(made, source.name, _files(changes or {})))
+    for key in changes or {}:
+        if key not in FILE_KEYS:
+            message = f"--{key} cannot be given here, only --data.files, --data.valid and --data.test"
+            raise UserError(message, hint="Change it in the recipe.", key=key)
+    files = {key: [str(one) for one in as_list(value)] for key, value in (changes or {}).items()}
+    write_page(path, *recipe_page(made, source.name, files))
     return ImportedData(path, made.notes)
 
 
@@ -90,20 +97,15 @@ def read_data_config(path: Path) -> dict[str, Any]:
     if not path.is_file():
         found = f"{path} is a folder, not a data file" if path.is_dir() else f"there is no data file {path}"
         raise UserError(f"{found} of weaver", file=path)
-    if path.stat().st_size > MAX_BYTES:
-        raise UserError(
-            f"{path} is too large for a data file of weaver: {path.stat().st_size:,} bytes, at most {MAX_BYTES:,}",
-            file=path,
-        )
+    if (size := path.stat().st_size) > MAX_BYTES:
+        message = f"{path} is too large for a data file of weaver: {size:,} bytes, at most {MAX_BYTES:,}"
+        raise UserError(message, file=path)
     try:
         options = yaml.safe_load(path.read_text("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        raise UserError(
-            f"{path} is not plain YAML: {' '.join(str(error).split())[:200]}",
-            file=path,
-            line=mark.line + 1 if mark else None,
-        ) from error
+        mark, message = getattr(error, "problem_mark", None), " ".join(str(error).split())[:200]
+        line = mark.line + 1 if mark else None
+        raise UserError(f"{path} is not plain YAML: {message}", file=path, line=line) from error
     if not isinstance(options, dict) or not {"inputs", "labels"} <= set(options):
         ours = isinstance(options, dict) and "tokens" in options
         found = "a recipe of Sciformer" if ours else "without them"
@@ -116,19 +118,6 @@ def translate_options(options: Mapping[str, Any]) -> Translation:
     return OptionReader(options).translate()
 
 
-def _files(changes: Mapping[str, Any]) -> dict[str, list[str]]:
-    found = {}
-    for key, value in changes.items():
-        if key not in ("data.files", "data.valid", "data.test"):
-            raise UserError(
-                f"--{key} cannot be given here, only --data.files, --data.valid and --data.test",
-                hint="Change it in the recipe.",
-                key=key,
-            )
-        found[key.removeprefix("data.")] = [str(one) for one in (value if isinstance(value, list) else [value])]
-    return found
-
-
 def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) -> tuple[list[str], list[Found]]:
     """Head and keys of the recipe, each key with its origin."""
     head = [
@@ -139,22 +128,24 @@ def recipe_page(made: Translation, name: str, files: Mapping[str, list[str]]) ->
     ]
     background = next((name for name in made.data.get("classes", {}) if name.lower() == "qcd"), "")
 
-    def given(section: str, values: Mapping[str, Any], reasons: Mapping[str, str]) -> list[Found]:
-        return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in reasons.items()]
+    def given(section: str, values: Mapping[str, Any]) -> list[Found]:
+        return [Found(f"{section}.{key}", values.get(key) or None, why) for key, why in REASONS[section].items()]
 
     found = [
         Found("base", "jets/part", "model and training come from there; jets/particlenet, jets/pfn and others fit too"),
         Found("about.title", f"Particle Transformer on the data of {name}"),
         Found("data.kind", "events"),
-        Found("data.files", files.get("files", []), "names or globs, with a tag for a class where no column has it"),
-        *(Found(f"data.{part}", files.get(part)) for part in ("valid", "test")),
-        *given("data", made.data, DATA_REASONS),
+        Found(
+            "data.files", files.get("data.files", []), "names or globs, with a tag for a class where no column has it"
+        ),
+        *(Found(key, files.get(key)) for key in FILE_KEYS[1:]),
+        *given("data", made.data),
         Found("tokens.kind", "particles"),
-        *given("tokens", made.tokens, TOKEN_REASONS),
+        *given("tokens", made.tokens),
         Found("objective.kind", "discriminate"),
         Found("objective.background", background, "the class to reject, if there is one"),
         Found("objective.efficiencies", {}, "shares of a class that are kept, {NAME: 0.99} (default: half of it)"),
-        *given("objective", made.objective, OBJECTIVE_REASONS),
+        *given("objective", made.objective),
     ]
     return head, found
 
@@ -175,11 +166,8 @@ class OptionReader:
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options, self.made = options, Translation()
-        self.magic = {
-            str(old): str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()
-        }
-        new = as_mapping(options.get("new_variables"), "new_variables")
-        self.new = {str(name): text for name, text in new.items()}
+        self.magic = {old: str(now) for old, now in as_mapping(options.get("branch_magic"), "branch_magic").items()}
+        self.new = as_mapping(options.get("new_variables"), "new_variables")
         self.wanted: dict[str, str] = {}
         self.covered: set[str] = set()  # new variables that the recipe has in another form
 
@@ -239,7 +227,6 @@ class OptionReader:
         return name
 
     def with_file_names(self, text: str) -> str:
-        """A formula with the names of columns that the files have."""
         for name in column_names(text) if self.magic else ():
             if name not in self.new:
                 text = re.sub(rf"\b{re.escape(name)}\b", self.file_name(name), text)
@@ -259,11 +246,9 @@ class OptionReader:
             return ""
 
     def _unused(self) -> None:
-        """Note untranslatable new variables, also where nothing in the recipe needs them."""
         for name, text in self.new.items():
-            if name in self.wanted or any(f"new_variables: {name}:" in note for note in self.made.notes):
-                continue
-            if name in self.covered:
+            told = any(f"new_variables: {name}:" in note for note in self.made.notes)
+            if name in self.wanted or name in self.covered or told:
                 continue
             try:
                 translate_formula(text)
@@ -287,11 +272,9 @@ class OptionReader:
             if not isinstance(value, list) or not value:
                 raise UserError(f"`labels: value` must be a list of columns, not {repr(value)[:80]}")
             names = [str(name) for name in value]
-            columns = {title: self.column(name, "labels") for name, title in zip(names, class_names(names))}
-            classes = {
-                title: column for (title, column), name in zip(columns.items(), names) if self.is_translated(name)
-            }
-            self.made.data["classes"] = classes
+            columns = [self.column(name, "labels") for name in names]
+            found = zip(class_names(names), columns, names)
+            self.made.data["classes"] = {title: column for title, column, name in found if self.is_translated(name)}
             return
         targets = as_mapping(value, "labels: value")
         name, text = next(iter(targets.items()), ("", None))
@@ -299,8 +282,8 @@ class OptionReader:
             raise UserError("`labels: value` must hold a name and its formula, but has no name")
         made = self.formula(text, f"labels: {name}")
         if made:
-            self.made.data["label"] = made if made.isidentifier() else str(name)
-            self.wanted |= {} if made.isidentifier() else {str(name): made}
+            self.made.data["label"] = made if made.isidentifier() else name
+            self.wanted |= {} if made.isidentifier() else {name: made}
         self.made.asides.append(
             f"labels of type {kind}: `{name}` is taken for the class; for values: objective.regress"
         )
@@ -355,7 +338,7 @@ class OptionReader:
 
     def _inputs(self) -> None:
         """The first set of particles as tokens; others are noted."""
-        inputs = {str(name): value for name, value in as_mapping(self.options["inputs"], "inputs").items()}
+        inputs = as_mapping(self.options["inputs"], "inputs")
         groups: dict[str, dict[str, Any]] = {}
         for name, value in inputs.items():
             prefix, _, role = name.rpartition("_")
@@ -376,20 +359,19 @@ class OptionReader:
 
     def _particles(self, prefix: str, group: dict[str, Any]) -> None:
         tokens, where = self.made.tokens, f"inputs: {prefix}_"
-        vector = [name for name, _ in self._vars(group.get("vectors"), f"{where}vectors", plain=True)]
-        if len(vector) == 4:
-            tokens["vector"] = [self.column(name, f"{where}vectors") for name in vector]
-        else:
-            tokens["vector"] = list(VECTOR_COLUMNS)
-            found = ", ".join(vector) or "no such input"
-            self.note(f"`{where}vectors` ({found}): four columns were expected; {', '.join(VECTOR_COLUMNS)} are taken")
-        plane = [name for name, _ in self._vars(group.get("points"), f"{where}points", plain=True)]
-        if len(plane) not in (0, 2):
-            self.note(
-                f"`{where}points` ({', '.join(plane)}): two columns were expected; {', '.join(PLANE_COLUMNS)} are taken"
-            )
-        elif plane and (columns := [self.column(name, f"{where}points") for name in plane]) != list(PLANE_COLUMNS):
-            tokens["plane"] = columns
+        for key, role, usual, many in (
+            ("vector", "vectors", VECTOR_COLUMNS, "four"),
+            ("plane", "points", PLANE_COLUMNS, "two"),
+        ):
+            names = [name for name, _ in self._vars(group.get(role), where + role, plain=True)]
+            tokens[key] = list(usual)
+            if len(names) == len(usual):
+                tokens[key] = [self.column(name, where + role) for name in names]
+            elif names or key == "vector":
+                found = ", ".join(names) or "no such input"
+                self.note(f"`{where}{role}` ({found}): {many} columns were expected; {', '.join(usual)} are taken")
+        if tokens["plane"] == list(PLANE_COLUMNS):
+            del tokens["plane"]
         tokens["features"] = self._features(self._vars(group["features"], f"{where}features"))
         lengths = {role: one.get("length") for role, one in group.items()}
         if lengths["features"] is not None:
@@ -428,12 +410,8 @@ class OptionReader:
         centre, scale, low, high = [*rest, *(None, 1.0, -5.0, 5.0)[len(rest) :]][:4]
         if centre is None:
             return {}
-        learned = centre == "auto"
-        return {
-            "centre": None if learned else float(centre),
-            "scale": None if learned else float(scale),
-            "clip": [float(low), float(high)],
-        }
+        centre, scale = (None, None) if centre == "auto" else (float(centre), float(scale))
+        return {"centre": centre, "scale": scale, "clip": [float(low), float(high)]}
 
     def _features(self, found: list[tuple[str, FeatureScaling]]) -> Any:
         """The name of a set of ours where it is the same, and else a list."""
@@ -454,7 +432,6 @@ class OptionReader:
         return entries
 
     def _feature(self, name: str) -> dict[str, Any]:
-        """The definition of a feature: kinematic, a column, or a formula."""
         tokens = self.made.tokens
         text, px, py, energy, deta, dphi = (
             self.with_file_names(expand_formula(one, self.new))
@@ -511,10 +488,138 @@ def as_mapping(value: Any, where: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise UserError(f"`{where}` must hold keys and their values, not {repr(value)[:80]}")
-    return value
+    return {str(key): one for key, one in value.items()}
 
 
 def _feature_key(feature: Feature) -> Any:
     """A feature without its name, except for kinematic features."""
     what = feature.name if feature.is_kinematic else (feature.column or feature.name, feature.formula, feature.change)
     return what, feature.centre, feature.scale, feature.clip
+
+
+# Formulas of weaver in the words of `sciformer.data.readers.formula`: np.log(part_pt/jet_pt) is log(part_pt / jet_pt)
+
+
+MODULE_NAMES = ("np", "numpy", "ak", "awkward", "math")
+MAX_CHARACTERS = 10_000  # characters of a formula, as it is written or with others put into it
+RENAMED_FUNCTIONS = {"_clip": "clip", "fmin": "minimum", "fmax": "maximum", "num": "count", "firsts": "first"}
+RENAMED_FUNCTIONS |= {"absolute": "abs"}
+IDENTITY_FUNCTIONS = ("to_numpy", "asarray", "values_astype", "to_packed")  # what they are given
+OPERATORS: dict[str, Any] = {"add": ast.Add, "subtract": ast.Sub, "multiply": ast.Mult, "divide": ast.Div}
+OPERATORS |= {
+    "true_divide": ast.Div,
+    "greater": ast.Gt,
+    "greater_equal": ast.GtE,
+    "less": ast.Lt,
+    "less_equal": ast.LtE,
+}
+OPERATORS |= {"equal": ast.Eq, "not_equal": ast.NotEq}
+
+
+def translate_formula(text: Any) -> str:
+    """The same formula in our words; what has none is refused, by its name."""
+    made = _unparse(_parse(text))
+    Formula(made)
+    return made
+
+
+def column_names(text: Any) -> list[str]:
+    """The columns that a formula of weaver is made of, in the order in which they come."""
+    return list(dict.fromkeys(node.id for node in _walk(_parse(text)) if isinstance(node, ast.Name)))
+
+
+def expand_formula(text: Any, new: Mapping[str, Any]) -> str:
+    """The formula with the variables of `new` put in, down to the columns of the files: equal ones are equal texts."""
+    return _unparse(_ExpandNames(new, ()).visit(_parse(text)))
+
+
+def _unparse(tree: ast.expr) -> str:
+    try:
+        return ast.unparse(tree)
+    except RecursionError as error:
+        raise UserError("the formula is nested too deeply") from error
+
+
+def _parse(text: Any) -> ast.expr:
+    if not isinstance(text, (str, int, float)) or len(str(text)) > MAX_CHARACTERS:
+        raise UserError(f"a formula must be a text of at most {MAX_CHARACTERS:,} characters, not {str(text)[:60]!r}")
+    try:
+        tree = ast.parse(str(text).strip(), mode="eval")
+        return cast(ast.expr, ast.fix_missing_locations(_SimplifyCalls().visit(tree.body)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"the formula {str(text)[:60]!r} cannot be read") from error
+
+
+def _walk(tree: ast.expr) -> list[ast.AST]:
+    """The parts of a tree from left to right, without the names of functions."""
+    found: list[ast.AST] = [tree]
+    for child in ast.iter_child_nodes(tree):
+        called = isinstance(tree, ast.Call) and child is tree.func
+        if not called and isinstance(child, ast.expr):
+            found += _walk(child)
+    return found
+
+
+class _SimplifyCalls(ast.NodeTransformer):
+    """Without the names of modules, and with operators for functions that are one."""
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        name = _function_name(node.func)
+        given = [self.visit(value) for value in node.args]
+        keywords = {word.arg: word.value for word in node.keywords}
+        if name in IDENTITY_FUNCTIONS:
+            return given[0]
+        name = RENAMED_FUNCTIONS.get(name, name)
+        if name in LIST_FUNCTIONS:
+            return ast.Call(ast.Name(name), [self._one_axis(name, given, keywords)], [])
+        if keywords:
+            raise UserError(f"`{name}` must have no keywords, not {next(iter(keywords))}=")
+        if name in OPERATORS and len(given) == 2:
+            (a, b), operator = given, OPERATORS[name]()
+            return ast.Compare(a, [operator], [b]) if isinstance(operator, ast.cmpop) else ast.BinOp(a, operator, b)
+        return ast.Call(ast.Name(name), given, [])
+
+    def _one_axis(self, name: str, given: list[ast.expr], keywords: Mapping[str | None, ast.expr]) -> ast.expr:
+        """What is summed over the particles of each jet; a sum over all jets has no equal."""
+        other = set(keywords) - {"axis"}
+        axis = given[1] if len(given) > 1 else keywords.get("axis")
+        if axis is None and name in ("count", "first") and len(given) == 1 and not other:  # along axis 1 unless told
+            return given[0]
+        known = isinstance(axis, (ast.Constant, ast.UnaryOp)) and ast.unparse(axis) in ("1", "-1")
+        if other or not known or len(given) > 2:
+            raise UserError(f"`{name}` must go over the particles of a jet (axis=1)")
+        return given[0]
+
+    def visit_Attribute(self, node: ast.Attribute) -> Any:
+        if isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES and node.attr in CONSTANTS:
+            return ast.Constant(CONSTANTS[node.attr])  # of NumPy or math
+        raise UserError(f"`{ast.unparse(node)}` is not the name of a column or of a known function")
+
+
+def _function_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in MODULE_NAMES:
+        return node.attr
+    raise UserError(f"`{ast.unparse(node)[:60]}` is not a function of NumPy or awkward")
+
+
+class _ExpandNames(ast.NodeTransformer):
+    """With formulas in the place of the names they belong to."""
+
+    def __init__(self, new: Mapping[str, Any], inside: tuple[str, ...], size: list[int] | None = None) -> None:
+        self.new, self.inside, self.size = new, inside, size or [0]
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        node.args = [self.visit(value) for value in node.args]
+        return node
+
+    def visit_Name(self, node: ast.Name) -> Any:
+        if node.id not in self.new or node.id in self.inside or self.new[node.id] == node.id:
+            return node
+        self.size[0] += len(str(self.new[node.id]))
+        if self.size[0] > MAX_CHARACTERS:
+            raise UserError(f"the formula is longer than {MAX_CHARACTERS:,} characters with others put into it")
+        return _ExpandNames(self.new, (*self.inside, node.id), self.size).visit(_parse(self.new[node.id]))

@@ -14,17 +14,14 @@ from ....interop.config import Config
 from ....interop.importing import Imported, Importer, imported_recipe
 from ....interop.reading import read_pickled
 from ....interop.weight_map import BATCH_NORM, LAYER, WEIGHT, WeightMap, from_theirs, layer, sort_classes
+from ..features import FEATURE_SETS
+from ..layers import PAIR_FEATURES
+from ..simulate.decays import CLASSES  # those of JetClass, in the order of the published models
 
-# The classes of JetClass in the order of the published models, and the branches that hold them.
-CLASSES = ("QCD", "Hbb", "Hcc", "Hgg", "H4q", "Hqql", "Zqq", "Wqq", "Tbqq", "Tbl")
-FEATURE_SETS_BY_COUNT = {7: "kin", 13: "kinpid", 17: "full"}
-PAIR_FEATURES_BY_COUNT = {
-    0: [],
-    1: ["ln_delta"],
-    3: ["ln_kt", "ln_z", "ln_delta"],
-    4: ["ln_kt", "ln_z", "ln_delta", "ln_m2"],
-}
+FEATURE_SETS_BY_COUNT = {len(features): name for name, features in FEATURE_SETS.items()}
+PAIR_FEATURES_BY_COUNT: dict[int, list[str]] = {0: [], 1: ["ln_delta"], 3: [*PAIR_FEATURES[:3]], 4: [*PAIR_FEATURES]}
 HEAD = "heads.class.layer.1"
+LAYERS_PER_BLOCK = 3  # of a block of ParticleNet
 EPSILON = float(torch.finfo(torch.float32).eps)  # of their RMSNorm, in single precision
 BLOCK_LAYERS = {  # ours, and theirs, of which some models lack the `post` norms
     "attention_norm": "pre_attn_norm",
@@ -61,8 +58,6 @@ def read_checkpoint(path: Path, changes: Mapping[str, Any] | None = None) -> Che
     if "cls_token" in tensors and "blocks.0.pre_attn_norm.weight" in tensors:
         return convert_transformer(tensors, config, changes or {})
     if any(name.startswith("edge_convs.") for name in tensors):
-        from .particlenet import convert_particlenet
-
         return convert_particlenet(tensors, config, changes or {})
     names = ", ".join(sorted(tensors)[:6]) or "there are no weights"
     raise config.error(f"the weights in {path} are not those of a Particle Transformer or of ParticleNet: {names}")
@@ -86,17 +81,16 @@ def canonical_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def convert_transformer(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
     """A Particle Transformer, its variant told by names and shapes."""
     sections = _sections(tensors, config, changes)
-    notes = []
-    if sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes:
-        notes.append(
-            "the weights do not tell whether the last layer of pairs has its activation; it has here, as in the "
-            "published models (use_pre_activation_pair=False). If yours has not: --tokens.pair_last false"
-        )
+    note = (
+        "the weights do not tell whether the last layer of pairs has its activation; it has here, as in the "
+        "published models (use_pre_activation_pair=False). If yours has not: --tokens.pair_last false"
+    )
+    unsure = sections["tokens"]["pair_features"] and "tokens.pair_last" not in changes
     for name in [name for name in tensors if name.endswith("c_attn")]:
         tensors[name] = tensors[name][:, None]
     classes = class_names(len(tensors["fc.0.weight"]) if "fc.0.weight" in tensors else 0)
-    weights = from_theirs(_weight_links(tensors, sections), tensors, config)
-    return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), notes)
+    weights = from_theirs(_transformer_links(tensors, sections), tensors, config)
+    return Checkpoint(sections, weights, sort_classes(weights, HEAD, classes), [note] if unsure else [])
 
 
 def _sections(tensors: Mapping[str, Tensor], config: Config, changes: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -171,8 +165,7 @@ def class_names(number: int) -> list[str]:
     return list(CLASSES) if number == len(CLASSES) else [str(i) for i in range(number)]
 
 
-def _weight_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
-    """Which weights of ours are which of theirs."""
+def _transformer_links(tensors: Mapping[str, Tensor], sections: Mapping[str, Any]) -> list[WeightMap]:
     tokens, model = sections["tokens"], sections["model"]
     links = [WeightMap("pooling.token", ("cls_token",))]
     links += layer("entrance.embedding.norm", "embed.input_bn", suffixes=BATCH_NORM)
@@ -205,6 +198,59 @@ def _block_links(ours: str, theirs: str, tensors: Mapping[str, Tensor]) -> list[
 def _layer(ours: str, *theirs: str, tensors: Mapping[str, Tensor]) -> list[WeightMap]:
     """A matrix or a norm, with a bias where theirs has one."""
     return layer(ours, *theirs, suffixes=LAYER if f"{theirs[-1]}.bias" in tensors else WEIGHT)
+
+
+def convert_particlenet(tensors: dict[str, Tensor], config: Config, changes: Mapping[str, Any]) -> Checkpoint:
+    """A ParticleNet (arXiv 1902.08570) without its fusion block."""
+    blocks = count_numbered(tensors, "edge_convs.")
+    widths = [len(tensors[f"edge_convs.{i}.convs.0.weight"]) for i in range(blocks)]
+    depths = {count_numbered(tensors, f"edge_convs.{i}.convs.") for i in range(blocks)}
+    hidden = [len(tensors[f"fc.{i}.0.weight"]) for i in range(count_numbered(tensors, "fc.") - 1)]
+    for key, right in {
+        "use_fusion=False": not any(name.startswith("fusion_block.") for name in tensors),
+        "use_fts_bn=True": "bn_fts.weight" in tensors,
+        f"{LAYERS_PER_BLOCK} layers in a block": depths == {LAYERS_PER_BLOCK},
+        "a layer before the last one": hidden,
+    }.items():
+        if not right:
+            raise config.error(f"the ParticleNet in {config.where} must have {key}")
+    features = feature_set(len(tensors["bn_fts.weight"]), config, changes)
+    sections = {
+        "tokens": {"kind": "particles", "features": features, "embed": "features"},
+        "model": {"kind": "encoder", "trunk": "edge_conv", "dim": widths[-1], "depth": blocks, "widths": widths}
+        | {"neighbours": 16, "pool": "mean"},
+        "objective": {"kind": "classify", "hidden": hidden[0] if len(hidden) == 1 else hidden}
+        | {"activation": "relu", "dropout": 0.1},
+    }
+    last = len(hidden) - 1  # the last two layers of our head stand behind the hidden ones
+    head = f"heads.class.layer.{3 * last}" if last else "heads.class.layer"
+    links = (
+        _edge_conv_links(tensors, blocks)
+        + layer(f"{head}.up", f"fc.{last}.0")
+        + layer(f"{head}.down", f"fc.{last + 1}")
+    )
+    for i in range(last):
+        links += layer(f"heads.class.layer.{3 * i}", f"fc.{i}.0")
+    weights = from_theirs(links, tensors, config)
+    note = (
+        "the weights do not tell how many neighbours a particle has; 16 here, as in the published models. If yours "
+        "has others: --model.neighbours"
+    )
+    classes = sort_classes(weights, f"{head}.down", class_names(len(tensors[f"fc.{last + 1}.weight"])))
+    return Checkpoint(sections, weights, classes, [] if "model.neighbours" in changes else [note])
+
+
+def _edge_conv_links(tensors: Mapping[str, Tensor], blocks: int) -> list[WeightMap]:
+    links = layer("trunk.input_norm", "bn_fts", suffixes=BATCH_NORM)
+    for i in range(blocks):
+        ours, theirs = f"trunk.blocks.{i}", f"edge_convs.{i}"
+        for j in range(LAYERS_PER_BLOCK):
+            links += layer(f"{ours}.layers.{j}", f"{theirs}.convs.{j}", suffixes=WEIGHT)
+            links += layer(f"{ours}.norms.{j}", f"{theirs}.bns.{j}", suffixes=BATCH_NORM)
+        if f"{theirs}.sc.weight" in tensors:  # where the width changes
+            links += layer(f"{ours}.change", f"{theirs}.sc", suffixes=WEIGHT)
+            links += layer(f"{ours}.change_norm", f"{theirs}.sc_bn", suffixes=BATCH_NORM)
+    return links
 
 
 def import_weaver(path: Path, changes: Mapping[str, Any] | None = None) -> Imported:

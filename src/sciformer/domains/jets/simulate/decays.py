@@ -67,15 +67,13 @@ class Prongs(Rows):
 
     @property
     def visible(self) -> Floats:
-        """Which prongs (4, n) leave a trace."""
         return self.flavour < NEUTRINO
 
     def together(self) -> Floats:
         """Which jets have all their visible prongs within the radius of their common direction."""
         seen = self.visible
         axis = np.where(seen[:, None], self.vectors, 0).sum(0)
-        inside: Floats = np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
-        return inside
+        return np.all((self.distance(axis) < JET_RADIUS) | ~seen, axis=0)
 
     def distance(self, axis: Floats) -> Floats:
         """Distances (4, n) in rapidity and azimuth of the prongs from an axis (4, n)."""
@@ -109,12 +107,10 @@ def draw_prongs(label: Floats, rng: np.random.Generator) -> Prongs:
 
 
 def _draw_falling_pt(drawn: Floats, least: Floats, slope: Floats) -> Floats:
-    """Exponentially falling from the least pT, cut off at the most."""
     return least - slope * np.log1p(-drawn * -np.expm1((least - MAX_PARENT_PT) / slope))
 
 
 def _draw_breit_wigner(drawn: Floats, mass: float, width: float, reach: float = 15.0) -> Floats:
-    """A Breit-Wigner curve, cut off `reach` widths away."""
     edge = np.arctan(2 * reach)
     return mass + 0.5 * width * np.tan(edge * (2 * drawn - 1))
 
@@ -159,9 +155,8 @@ def _polarise(made: Prongs, rng: np.random.Generator) -> None:
     """Decay angles of bosons that are polarised: of W and Z along their flight, and of the W in a top quark."""
     boson = np.flatnonzero((made.label == WQQ) | (made.label == ZQQ))
     drawn = rng.random((2, len(boson)))
-    made.turns[0][:, boson] = direction_vectors(
-        np.interp(drawn[0], *_decay_cosine_shares("transverse")), TWO_PI * drawn[1]
-    )
+    cosine = np.interp(drawn[0], *_decay_cosine_shares("transverse"))
+    made.turns[0][:, boson] = direction_vectors(cosine, TWO_PI * drawn[1])
     top = np.flatnonzero(made.label >= TBQQ)
     drawn = rng.random((2, len(top)))
     local = direction_vectors(np.interp(drawn[0], *_decay_cosine_shares("top")), TWO_PI * drawn[1])
@@ -175,9 +170,8 @@ def _draw_flavours(made: Prongs, rng: np.random.Generator) -> None:
     drawn = rng.random((3, n))
     strange = np.where(drawn[:2] < 0.5, CHARM, LIGHT)  # W -> cs as often as ud
     lepton = np.where(drawn[2] < 0.5, ELECTRON, MUON)
-    flavour[0, label == QCD] = np.where(
-        drawn[0, label == QCD] < GLUON_SHARE, GLUON, _draw_sea_quarks(drawn[1, label == QCD])
-    )
+    sea = np.where(drawn[1] < 0.05, BOTTOM, np.where(drawn[1] < 0.13, CHARM, LIGHT))  # quarks beside a Z boson
+    flavour[0, label == QCD] = np.where(drawn[0] < GLUON_SHARE, GLUON, sea)[label == QCD]
     for kind, prong in ((HBB, BOTTOM), (HCC, CHARM), (HGG, GLUON)):
         flavour[:2, label == kind] = prong
     z = np.where(drawn[0] < Z_BOTTOM_SHARE, BOTTOM, np.where(drawn[0] < Z_BOTTOM_SHARE + Z_CHARM_SHARE, CHARM, LIGHT))
@@ -193,31 +187,20 @@ def _draw_flavours(made: Prongs, rng: np.random.Generator) -> None:
     flavour[1, label == TBL], flavour[2, label == TBL] = lepton[label == TBL], NEUTRINO
 
 
-def _draw_sea_quarks(drawn: Floats) -> Floats:
-    """Quarks beside a Z boson: a few are charm or bottom."""
-    return np.where(drawn < 0.05, BOTTOM, np.where(drawn < 0.13, CHARM, LIGHT))
-
-
 def _compute_momenta(made: Prongs) -> None:
-    """The momenta of the prongs, taken as massless, and of the W."""
     label, parent = made.label, made.parent
     made.vectors[0][:, label == QCD] = parent[:, label == QCD]
     two = np.flatnonzero(((label >= HBB) & (label <= HGG)) | (label == ZQQ) | (label == WQQ))
     four, three = np.flatnonzero((label == H4Q) | (label == HQQL)), np.flatnonzero(label >= TBQQ)
     none = np.zeros(1)
-    for rows, first, second in ((two, none, none), (three, none, None), (four, None, None)):
-        if not len(rows):
-            continue
-        one = made.inner[0, rows] if first is None else first
-        other = made.inner[0 if first is not None else 1, rows] if second is None else second
-        a, b = decay(parent[:, rows], made.mass[rows], one, other, made.turns[0][:, rows])
-        if second is not None:
-            made.vectors[0][:, rows], made.vectors[1][:, rows] = a, b
-        elif first is not None:
-            made.vectors[0][:, rows] = a
-            made.bosons[0][:, rows] = b
-        else:
-            made.bosons[0][:, rows], made.bosons[1][:, rows] = a, b
+    for rows, masses, parts in (
+        (two, (none, none), made.vectors[:2]),
+        (three, (none, made.inner[0, three]), (made.vectors[0], made.bosons[0])),
+        (four, made.inner[:, four], made.bosons),
+    ):
+        both = decay(parent[:, rows], made.mass[rows], masses[0], masses[1], made.turns[0][:, rows])
+        for part, momenta in zip(parts, both):
+            part[:, rows] = momenta
     for rows, boson, place in ((three, 0, 1), (four, 0, 0), (four, 1, 2)):
         frame, mass = made.bosons[boson][:, rows], made.inner[boson, rows]
         inside = np.concatenate([made.turns[1 + boson][:, rows] * mass / 2, mass[None] / 2])

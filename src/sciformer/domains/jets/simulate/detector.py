@@ -23,20 +23,11 @@ from .kinematics import TWO_PI, Floats, Rows, draw_normals
 MAX_TRACK_ETA, MIN_TRACK_PT, MIN_NEUTRAL_PT, MIN_PARTICLE_PT = 2.5, 0.5, 0.4, 0.1
 TRACK_EFFICIENCY = 0.97
 MAX_PARENT_DISTANCE = 1.3  # what is farther than this from the parent cannot be in the jet
-UNDERLYING_DENSITY, UNDERLYING_DENSITY_TOP, UNDERLYING_PT = (
-    1.34,
-    1.65,
-    0.569,
-)  # of the underlying event: particles in a unit of area; how pT falls, GeV
-
+UNDERLYING_DENSITY, UNDERLYING_DENSITY_TOP = 1.34, 1.65  # particles of the underlying event in a unit of area
+UNDERLYING_PT = 0.569  # GeV, how their pT falls
 TRACKS, HADRONS, PHOTONS, ELECTRONS, MUONS = range(5)  # what a particle is seen as
 DETECTED_TYPES = np.full(16, TRACKS, np.int8)
-DETECTED_TYPES[[KAON0, NEUTRON]], DETECTED_TYPES[PHOTON], DETECTED_TYPES[ELECTRON], DETECTED_TYPES[MUON] = (
-    HADRONS,
-    PHOTONS,
-    ELECTRONS,
-    MUONS,
-)
+DETECTED_TYPES[[KAON0, NEUTRON, PHOTON, ELECTRON, MUON]] = HADRONS, HADRONS, PHOTONS, ELECTRONS, MUONS
 SQUARED_MASSES = np.array([0.13957, 0, 0, 0.000511, 0.10566], np.float32) ** 2  # masses
 ANGULAR_RESOLUTIONS = np.array([0.0005, 0.025, 0.008, 0.0005, 0.0005], np.float32)
 STOCHASTIC_TERMS = np.array([0, 1.0, 0.03, 0, 0], np.float32) ** 2
@@ -81,7 +72,6 @@ def detect_jets(
 def _find_detected(
     crowd: ParticleArray, vertices: Floats, prongs: Prongs, rng: np.random.Generator
 ) -> DetectedParticles:
-    """Particles near the parent that the detector finds, as they are."""
     p = crowd.p
     rows = np.flatnonzero((p[0] * p[0] + p[1] * p[1] > MIN_NEUTRAL_PT**2) & (crowd.kind < NEUTRINO) & (p[0] > 0))
     crowd = crowd.take(rows)
@@ -101,9 +91,8 @@ def _find_detected(
     (px, py), home = p[:2].take(away, 1), jet[away]
     d0[away] = (x * py - y * px) / pt[away]
     dz[away] = z * cosh[home] + t * sinh[home] - (x * px + y * py) / squared[away] * pz[away]
-    return DetectedParticles(pt, eta, phi, DETECTED_TYPES.take(crowd.kind), crowd.charge, d0, dz, jet).take(
-        np.flatnonzero(found)
-    )
+    seen = DetectedParticles(pt, eta, phi, DETECTED_TYPES.take(crowd.kind), crowd.charge, d0, dz, jet)
+    return seen.take(np.flatnonzero(found))
 
 
 def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Generator) -> Floats:
@@ -116,13 +105,8 @@ def leaves_trace(pt: Floats, eta: Floats, charged: Floats, rng: np.random.Genera
 def _underlying_event(axis: Floats, top: Floats, rng: np.random.Generator) -> DetectedParticles:
     """Soft particles evenly over every jet, more in some events than in others."""
     n = axis.shape[1]
-    count = rng.poisson(
-        np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
-        * np.pi
-        * JET_RADIUS**2
-        / 3.0
-        * rng.standard_gamma(3.0, n)
-    )
+    density = np.where(top, UNDERLYING_DENSITY_TOP, UNDERLYING_DENSITY)
+    count = rng.poisson(density * np.pi * JET_RADIUS**2 / 3.0 * rng.standard_gamma(3.0, n))
     jet = np.repeat(np.arange(n), count)
     total = len(jet)
     drawn = rng.random((3, total), np.float32)

@@ -8,30 +8,14 @@ frame as the momenta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .kinematics import Floats, Rows, decay, isotropic_directions
 
-(
-    PION,
-    KAON,
-    PROTON,
-    KAON0,
-    NEUTRON,
-    PHOTON,
-    ELECTRON,
-    MUON,
-    NEUTRINO,
-    PION0,
-    ETA,
-    RHO,
-    RHO0,
-    CLUSTER,
-    D_HADRON,
-    B_HADRON,
-) = range(16)
+PION, KAON, PROTON, KAON0, NEUTRON, PHOTON, ELECTRON, MUON, NEUTRINO = range(9)
+PION0, ETA, RHO, RHO0, CLUSTER, D_HADRON, B_HADRON = range(9, 16)
 MASSES = np.array(
     [0.1396, 0.4937, 0.9383, 0.4976, 0.9396, 0, 0.000511, 0.1057, 0, 0.135, 0.5479, 0.775, 0.775, 0, 1.87, 5.28],
     np.float32,
@@ -47,11 +31,7 @@ CHANNELS: dict[tuple[int, int], float] = {
     (KAON0, RHO0): 4.5, (KAON, KAON): 3, (KAON0, KAON0): 6.5, (KAON, KAON0): 5.1,
     (PROTON, PROTON): 2, (NEUTRON, NEUTRON): 4.9, (PROTON, NEUTRON): 5.1, (PROTON, PION): 5, (NEUTRON, PION): 7.7,
 }  # fmt: skip
-LIGHT_CHANNELS: dict[tuple[int, int], float] = {
-    (PION, PION): 5,
-    (PION0, PION0): 2,
-    (PION, PION0): 5,
-}  # of light clusters
+LIGHT_CHANNELS: dict[tuple[int, int], float] = {(PION, PION): 5, (PION0, PION0): 2, (PION, PION0): 5}
 LOOKUP_SIZE = 4096
 
 LIFETIME_B = 0.455  # mm
@@ -84,11 +64,9 @@ class ParticleArray(Rows):
 
     def next(self, p: Floats, kind: Floats | int, charge: Floats | int = 0) -> ParticleArray:
         """What they become, one for one, at the place where they are."""
-        full = np.empty(len(self), np.int8)
-        full[:] = kind
-        signs = np.empty(len(self), np.int8)
-        signs[:] = charge
-        return ParticleArray(p, full, signs, self.jet, self.vertex)
+        both = np.empty((2, len(self)), np.int8)
+        both[0], both[1] = kind, charge
+        return ParticleArray(p, both[0], both[1], self.jet, self.vertex)
 
 
 def hadronise_clusters(
@@ -99,16 +77,15 @@ def hadronise_clusters(
     Kinds up to LAST_STABLE are there in the end; the others, which have decayed, stand between them.
     """
     vertices = [np.zeros((4, 1), np.float32)]
-    bees, dees = (heavy.take(np.flatnonzero(heavy.kind == kind)) for kind in (B_HADRON, D_HADRON))
     crowds, masses, stable = [clusters], [mass], []
     for kind in (B_HADRON, D_HADRON):
-        parents = bees if kind == B_HADRON else dees
+        parents = heavy.take(np.flatnonzero(heavy.kind == kind))
         if not len(parents):
             continue
         parents = _decay_vertices(parents, kind, vertices, rng)
         child, virtual, size, leptonic = _weak_decay(parents, kind, rng)
         if kind == B_HADRON:
-            dees = ParticleArray.join([dees, child])
+            heavy = ParticleArray.join([heavy, child])
         else:
             stable.append(child)
         stable += _leptonic_decay(virtual.take(leptonic), size[leptonic], rng)
@@ -134,8 +111,7 @@ def _decay_vertices(
     first = sum(known.shape[1] for known in vertices)
     came = np.concatenate(vertices, 1).take(parents.vertex, 1)
     vertices.append(came + parents.p * path)
-    place = np.arange(first, first + n)
-    return ParticleArray(parents.p, parents.kind, parents.charge, parents.jet, place)
+    return replace(parents, vertex=np.arange(first, first + n))
 
 
 def _weak_decay(
@@ -167,7 +143,6 @@ def _leptonic_decay(virtual: ParticleArray, mass: Floats, rng: np.random.Generat
 
 
 def _split_clusters(whole: ParticleArray, mass: Floats, rng: np.random.Generator) -> tuple[ParticleArray, Floats]:
-    """Heavy clusters as two lighter ones, light ones as they are."""
     big, rest = np.flatnonzero(mass > MIN_SPLIT_MASS), np.flatnonzero(mass <= MIN_SPLIT_MASS)
     parents, size = whole.take(big), mass[big]
     drawn = rng.random((2, len(big)), np.float32)

@@ -30,6 +30,7 @@ from ....data.columns import Array, Lists, Table
 from ....data.readers.events.reader import EventFiles
 from ....data.readers.simulation import SimulatedSequence
 from ....data.source import Data
+from ..features import TYPE_FLAGS
 from .decays import CLASSES, JET_RADIUS, Prongs, draw_prongs
 from .detector import DetectedParticles, detect_jets, four_vectors, impact_errors, jet_momenta
 from .kinematics import TWO_PI, Floats
@@ -42,16 +43,11 @@ JETCLASS_FILES = {  # of JetClass, by class
 }  # fmt: skip
 MAX_PARTICLES = 128  # particles of a jet
 MIN_PT, MAX_PT, MAX_ETA = 500.0, 1000.0, 2.0  # GeV and |eta| of a jet
-CANDIDATES_PER_JET = np.array(
-    [1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35]
-)  # candidates for a jet that is kept
-GROOMING_CELLS, MIN_CELL_PT_SHARE = (
-    12,
-    0.05,
-)  # of `groomed_masses`: cells on a side, and the share of pT that nine of them must have
+CANDIDATES_PER_JET = np.array([1.27, 1.74, 1.66, 1.48, 1.78, 3.0, 1.5, 1.52, 2.05, 3.35])  # of which one is kept
+GROOMING_CELLS = 12  # cells on a side, of `groomed_masses`
+MIN_CELL_PT_SHARE = 0.05  # of the jet's pT, which nine cells must have
 ROW_BITS = 20  # bits of a number of a particle when they are sorted
 PARTICLE_COLUMNS = ("px", "py", "pz", "energy", "deta", "dphi", "d0val", "d0err", "dzval", "dzerr", "charge")
-TYPE_FLAGS = ("isChargedHadron", "isNeutralHadron", "isPhoton", "isElectron", "isMuon")
 JET_COLUMNS = ("jet_pt", "jet_eta", "jet_phi", "jet_energy", "jet_nparticles", "jet_sdmass")
 BRANCHES = (
     *(f"part_{name}" for name in PARTICLE_COLUMNS + TYPE_FLAGS),
@@ -85,17 +81,14 @@ class Jets(SimulatedSequence):
     """Jets made at a time; a training keeps several such chunks in memory, and mixes some of them."""
 
     def describe(self) -> str:
-        """The classes and options in words."""
         kinds = ", ".join(self.classes)
         return f"jets of {kinds}; seed {self.seed}, version {self.version}, at most {self.most} particles"
 
     def cache_prefix(self) -> str:
-        """Version, seed and options."""
         kinds = "".join(map(str, self.class_numbers()))
         return f"jets-{self.version}-{self.seed}-{kinds}-{self.most}"
 
     def make(self, count: int, first: int = 0, part: str = "file") -> Table:
-        """Jets of a part, from one number on."""
         return truncate_jets(super().make(count, first, part), self.most)
 
     def tables(self, suffix: str) -> Iterator[Table]:
@@ -104,11 +97,9 @@ class Jets(SimulatedSequence):
             yield {name: column for name, column in table.items() if suffix != ".root" or name != "label"}
 
     def make_tables(self) -> Iterator[Table]:
-        """Jets of a file, in pieces."""
         return super().tables("")
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Jets of these classes, from as many candidates as it takes."""
         slots = [np.flatnonzero(label == number) for number in range(len(CLASSES))]  # places still to be filled
         found, azimuth, momenta = [], np.empty(len(label)), np.empty((4, len(label)))
         while any(map(len, slots)):
@@ -130,18 +121,15 @@ class Jets(SimulatedSequence):
         return jet_columns(DetectedParticles.join(found), momenta, azimuth, label)
 
     def select_columns(self, table: Table) -> Table:
-        """The columns that were asked for, and those of whole jets."""
         if not self.state:
             return table
         names = {*self.state["names"], *self.state["truth"], *self.state["wishes"], "label", *JET_COLUMNS}
         return {name: column for name, column in table.items() if name in names}
 
     def stays_in_memory(self, count: int) -> bool:
-        """All but very many jets do."""
         return count <= MAX_HELD_JETS
 
     def file_reader(self) -> Data:
-        """The reader of events with the branches of JetClass."""
         found = EventFiles(kind="events", most=self.most, classes={name: f"label_{name}" for name in CLASSES})
         return found.want(**self.state) if self.state else found
 
@@ -153,11 +141,8 @@ def truncate_jets(table: Table, most: int) -> Table:
         return table
     fewer = np.minimum(lengths, most)
     kept = np.arange(int(lengths.sum())) - np.repeat(lengths.cumsum() - lengths, lengths) < most
-    made = {
-        name: Lists(column.values[kept], fewer) if isinstance(column, Lists) else column
-        for name, column in table.items()
-    }
-    return made | {"jet_nparticles": fewer.astype(np.float32)}
+    lists = {name: Lists(column.values[kept], fewer) for name, column in table.items() if isinstance(column, Lists)}
+    return {**table, **lists, "jet_nparticles": fewer.astype(np.float32)}
 
 
 def _may_pass_cuts(prongs: Prongs) -> Floats:
@@ -199,19 +184,14 @@ def jet_columns(seen: DetectedParticles, momenta: Floats, azimuth: Floats, label
     dphi -= np.float32(TWO_PI) * np.rint(dphi / np.float32(TWO_PI))
     error = [np.where(charged, one, 0) for one in impact_errors(seen.pt)]
     values = [*p, deta, dphi, seen.d0, error[0], seen.dz, error[1], seen.charge.astype(np.float32)]
-    made: dict[str, Array | Lists] = {
-        f"part_{name}": Lists(column, lengths) for name, column in zip(PARTICLE_COLUMNS, values)
-    }
-    made |= {
-        f"part_{name}": Lists((seen.type == number).astype(np.int32), lengths) for number, name in enumerate(TYPE_FLAGS)
-    }
+    values += [(seen.type == number).astype(np.int32) for number in range(len(TYPE_FLAGS))]
+    names = [f"part_{name}" for name in PARTICLE_COLUMNS + TYPE_FLAGS]
+    made: dict[str, Array | Lists] = {name: Lists(column, lengths) for name, column in zip(names, values)}
     mass = groomed_masses(seen, p, deta, dphi, len(label))
     jet = (pt, eta, phi, momenta[3], lengths, mass)
     made |= {name: np.asarray(column, np.float32) for name, column in zip(JET_COLUMNS, jet)}
-    made |= {
-        f"label_{name}": (label == number).astype(np.float32 if name == "QCD" else np.int32)
-        for number, name in enumerate(CLASSES)
-    }
+    for number, name in enumerate(CLASSES):
+        made[f"label_{name}"] = (label == number).astype(np.float32 if name == "QCD" else np.int32)
     return made | {"label": np.array(CLASSES)[label]}
 
 

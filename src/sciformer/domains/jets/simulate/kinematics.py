@@ -21,12 +21,10 @@ class Rows:
         return int(getattr(self, fields(self)[-1].name).shape[-1])
 
     def take(self, rows: Floats) -> Self:
-        """The entries of these rows."""
         return type(self)(*(getattr(self, field.name).take(rows, -1) for field in fields(self)))
 
     @classmethod
     def join(cls, parts: Sequence[Self]) -> Self:
-        """Concatenate several along the last axis."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts], -1) for field in fields(cls)))
 
 

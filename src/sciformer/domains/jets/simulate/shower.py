@@ -25,10 +25,7 @@ MIN_KT = 0.442  # GeV, K: the smallest momentum at right angles
 LAMBDA, FREEZING_SCALE = 0.322, 0.446  # GeV
 ALPHA_S_FACTOR = 12 * np.pi / 23  # alpha_s = ALPHA_S_FACTOR / ln((k^2 + FREEZING_SCALE^2) / LAMBDA^2)
 QUARK_MASSES = {CHARM: 1.5, BOTTOM: 4.8}  # GeV
-DEAD_CONE_SCALES = {
-    CHARM: 8.8,
-    BOTTOM: 17.6,
-}  # GeV: a heavy quark radiates no more below this scale, for its cone is dead
+DEAD_CONE_SCALES = {CHARM: 8.8, BOTTOM: 17.6}  # GeV, below which a heavy quark radiates no more
 
 MAX_ALPHA_S = ALPHA_S_FACTOR / np.log((MIN_KT**2 + FREEZING_SCALE**2) / LAMBDA**2)
 COLOUR_FACTORS = np.array([3, 4 / 3, 4 / 3, 4 / 3], np.float32)  # by flavour

@@ -27,10 +27,7 @@ MAX_TOP_B_SCALE = 0.859  # that of the b in a top quark, in units of twice its e
 SOFT_JETS, SOFT_JETS_TOP = 0.32, 0.673  # soft jets from elsewhere for each jet, and beside a top quark
 MIN_SOFT_PT, MAX_SOFT_PT = 4.0, 250.0  # GeV, their pT
 SOFT_PT_POWER, SOFT_PT_POWER_TOP = 0.532, 0.315  # with which the number above a pT falls
-B_FRAGMENTATION, C_FRAGMENTATION = (
-    (9.0, 0.982),
-    (4.0, 1.055),
-)  # share of a heavy quark that its hadron keeps: a beta distribution
+B_FRAGMENTATION, C_FRAGMENTATION = (9.0, 0.982), (4.0, 1.055)  # beta distributions of what a heavy hadron keeps
 TRANSVERSE_KICK = 0.35  # GeV, at right angles
 MIN_CLUSTER_MASS, CLUSTER_MASS_SCALE = 0.35, 0.42  # GeV: a cluster's least mass, and the scale above it
 
@@ -126,7 +123,6 @@ def _start_systems(
 
 
 def _draw_soft_jets(top: Floats, rng: np.random.Generator) -> SystemGroup:
-    """Soft gluon jets anywhere around, as often in any jet."""
     rows = np.repeat(np.arange(len(top)), rng.poisson(np.where(top, SOFT_JETS_TOP, SOFT_JETS)))
     drawn = rng.random((3, len(rows)))
     power = np.where(top[rows], -SOFT_PT_POWER_TOP, -SOFT_PT_POWER)
@@ -200,7 +196,6 @@ def _rescale_momenta(
 
 
 def _prompt_leptons(prongs: Prongs, leptonic: tuple[Floats, Floats], rng: np.random.Generator) -> list[ParticleArray]:
-    """Leptons and neutrinos of the W bosons."""
     higgs = np.flatnonzero(prongs.label == HQQL)
     made = []
     for rows, boson, frame, first in (

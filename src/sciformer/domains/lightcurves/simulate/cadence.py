@@ -24,9 +24,7 @@ class Epochs:
 
     @property
     def starts(self) -> Array:
-        """Where the curves begin."""
-        begin: Array = self.lengths.cumsum() - self.lengths
-        return begin
+        return self.lengths.cumsum() - self.lengths
 
     def spread(self, values: Array) -> Array:
         """One value for each curve (n,) as one for each of its points (T,)."""

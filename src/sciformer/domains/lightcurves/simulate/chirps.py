@@ -16,22 +16,14 @@ from ....data.columns import Array, Lists
 from ....data.readers.sequence import log_uniform
 
 CLASSES = ("noise", "signal")
-DEFAULT_POINTS, STEP_SECONDS, MIN_FREQUENCY = (
-    4096,
-    15.0,
-    1e-4,
-)  # seconds from point to point; nothing is below this frequency (Hz)
+DEFAULT_POINTS, STEP_SECONDS = 4096, 15.0  # seconds from point to point
+MIN_FREQUENCY = 1e-4  # Hz, below which there is nothing
 STRAIN_UNIT, SECONDS_PER_DAY = 1e-19, 86400.0
 LOG_MASS_RANGE = (5.9, 7.0)  # log10 of the mass seen, in suns
 SUN_SECONDS = 4.925491e-6  # seconds
-RINGDOWN_FREQUENCY, RINGDOWN_DAMPING = (
-    0.5326,
-    0.0808,
-)  # M omega and M / tau of the last ringing, of a hole with spin 0.69
-RINGDOWN_JOIN, TAPER_SHARE = (
-    1.5,
-    0.05,
-)  # ringing frequency to that at which it takes over; share of the window that fades in
+RINGDOWN_FREQUENCY, RINGDOWN_DAMPING = 0.5326, 0.0808  # M omega and M / tau of the last ringing, of spin 0.69
+RINGDOWN_JOIN = 1.5  # ringing frequency to that at which it takes over
+TAPER_SHARE = 0.05  # of the window, which fades in
 
 
 def window_frequencies(points: int, step: float = STEP_SECONDS) -> Array:
@@ -50,26 +42,21 @@ def noise_power(frequency: Array) -> Array:
     shape = np.exp(-(f**0.138) - 221 * f * np.sin(521 * f)) * (1 + np.tanh(1680 * (1.13e-3 - f)))
     made = (own + 9e-45 * f ** (-7 / 3) * shape) / STRAIN_UNIT**2
     band = (frequency >= MIN_FREQUENCY) & (frequency < frequency.max())
-    result: Array = np.where(band, made, np.inf)
-    return result
+    return np.where(band, made, np.inf)
 
 
 def inner_product(a: Array, b: Array, step: float = STEP_SECONDS) -> Array:
     """(a|b) of series (..., N), one number each."""
     points = a.shape[-1]
-    spectra = [np.fft.rfft(np.asarray(x, np.float64)) for x in (a, b)]
-    made: Array = (
-        4 * step / points * ((spectra[0] * spectra[1].conj()).real / noise_power(window_frequencies(points))).sum(-1)
-    )
-    return made
+    one, other = (np.fft.rfft(np.asarray(x, np.float64)) for x in (a, b))
+    return 4 * step / points * ((one * other.conj()).real / noise_power(window_frequencies(points))).sum(-1)
 
 
 def whiten_series(series: Array, step: float = STEP_SECONDS) -> Array:
     """Series (..., N) divided by the noise at each frequency: noise has variance 1 there, and (h|h) = sum h^2."""
     points = series.shape[-1]
     spectrum = np.fft.rfft(series) * np.sqrt(2 * step / noise_power(window_frequencies(points, step)))
-    made: Array = np.fft.irfft(spectrum, points)
-    return made
+    return np.fft.irfft(spectrum, points)
 
 
 def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
@@ -78,8 +65,7 @@ def noise_spectra(n: int, points: int, rng: np.random.Generator) -> Array:
     size = np.sqrt(np.where(np.isfinite(power), power, 0) * points / (4 * STEP_SECONDS)).astype(np.float32)
     wave = rng.standard_normal((n, len(power), 2), np.float32)
     wave *= size[:, None]
-    made: Array = wave.view(np.complex64)[..., 0]
-    return made
+    return wave.view(np.complex64)[..., 0]
 
 
 def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -> Array:
@@ -104,13 +90,12 @@ def chirp(time: Array, mass: Array, ratio: Array, merger: Array, phase: Array) -
     height = np.cbrt(speed) ** 2
     late = np.exp(-np.maximum(-left, 0) * (RINGDOWN_DAMPING / second))
     ring = RINGDOWN_FREQUENCY / second
-    after = ring * np.maximum(-left, 0) + (ring - ring / RINGDOWN_JOIN) * np.expm1(
-        -np.maximum(-left, 0) * RINGDOWN_DAMPING / second
-    ) * (second / RINGDOWN_DAMPING)
+    gone = np.maximum(-left, 0)
+    turn = np.expm1(-gone * RINGDOWN_DAMPING / second)
+    after = ring * gone + (ring - ring / RINGDOWN_JOIN) * turn * (second / RINGDOWN_DAMPING)
     angle = np.remainder(np.where(before, turned, turned + after) + phase[:, None], 2 * np.pi).astype(np.float32)
     fade = np.clip((time - time[0]) / (TAPER_SHARE * (time[-1] - time[0])), 0, 1)
-    made: Array = np.where(before, height, late) * np.cos(angle) * np.sin(np.pi / 2 * fade) ** 2
-    return made
+    return np.where(before, height, late) * np.cos(angle) * np.sin(np.pi / 2 * fade) ** 2
 
 
 def signals(
@@ -142,8 +127,5 @@ def signals(
     lengths = np.full(n, points)
     made: dict[str, Array | Lists] = {"time": Lists(np.tile(time / SECONDS_PER_DAY, n), lengths)}
     made |= {"value": Lists(value.ravel(), lengths), "clean": Lists(clean.ravel(), lengths), "snr": wanted}
-    none = label != CLASSES.index("signal")
-    return made | {
-        name: np.where(none, np.nan, x)
-        for name, x in (("mass", mass), ("eta", eta), ("merger", merger / SECONDS_PER_DAY))
-    }
+    known = {"mass": mass, "eta": eta, "merger": merger / SECONDS_PER_DAY}
+    return made | {name: np.where(label == CLASSES.index("signal"), x, np.nan) for name, x in known.items()}

@@ -17,12 +17,12 @@ stars, no systematic error of an instrument; ranges are round. Train on them to 
 from __future__ import annotations
 
 import hashlib
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 from pydantic import Field
 
-from ....data.columns import Array, Table, select
+from ....data.columns import Array, Table
 from ....data.readers.series.reader import SeriesFiles
 from ....data.readers.simulation import SimulatedSequence
 from ....data.source import Data
@@ -31,13 +31,8 @@ from . import chirps, oscillators, stars, supernovae, transits
 
 CurveKind = Literal["stars", "supernovae", "oscillators", "transits", "signals"]
 CURVE_KINDS: tuple[CurveKind, ...] = get_args(CurveKind)
-CLASSES = {
-    "stars": stars.CLASSES,
-    "supernovae": supernovae.CLASSES,
-    "oscillators": oscillators.CLASSES,
-    "transits": transits.CLASSES,
-    "signals": chirps.CLASSES,
-}
+MODULES = dict(zip(CURVE_KINDS, (stars, supernovae, oscillators, transits, chirps)))
+CLASSES = {what: module.CLASSES for what, module in MODULES.items()}
 CURVES_PER_CHUNK = {"stars": 1024, "supernovae": 1024, "oscillators": 128, "transits": 256, "signals": 128}
 OPTIONS_BY_KIND = {
     "stars": ("cadence", "points"),
@@ -85,19 +80,15 @@ class LightCurves(SimulatedSequence):
     chunks in memory, and mixes some of them."""
 
     def chunk_rows(self) -> int:
-        """Curves of a chunk."""
         return CURVES_PER_CHUNK[self.what]
 
     def class_names(self) -> tuple[str, ...]:
-        """The classes of this kind of curves."""
         return CLASSES[self.what]
 
     def chunk_key(self) -> tuple[int, ...]:
-        """The version and the kind of curves."""
         return self.version, CURVE_KINDS.index(self.what)
 
     def samples_per_chunk(self) -> int:
-        """Curves of a piece, fewer of long ones."""
         return self.chunk_size or (4096 if self.what in ("stars", "supernovae") else 512)
 
     def check(self) -> None:
@@ -123,33 +114,21 @@ class LightCurves(SimulatedSequence):
 
     def _options(self) -> str:
         """The options in the words that fingerprints and names of kept pieces have had from the first."""
-        values: dict[str, Any] = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
+        values = {name: getattr(self, name) for name in OPTIONS} | {"bands": tuple(self.bands)}
         return f"Options({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def describe(self) -> str:
-        """The classes and options in words."""
         kinds = ", ".join(self.classes or CLASSES[self.what])
         return f"{self.what} of {kinds}; seed {self.seed}, version {self.version}, {self._options()}"
 
     def cache_prefix(self) -> str:
-        """Version, seed, and a digest of the options."""
         told = f"{self._options()} {list(self.class_numbers())}"
         return f"{self.what}-{self.version}-{self.seed}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
     def make_chunk(self, rng: np.random.Generator, label: Array, part: str) -> Table:
-        """Curves of these classes."""
-        if self.what == "stars":  # made class by class, then mixed
-            order = np.argsort(label, kind="stable")
-            return select(stars.stars(label[order], rng, self.cadence, self.points), np.argsort(order))
-        if self.what == "supernovae":
-            return supernovae.supernovae(label, rng, tuple(self.bands), self.unit)
-        if self.what == "oscillators":
-            return oscillators.oscillators(label, rng, self.points, self.gaps)
-        if self.what == "transits":
-            return transits.transits(label, rng, self.points, self.gaps)
-        return chirps.signals(label, rng, self.points, self.snr, self.white)
+        options = {name: getattr(self, name) for name in OPTIONS_BY_KIND[self.what]}
+        return getattr(MODULES[self.what], self.what)(label, rng, **options)
 
     def file_reader(self) -> Data:
-        """The reader of curves of any form."""
         found = SeriesFiles(kind="series")
         return found.want(**self.state) if self.state else found

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -26,19 +27,12 @@ PARAMETER_RANGES = {  # rise, gamma, fall (days), beta
     "II": ((1, 5), (60, 110), (20, 60), (0.0, 0.5)),
     "SLSN": ((3, 7), (5, 25), (15, 45), (0.2, 0.8)),  # all times 2 to 4 fold
 }
-PEAK_MAGNITUDES = {
-    "Ia": (-19.2, 0.35),
-    "Ibc": (-17.6, 0.7),
-    "II": (-17.2, 0.9),
-    "SLSN": (-21.3, 0.6),
-}  # absolute magnitudes
+# Absolute magnitudes at the peak, and their spread.
+PEAK_MAGNITUDES = {"Ia": (-19.2, 0.35), "Ibc": (-17.6, 0.7), "II": (-17.2, 0.9), "SLSN": (-21.3, 0.6)}
 PEAK_TEMPERATURES = {"Ia": 11000, "Ibc": 8500, "II": 9500, "SLSN": 13000}  # K at the peak
 ZERO_POINT = 23.9  # the magnitude of 1 microjansky
-SURVEY_NIGHTS, NIGHTS_BEFORE, PLATEAU_SMOOTHING = (
-    320,
-    60,
-    3.0,
-)  # nights looked at, those before the explosion, sigma of a smooth change
+SURVEY_NIGHTS, NIGHTS_BEFORE = 320, 60  # nights looked at, and those before the explosion
+PLATEAU_SMOOTHING = 3.0  # days, sigma of a smooth change
 DETECTION_SIGMA, MIN_DETECTIONS = 5.0, 5  # sigma of a detection; detections of a curve at least
 LIMIT_DAYS = 25.0  # days of limits before the first detection
 HUBBLE_CONSTANT, MATTER_DENSITY = 70.0, 0.3
@@ -55,19 +49,16 @@ class LightModel:
     beta: Array
 
     def at(self, time: Array) -> Array:
-        """The flux, not yet scaled."""
         since = time - self.start
         later = since - self.gamma
         s = _sigmoid(later / PLATEAU_SMOOTHING)
         plateau = (1 - s) * (1 - self.beta * since / self.gamma)
         tail = s * (1 - self.beta) * np.exp(np.minimum(-later / self.fall, 50))
-        made: Array = _sigmoid(since / self.rise) * (plateau + tail)
-        return made
+        return _sigmoid(since / self.rise) * (plateau + tail)
 
 
 def _sigmoid(x: Array) -> Array:
-    made: Array = 1 / (1 + np.exp(np.clip(-x, -60, 60)))
-    return made
+    return 1 / (1 + np.exp(np.clip(-x, -60, 60)))
 
 
 @lru_cache
@@ -81,21 +72,19 @@ def _modulus_table() -> tuple[Array, Array]:
 
 def distance_modulus(redshift: Array) -> Array:
     """Distance moduli."""
-    made: Array = np.interp(redshift, *_modulus_table())
-    return made
+    return np.interp(redshift, *_modulus_table())
 
 
 def planck_brightness(wave: Array, heat: Array) -> Array:
     """Brightness of a black body for each frequency, of wavelengths in micrometres."""
-    made: Array = 1 / (wave**3 * np.expm1(14387.77 / (wave * heat)))
-    return made
+    return 1 / (wave**3 * np.expm1(14387.77 / (wave * heat)))
 
 
 def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str) -> dict[str, Array | Lists]:
     """Curves of supernovae of these classes (n,); a curve with fewer than five detections is drawn again."""
     tables, places, left = [], [], np.arange(len(label))
     while len(left):
-        made, good = draw_candidates(np.array(CLASSES)[label[left]], rng, bands, unit)
+        made, good = draw_candidates(label[left], rng, bands, unit)
         tables.append(select(made, np.flatnonzero(good)))
         places.append(left[good])
         left = left[~good]
@@ -103,17 +92,16 @@ def supernovae(label: Array, rng: np.random.Generator, bands: tuple[str, ...], u
 
 
 def draw_candidates(
-    names: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
+    label: Array, rng: np.random.Generator, bands: tuple[str, ...], unit: str
 ) -> tuple[dict[str, Array | Lists], Array]:
     """Candidates of these classes, and which of them were detected often enough."""
-    n = len(names)
+    n = len(label)
     depth = rng.uniform(19.6, 21.5, n)
-    peak = _class_rows(PEAK_MAGNITUDES, names) @ np.array([1, 0]) + _class_rows(PEAK_MAGNITUDES, names) @ np.array(
-        [0, 1]
-    ) * rng.standard_normal(n)
+    mean, spread = _of_class(PEAK_MAGNITUDES, label).T
+    peak = mean + spread * rng.standard_normal(n)
     farthest = np.interp(depth - 1.2 - peak, *_modulus_table()[::-1])
     redshift = np.maximum(farthest * rng.random(n) ** (1 / 3), 0.002)
-    light, bright = _band_models(names, redshift, peak, bands, rng)
+    light, bright = _band_models(label, redshift, peak, bands, rng)
     begin = 58000 + rng.uniform(0, 1500, n)
     rows, night, band = _draw_visits(n, len(bands), rng)
     inside = (night - NIGHTS_BEFORE) + 0.3 * rng.random((n, SURVEY_NIGHTS))[rows, night] + 0.012 * band
@@ -133,46 +121,37 @@ def draw_candidates(
         value, error = seen, sigma
         more = {"clean": Lists(flux[kept].astype(np.float32), lengths)}
     time = (begin[rows] + inside)[kept]
-    made: dict[str, Array | Lists] = {"time": Lists(time, lengths)}
-    made |= {"value": Lists(value[kept].astype(np.float32), lengths)}
-    made |= {"error": Lists(error[kept].astype(np.float32), lengths)}
-    made |= {"band": Lists(np.array(bands)[band[kept]], lengths), **more}
-    return made | {"redshift": redshift, "explosion": begin}, np.bincount(rows, found, n) >= MIN_DETECTIONS
+    made: dict[str, Array | Lists] = {
+        "time": Lists(time, lengths),
+        "value": Lists(value[kept].astype(np.float32), lengths),
+        "error": Lists(error[kept].astype(np.float32), lengths),
+        "band": Lists(np.array(bands)[band[kept]], lengths),
+    }
+    made |= {**more, "redshift": redshift, "explosion": begin}
+    return made, np.bincount(rows, found, n) >= MIN_DETECTIONS
 
 
-def _class_rows(table: dict[str, tuple[float, float]], names: Array) -> Array:
-    """Rows of a table of pairs, by class (n, 2)."""
-    return np.array([table[name] for name in CLASSES])[_class_numbers(names)]
-
-
-def _class_numbers(names: Array) -> Array:
-    return (names[:, None] == np.array(CLASSES)).argmax(1)
+def _of_class(table: dict[str, Any], label: Array) -> Array:
+    return np.array([table[name] for name in CLASSES])[label]
 
 
 def _band_models(
-    names: Array, redshift: Array, peak: Array, bands: tuple[str, ...], rng: np.random.Generator
+    label: Array, redshift: Array, peak: Array, bands: tuple[str, ...], rng: np.random.Generator
 ) -> tuple[LightModel, Array]:
     """The model in each band and what it is multiplied by (n, bands), in microjansky at its peak."""
-    n, number = len(names), _class_numbers(names)
-    wave = np.array([WAVELENGTHS[band] for band in bands])
-    ranges = np.array([PARAMETER_RANGES[name] for name in CLASSES])[number]  # (n, 4, 2)
-    rise, gamma, fall, beta = (ranges[..., 0] + (ranges[..., 1] - ranges[..., 0]) * rng.random((n, 4))).T
-    slow = (1 + redshift) * np.where(names == "SLSN", rng.uniform(2, 4, n), 1)
+    n, wave = len(label), np.array([WAVELENGTHS[band] for band in bands])
+    low, high = np.moveaxis(_of_class(PARAMETER_RANGES, label), -1, 0)  # (n, 4)
+    rise, gamma, fall, beta = (low + (high - low) * rng.random((n, 4))).T
+    slow = (1 + redshift) * np.where(label == CLASSES.index("SLSN"), rng.uniform(2, 4, n), 1)
     red = (wave - WAVELENGTHS["g"]) / (WAVELENGTHS["z"] - WAVELENGTHS["g"])
     start = red * (slow * rng.uniform(1, 4, n))[:, None] + (4 * slow * rise)[:, None]
     fall = (slow * fall)[:, None] * (1 + red * rng.uniform(0.1, 0.6, n)[:, None])
-    shape = (n, len(bands))
-    rest = [np.broadcast_to(x[:, None], shape) for x in (slow * rise, slow * gamma, beta)]
-    light = LightModel(start, rest[0], rest[1], fall, rest[2])
+    rise, gamma, beta = (np.broadcast_to(x[:, None], (n, len(bands))) for x in (slow * rise, slow * gamma, beta))
+    light = LightModel(start, rise, gamma, fall, beta)
     grid = np.linspace(-1, 1.5, 48)[:, None, None] * light.gamma + light.start
-    heat = (np.array([PEAK_TEMPERATURES[name] for name in CLASSES])[number] * np.exp(0.1 * rng.standard_normal(n)))[
-        :, None
-    ]
-    colour = (
-        planck_brightness(wave / (1 + redshift)[:, None], heat)
-        / planck_brightness(np.array([0.55]), heat)
-        * (1 + redshift)[:, None]
-    )
+    heat = (_of_class(PEAK_TEMPERATURES, label) * np.exp(0.1 * rng.standard_normal(n)))[:, None]
+    shift = (1 + redshift)[:, None]
+    colour = planck_brightness(wave / shift, heat) / planck_brightness(np.array([0.55]), heat) * shift
     dust = rng.standard_exponential(n)[:, None] * 0.1 * 0.55 / wave
     magnitude = (peak + distance_modulus(redshift))[:, None] + dust - 2.5 * np.log10(colour)
     return light, 10 ** (-0.4 * (magnitude - ZERO_POINT)) / light.at(grid).max(0)
@@ -192,5 +171,4 @@ def _trim_window(rows: Array, time: Array, found: Array, n: int) -> Array:
     first, last = np.full(n, np.inf), np.full(n, -np.inf)
     np.minimum.at(first, rows[found], time[found])
     np.maximum.at(last, rows[found], time[found])
-    kept: Array = (time >= first[rows] - LIMIT_DAYS) & (time <= last[rows])
-    return kept
+    return (time >= first[rows] - LIMIT_DAYS) & (time <= last[rows])
