@@ -17,6 +17,7 @@ from .columns import Array, Lists, Table, rows_of, select
 
 MAX_BYTES_HASHED_WHOLE, SAMPLED_BLOCK_BYTES, SAMPLED_BLOCKS = 256 << 20, 1 << 16, 64  # of fingerprints
 GLOB_CHARACTERS = "*?["  # of a glob
+STANDARD_PARTS = ("train", "valid", "test")  # parts that have keys of their own
 
 
 class Source(Protocol):
@@ -85,6 +86,11 @@ class Splits:
     notes: list[str] = field(default_factory=list)
 
 
+def order_parts(sources: dict[str, Source]) -> dict[str, Source]:
+    """Train, valid, test, then the others."""
+    return {name: sources[name] for name in (*STANDARD_PARTS, *sources) if name in sources}
+
+
 class Data(Section):
     """The `data:` section: which files or which simulation, and how they are divided."""
 
@@ -148,6 +154,11 @@ def fingerprint(path: Path) -> str:
                 file.seek((size - SAMPLED_BLOCK_BYTES) * number // (SAMPLED_BLOCKS + 1))
                 digest.update(file.read(SAMPLED_BLOCK_BYTES))
     return f"{size} bytes, {digest.hexdigest()[:16]}"
+
+
+def fingerprint_files(paths: Sequence[Path]) -> dict[str, str]:
+    """Fingerprints of files."""
+    return {str(path): fingerprint(path) for path in dict.fromkeys(paths)}
 
 
 def locate(name: str) -> str:

@@ -17,12 +17,14 @@ import numpy as np
 from pydantic import Field
 
 from ...errors import UserError, one_of
+from ...files.formats.npz import read_arrays, write_arrays
+from ...files.formats.padded import LENGTHS
 from ...files.tables import check_table, create_table
 from ...progress import ProgressBar
 from ..columns import Array, Lists, Table, rows_of
 from ..source import Chosen, Data, Memory, Source, Splits
 from ..split import Split
-from .arrays import LENGTHS, Arrays, read_arrays, write_arrays
+from .arrays import Arrays
 from .sequence import SEQUENCES, chunk_rng, class_numbers, sample_sequence, shuffled_rounds
 
 LISTS = "lists"  # of a kept piece: the names of its columns of lists, which all have the same lengths

@@ -14,7 +14,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table, concatenate
 from ...data.fileset import split_tag
 from ...errors import UserError
-from ...files.formats.base import EventFile, Layout, opened, release
+from ...files.formats.base import Layout, TableFile, opened, release
 from ...recipe import guess
 from ...recipe.page import Found, Page
 
@@ -154,12 +154,12 @@ def _readable_files(paths: Sequence[Path]) -> tuple[list[Path], Layout, list[str
     return good, form, [f"left out {path}: {e.message}." for path, e in wrong.items()]
 
 
-def _column_kinds(file: EventFile) -> dict[str, str]:
+def _column_kinds(file: TableFile) -> dict[str, str]:
     """Columns by the names that formulas can spell."""
     return {name.rpartition("/")[2]: kind for name, kind in file.columns.items()}
 
 
-def _sample_rows(file: EventFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
+def _sample_rows(file: TableFile, names: Sequence[str]) -> list[dict[str, Array | Lists]]:
     """Rows from the beginning, middle and end, for files sorted by class."""
     real = {name: file.need(name, f"as in the first of the files, {name}") for name in names}
     starts = sorted({int(start) for start in np.linspace(0, max(0, file.rows - ROWS_PER_SAMPLE), SAMPLES_PER_FILE)})
@@ -186,12 +186,12 @@ def _file_layout(path: Path) -> Layout:
     return Layout(axes=axes, words=next((name for name in LABEL_NAMES if _has_words(path, file, name)), ""))
 
 
-def _has_words(path: Path, file: EventFile, name: str) -> bool:
+def _has_words(path: Path, file: TableFile, name: str) -> bool:
     """Whether a column has a word for each jet."""
     return name in file.others and name in opened(path, Layout(words=name)).columns
 
 
-def _guess_axes(file: EventFile) -> dict[str, list[str]]:
+def _guess_axes(file: TableFile) -> dict[str, list[str]]:
     """Names for an array (n, particles, 4), by its values."""
     for stem in {name[:-2] for name in file.columns if name.endswith("_0")}:
         names = [f"{stem}_{number}" for number in range(4)]

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
+from ...data.readers.series.curves import CurveFile, Objects, open_curves
 from ...data.readers.series.names import LABEL, QUALITY, Names, hits, plain
-from ...data.readers.series.plan import CurveFile, Objects, open_curves
 from ...data.readers.series.reader import SeriesFiles
 from ...data.source import Splits
 from ...errors import UserError

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ...data.columns import Array, Lists, Table
-from ...errors import UserError
 from ..packages import package
 from .base import Column, Format, Layout, TableWriter
 from .padded import PaddedFile, flat_arrays
@@ -68,11 +67,10 @@ class HDF5File(PaddedFile):
         for number in range(plan.get_nfilters()):
             code, *_, words = plan.get_filter(number)
             if not h5py.h5z.filter_avail(code):
-                raise UserError(
+                raise self.error(
                     f"`{name}` of {self.path} is compressed with {words.decode(errors='replace') or code}, "
                     "which h5py cannot unpack",
                     hint="Install more kinds of compression: pip install hdf5plugin",
-                    file=self.path,
                 )
 
     def _frames(self, found: dict[str, Any]) -> list[str]:
@@ -85,9 +83,7 @@ class HDF5File(PaddedFile):
             keys = [key for key in keys if key == self.layout.tree.strip("/")]
         if len(keys) != 1:
             known = f"has {len(keys)} tables: {', '.join(keys)}" if keys else f"has no table `{self.layout.tree}`"
-            raise UserError(
-                f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree", file=self.path
-            )
+            raise self.error(f"{self.path} {known}", hint="Choose a table with --data.tree NAME.", key="data.tree")
         (key,) = keys
         if f"{key}/table" in found:
             table = found[f"{key}/table"]
@@ -122,11 +118,10 @@ class HDF5File(PaddedFile):
             )
         if kind in "iu" and width in (1, len(LABEL_COLUMNS)):
             return list(LABEL_COLUMNS[-width:])
-        raise UserError(
+        raise self.error(
             f"the names of the {width} columns of type {table.dtype[field].base} in {field} of {self.path} cannot be "
             "read without unpickling",
             hint="Write the table again with format='fixed', or as Parquet.",
-            file=self.path,
         )
 
     def _columns(self) -> None:
@@ -225,4 +220,4 @@ class HDF5Writer(TableWriter):
         self.file.close()
 
 
-HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer)
+HDF5 = Format("HDF5", (".h5", ".hdf5"), ("h5py",), writer=HDF5Writer, reader=HDF5File, magic=(b"\x89HDF",))

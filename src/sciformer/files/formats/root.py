@@ -16,7 +16,7 @@ import numpy as np
 from ...data.columns import Array, Lists, Table
 from ...errors import UserError, nearest
 from ..packages import package
-from .base import Column, EventFile, Format, Layout, TableWriter, as_text
+from .base import Column, Format, Layout, TableFile, TableWriter, as_text
 
 TREES = ("TTree", "TNtuple", "TNtupleD", "TChain")
 TUPLES = ("ROOT::RNTuple", "ROOT::Experimental::RNTuple")
@@ -32,7 +32,7 @@ def _uproot() -> Any:
     return uproot
 
 
-class RootFile(EventFile):
+class RootFile(TableFile):
     """A TTree or an RNTuple of a file."""
 
     form = "ROOT"
@@ -66,22 +66,20 @@ class RootFile(EventFile):
         names = [name for name, kind in kinds.items() if kind in TREES or kind in TUPLES]
         if self.layout.tree:
             if self.layout.tree not in names:
-                raise UserError(
+                raise self.error(
                     f"{self.path} has no tree `{self.layout.tree}`, but {', '.join(names[:8]) or 'no tree at all'}",
                     hint=nearest(self.layout.tree, names),
                     key="data.tree",
-                    file=self.path,
                 )
             return self.layout.tree
         if not names:
             held = f", but {', '.join(list(kinds)[:4])}" if kinds else " and nothing else"
-            raise UserError(f"{self.path} has no tree{held}", file=self.path)
+            raise self.error(f"{self.path} has no tree{held}")
         if len(names) > 1:
-            raise UserError(
+            raise self.error(
                 f"{self.path} has {len(names)} trees: {', '.join(names[:8])}",
                 hint="Choose a tree with --data.tree NAME.",
                 key="data.tree",
-                file=self.path,
             )
         return names[0]
 
@@ -137,10 +135,9 @@ class RootFile(EventFile):
             return self._column(self.branch[name], start, stop)
         except Exception as error:  # whatever uproot raises for damaged baskets and foreign classes
             words = " ".join(str(error).split()) or type(error).__name__
-            raise UserError(
+            raise self.error(
                 f"entries {start} to {stop - 1} of `{name}` in {self.path} cannot be read: {words[:200]}",
                 hint="Was the file cut off? Fetch or write it again.",
-                file=self.path,
             ) from error
 
     def _column(self, branch: Any, start: int, stop: int) -> Column:
@@ -309,4 +306,4 @@ def branch_names(names: Iterable[str]) -> dict[str, str]:
     return made
 
 
-ROOT = Format("ROOT", (".root",), ("uproot", "awkward"), writer=RootWriter)
+ROOT = Format("ROOT", (".root",), ("uproot", "awkward"), writer=RootWriter, reader=RootFile, magic=(b"root",))

@@ -87,9 +87,9 @@ def section(*files, **options):
 
 def whole(source):
     """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import concatenate_events
+    from sciformer.data.fileset import concatenate_shared
 
-    return concatenate_events(list(pieces(source)))
+    return concatenate_shared(list(pieces(source)))
 
 
 def part(opened, name="train"):

@@ -6,7 +6,7 @@ import pytest
 import uproot
 
 from sciformer.data.columns import Lists
-from sciformer.files.formats.base import Layout, columns_of, form_of, open_file
+from sciformer.files.formats.base import Layout, open_file, recognise
 from sciformer.files.formats.padded import events_table
 from tests.data.readers.events.examples import (
     NAMES,
@@ -44,8 +44,8 @@ def test_root_trees(tmp_path, basket):
         rows = np.arange(start, stop)
         same(found, {n: c.take(rows) if isinstance(c, Lists) else c[rows] for n, c in EVENTS.items()})
         assert len({id(found[name].lengths) for name in NAMES}) == 1
-    assert columns_of(path)["part_px"] == "list"
-    assert columns_of(path)["npart_px"] == columns_of(path)["jet_pt"] == "value"
+    assert open_file(path, Layout()).columns["part_px"] == "list"
+    assert open_file(path, Layout()).columns["npart_px"] == open_file(path, Layout()).columns["jet_pt"] == "value"
 
 
 def test_root_tuples(tmp_path):
@@ -64,7 +64,7 @@ def test_fixed_arrays_and_names_of_parts(tmp_path):
     found = read(path)
     assert found["wide"].shape == (4, 3)
     assert found["wide"].dtype == np.float32
-    assert columns_of(path) == {"wide": "value", "x": "value"}
+    assert open_file(path, Layout()).columns == {"wide": "value", "x": "value"}
 
 
 def test_which_tree(tmp_path):
@@ -137,7 +137,7 @@ def test_padded_arrays(tmp_path, name):
     path = save(tmp_path / name, {**wide, **SINGLE, "real": mask})
     same(read(path, EVENTS, mask="real"), EVENTS)
     same(read(path, EVENTS, mask="zeros"), EVENTS)
-    assert columns_of(path)["part_px"] == "value"  # nobody said what the second axis is
+    assert open_file(path, Layout()).columns["part_px"] == "value"  # nobody said what the second axis is
     with refuses("'rael'", key="data.mask", file=path, hint="'real'"):
         open_file(path, Layout(mask="rael"))
 
@@ -266,19 +266,25 @@ def test_tables_in_memory():
 def test_forms_are_known_by_how_files_begin(tmp_path):
     path = tmp_path / "named.root"
     write_parquet(path, EVENTS)
-    assert form_of(path) == "Parquet"
+    assert recognise(path)[0].name == "Parquet"
     same(whole(section().read([path])), EVENTS, NAMES)
 
 
-@pytest.mark.parametrize(("name", "module"), [("a.root", "uproot"), ("a.h5", "h5py"), ("a.parquet", "pyarrow.parquet")])
-def test_a_missing_package_is_named(tmp_path, monkeypatch, name, module):
-    path = tmp_path / name
-    {"a.root": write_root, "a.h5": lambda p, c: write_h5(p, SINGLE), "a.parquet": write_parquet}[name](path, EVENTS)
+@pytest.mark.parametrize(
+    ("name", "begin", "module", "hint"),
+    [
+        ("a.root", b"root", "uproot", "'sciformer[jets]'"),
+        ("a.h5", b"\x89HDF", "h5py", "h5py"),
+        ("a.parquet", b"PAR1", "pyarrow.parquet", "pyarrow"),
+        ("a.fits", b"SIMPLE  =", "astropy.io.fits", "'sciformer[astro]'"),
+        ("a.ecsv", b"# %ECSV", "astropy.table", "'sciformer[astro]'"),
+    ],
+)
+def test_a_missing_package_is_named(tmp_path, monkeypatch, name, begin, module, hint):
+    (tmp_path / name).write_bytes(begin)
     monkeypatch.setitem(sys.modules, module, None)
-    if module == "pyarrow.parquet":
-        monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with refuses(f"`{module.partition('.')[0]}`", hint="pip install "):
-        open_file(path, Layout())
+    with refuses(f"`{module.partition('.')[0]}`", hint=f"pip install {hint}"):
+        open_file(tmp_path / name, Layout())
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "listed.parquet", "a.npz"])

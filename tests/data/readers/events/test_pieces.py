@@ -5,8 +5,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciformer.data.readers.events.pieces import deal
-from sciformer.data.readers.events.plan import Scan, stretches
+from sciformer.data.fileset import Scan, deal, stretches
 
 
 def scans(sizes, tags, edge, kept):
@@ -15,7 +14,7 @@ def scans(sizes, tags, edge, kept):
     for number, size in enumerate(sizes):
         rows = np.flatnonzero(rng.random(size) < kept)
         edges = np.unique([*range(0, size, edge), size])
-        yield Scan(Path(f"{number}"), f"t{number % tags}" if tags else "", rows, {}, {}, edges, size), rows
+        yield Scan(Path(f"{number}"), f"t{number % tags}" if tags else "", size, edges, rows), rows
 
 
 def numbers(rows):
@@ -45,7 +44,7 @@ def test_every_sample_is_in_one_piece(sizes, tags, edge, kept, piece, mixed):
 
 def test_every_piece_has_its_share_of_every_tag():
     parts = list(scans([900, 100, 500, 1000, 500], 0, 70, 0.8))
-    parts = [(Scan(s.path, tag, s.kept, {}, {}, s.edges, s.rows), rows) for (s, rows), tag in zip(parts, "aabbc")]
+    parts = [(Scan(s.path, tag, s.rows, s.edges, s.kept), rows) for (s, rows), tag in zip(parts, "aabbc")]
     pieces = deal(parts, 400)
     assert len(pieces) == 6
     for some in pieces:

@@ -152,9 +152,9 @@ def section(*files, **more):
 
 def whole(source):
     """All pieces of a source as one table."""
-    from sciformer.data.readers.events.pieces import concatenate_events
+    from sciformer.data.fileset import concatenate_shared
 
-    return concatenate_events(list(pieces(source)))
+    return concatenate_shared(list(pieces(source)))
 
 
 def apart(table, name):

@@ -18,12 +18,13 @@ import numpy as np
 
 from ....errors import UserError
 from ....files.atomic import atomic_write
+from ....files.formats.memory import MemoryTable, from_astropy, from_mapping, words
+from ....files.formats.parquet import arrow_package, from_arrow
 from ...columns import Array, Lists, Table, rows_of, select
-from ..events.pieces import concatenate_events
-from .clean import BadErrors, Column, Counts, Rules, SameTime, clean, describe_cleaning, words
+from ...fileset import Counts, concatenate_shared
+from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
+from .curves import CurveFile
 from .names import Names, need
-from .plan import CurveFile
-from .tables import Flat, _arrow, from_arrow, from_astropy, from_mapping
 
 WHERE = "the table"
 
@@ -64,21 +65,18 @@ def read_series(
         names = Names(**{role: name or "" for role, name in given.items()}, quality=quality)
         tables = [what] if _is_table(what) else what
         parts = [_read(CurveFile(_flat(one), names), list(meta), alone=len(tables) == 1) for one in tables]
-        raw = concatenate_events(_numbered(parts))
+        raw = concatenate_shared(_numbered(parts))
     else:
         raw = _arrays(what, {"value": value, "error": error, "band": band, "limit": limit}, id, label, meta)
-    table, counts = clean(raw, rules, WHERE)
-    return _kept(table, counts, rules)
-
-
-def _kept(table: dict[str, Column], counts: Counts, rules: Rules) -> Table:
+    counts = Counts()
+    table = clean(raw, rules, WHERE, counts)
     assert isinstance(table["time"], Lists)
     rows = np.flatnonzero(table["time"].lengths >= rules.min_points)
-    notes = describe_cleaning(counts, len(rows), rules)
+    notes = describe_cleaning(counts, rows_of(table), len(rows), rules)
     if not len(rows):
         raise UserError(f"all {rows_of(table):,} objects are left out", hint=" ".join(notes))
     for note in notes:
-        warnings.warn(note, stacklevel=3)
+        warnings.warn(note, stacklevel=2)
     return select(table, rows)
 
 
@@ -86,17 +84,17 @@ def _is_table(what: Any) -> bool:
     return isinstance(what, Mapping) or any(hasattr(what, name) for name in ("colnames", "schema", "columns"))
 
 
-def _flat(what: Any) -> Flat:
+def _flat(what: Any) -> MemoryTable:
     """The columns of a table of any sort."""
     if isinstance(what, Mapping):
         return from_mapping(what, WHERE)
     if hasattr(what, "colnames"):
         return from_astropy(what, WHERE)
     if hasattr(what, "to_arrow"):
-        what = what.to_arrow()
+        what = what.toarrow_package()
     elif not hasattr(what, "schema"):
-        what = _arrow().Table.from_pandas(what)
-    return Flat(WHERE, from_arrow(what))
+        what = arrow_package().Table.from_pandas(what)
+    return MemoryTable(WHERE, from_arrow(what))
 
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
@@ -160,7 +158,7 @@ def _each(entry: Any, count: int) -> Any:
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
     """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
-    arrow, path = _arrow(), Path(path).expanduser()
+    arrow, path = arrow_package(), Path(path).expanduser()
     if path.suffix != ".parquet":
         raise UserError(
             f"the name of the file must end in .parquet, not {path}",
