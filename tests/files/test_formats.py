@@ -1,3 +1,4 @@
+import json
 import sys
 
 import h5py
@@ -5,9 +6,11 @@ import numpy as np
 import pytest
 import uproot
 
-from sciformer.data.columns import Lists
-from sciformer.files.formats.base import Layout, open_file, recognise
+from sciformer.data.columns import Lists, select
+from sciformer.files.formats.base import Format, Kind, Layout, TableFile, TableWriter, open_file, recognise
 from sciformer.files.formats.padded import events_table
+from sciformer.files.tables import write_table
+from sciformer.recipe.registry import register
 from tests.data.readers.events.examples import (
     NAMES,
     add_tree,
@@ -304,3 +307,50 @@ def test_classes_may_be_words(tmp_path, name):
         section(path, label="jet_pt", observers=["kind"]).want(["part_px"]).open()
     with refuses("`kind`", "kind > 0"):
         section(path, label="kind", select="kind > 0").want(["part_px"]).open()
+
+
+class ToyTable(TableFile):
+    """A table of JSON: a number or a list for each row of a column."""
+
+    def __init__(self, path, layout):
+        super().__init__(path, layout)
+        self.data = events_table(json.loads(path.read_text().removeprefix("TOY1 ")))
+        self.rows = len(next(iter(self.data.values())))
+        self.edges = np.array([0, self.rows])
+        for name, column in self.data.items():
+            self.add_column(name, Kind(isinstance(column, Lists), words=False), "numbers")
+
+    def get(self, names, start, stop):
+        return select({name: self.data[name] for name in names}, np.arange(start, stop))
+
+
+class ToyWriter(TableWriter):
+    """The same, written in one piece."""
+
+    def add(self, table):
+        lists = {name: jagged(column).tolist() for name, column in table.items()}
+        self.path.write_text("TOY1 " + json.dumps(lists))
+
+    def close(self, about):
+        pass
+
+
+@pytest.mark.usefixtures("own_plugins")
+def test_a_format_of_a_plugin_is_written_and_read(tmp_path):
+    path = tmp_path / "events.toy"
+    register("format", "toy")(Format("TOY", (".toy",), writer=ToyWriter, reader=ToyTable, magic=(b"TOY1",)))
+    write_table(path, [EVENTS])
+    same(whole(section().read([path])), EVENTS)
+    made = section(path, classes={"a": "label_a", "b": "label_b"}, select="jet_pt > 30", chunk_size=16)
+    opened = made.want(["part_px", "part_py"], ["label"]).open()
+    assert sum(sum(source.sizes) for source in opened.sources.values()) == (EVENTS["jet_pt"] > 30).sum()
+    (tmp_path / "other.toy").write_text("TOY2")
+    with refuses("ROOT, TOY", file=tmp_path / "other.toy"):
+        section(tmp_path / "other.toy").open()
+
+
+def test_events_of_a_table_in_fits(tmp_path):
+    from astropy.table import Table
+
+    Table(SINGLE).write(tmp_path / "a.fits")
+    same(whole(section().read([tmp_path / "a.fits"])), SINGLE)
