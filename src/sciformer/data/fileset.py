@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
@@ -88,11 +88,9 @@ def check_tags(files: Sequence[tuple[str, Path]]) -> None:
     """Refuse files of which some have a class and others none."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
-        raise UserError(
-            f"{bare[0]} has no class before its name, but other files have",
-            hint="Write a class before every name of files (NAME:FILES), or before no name.",
-            file=bare[0],
-        )
+        message = f"{bare[0]} has no class before its name, but other files have"
+        hint = "Write a class before every name of files (NAME:FILES), or before no name."
+        raise UserError(message, hint=hint, file=bare[0])
 
 
 # What is found in a file
@@ -194,7 +192,7 @@ class FilePlan:
 
     def without(self, names: Collection[str]) -> Self:
         """The same plan without columns that may be missing."""
-        raise NotImplementedError
+        return replace(self, wishes=tuple(name for name in self.wishes if name not in names))  # type: ignore[type-var]
 
     def own(self, tag: str) -> Collection[str]:
         """Columns that are made here, whether or not a file has some of that name."""
@@ -527,7 +525,6 @@ def _shares(group: Sequence[Part], count: int, longest: int) -> list[list[Rows]]
 
 
 def _runs(scan: Scan, rows: Array, longest: int) -> list[Rows]:
-    """Rows of a file, cut where they reach over more than are read at a time."""
     start, stop = int(rows[0]), int(rows[-1]) + 1
     pieces = max(1, round((stop - start) / longest))
     cuts = np.linspace(start, stop, pieces + 1).astype(np.int64)

@@ -45,12 +45,10 @@ class Memory:
         self.sizes = [rows_of(self.table)]
 
     def load(self, piece: int) -> Table:
-        """The table."""
         return self.table
 
 
 def _as_column(name: str, column: Any) -> Array | Lists:
-    """A column, also where it was given as a list of Python."""
     if isinstance(column, (Lists, np.ndarray)):
         return column
     try:
@@ -73,7 +71,6 @@ class Chosen:
         self.sizes = [len(kept) for kept in self.rows]
 
     def load(self, piece: int) -> Table:
-        """The chosen samples of a piece."""
         return select(self.source.load(self.pieces[piece]), self.rows[piece])
 
 
@@ -196,7 +193,6 @@ def find_files(patterns: Sequence[str | Path], what: str = "files") -> list[Path
 
 
 def _beside(path: Path) -> str:
-    """What there is instead of a missing file."""
     import difflib
 
     folder = path.parent if path.parent.is_dir() else Path(".")

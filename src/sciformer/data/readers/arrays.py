@@ -35,18 +35,14 @@ class Arrays(Data):
     adds to a smaller."""
 
     def open(self, log: Any = None) -> Splits:
-        """Read the files and divide the samples."""
         paths = find_files(self.files, "NumPy files")
         source = self.read(paths)
         table = source.load(0)
         rows, notes = self.split.of_table(table, rows_of(table)), list[str]()
         if self.labels_per_class is not None:
             if "label" not in table:
-                raise UserError(
-                    f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}",
-                    hint=nearest("label", table),
-                    key="data.labels_per_class",
-                )
+                message = f"data.labels_per_class needs a column `label`, but the columns are {', '.join(table)}"
+                raise UserError(message, hint=nearest("label", table), key="data.labels_per_class")
             rows["train"] = sample_per_class(
                 table["label"], rows["train"], self.labels_per_class, self.split.lot, notes
             )
@@ -73,12 +69,9 @@ class Arrays(Data):
             one_of(f"data.rename.{new}, a column of {path},", old, table, key=f"data.rename.{new}")
         kept = {name: column for name, column in table.items() if name not in self.rename.values()}
         if both := sorted(set(kept) & set(self.rename)):
-            raise UserError(
-                f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name",
-                hint="Choose another name, or rename that column too.",
-                key=f"data.rename.{both[0]}",
-                file=path,
-            )
+            message = f"data.rename gives the name `{both[0]}` to a column, but {path} has another column of that name"
+            hint = "Choose another name, or rename that column too."
+            raise UserError(message, hint=hint, key=f"data.rename.{both[0]}", file=path)
         table = kept | {new: table[old] for new, old in self.rename.items()}
         for name, column in table.items():
             if not column.ndim:
@@ -120,6 +113,5 @@ def _joined(name: str, columns: list[Any], paths: list[Path]) -> Any:
 
 
 def _sort(column: Any) -> str:
-    """Numbers, texts, and others."""
     kind: str = column.dtype.kind
     return "number" if kind in "biuf" else kind

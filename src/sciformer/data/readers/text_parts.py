@@ -110,13 +110,11 @@ class Parts(Data):
         return [path for names in self.named().values() for path in find_files(names, self.what)]
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
         given = {key: [locate(name) for name in getattr(self, key)] for key in ("files", "valid", "test")}
         more = {part: [locate(name) for name in names] for part, names in self.extra_parts.items()}
         return self.model_copy(update={**given, "extra_parts": more})
 
     def read(self, files: Sequence[str | Path]) -> Source:
-        """Each sample of these files, in their order."""
         return Memory(self.table(files))
 
     def shares(self) -> Split:
@@ -217,11 +215,8 @@ def _unpacked(path: Path, changed: int) -> bytes:
             f"{path} is not a whole gzip file: {error}", hint="Was it cut off? Fetch it again.", file=path
         ) from error
     if len(text) > MAX_UNPACKED_BYTES:  # also what a small file made to burst would become
-        raise UserError(
-            f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of text",
-            hint="Unpack it: plain files of any size are read.",
-            file=path,
-        )
+        message = f"{path} has more than {MAX_UNPACKED_BYTES >> 30} GiB of text"
+        raise UserError(message, hint="Unpack it: plain files of any size are read.", file=path)
     return text
 
 

@@ -83,7 +83,6 @@ def read_rows(path: Path, form: Format = "auto", errors: Errors = "strict") -> G
 
 
 def _even(path: Path, rows: list[list[str]], lines: list[int]) -> Grid:
-    """Rows that have all as many cells as the first."""
     for row, line in zip(rows, lines):
         if len(row) != len(rows[0]):
             raise UserError(
@@ -126,11 +125,8 @@ def _json(path: Path, text: str) -> Grid:
     names: dict[str, None] = {}
     for line, value in found:
         if not isinstance(value, dict):
-            raise UserError(
-                f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}",
-                file=path,
-                line=line,
-            )
+            message = f"line {line} of {path} must be an object with keys, not {json.dumps(value)[:60]}"
+            raise UserError(message, file=path, line=line)
         names |= dict.fromkeys(value)
     rows = [[_cell(value.get(name)) for name in names] for _, value in found]
     return Grid(rows, [line for line, _ in found], list(names))

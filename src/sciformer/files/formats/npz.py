@@ -25,11 +25,8 @@ def write_arrays(path: Path, columns: Mapping[str, Any], advice: str, packed: bo
 def read_arrays(path: Path) -> dict[str, Any]:
     """The columns of a file; anything pickled is refused."""
     if path.suffix not in (".npz", ".npy"):
-        raise UserError(
-            f"{path} is not named .npz or .npy",
-            hint="Write a file with numpy.savez(path, image=..., label=...).",
-            file=path,
-        )
+        message = f"{path} is not named .npz or .npy"
+        raise UserError(message, hint="Write a file with numpy.savez(path, image=..., label=...).", file=path)
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -38,11 +35,8 @@ def read_arrays(path: Path) -> dict[str, Any]:
             )
     except Exception as error:  # a damaged file makes NumPy raise a dozen different ones
         if "pickle" in str(error).lower():
-            raise UserError(
-                f"{path} has Python objects, which can run code, not plain numbers or strings",
-                hint="Save plain arrays.",
-                file=path,
-            ) from error
+            message = f"{path} has Python objects, which can run code, not plain numbers or strings"
+            raise UserError(message, hint="Save plain arrays.", file=path) from error
         raise UserError(
             f"{path} is not a whole NumPy file: {error}", hint="Was it cut off? Write it again.", file=path
         ) from error

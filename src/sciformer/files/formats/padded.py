@@ -45,11 +45,8 @@ class PaddedFile(TableFile):
         if self.layout.mask not in ("", ZEROS):
             array = self.arrays.get(self.layout.mask)
             if array is None and not any(self.layout.mask in (one.dtype.names or ()) for one in self.arrays.values()):
-                raise self.error(
-                    f"data.mask must be an array of {self.path}, not {self.layout.mask!r}",
-                    hint=nearest(self.layout.mask, self.arrays),
-                    key="data.mask",
-                )
+                message = f"data.mask must be an array of {self.path}, not {self.layout.mask!r}"
+                raise self.error(message, hint=nearest(self.layout.mask, self.arrays), key="data.mask")
             if array is not None:
                 return len(array)
         counts: dict[int, int] = {}
@@ -129,7 +126,6 @@ class PaddedFile(TableFile):
         return other == shape[:2] or (len(other) == 1 and name not in self.layout.axes and self._most(mask) <= shape[1])
 
     def _counts(self, mask: str) -> Array:
-        """All of a count."""
         if mask not in self.whole:
             counts = np.asarray(self.arrays[mask][:])
             if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts.astype(np.int64) < 0).any():
@@ -154,7 +150,6 @@ class PaddedFile(TableFile):
         return int(np.diff(self._counts(mask)).max(initial=0))
 
     def get(self, names: Sequence[str], start: int, stop: int) -> dict[str, Column]:
-        """These columns of the events start .. stop - 1."""
         blocks: dict[str, Array] = {}
 
         def block(array: str) -> Array:

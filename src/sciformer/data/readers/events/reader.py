@@ -84,7 +84,6 @@ class EventFiles(FileSet):
     """Samples read at a time (default: 16384); a training keeps several such chunks in memory, and mixes some."""
 
     def find(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
-        """Files with the class of all their events, or nothing."""
         found = super().find(names)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
@@ -97,7 +96,6 @@ class EventFiles(FileSet):
         return found
 
     def plan(self, training: bool) -> Plan:
-        """How to read the files."""
         names, wishes = wanted_columns(self.state, self.observers, FOR_OBSERVERS, training)
         select = self.select if training or self.select_new is None else self.select_new
         extra = {X: Formula(self.reweight.x), Y: Formula(self.reweight.y)} if self.reweight and training else {}
@@ -121,7 +119,6 @@ class EventFiles(FileSet):
         )
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
-        """Sentences on what was left out."""
         notes, entries = list[str](), counts["entries"]
         below = f"negative in {', '.join(f'`{name}`' for name in self.state.get('positive', ()))}"
         if counts["selected"]:
@@ -146,15 +143,12 @@ class EventFiles(FileSet):
             raise UserError(f"all samples of the class {lost[0]} for {part} are left out", hint=" ".join(notes[:4]))
 
     def agree(self, plan: Plan, scans: Sequence[Scan], notes: list[str], training: bool) -> Plan:
-        """The plan without columns that other files lack."""
         return plan if training else plan.without(note_missing_columns(scans, self.observers, notes))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """The values of the formula that divides the samples."""
         return (known_columns(scans, BY) if split.by else None), None
 
     def learn(self, plan: Plan, scans: Sequence[Scan], train: Array, notes: list[str]) -> Plan:
-        """The plan with the weights that make the spectra of classes alike."""
         if self.reweight is not None:
             if any(LABEL not in scan.columns for scan in scans):
                 hint = "Give them by tags, data.classes or data.label."
@@ -169,7 +163,6 @@ class EventFiles(FileSet):
         return plan
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
-        """Notes on what makes reading slow."""
         notes = super().slow(source, scans, drawn)
         if drawn and len(source.sizes) > MAX_PIECES_IN_MEMORY:
             parts = " and ".join(drawn)
@@ -215,7 +208,6 @@ class Plan(FilePlan):
     positive: tuple[str, ...] = ()
 
     def load(self, scan: Scan, rows: Rows) -> dict[str, Column]:
-        """The samples of these rows."""
         file = self.open(scan.path)
         table = self._read(file, rows.tag, rows.start, rows.stop, scanning=False)
         made, *_ = finite(self._handed(file, table), self.most, self.positive)
@@ -223,11 +215,9 @@ class Plan(FilePlan):
         return made if rows.kept is None else select(made, rows.kept)
 
     def open(self, path: Path) -> TableFile:
-        """A file that is open in this process."""
         return opened(path, self.layout)
 
     def look(self, file: TableFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Read some rows, to see which are kept."""
         path, own = file.path, self.own(tag)
         table = self._read(file, tag, start, stop, scanning=True)
         made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
@@ -263,16 +253,13 @@ class Plan(FilePlan):
         return Seen(rows, found, lengths_of(made, rows), set(table))
 
     def aligned(self) -> Plan:
-        """The same plan with nothing left out."""
         return replace(self, chosen=None, empty=True)
 
     def without(self, names: Collection[str]) -> Plan:
-        """The same without columns that may be missing."""
-        kept = replace(self, wishes=tuple(name for name in self.wishes if name not in names))
+        kept = super().without(names)
         return replace(kept, classes={}, label="") if LABEL in names else kept
 
     def own(self, tag: str) -> set[str]:
-        """Columns that are made here, whether or not a file has some of that name."""
         return ({LABEL} if tag or self.classes or self.label else set()) | ({WEIGHT} if self.weighs else set())
 
     # Which columns are read
@@ -328,7 +315,6 @@ class Plan(FilePlan):
         return {n: why for n, why in needed.items() if n not in made}, [n for n in optional if n not in made]
 
     def _there(self, file: TableFile, name: str, inside: tuple[str, ...]) -> bool:
-        """Whether a column can be had."""
         if name in self.new and name not in inside:
             return all(self._there(file, one, (*inside, name)) for one in self.new[name].names)
         return name in (ENTRY, FILE) or file.find(name) is not None
@@ -341,11 +327,8 @@ class Plan(FilePlan):
             return
         if name in inside:
             if file.find(name) is None:
-                raise UserError(
-                    f"data.new is circular: {' -> '.join([*inside, name])}",
-                    hint="Remove one of these formulas.",
-                    key="data.new",
-                )
+                message = f"data.new is circular: {' -> '.join([*inside, name])}"
+                raise UserError(message, hint="Remove one of these formulas.", key="data.new")
         elif name in self.new:
             for one in self.new[name].names:
                 self._trace(file, one, f"data.new.{name}", raw, order, (*inside, name))
@@ -398,12 +381,9 @@ class Plan(FilePlan):
     def _no_gaps(self, words: Array, rows: Array, path: Path) -> None:
         if words.dtype.kind == "U" and not (words != "").all():
             first, count = rows[words == ""][0], int((words == "").sum())
-            raise UserError(
-                f"entry {first} of {path} has no class in `{self.label}`",
-                hint=f"This holds for {count:,} of {len(words):,} samples there.",
-                key="data.label",
-                file=path,
-            )
+            message = f"entry {first} of {path} has no class in `{self.label}`"
+            hint = f"This holds for {count:,} of {len(words):,} samples there."
+            raise UserError(message, hint=hint, key="data.label", file=path)
 
     def _weigh(self, table: dict[str, Column], path: Path) -> None:
         if not self.weighs:

@@ -105,7 +105,6 @@ def _chosen(points: dict[str, Array], sample: Array, rules: Rules, counts: Count
 
 
 def _sorted(points: dict[str, Array], sample: Array, counts: Counts) -> tuple[dict[str, Array], Array]:
-    """Points by time in each object."""
     time = points["time"]
     wrong = (np.diff(time) < 0) & (np.diff(sample) == 0)
     if not wrong.any():

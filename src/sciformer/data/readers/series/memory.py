@@ -17,16 +17,18 @@ from typing import Any
 import numpy as np
 
 from ....errors import UserError
-from ....files.atomic import atomic_write
+from ....files.atomic import check_name
 from ....files.formats.memory import MemoryTable, from_astropy, from_mapping, words
 from ....files.formats.parquet import arrow_package, from_arrow
-from ...columns import Array, Lists, Table, rows_of, select
+from ....files.tables import write_table
+from ...columns import Lists, Table, rows_of, select
 from ...fileset import Counts, concatenate_shared
 from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
 from .curves import CurveFile
 from .names import Names, need
 
 WHERE = "the table"
+ROWS_PER_GROUP = 4096  # objects that are read at a time
 
 
 def read_series(
@@ -85,7 +87,6 @@ def _is_table(what: Any) -> bool:
 
 
 def _flat(what: Any) -> MemoryTable:
-    """The columns of a table of any sort."""
     if isinstance(what, Mapping):
         return from_mapping(what, WHERE)
     if hasattr(what, "colnames"):
@@ -158,37 +159,12 @@ def _each(entry: Any, count: int) -> Any:
 
 def write_series(path: str | Path, table: Table, overwrite: bool = False) -> Path:
     """A table of samples as a Parquet file, a row for each object with lists; returns its name."""
-    arrow, path = arrow_package(), Path(path).expanduser()
-    if path.suffix != ".parquet":
-        raise UserError(
-            f"the name of the file must end in .parquet, not {path}",
-            hint=f"Call it {path.with_suffix('.parquet')}",
-            file=path,
-        )
+    path = Path(path).expanduser()
+    check_name(path, (".parquet",))
     if path.exists() and not overwrite:
-        raise UserError(
-            f"{path} exists already", hint="Name another file, or replace it with overwrite=True.", file=path
-        )
-    made = {}
-    for name, column in table.items():
-        if isinstance(column, Lists):
-            stops = np.concatenate([[0], np.cumsum(column.lengths)]).astype(np.int64)
-            made[name] = arrow.LargeListArray.from_arrays(arrow.array(stops), arrow.array(_plain(column.values)))
-        else:
-            made[name] = arrow.array(_plain(np.asarray(column)))
-    named = [f"{name}.list.element" if isinstance(table[name], Lists) else name for name in _worded(table)]
-    with atomic_write(path, advice="Name another place.") as partial:
-        arrow.parquet.write_table(
-            arrow.table(made), partial, row_group_size=4096, compression="zstd", use_dictionary=named
-        )
+        hint = "Name another file, or replace it with overwrite=True."
+        raise UserError(f"{path} exists already", hint=hint, file=path)
+    rows = np.arange(rows_of(table))
+    starts = range(0, max(1, len(rows)), ROWS_PER_GROUP)
+    write_table(path, (select(table, rows[start : start + ROWS_PER_GROUP]) for start in starts), overwrite=True)
     return path
-
-
-def _worded(table: Table) -> list[str]:
-    """Columns of words."""
-    values = {name: column.values if isinstance(column, Lists) else column for name, column in table.items()}
-    return [name for name, column in values.items() if column.dtype.kind in "OU"]
-
-
-def _plain(values: Array) -> Any:
-    return values.tolist() if values.dtype.kind == "O" else values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Self
@@ -105,7 +105,6 @@ class SeriesFiles(FileSet):
     """Objects read at a time (default: 4096); a training keeps several such chunks in memory, and mixes some."""
 
     def absolute_paths(self) -> Self:
-        """The same section with absolute names of files."""
         return super().absolute_paths().model_copy(update={"objects": locate(self.objects) if self.objects else ""})
 
     @property
@@ -114,7 +113,6 @@ class SeriesFiles(FileSet):
         return Rules(self.min_points, self.same_time, self.bad_errors, tuple(self.bands))
 
     def plan(self, training: bool) -> Plan:
-        """How to read the files."""
         names, wishes = wanted_columns(self.state, self.meta, "data.meta", training)
         given = Names(**{role: getattr(self, role) for role in (*ROLES, "quality")})
         there = self.objects and (training or Path(self.objects).expanduser().exists())
@@ -130,15 +128,12 @@ class SeriesFiles(FileSet):
         )
 
     def rows_per_scan(self) -> int:
-        """Objects looked at at a time."""
         return OBJECTS_PER_SCAN
 
     def beside(self) -> list[Path]:
-        """The table of objects, if there is one."""
         return find_files([self.objects], "a table of objects") if self.objects else []
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
-        """Sentences on what was left out, sorted or merged."""
         notes = describe_cleaning(counts, total, kept, self.rules, whose)
         if not kept and counts["bad errors"] and self.bad_errors == "drop":
             notes.append("Keep points without: --data.bad_errors keep, or read no errors: --data.error none")
@@ -158,7 +153,6 @@ class SeriesFiles(FileSet):
         return replace(plan, limits=any("limit" in scan.has for scan in scans))
 
     def groups(self, scans: Sequence[Scan], split: Split, notes: list[str]) -> tuple[Array | None, Array | None]:
-        """The objects, whose curves stay together, and the strata."""
         groups = known_columns(scans, split.by or "id", "objects")
         if not split.by and (again := len(groups) - len(np.unique(groups))):
             notes.append(
@@ -167,7 +161,6 @@ class SeriesFiles(FileSet):
         return groups, known_columns(scans, split.stratify, "objects") if split.stratify else None
 
     def overlaps(self, scans: Mapping[str, Sequence[Scan]]) -> list[str]:
-        """Notes on objects that are in several parts."""
         return note_overlaps({part: known_columns(some, "id") for part, some in scans.items()}, "objects")
 
 
@@ -194,7 +187,6 @@ class Plan(FilePlan):
     keeps_files: ClassVar[bool] = True
 
     def load(self, scan: Scan, rows: Rows) -> Table:
-        """The objects of these rows."""
         table = self._table(scan.file, scan.tag, rows.start, rows.stop, Counter())
         if self.limits and "limit" not in table:
             time = table["time"]
@@ -203,11 +195,9 @@ class Plan(FilePlan):
         return table if rows.kept is None else select(table, rows.kept)
 
     def open(self, path: Path) -> CurveFile:
-        """A file of any of the formats."""
         return open_curves(path, self.given, self.layout)
 
     def look(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> Seen:
-        """Read some objects, to see which are kept."""
         table = self._table(file, tag, start, stop, counts)
         time = table["time"]
         assert isinstance(time, Lists)
@@ -225,12 +215,7 @@ class Plan(FilePlan):
         return Seen(rows, found, {}, set(table))
 
     def aligned(self) -> Plan:
-        """The same plan with every object, also one without points."""
         return replace(self, rules=replace(self.rules, min_points=0))
-
-    def without(self, names: Collection[str]) -> Plan:
-        """The same without columns that may be missing."""
-        return replace(self, wishes=tuple(name for name in self.wishes if name not in names))
 
     def _table(self, file: CurveFile, tag: str, start: int, stop: int, counts: Counts) -> dict[str, Column]:
         more = self._more(file, tag)
