@@ -25,6 +25,8 @@ from .random import key, mix
 from .source import Data, Source, Splits, find_files, fingerprint_files, locate, order_parts
 from .split import Split, sample_per_class
 
+Tagged = tuple[str, Path]
+"""The class of all samples of a file, or nothing, and the file."""
 Counts = Counter[Hashable]
 """How much was found and left out, by the reason."""
 LABEL = "label"  # the column that has the class
@@ -71,7 +73,7 @@ def split_tag(name: str | Path) -> tuple[str, str]:
     return tag, rest
 
 
-def find_tagged_files(names: Sequence[str | Path], what: str) -> list[tuple[str, Path]]:
+def find_tagged_files(names: Sequence[str | Path], what: str) -> list[Tagged]:
     """Files with the class of all their samples, or nothing."""
     found: dict[Path, str] = {}
     for tag, name in map(split_tag, names):
@@ -84,7 +86,7 @@ def find_tagged_files(names: Sequence[str | Path], what: str) -> list[tuple[str,
     return [(tag, path) for path, tag in found.items()]
 
 
-def check_tags(files: Sequence[tuple[str, Path]]) -> None:
+def check_tags(files: Sequence[Tagged]) -> None:
     """Refuse files of which some have a class and others none."""
     bare = [path for tag, path in files if not tag]
     if bare and len(bare) < len(files):
@@ -300,7 +302,7 @@ class FileSet(TaggedFiles):
         """Sentences on what was left out of the samples, of which `kept` of `total` are used."""
         return []
 
-    def find(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
+    def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         """Files with the class of all their samples, or nothing."""
         found = find_tagged_files(names, self.what)
         check_tags(found)
@@ -310,7 +312,7 @@ class FileSet(TaggedFiles):
         """Samples looked at at a time."""
         return self.chunk_size
 
-    def check_part(self, files: Sequence[tuple[str, Path]], scans: Sequence[Scan], notes: list[str], part: str) -> None:
+    def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
         """Refuse a part that cannot be used, after its files were scanned."""
 
     def agree(self, plan: Any, scans: Sequence[Scan], notes: list[str], training: bool) -> Any:
@@ -330,9 +332,9 @@ class FileSet(TaggedFiles):
         """Notes on samples that are in several parts."""
         return []
 
-    def beside(self) -> list[Path]:
-        """Files that are read beside those of samples."""
-        return []
+    def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
+        """What tells whether the files changed."""
+        return fingerprint_files([scan.path for scan in scans])
 
     def slow(self, source: FilePieces, scans: Sequence[Scan], drawn: Sequence[str]) -> list[str]:
         """Notes on what makes reading slow."""
@@ -346,15 +348,23 @@ class FileSet(TaggedFiles):
             f"a larger data.chunk_size than {self.chunk_size:,} reads them less often."
         ]
 
+    def scan(self, plan: Any, log: Any, notes: list[str]) -> dict[str, list[Scan]]:
+        """What is in the files of each part that has some."""
+        self.split.less(self.valid, self.test)
+        named = {part: self.find(names) for part, names in self.named().items()}
+        return {part: self._scan_part(plan, files, log, notes, part) for part, files in named.items()}
+
+    def pieces(self, plan: Any, parts: Sequence[Part], mixed: bool = True, notes: Sequence[str] = ()) -> FilePieces:
+        """The samples of some rows of files, in pieces."""
+        return FilePieces(plan, parts, self.chunk_size, mixed, notes)
+
     def open(self, log: Any = None) -> Splits:
         """Look at all files, and divide their samples."""
-        split = self.split.less(self.valid, self.test)
-        named = {part: self.find(names) for part, names in self.named().items()}
         plan, notes = self.plan(training=True), list[str]()
-        scans = {part: self._scan(plan, files, log, notes, part) for part, files in named.items()}
+        scans = self.scan(plan, log, notes)
         every = [scan for some in scans.values() for scan in some]
         plan = self.agree(plan, every, notes, training=True)
-        train = scans["train"]
+        train, split = scans["train"], self.split.less("valid" in scans, "test" in scans)
         rows = dict(split.divide(sum(len(scan.kept) for scan in train), *self.groups(train, split, notes)))
         if (few := getattr(self, "labels_per_class", None)) is not None:
             labels = known_columns(train, LABEL)
@@ -365,10 +375,9 @@ class FileSet(TaggedFiles):
         for part, drawn in rows.items():
             shares = in_files([len(scan.kept) for scan in train], drawn)
             parts[part] = [(scan, scan.kept[share]) for scan, share in zip(train, shares)]
-        sources = {part: FilePieces(plan, some, self.chunk_size) for part, some in parts.items()}
+        sources = {part: self.pieces(plan, some) for part, some in parts.items()}
         notes += self.slow(sources["train"], train, [part for part in rows if part != "train"])
-        prints = fingerprint_files([*(scan.path for scan in every), *self.beside()])
-        return Splits(order_parts(dict[str, Source](sources)), prints, notes)
+        return Splits(order_parts(dict[str, Source](sources)), self.fingerprint(every), notes)
 
     def read(self, files: Sequence[str | Path]) -> Source:
         """The samples of other files in their order; classes and what else is only learned may be missing there."""
@@ -383,9 +392,9 @@ class FileSet(TaggedFiles):
         scans = [plan.scan(path, tag, size) for tag, path in self.find(files)]
         plan = self.agree(plan, scans, notes, training=False)
         self._tell(scans, notes)
-        return FilePieces(plan, [(scan, scan.kept) for scan in scans], self.chunk_size, mixed=False, notes=notes)
+        return self.pieces(plan, [(scan, scan.kept) for scan in scans], mixed=False, notes=notes)
 
-    def _scan(self, plan: Any, files: Sequence[tuple[str, Path]], log: Any, notes: list[str], part: str) -> list[Scan]:
+    def _scan_part(self, plan: Any, files: Sequence[Tagged], log: Any, notes: list[str], part: str) -> list[Scan]:
         """What is in the files of a part; bad ones are refused, or told in the notes."""
         if log is not None and len(files) > 1:
             log(f"looking at {len(files):,} {self.what}")

@@ -124,19 +124,11 @@ class Parts(Data):
     def divided(self, table: Table) -> dict[str, Rows]:
         """Rows of the parts drawn from the files to train on; equal texts stay in one part."""
         split, groups = self.shares(), self.group(table)
-        if split.by:
-            if split.by not in table:
-                known = ", ".join(table)
-                raise UserError(
-                    f"data.split.by must be one of the columns {known}, not {split.by!r}", key="data.split.by"
-                )
-            column = table[split.by]
-            assert isinstance(column, np.ndarray)
-            groups = column
-        strata = None
-        if split.stratify:
-            one_of("data.split.stratify", split.stratify, table)
-            strata = table[split.stratify]
+        for key in ("by", "stratify"):
+            if name := getattr(split, key):
+                one_of(f"data.split.{key}", name, table)
+        strata = table[split.stratify] if split.stratify else None
+        groups = np.asarray(table[split.by]) if split.by else groups
         count = rows_of(table) if groups is None else len(set(groups.tolist()))
         wanted = [name for name in ("valid", "test") if getattr(split, name)]
         if count <= len(wanted):

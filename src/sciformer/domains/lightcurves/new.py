@@ -146,7 +146,7 @@ def _file_layout(file: CurveFile) -> str:
 
 def _flag_column(file: CurveFile) -> str:
     """A column of flags, if there is one beside the points."""
-    beside = [name for name, kind in file.table.kinds.items() if kind.listed == file.listed and not kind.words]
+    beside = [name for name, kind in file.columns.items() if kind.listed == file.listed and not kind.words]
     found = hits(QUALITY, beside)
     return found[0] if found else ""
 

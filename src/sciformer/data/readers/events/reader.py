@@ -24,6 +24,7 @@ from ...fileset import (
     Rows,
     Scan,
     Seen,
+    Tagged,
     Words,
     known_columns,
     note_missing_columns,
@@ -83,7 +84,7 @@ class EventFiles(FileSet):
     chunk_size: int = Field(default=16384, ge=16)
     """Samples read at a time (default: 16384); a training keeps several such chunks in memory, and mixes some."""
 
-    def find(self, names: Sequence[str | Path]) -> list[tuple[str, Path]]:
+    def find(self, names: Sequence[str | Path]) -> list[Tagged]:
         found = super().find(names)
         tags = {tag for tag, _ in found}
         if tags - {""} and (self.classes or self.label):
@@ -130,7 +131,7 @@ class EventFiles(FileSet):
             notes.append(f"{counts['empty']:,} of {total:,} samples{whose} have no entries: left out.")
         return notes
 
-    def check_part(self, files: Sequence[tuple[str, Path]], scans: Sequence[Scan], notes: list[str], part: str) -> None:
+    def check_part(self, files: Sequence[Tagged], scans: Sequence[Scan], notes: list[str], part: str) -> None:
         """Refuse classes of which nothing is left, for their files or all their samples are left out."""
         if LABEL not in self.state.get("truth", ()):
             return
@@ -223,10 +224,10 @@ class Plan(FilePlan):
         made, dropped, negative = finite(self._handed(file, table), self.most, self.positive)
         kept = np.ones(stop - start, bool)
         if self.chosen is not None:
-            kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path, "data.select")) != 0
+            kept = np.nan_to_num(_single(self.chosen.of(table), "data.select", path)) != 0
         for name, why in (self.names or {}).items():
             if why == FOR_OBSERVERS and name in table:
-                _single(table[name], f"`{name}` of data.observers", path, FOR_OBSERVERS)
+                _single(table[name], FOR_OBSERVERS, path, f"`{name}` of {FOR_OBSERVERS}")
         lists = [column.lengths for column in made.values() if isinstance(column, Lists)]
         counts["selected"] += int((~kept).sum())
         counts["entries"] += int(max((lengths.sum() for lengths in lists), default=0))
@@ -243,13 +244,10 @@ class Plan(FilePlan):
             self._one_class(table, rows, start, path)
         if self.strict and self.label:
             self._no_gaps(np.asarray(table[self.label])[rows], start + rows, path)
-        found = {
-            name: _single(formula.of(table), f"data.{name}", path, f"data.{name}")[rows]
-            for name, formula in self.extra.items()
-        }
+        found = {name: _single(one.of(table), f"data.{name}", path)[rows] for name, one in self.extra.items()}
         for name in (LABEL, WEIGHT) if X in self.extra else (LABEL,):
             if name in own and name in table:
-                found[name] = _single(table[name], f"the column `{name}`", path)[rows]
+                found[name] = _single(table[name], None, path, f"the column `{name}`")[rows]
         return Seen(rows, found, lengths_of(made, rows), set(table))
 
     def aligned(self) -> Plan:
@@ -287,7 +285,7 @@ class Plan(FilePlan):
             table[FILE] = np.full(stop - start, file.path.name)
         for name in order:
             table[name] = self.new[name].of(table)
-        self._classify(table, tag)
+        self._classify(table, tag, file.path)
         self._weigh(table, file.path)
         return table
 
@@ -340,28 +338,18 @@ class Plan(FilePlan):
 
     # Classes and weights
 
-    def _classify(self, table: dict[str, Column], tag: str) -> None:
+    def _classify(self, table: dict[str, Column], tag: str, path: Path) -> None:
         rows = rows_of(table)
         if tag:
             table[LABEL] = np.full(rows, tag)
         elif self.label and self.label in table:
             table[LABEL] = table[self.label]
         elif self.classes and all(name in table for formula in self.classes.values() for name in formula.names):
-            flags = self._flags(table)
+            found = [_single(one.of(table), f"data.classes.{name}", path) for name, one in self.classes.items()]
+            flags = np.stack([np.nan_to_num(one) != 0 for one in found])  # (classes, n)
             table[TRUE_CLASSES] = flags.T  # before a column of the file is overwritten that a formula may ask for
             names = np.array([*self.classes, ""])
             table[LABEL] = names[np.where(flags.sum(0) == 1, flags.argmax(0), len(self.classes))]
-
-    def _flags(self, table: Table) -> Array:
-        """(classes, n)."""
-        found = {name: formula.of(table) for name, formula in self.classes.items()}
-        for name, column in found.items():
-            if isinstance(column, Lists) or column.ndim != 1:
-                raise UserError(
-                    f"data.classes.{name} must be a single condition for each sample, not a list",
-                    key=f"data.classes.{name}",
-                )
-        return np.stack([np.nan_to_num(np.asarray(column)) != 0 for column in found.values()])
 
     def _one_class(self, table: Table, rows: Array, start: int, path: Path) -> None:
         flags = np.asarray(table[TRUE_CLASSES])[rows].T
@@ -369,11 +357,11 @@ class Plan(FilePlan):
         if wrong.any():
             first = int(wrong.argmax())
             true = [name for name, flag in zip(self.classes, flags[:, first]) if flag]
+            message = f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
+            share = f"This holds for {int(wrong.sum()):,} of {len(rows):,} samples there"
             raise UserError(
-                f"entry {start + rows[first]} of {path} must have exactly one class of data.classes, not "
-                f"{' and '.join(true) or 'no class'}",
-                hint=f"This holds for {int(wrong.sum()):,} of {len(rows):,} samples there; "
-                "leave them out with data.select.",
+                message + (" and ".join(true) or "no class"),
+                hint=f"{share}; leave them out with data.select.",
                 key="data.classes",
                 file=path,
             )
@@ -392,20 +380,19 @@ class Plan(FilePlan):
         if self.weight is not None:
             if any(name not in table for name in self.weight.names):
                 return  # of samples that are only to be answered
-            weight = _single(self.weight.of(table), "data.weight", path, "data.weight")
+            weight = _single(self.weight.of(table), "data.weight", path)
         if self.learned is not None:
             label = table[LABEL]
             assert isinstance(label, np.ndarray)
-            x, y = (_single(self.extra[name].of(table), f"data.{name}", path, f"data.{name}") for name in (X, Y))
+            x, y = (_single(self.extra[name].of(table), f"data.{name}", path) for name in (X, Y))
             weight = weight * self.learned.of(label, x, y)
         table[WEIGHT] = np.asarray(weight, np.float32)
 
 
-def _single(column: Column, what: str, path: Path, key: str | None = None) -> Array:
+def _single(column: Column, key: str | None, path: Path, what: str = "") -> Array:
     if isinstance(column, Lists) or column.ndim != 1:
-        raise UserError(
-            f"{what} must have a single value for each sample of {path}, not a list of values", key=key, file=path
-        )
+        message = f"{what or key} must have a single value for each sample of {path}, not a list of values"
+        raise UserError(message, key=key, file=path)
     return column
 
 

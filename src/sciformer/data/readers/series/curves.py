@@ -99,12 +99,13 @@ class CurveFile:
     """An open file.
 
     names    which column is what
+    columns  what each column of the table has for a row
     rows     objects in it
     edges    objects at which reading may begin without unpacking what comes before
     """
 
     def __init__(self, table: TableFile, given: Names) -> None:
-        self.path, self.layout = table.path, table.layout
+        self.path, self.layout, self.columns, self._header = table.path, table.layout, table.kinds, table.header
         self._memory = table if isinstance(table, MemoryTable) else None
         if not table.rows:
             raise self.error(f"{self.path} has no rows")
@@ -153,12 +154,12 @@ class CurveFile:
     def kinds(self) -> dict[str, Kind]:
         """Columns that can be read, and for one object what its header says."""
         header = {name: Kind(False, isinstance(value, str)) for name, value in self.header.items()}
-        return {**header, **self.table.kinds}
+        return {**header, **self.columns}
 
     @property
     def header(self) -> dict[str, Any]:
         """What is said of the one object."""
-        return self.table.header if self.single else {}
+        return self._header if self.single else {}
 
     # Objects in a long table
 
@@ -218,7 +219,7 @@ class CurveFile:
     def read(self, more: Sequence[str], start: int, stop: int) -> dict[str, Column]:
         """What is known of the objects start .. stop - 1, and further columns by their own names."""
         used = self.names.used()
-        wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.table.kinds)]))
+        wanted = list(dict.fromkeys([*used.values(), *(name for name in more if name in self.columns)]))
         found = self.table.read(wanted, start, stop) if self.listed else self._folded(wanted, start, stop)
         made = {role: found[name] for role, name in used.items()}
         made |= {name: found[name] for name in more if name in found}
@@ -284,7 +285,7 @@ class CurveFile:
 
     def _spelled(self) -> bool:
         """Whether a word has a letter for each observation: those of the first rows tell."""
-        if not (self.listed and self.names.band and not self.table.kinds[self.names.band].listed):
+        if not (self.listed and self.names.band and not self.columns[self.names.band].listed):
             return False
         found = self.table.read([self.names.band, self.names.time], 0, min(self.rows, max(1, int(self.edges[1]))))
         time, band = found[self.names.time], found[self.names.band]

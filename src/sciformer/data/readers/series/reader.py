@@ -27,7 +27,7 @@ from ...fileset import (
     note_overlaps,
     wanted_columns,
 )
-from ...source import find_files, locate
+from ...source import find_files, fingerprint_files, locate
 from ...split import Split
 from .clean import BadErrors, Column, Rules, SameTime, clean, describe_cleaning
 from .curves import LAYOUT, CurveFile, Objects, open_curves
@@ -122,7 +122,7 @@ class SeriesFiles(FileSet):
             names,
             wishes,
             tuple(name for name in (self.split.by, self.split.stratify) if name and training),
-            Objects(self.beside()[0], given) if there else None,
+            Objects(find_files([self.objects], "a table of objects")[0], given) if there else None,
             replace(LAYOUT, tree=self.table, names=tuple(self.columns)),
             tuple(self.state.get("truth", ())) if training else (),
         )
@@ -130,8 +130,9 @@ class SeriesFiles(FileSet):
     def rows_per_scan(self) -> int:
         return OBJECTS_PER_SCAN
 
-    def beside(self) -> list[Path]:
-        return find_files([self.objects], "a table of objects") if self.objects else []
+    def fingerprint(self, scans: Sequence[Scan]) -> dict[str, str]:
+        beside = find_files([self.objects], "a table of objects") if self.objects else []
+        return super().fingerprint(scans) | fingerprint_files(beside)
 
     def describe_counts(self, counts: Counts, total: int, kept: int, whose: str) -> list[str]:
         notes = describe_cleaning(counts, total, kept, self.rules, whose)
