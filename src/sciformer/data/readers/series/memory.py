@@ -92,17 +92,16 @@ def _flat(what: Any) -> MemoryTable:
     if hasattr(what, "colnames"):
         return from_astropy(what, WHERE)
     if hasattr(what, "to_arrow"):
-        what = what.toarrow_package()
+        what = what.to_arrow()
     elif not hasattr(what, "schema"):
         what = arrow_package().Table.from_pandas(what)
     return MemoryTable(WHERE, from_arrow(what))
 
 
 def _read(file: CurveFile, meta: Sequence[str], alone: bool) -> dict[str, Column]:
-    known = [name for name in file.kinds if name not in file.names.used().values() and not file.kinds[name].listed]
-    named = {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
+    used, named = file.names.used().values(), {name: need(name, file.kinds, WHERE, "for `meta`") for name in meta}
     if not meta and alone and not file.single:
-        named = {name: name for name in known if file.listed or file.steady(name)}
+        named = {name: name for name in file.kinds if name not in used and file.of_object(name)}
     found = file.read(list(named.values()), 0, file.rows)
     roles = {role: found[role] for role in (*file.names.used(), "id", "label") if role in found}
     if isinstance(label := roles.get("label"), np.ndarray) and label.dtype.kind != "f":
