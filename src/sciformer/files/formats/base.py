@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,8 +90,11 @@ def format_of(path: Path) -> Format:
 
 def recognise(path: Path) -> tuple[Format | None, bytes]:
     """The format of a file to read, by how it begins (unpacked, if it is a .gz file), and these bytes."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        begin: bytes = file.read(SNIFFED_BYTES)
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            begin: bytes = file.read(SNIFFED_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be read: {error}", hint="Was it cut off? Fetch it again.", file=path) from error
     return next((one for one in all_formats() if one.recognises(begin)), None), begin
 
 
@@ -130,7 +134,7 @@ class Layout:
     usual_names: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
-        return hash(repr(self))
+        return hash((self.tree, self.mask, str(self.axes), self.words))
 
 
 class Kind(NamedTuple):

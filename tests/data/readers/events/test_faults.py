@@ -74,6 +74,9 @@ def test_foreign_and_empty_files(tmp_path):
         section(tmp_path / "d.root").open()
     with refuses(key="data.files", hint="--data.files"):
         section().open()
+    (tmp_path / "e.root.gz").write_bytes(b"not packed")
+    with refuses(file=tmp_path / "e.root.gz"):
+        section(tmp_path / "e.root.gz").open()
     np.savez(tmp_path / "pickled.npz", x=np.array([{}, []], object))
     with refuses("Python objects", file=tmp_path / "pickled.npz"):
         section(tmp_path / "pickled.npz").open()

@@ -1,5 +1,7 @@
 """Light curves of every form, read alike; what is chosen and divided."""
 
+import pickle
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -70,6 +72,8 @@ def test_pieces_by_row_groups(tmp_path):
         for table in tables:
             same(table, [row for row in rows if row["objectId"] in set(table["id"])])
         assert sum(section().read([path]).sizes) == 150
+        sent = pickle.loads(pickle.dumps(opened.sources["test"]))  # as to a worker that is not forked
+        assert whole(sent)["id"].tolist() == tables[-1]["id"].tolist()
 
 
 def test_padded_arrays(tmp_path):

@@ -28,11 +28,7 @@ DAYS |= {"hour": 1 / 24, "yr": 365.25, "year": 365.25, "ms": 1 / 86400e3, "wk": 
 
 def form_of(path: Path) -> Format:
     """The format of a file, by how it begins."""
-    try:
-        found, begin = recognise(path)
-    except (OSError, EOFError) as error:
-        hint = "Was it cut off? Fetch it again."
-        raise UserError(f"{path} cannot be read as {FORMS}: {error}", hint=hint, file=path) from error
+    found, begin = recognise(path)
     if found is not None and found.name in FORMATS:
         return found
     if found is not None or begin.startswith(b"\x93NUMPY"):
